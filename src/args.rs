@@ -1,0 +1,104 @@
+//! The command line and the `COLORS_*` environment. Checks each value by itself and opens nothing.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+use clap::builder::BoolishValueParser;
+
+use crate::listen::Endpoint;
+use crate::origin;
+use crate::resource::BasePath;
+
+/// Closes the help.
+const ENVIRONMENT: &str = "\
+Each option can be given in the environment, too: COLORS_ and its name, as in COLORS_MAX_BODY=1024
+or COLORS_READ_ONLY=true. The command line wins over the environment.";
+
+/// Serves an ordered list of named colors over HTTP, as JSON.
+#[derive(Clone, Debug, Parser)]
+#[command(version, max_term_width = 100, after_help = ENVIRONMENT)]
+pub(crate) struct Args {
+    /// Where to listen; port 0 picks one
+    #[arg(long, env = "COLORS_LISTEN", value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", hide_env = true)]
+    pub(crate) listen: Endpoint,
+
+    /// Fills the list; never written
+    #[arg(long, env = "COLORS_SEED", value_name = "FILE", default_value = "seed/colors.json", hide_env = true)]
+    pub(crate) seed: PathBuf,
+
+    /// Path that everything is served below, as in /api
+    #[arg(long, env = "COLORS_BASE_PATH", value_name = "PATH", default_value = "", hide_default_value = true, value_parser = BasePath::parse, hide_env = true)]
+    pub(crate) base_path: BasePath,
+
+    /// Most threads; they start as load needs them
+    #[arg(long, env = "COLORS_WORKERS", value_name = "N", default_value = "1024", value_parser = clap::value_parser!(u16).range(1..=4096), hide_env = true)]
+    pub(crate) workers: u16,
+
+    /// Longest content of a request, in bytes
+    #[arg(long, env = "COLORS_MAX_BODY", value_name = "BYTES", default_value = "65536", value_parser = clap::value_parser!(u32).range(64..=64 << 20), hide_env = true)]
+    pub(crate) max_body: u32,
+
+    /// For a request to arrive or an answer to be taken
+    #[arg(long, env = "COLORS_REQUEST_TIMEOUT", value_name = "SECONDS", default_value = "30", value_parser = seconds, hide_env = true)]
+    pub(crate) request_timeout: Duration,
+
+    /// Between two requests on a connection
+    #[arg(long, env = "COLORS_KEEP_ALIVE", value_name = "SECONDS", default_value = "5", value_parser = seconds, hide_env = true)]
+    pub(crate) keep_alive: Duration,
+
+    /// Allow only reads: POST, PUT and DELETE answer 405
+    #[arg(long, env = "COLORS_READ_ONLY", hide_env = true, value_parser = BoolishValueParser::new())]
+    pub(crate) read_only: bool,
+
+    /// Let the web pages of this origin use it; repeatable
+    #[arg(long, env = "COLORS_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',', value_parser = origin::parse_origin, hide_env = true)]
+    pub(crate) allow_origin: Vec<String>,
+
+    /// Answer to this host name on loopback, too; repeatable
+    #[arg(long, env = "COLORS_ALLOW_HOST", value_name = "NAME", value_delimiter = ',', value_parser = origin::parse_host, hide_env = true)]
+    pub(crate) allow_host: Vec<String>,
+
+    /// One of off, error, warn, info, debug
+    #[arg(long, env = "COLORS_LOG_LEVEL", value_name = "LEVEL", default_value = "info", hide_env = true)]
+    pub(crate) log_level: log::LevelFilter,
+
+    /// Log a line for every request
+    #[arg(long, env = "COLORS_ACCESS_LOG", hide_env = true, value_parser = BoolishValueParser::new())]
+    pub(crate) access_log: bool,
+}
+
+/// Parses a time in seconds, fractions allowed, from 0.1 to a day.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let range = 0.1..=86_400.0;
+    let seconds: f64 = text.parse().ok().filter(|seconds| range.contains(seconds)).ok_or("give a number of seconds from 0.1 to 86400")?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn times_are_seconds_within_a_day() {
+        assert_eq!(seconds("5"), Ok(Duration::from_secs(5)));
+        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+        for text in ["0", "-1", "NaN", "inf", "86401", "5s", ""] {
+            assert!(seconds(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_help_fits_one_screen() {
+        let help = Args::command().render_help().to_string();
+        assert!(help.lines().count() <= 40, "{help}");
+        assert!(help.lines().all(|line| line.len() <= 100), "{help}");
+    }
+}

@@ -1,0 +1,103 @@
+//! If-Match and If-None-Match (RFC 9110 §13.1): whether a request's conditions hold for an entity tag. Nothing else.
+
+use crate::message::{EntityTag, Fields};
+
+/// The conditions of one request, as received; made to outlive it, since a change may wait for others to be saved with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Conditions {
+    /// Tags of which one must be current.
+    if_match: Option<Box<str>>,
+    /// Tags of which none may be current.
+    if_none_match: Option<Box<str>>,
+}
+
+impl Conditions {
+    /// The conditions among a request's fields.
+    pub(crate) fn of(fields: &Fields<'_>) -> Self {
+        Self { if_match: fields.if_match.map(Box::from), if_none_match: fields.if_none_match.map(Box::from) }
+    }
+
+    /// Whether nothing is demanded, so that no tag needs to be known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.if_match.is_none() && self.if_none_match.is_none()
+    }
+
+    /// Whether a change may go ahead where `current` is the tag of what exists (RFC 9110 §13.2.2, steps 1 and 3).
+    pub(crate) fn allow_change_of(&self, current: EntityTag) -> bool {
+        self.if_match.as_deref().is_none_or(|tags| lists(tags, current, Comparison::Strong))
+            && self.if_none_match.as_deref().is_none_or(|tags| !lists(tags, current, Comparison::Weak))
+    }
+}
+
+/// Whether the client of a GET or HEAD has `current` already, which is a 304 (RFC 9110 §13.1.2).
+pub(crate) fn is_current(fields: &Fields<'_>, current: EntityTag) -> bool {
+    fields.if_none_match.is_some_and(|tags| lists(tags, current, Comparison::Weak))
+}
+
+/// How two entity tags are compared (RFC 9110 §8.8.3.2); the service's own tags are all strong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    /// A weak tag equals nothing.
+    Strong,
+    /// The `W/` is read over.
+    Weak,
+}
+
+/// Whether `tags` is `*` or has a member that equals `current`; what is no entity tag equals nothing.
+fn lists(tags: &str, current: EntityTag, comparison: Comparison) -> bool {
+    if tags.trim() == "*" {
+        return true;
+    }
+    let current = current.to_string();
+    let mut rest = tags;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        let (weak, tag) = rest.strip_prefix("W/").map_or((false, rest), |tag| (true, tag));
+        let Some(end) = tag.strip_prefix('"').and_then(|opaque| opaque.find('"')) else { return false };
+        let (tag, after) = tag.split_at(end + 2);
+        if tag == current && !(weak && comparison == Comparison::Strong) {
+            return true;
+        }
+        rest = after;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CURRENT: EntityTag = EntityTag(0xabc);
+
+    #[track_caller]
+    fn check(tags: &str, weakly: bool, strongly: bool) {
+        assert_eq!(lists(tags, CURRENT, Comparison::Weak), weakly, "weakly: {tags:?}");
+        assert_eq!(lists(tags, CURRENT, Comparison::Strong), strongly, "strongly: {tags:?}");
+    }
+
+    #[test]
+    fn a_list_of_tags_has_the_current_one_or_not() {
+        assert_eq!(CURRENT.to_string(), "\"0000000000000abc\"");
+        check("\"0000000000000abc\"", true, true);
+        check("W/\"0000000000000abc\"", true, false);
+        check("\"x\", W/\"y\" ,\"0000000000000abc\"", true, true);
+        check("\"x,\",,\t\"0000000000000abc\"", true, true);
+        check("*", true, true);
+        check(" * ", true, true);
+        check("\"0000000000000ABC\"", false, false);
+        check("0000000000000abc", false, false);
+        check("\"0000000000000abc", false, false);
+        check("\"x\", *", false, false);
+        check("w/\"0000000000000abc\"", false, false);
+        check("\"x 0000000000000abc\"", false, false);
+        check("", false, false);
+    }
+
+    #[test]
+    fn a_change_needs_every_condition_to_hold() {
+        let (same, other) = (Some("\"0000000000000abc\""), Some("\"x\""));
+        let allowed =
+            |if_match, if_none_match| Conditions::of(&Fields { if_match, if_none_match, ..Fields::default() }).allow_change_of(CURRENT);
+        assert!(allowed(None, None) && allowed(same, None) && allowed(None, other) && allowed(same, other) && allowed(Some("*"), other));
+        assert!(!allowed(other, None) && !allowed(None, same) && !allowed(same, same) && !allowed(None, Some("*")));
+    }
+}

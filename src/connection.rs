@@ -1,0 +1,348 @@
+//! One connection's life on a worker: receive, hand to tiny_http, answer, and say what to wait for next. Never waits long itself.
+
+use std::io::{self, Write};
+use std::mem::take;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+
+use crate::context::Context;
+use crate::date;
+use crate::framing::{Call, Intake, Refusal, Step};
+use crate::inlet::Inlet;
+use crate::message::{Content, Fields, Method, Request, Response, Status};
+use crate::respond::respond;
+use crate::seats::Seat;
+
+/// Bytes asked of the socket at a time: a request of curl is a tenth of it, the largest request thirty times.
+const RECEIVE_BYTES: usize = 4096;
+
+/// Bytes of a response put into one buffer with its head; what is beyond is sent from where it is kept, without a copy.
+const COPY_BYTES_MAX: usize = 32 * 1024;
+
+/// Bytes of a refused request that are read and thrown away, so that the client gets to read the refusal (RFC 9112 §9.6).
+const DRAIN_BYTES_MAX: usize = 1024 * 1024;
+
+/// How long a refused request is read and thrown away.
+pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+/// What a connection waits for when a worker leaves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// The first byte of its first request.
+    First,
+    /// The first byte of another request.
+    Request,
+    /// The rest of a request.
+    Rest,
+    /// Room to send the rest of a response.
+    Room,
+    /// The rest of a request that was refused already.
+    Drain,
+    /// Nothing but a worker: it gave way to others.
+    Turn,
+}
+
+/// A client's connection.
+pub(crate) struct Connection {
+    /// The socket, by way of tiny_http.
+    inlet: Inlet,
+    /// Received bytes that no request was made of yet.
+    intake: Intake,
+    /// The response that the client has not taken all of yet.
+    unsent: Option<Unsent>,
+    /// Bytes still to throw away; set when a request was refused.
+    drain: Option<usize>,
+    /// Whether the connection ends with the response under way.
+    closing: bool,
+    /// What the connection waits for, and since when.
+    waits: (Wait, Instant),
+    /// Whether it came in on a listener whose own address is a loopback one.
+    is_on_loopback: bool,
+    /// Counts the connection; below the socket, so that it is counted until that is closed.
+    _seat: Seat,
+}
+
+/// A response under way.
+struct Unsent {
+    /// tiny_http's way to the socket.
+    writer: Box<dyn Write + Send>,
+    /// Head and start of the content.
+    first: Vec<u8>,
+    /// The whole content.
+    content: Content,
+    /// Where in the content the bytes begin that are not in `first`.
+    beyond: usize,
+    /// Bytes handed to the writer so far.
+    sent: usize,
+}
+
+impl Connection {
+    /// A connection that has just been accepted.
+    pub(crate) fn new(inlet: Inlet, is_on_loopback: bool, seat: Seat) -> Self {
+        let waits = (Wait::First, Instant::now());
+        Self { inlet, intake: Intake::default(), unsent: None, drain: None, closing: false, waits, is_on_loopback, _seat: seat }
+    }
+
+    /// What the connection waits for, and since when.
+    pub(crate) fn waits(&self) -> (Wait, Instant) {
+        self.waits
+    }
+
+    /// Bytes of received requests that it keeps while it waits.
+    pub(crate) fn held(&self) -> usize {
+        self.intake.held()
+    }
+
+    /// Does all there is to do at the moment; gives the connection back when it goes on later.
+    pub(crate) fn turn(mut self, context: &Context) -> Option<Self> {
+        let wait = self.work(context).ok()?;
+        if wait == Wait::Request {
+            self.intake.shrink();
+        }
+        // a request has to be whole in time, however often a byte of it arrives; everything else starts the clock anew
+        if !(matches!(wait, Wait::Rest | Wait::Drain) && self.waits.0 == wait) {
+            self.waits = (wait, Instant::now());
+        }
+        Some(self)
+    }
+
+    /// Answers requests until there is something to wait for.
+    ///
+    /// # Errors
+    /// When the connection is over, be it as agreed or because the client has gone.
+    fn work(&mut self, context: &Context) -> io::Result<Wait> {
+        // a client that keeps sending a little is heard when it has sent something, and never kept a worker for
+        let mut patient = matches!(self.waits.0, Wait::First | Wait::Request);
+        loop {
+            if !self.send_rest()? {
+                return Ok(Wait::Room);
+            }
+            if let Some(left) = self.drain {
+                return self.throw_away(left);
+            }
+            if self.closing {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            match self.intake.step(context.limits.content_max) {
+                Ok(Step::Whole(call)) => {
+                    self.answer(call, context)?;
+                    patient = true;
+                    if context.is_short_of_workers() && self.unsent.is_none() && !self.closing && !self.intake.is_idle() {
+                        return Ok(Wait::Turn);
+                    }
+                }
+                Ok(Step::Continue) => self.send_now(b"HTTP/1.1 100 Continue\r\n\r\n")?,
+                Ok(Step::More) => {
+                    let wait = if self.intake.is_idle() { Wait::Request } else { Wait::Rest };
+                    let stay = patient && !context.is_short_of_workers() && !(wait == Wait::Request && context.is_stopping());
+                    if !self.receive(stay)? {
+                        return Ok(wait);
+                    }
+                    patient &= wait == Wait::Request;
+                }
+                Err(refusal) => self.refuse(&refusal, context)?,
+            }
+        }
+    }
+
+    /// Receives what there is; waits for it up to the socket's time-out if told to `stay`. Says whether anything came.
+    fn receive(&mut self, stay: bool) -> io::Result<bool> {
+        let flags = if stay { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+        match rustix::net::recv(&self.inlet, spare_capacity(self.intake.room(RECEIVE_BYTES)), flags) {
+            Ok((_, 0)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => Ok(true),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Answers one request.
+    fn answer(&mut self, call: Call, context: &Context) -> io::Result<()> {
+        let begun = context.access_log.then(Instant::now);
+        let Call { head, content, keep_alive, says_keep_alive } = call;
+        let request = self.inlet.request(head).ok_or(io::ErrorKind::InvalidData)?;
+        let method = method(request.method());
+        let response = {
+            let asked =
+                Request { method, target: request.url(), fields: fields(&request), content: &content, is_on_loopback: self.is_on_loopback };
+            respond_or_500(|| respond(&context.service, &asked))
+        };
+        self.closing = !keep_alive || context.is_stopping() || context.is_crowded();
+        let connection = match (self.closing, says_keep_alive) {
+            (true, _) => Some("close"),
+            (false, true) => Some("keep-alive"),
+            (false, false) => None,
+        };
+        let mut first = Vec::with_capacity(512); // bytes; head and content of one color take 300
+        date::now(|date| response.spell_head(&mut first, date, connection));
+        if let Some(remark) = response.remark {
+            log::warn!("{remark}");
+        }
+        let content = if method == Method::Head { Content::None } else { response.content };
+        let beyond = content.bytes().len().min(COPY_BYTES_MAX);
+        first.extend_from_slice(&content.bytes()[..beyond]);
+        if let Some(begun) = begun {
+            let length = first.len() + content.bytes().len() - beyond;
+            log_access(
+                request.remote_addr().copied(),
+                &format_args!("{} {:?}", request.method(), request.url()),
+                response.status,
+                length,
+                begun,
+            );
+        }
+        self.unsent = Some(Unsent { writer: request.into_writer(), first, content, beyond, sent: 0 });
+        Ok(())
+    }
+
+    /// Says why a request cannot be answered, then reads nothing of the connection as a request any more.
+    fn refuse(&mut self, refusal: &Refusal, context: &Context) -> io::Result<()> {
+        let begun = Instant::now();
+        let response = Response::error(refusal.status(), refusal.to_string());
+        let mut bytes = Vec::with_capacity(512); // bytes; the longest refusal takes 400
+        date::now(|date| response.spell_head(&mut bytes, date, Some("close")));
+        bytes.extend_from_slice(response.content.bytes());
+        if context.access_log {
+            let client = rustix::net::getpeername(&self.inlet).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
+            log_access(client, &"-", response.status, bytes.len(), begun);
+        }
+        self.drain = Some(DRAIN_BYTES_MAX);
+        self.send_now(&bytes)?;
+        rustix::net::shutdown(&self.inlet, Shutdown::Write).map_err(io::Error::from)
+    }
+
+    /// Ends a connection whose time is up; a client in the middle of a request is told why.
+    pub(crate) fn time_out(mut self, context: &Context) {
+        if self.waits.0 == Wait::Rest {
+            // The connection ends either way; a client that cannot take the refusal goes without.
+            let _ = self.refuse(&Refusal::Timeout, context);
+        }
+    }
+
+    /// Sends a few bytes that the socket's buffer has room for, unless the client takes nothing: then the connection is over.
+    fn send_now(&self, bytes: &[u8]) -> io::Result<()> {
+        match rustix::net::send(&self.inlet, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(sent) if sent == bytes.len() => Ok(()),
+            Ok(_) => Err(io::ErrorKind::WriteZero.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sends what is left of the response; says whether all of it is gone.
+    fn send_rest(&mut self) -> io::Result<bool> {
+        let Some(unsent) = &mut self.unsent else { return Ok(true) };
+        let done = unsent.send()?;
+        if done {
+            self.unsent = None;
+        }
+        Ok(done)
+    }
+
+    /// Reads over what follows a refused request, so that the kernel does not answer it with a reset that overtakes the refusal.
+    fn throw_away(&mut self, mut left: usize) -> io::Result<Wait> {
+        take(&mut self.intake);
+        let mut bytes = [0; 16 * 1024];
+        while left > 0 {
+            match rustix::net::recv(&self.inlet, &mut bytes[..], RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => break,
+                Ok((_, received)) => left = left.saturating_sub(received),
+                Err(rustix::io::Errno::AGAIN) => {
+                    self.drain = Some(left);
+                    return Ok(Wait::Drain);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(io::ErrorKind::ConnectionAborted.into())
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inlet.as_fd()
+    }
+}
+
+impl Unsent {
+    /// Sends as much as the client takes; says whether that was all.
+    fn send(&mut self) -> io::Result<bool> {
+        let content = self.content.bytes();
+        let total = self.first.len() + content.len() - self.beyond;
+        loop {
+            let written = match self.sent.checked_sub(self.first.len()) {
+                None => self.writer.write(&self.first[self.sent..]),
+                Some(_) if self.sent == total => match self.writer.flush() {
+                    Ok(()) => return Ok(true),
+                    Err(error) => Err(error),
+                },
+                Some(beyond_first) => self.writer.write(&content[self.beyond + beyond_first..]),
+            };
+            match written {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => self.sent += written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Answers a panic like any failure of ours; the list is as it was, since a change is made in one step or not at all.
+fn respond_or_500(respond: impl FnOnce() -> Response) -> Response {
+    catch_unwind(AssertUnwindSafe(respond))
+        .unwrap_or_else(|_| Response::error(Status::InternalServerError, "the service failed on this request, its log says where"))
+}
+
+/// tiny_http's method in our terms.
+fn method(method: &tiny_http::Method) -> Method {
+    match method {
+        tiny_http::Method::Get => Method::Get,
+        tiny_http::Method::Head => Method::Head,
+        tiny_http::Method::Post => Method::Post,
+        tiny_http::Method::Put => Method::Put,
+        tiny_http::Method::Delete => Method::Delete,
+        tiny_http::Method::Options => Method::Options,
+        _ => Method::Other,
+    }
+}
+
+/// The fields of tiny_http's request that anything looks at.
+fn fields(request: &tiny_http::Request) -> Fields<'_> {
+    let headers = request.headers();
+    let value = |name| headers.get(name).map(|value| value.as_str());
+    Fields {
+        host: crate::resource::authority(request.url()).or_else(|| value("host")),
+        if_match: value("if-match"),
+        if_none_match: value("if-none-match"),
+        origin: value("origin"),
+        sec_fetch_site: value("sec-fetch-site"),
+        preflight_method: value("access-control-request-method"),
+    }
+}
+
+/// Writes the access log's line: client, method and target, status, bytes sent, microseconds taken.
+fn log_access(client: Option<SocketAddr>, what: &dyn std::fmt::Display, status: Status, bytes: usize, begun: Instant) {
+    let (code, taken) = (status.code(), begun.elapsed().as_micros());
+    match client {
+        Some(client) => log::info!(target: "access", "{client} {what} {code} {bytes} {taken}us"),
+        None => log::info!(target: "access", "unix {what} {code} {bytes} {taken}us"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_answer() {
+        let response = respond_or_500(|| panic!("a handler's bug"));
+        assert_eq!(response.status, Status::InternalServerError);
+        assert_eq!(response.content.bytes(), br#"{"error":true,"message":"the service failed on this request, its log says where"}"#);
+    }
+}

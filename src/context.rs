@@ -1,0 +1,58 @@
+//! What every worker knows: the service, the limits, and how things stand at the moment.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::respond::Service;
+
+/// Shared by the accept loop and all workers.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Answers requests.
+    pub(crate) service: Service,
+    /// What clients may use up.
+    pub(crate) limits: Limits,
+    /// Whether every request is logged.
+    pub(crate) access_log: bool,
+    /// How things stand.
+    pub(crate) signs: Signs,
+}
+
+/// What clients may use up.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// Bytes of content in one request.
+    pub(crate) content_max: usize,
+    /// Time from the first byte of a request to its last, and for a client to take a response.
+    pub(crate) request_timeout: Duration,
+    /// Time between two requests on one connection.
+    pub(crate) keep_alive: Duration,
+    /// Threads that answer requests.
+    pub(crate) workers_max: usize,
+}
+
+/// How things stand: set by the accept loop, read by the workers; each is a hint and none guards anything.
+#[derive(Debug, Default)]
+pub(crate) struct Signs {
+    /// There is no room for another connection: connections close with their next response.
+    pub(crate) crowded: AtomicBool,
+    /// Connections wait for a worker and there can be no more workers: nobody keeps one waiting.
+    pub(crate) short_of_workers: AtomicBool,
+}
+
+impl Context {
+    /// Whether the service is ending: connections close with their next response.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.service.is_stopping.load(Relaxed)
+    }
+
+    /// See [`Signs::crowded`].
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.signs.crowded.load(Relaxed)
+    }
+
+    /// See [`Signs::short_of_workers`].
+    pub(crate) fn is_short_of_workers(&self) -> bool {
+        self.signs.short_of_workers.load(Relaxed)
+    }
+}

@@ -1,0 +1,200 @@
+//! Tables of what is a request and what is not.
+
+use super::*;
+
+/// The head that tiny_http is to read, the content, and whether the connection stays.
+type Expected<'a> = Result<(&'a str, &'a str, bool), Refusal>;
+
+/// Feeds `bytes` at once and byte by byte; both must end in `expected`, and a whole request must leave `left` bytes.
+#[track_caller]
+fn check_leaving(bytes: &[u8], left: usize, expected: &Expected<'_>) {
+    let run = |size: usize| -> Result<(Call, usize), Refusal> {
+        let mut intake = Intake::default();
+        for piece in bytes.chunks(size) {
+            intake.room(piece.len()).extend_from_slice(piece);
+            if let Step::Whole(call) = intake.step(16)? {
+                let unread = bytes.len() - (piece.as_ptr() as usize - bytes.as_ptr() as usize) - piece.len();
+                return Ok((call, intake.received.len() - intake.start + unread));
+            }
+        }
+        panic!("no whole request in {:?}", String::from_utf8_lossy(bytes));
+    };
+    for size in [bytes.len(), 1] {
+        let label = String::from_utf8_lossy(bytes);
+        match (run(size), expected) {
+            (Ok((call, rest)), Ok((head, content, keep_alive))) => {
+                assert_eq!(String::from_utf8_lossy(&call.head), *head, "{label:?}");
+                assert_eq!(String::from_utf8_lossy(&call.content), *content, "{label:?}");
+                assert_eq!((call.keep_alive, rest), (*keep_alive, left), "{label:?}");
+            }
+            (Err(refusal), Err(expected)) => assert_eq!(refusal, *expected, "{label:?}"),
+            (actual, expected) => panic!("{label:?} in pieces of {size}: {actual:?}, not {expected:?}"),
+        }
+    }
+}
+
+#[track_caller]
+fn check(bytes: impl AsRef<[u8]>, expected: Expected<'_>) {
+    check_leaving(bytes.as_ref(), 0, &expected);
+}
+
+#[test]
+fn a_plain_request_keeps_what_matters() {
+    check("GET /a HTTP/1.1\r\nHost: h\r\n\r\n", Ok(("GET /a HTTP/1.1\r\nhost: h\r\n\r\n", "", true)));
+    check("\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n", Ok(("GET /a HTTP/1.1\r\nhost: h\r\n\r\n", "", true)));
+    check("x-y /a HTTP/1.1\r\nhOsT:\th:80 \r\n\r\n", Ok(("x-y /a HTTP/1.1\r\nhost: h:80\r\n\r\n", "", true)));
+    check("GET http://h/a HTTP/1.1\r\nHost: other\r\n\r\n", Ok(("GET http://h/a HTTP/1.1\r\nhost: other\r\n\r\n", "", true)));
+    check(
+        "GET /a HTTP/1.1\r\nCookie: \u{e9}\ta\r\nHost: [::1]:8\r\nIf-Match: \"a\"\r\nX-Empty:\r\nif-match:\t\"\u{e9}\"\r\n\r\n",
+        Ok(("GET /a HTTP/1.1\r\nhost: [::1]:8\r\nif-match: \"a\", \"  \"\r\n\r\n", "", true)),
+    );
+}
+
+#[test]
+fn the_version_and_connection_decide_whether_the_connection_stays() {
+    let old = "GET /a HTTP/1.0\r\nconnection: keep-alive\r\n\r\n";
+    let new = "GET /a HTTP/1.1\r\nhost: h\r\n\r\n";
+    check("GET /a HTTP/1.0\r\n\r\n", Ok((old, "", false)));
+    check("GET /a HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", Ok((old, "", true)));
+    check("GET /a HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n", Ok((old, "", false)));
+    check("GET /a HTTP/1.1\r\nHost: h\r\nConnection: x, CLOSE\r\n\r\n", Ok((new, "", false)));
+    check("GET /a HTTP/1.1\r\nHost: h\r\nConnection: not-close\r\n\r\n", Ok((new, "", true)));
+    check("GET /a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", Ok((new, "", true)));
+}
+
+#[test]
+fn content_ends_where_its_framing_says() {
+    let head = "POST /a HTTP/1.1\r\nhost: h\r\n\r\n";
+    let post = "POST /a HTTP/1.1\r\nHost: h\r\n";
+    check_leaving(format!("{post}Content-Length: 3\r\n\r\nabcGET").as_bytes(), 3, &Ok((head, "abc", true)));
+    check_leaving(format!("{post}Transfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET").as_bytes(), 3, &Ok((head, "abc", true)));
+    check(format!("{post}Content-Length: 0016\r\n\r\n0123456789abcdef"), Ok((head, "0123456789abcdef", true)));
+    check(format!("{post}Content-Length: 0\r\n\r\n"), Ok((head, "", true)));
+    check_leaving(format!("{post}\r\nabc").as_bytes(), 3, &Ok((head, "", true)));
+}
+
+#[test]
+fn lengths_that_could_be_misread_are_refused() {
+    let post = "POST /a HTTP/1.1\r\nHost: h\r\n";
+    for length in ["+3", "-3", "3, 4", "3,3", "3 3", "abc", "", "0x3", "3.0", "10000000000000000000000000"] {
+        check(format!("{post}Content-Length: {length}\r\n\r\nabc"), Err(Refusal::ContentLength));
+    }
+    check(format!("{post}Content-Length: 3\r\ncontent-length: 3\r\n\r\nabc"), Err(Refusal::ContentLength));
+    check(format!("{post}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), Err(Refusal::TwoLengths));
+    for (coding, refusal) in [
+        ("chunked, chunked", Refusal::TransferEncoding),
+        ("gzip", Refusal::TransferEncoding),
+        ("chunked, gzip", Refusal::TransferEncoding),
+        ("xchunked", Refusal::TransferEncoding),
+        ("", Refusal::TransferEncoding),
+        ("gzip, chunked", Refusal::UnknownCoding),
+    ] {
+        check(format!("{post}Transfer-Encoding: {coding}\r\n\r\n0\r\n\r\n"), Err(refusal));
+    }
+    check("POST /a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", Err(Refusal::TransferEncoding));
+    check(
+        format!("{post}Transfer-Encoding : chunked\r\n\r\n"),
+        Err(Refusal::Malformed("a field name is malformed or followed by white space")),
+    );
+}
+
+#[test]
+fn content_over_the_limit_is_refused_before_it_arrives() {
+    let post = "POST /a HTTP/1.1\r\nHost: h\r\n";
+    for length in ["17", "10000000000", "100000000000000", "9223372036854775808", "18446744073709551615"] {
+        check(format!("{post}Content-Length: {length}\r\n\r\n"), Err(Refusal::ContentTooLarge(16)));
+        check(format!("{post}Expect: 100-continue\r\nContent-Length: {length}\r\n\r\n"), Err(Refusal::ContentTooLarge(16)));
+    }
+    check(format!("{post}Transfer-Encoding: chunked\r\n\r\n11\r\n"), Err(Refusal::ContentTooLarge(16)));
+}
+
+#[test]
+fn a_host_is_given_once_and_well_formed() {
+    check("GET /a HTTP/1.1\r\n\r\n", Err(Refusal::Host));
+    check("GET /a HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", Err(Refusal::Host));
+    check("GET /a HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", Err(Refusal::Host));
+    for host in ["", "a b", "a/b", "a@b", "a:b", "a:80:80", ":80", "[::1", "[::g]", "[::1]x", "::1", "a, b", "\u{e9}", "http://a"] {
+        check(format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n"), Err(Refusal::Host));
+    }
+    for host in ["a", "a:", "a.b:80", "127.0.0.1:1", "[::1]", "[2001:db8::1]:443", "xn--caf-dma.example", "a_b"] {
+        check(format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n"), Ok((&format!("GET /a HTTP/1.1\r\nhost: {host}\r\n\r\n"), "", true)));
+    }
+    check(
+        "GET http://a@b/ HTTP/1.1\r\nHost: a\r\n\r\n",
+        Err(Refusal::Malformed("the authority of the request target is not of the form host[:port]")),
+    );
+}
+
+#[test]
+fn versions_other_than_1_are_refused() {
+    for version in ["HTTP/2.0", "HTTP/3.0", "HTTP/0.9", "HTTP/1.2"] {
+        check(format!("GET /a {version}\r\nHost: h\r\n\r\n"), Err(Refusal::Version));
+    }
+    check("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Err(Refusal::Version));
+}
+
+#[test]
+fn malformed_lines_are_refused() {
+    let line = || Err(Refusal::Malformed("the request line has to be method, target and HTTP/1.1, with one space between"));
+    for request in
+        ["GET /a\r\n\r\n", "GET  /a HTTP/1.1\r\n\r\n", "GET /a HTTP/1.1 \r\n\r\n", "GET /a b HTTP/1.1\r\n\r\n", "GET /a HTTP/11\r\n\r\n"]
+    {
+        check(request, line());
+    }
+    let escape = || Err(Refusal::Malformed("the request target has a character that belongs percent-encoded"));
+    check("GET /\u{e9} HTTP/1.1\r\nHost: h\r\n\r\n", escape());
+    check("GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n", escape());
+    check("\x16\x03\x01", Err(Refusal::Malformed("this is not an HTTP request")));
+    check(" GET", Err(Refusal::Malformed("this is not an HTTP request")));
+    check("GET /a HTTP/1.1\nHost: h\n\n", Err(Refusal::BareLineFeed));
+    check("GET /a HTTP/1.1\r\nHost: h\n\r\n", Err(Refusal::BareLineFeed));
+    let get = "GET /a HTTP/1.1\r\nHost: h\r\n";
+    let name = || Err(Refusal::Malformed("a field name is malformed or followed by white space"));
+    check(format!("{get} folded: x\r\n\r\n"), name());
+    check(format!("{get}A b: x\r\n\r\n"), name());
+    check(format!("{get}: x\r\n\r\n"), name());
+    check(format!("{get}A: \0\r\n\r\n"), Err(Refusal::Malformed("a field value has a control character")));
+}
+
+#[test]
+fn heads_without_end_are_refused_at_the_limit() {
+    let line = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(HEAD_BYTES_MAX));
+    check(&line[..HEAD_BYTES_MAX + 1], Err(Refusal::HeadTooLarge));
+    let longest = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(HEAD_BYTES_MAX - 27));
+    assert_eq!(longest.len(), HEAD_BYTES_MAX);
+    check(&longest, Ok((&longest.replace("Host", "host"), "", true)));
+    check(format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(FIELD_LINES_MAX)), Err(Refusal::HeadTooLarge));
+    check(
+        format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(FIELD_LINES_MAX - 1)),
+        Ok(("GET / HTTP/1.1\r\nhost: h\r\n\r\n", "", true)),
+    );
+}
+
+#[test]
+fn a_client_that_waits_is_told_to_go_on_once() {
+    let mut intake = Intake::default();
+    intake.room(0).extend_from_slice(b"POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n");
+    assert_eq!(intake.step(16), Ok(Step::Continue));
+    assert_eq!(intake.step(16), Ok(Step::More));
+    intake.room(2).extend_from_slice(b"{}");
+    assert!(matches!(intake.step(16), Ok(Step::Whole(_))));
+    assert!(intake.is_idle());
+
+    check("GET /a HTTP/1.1\r\nHost: h\r\nExpect: 200-ok\r\n\r\n", Err(Refusal::Expectation));
+    check("GET /a HTTP/1.0\r\nExpect: 200-ok\r\n\r\n", Ok(("GET /a HTTP/1.0\r\nconnection: keep-alive\r\n\r\n", "", false)));
+}
+
+#[test]
+fn a_cut_request_is_never_whole() {
+    for request in [
+        "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc",
+        "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    ] {
+        for end in 0..request.len() {
+            let mut intake = Intake::default();
+            intake.room(end).extend_from_slice(&request.as_bytes()[..end]);
+            assert_eq!(intake.step(16), Ok(Step::More), "{:?}", &request[..end]);
+            assert_eq!(intake.is_idle(), end == 0);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! `colors`: a JSON web service that keeps an ordered list of named colors.
+//!
+//! A map of the code; arrows of use point down this list only:
+//!
+//! - `main`: start-up in reading order
+//! - `args`, `logging`: command line and environment; log lines
+//! - `server`: the accept loop, with `waiting` (connections without a worker), `seats` (how many), `workers` (threads) and `listen` (sockets)
+//! - `connection`: one connection's life on a worker, with `framing` and `chunks` (RFC 9112), `inlet` (tiny_http's border) and `date`
+//! - `context`: what every worker knows
+//! - `respond`: every rule of the HTTP contract, with `origin` (browsers), `resource` (targets) and `conditions` (If-Match)
+//! - `store`: the mutex around the list; `change`: what a write does; `palette`: the list itself; `color`: one color, and JSON
+//! - `message`: requests and responses as values
+
+mod args;
+mod change;
+mod chunks;
+mod color;
+mod conditions;
+mod connection;
+mod context;
+mod date;
+mod framing;
+mod inlet;
+mod listen;
+mod logging;
+mod message;
+mod origin;
+mod palette;
+mod resource;
+mod respond;
+mod seats;
+mod server;
+mod store;
+mod waiting;
+mod workers;
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Parser;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::args::Args;
+use crate::color::JsonError;
+use crate::context::{Context, Limits, Signs};
+use crate::origin::Exemptions;
+use crate::palette::Palette;
+use crate::respond::Service;
+use crate::server::Server;
+use crate::store::Store;
+
+/// Exit code of a second SIGTERM or SIGINT: the first had 5 s to take effect.
+const EXIT_CUT_SHORT: i32 = 1;
+
+/// Why the service cannot start or go on; each is one line, and exit code 1.
+#[derive(Debug)]
+enum Failure {
+    /// When the seed cannot be read.
+    SeedUnreadable(String, io::Error),
+    /// When the seed is not a file of colors.
+    SeedMalformed(String, JsonError),
+    /// When an address cannot be listened on.
+    Listen(String, io::Error),
+    /// When the system refuses something that no option can mend.
+    System(io::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SeedUnreadable(file, error) => write!(f, "cannot read the seed {file}: {error}; name another with --seed"),
+            Self::SeedMalformed(file, JsonError { reason, line, column }) => write!(f, "{file}:{line}:{column}: {reason}"),
+            Self::Listen(endpoint, error) if error.kind() == io::ErrorKind::AddrInUse => {
+                write!(f, "cannot listen on {endpoint}: another program does already; choose another address with --listen")
+            }
+            Self::Listen(endpoint, error) => write!(f, "cannot listen on {endpoint}: {error}"),
+            Self::System(error) => write!(f, "cannot go on: {error}"),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    logging::start(args.log_level);
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            log::error!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The service, from its start to its end.
+fn run(args: Args) -> Result<(), Failure> {
+    inlet::check().map_err(Failure::System)?;
+    let stop = stop_on_signals().map_err(Failure::System)?;
+    let palette = read_seed(&args.seed)?;
+    let store = Store::in_memory(palette);
+    let listening = listen::listen(&args.listen).map_err(|error| Failure::Listen(args.listen.to_string(), error))?;
+    log::info!("listening on {}{} with {} colors", listening.endpoint, args.base_path.as_str(), store.len());
+    let exemptions = Exemptions { origins: args.allow_origin, hosts: args.allow_host };
+    let context = Arc::new(Context {
+        service: Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), exemptions },
+        limits: Limits {
+            content_max: args.max_body as usize,
+            request_timeout: args.request_timeout,
+            keep_alive: args.keep_alive,
+            workers_max: usize::from(args.workers),
+        },
+        access_log: args.access_log && log::log_enabled!(log::Level::Info),
+        signs: Signs::default(),
+    });
+    let server = Server::new(context, vec![listening], stop.as_fd()).map_err(Failure::System)?;
+    server.run().map_err(Failure::System)?;
+    log::info!("stopped");
+    Ok(())
+}
+
+/// Has the returned stream become readable on SIGTERM or SIGINT; a second one ends the process at once.
+fn stop_on_signals() -> io::Result<UnixStream> {
+    let (stop, signalled) = UnixStream::pair()?;
+    let is_second = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::flag::register_conditional_shutdown(signal, EXIT_CUT_SHORT, Arc::clone(&is_second))?;
+        signal_hook::flag::register(signal, Arc::clone(&is_second))?;
+        signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
+    }
+    Ok(stop)
+}
+
+/// The list that the seed describes.
+fn read_seed(file: &Path) -> Result<Palette, Failure> {
+    let name = || file.display().to_string();
+    let content = fs::read(file).map_err(|error| Failure::SeedUnreadable(name(), error))?;
+    color::from_file(&content).map(Palette::new).map_err(|error| Failure::SeedMalformed(name(), error))
+}

@@ -1,0 +1,282 @@
+//! Who may change the list: keeps web pages of other origins from using a visitor's browser against it. No resources, no colors.
+//!
+//! Only browsers are concerned. They say where a request comes from; curl and other programs do not, and pass.
+
+use std::net::IpAddr;
+
+use crate::message::{Cors, Fields, Method, Request};
+
+/// Exemptions that the operator made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Exemptions {
+    /// Origins whose pages may read and change the list, as browsers spell them: `https://example.org`.
+    pub(crate) origins: Vec<String>,
+    /// Host names, without port, that a service on a loopback address may be called by.
+    pub(crate) hosts: Vec<String>,
+}
+
+/// Why a request is refused: 403.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Intrusion<'a> {
+    /// When a page of this other origin would change something; the origin as the browser gave it, if it did.
+    CrossOrigin(Option<&'a str>),
+    /// When a service on a loopback address is called by this name, which anyone's DNS may have pointed there (DNS rebinding).
+    ForeignHost(&'a str),
+}
+
+impl Intrusion<'_> {
+    /// What the client is told.
+    pub(crate) fn message(&self) -> &'static str {
+        match self {
+            Self::CrossOrigin(_) => "a page of another origin may not change the list",
+            Self::ForeignHost(_) => "the service does not go by this host name",
+        }
+    }
+
+    /// What the operator is told, with the option that would allow it.
+    pub(crate) fn explanation(&self) -> String {
+        match self {
+            Self::CrossOrigin(Some(origin)) => {
+                format!("refused a change from the origin {origin:?}; --allow-origin with it would allow that")
+            }
+            Self::CrossOrigin(None) => {
+                "refused a change from another site, whose origin the browser did not tell; --allow-origin needs one".to_owned()
+            }
+            Self::ForeignHost(host) => format!("refused a request to the host {host:?}; --allow-host with its name would allow that"),
+        }
+    }
+}
+
+/// Finds what speaks against a request.
+///
+/// # Errors
+/// When a browser may have been tricked into sending it.
+pub(crate) fn check<'a>(exemptions: &Exemptions, request: &Request<'a>) -> Result<(), Intrusion<'a>> {
+    if let Some(host) = request.fields.host
+        && request.is_on_loopback
+        && !is_own_host(exemptions, host)
+    {
+        return Err(Intrusion::ForeignHost(host));
+    }
+    // RFC 9110 §9.2.1: these change nothing
+    if matches!(request.method, Method::Get | Method::Head | Method::Options) || is_same_origin(exemptions, &request.fields) {
+        Ok(())
+    } else {
+        Err(Intrusion::CrossOrigin(request.fields.origin))
+    }
+}
+
+/// The CORS fields for the response to a request; `None` unless its origin is exempt.
+pub(crate) fn cors(exemptions: &Exemptions, request: &Request<'_>) -> Option<Cors> {
+    let origin = request.fields.origin.filter(|origin| is_exempt(exemptions, origin))?;
+    Some(Cors { origin: origin.to_owned(), preflight: request.method == Method::Options && request.fields.preflight_method.is_some() })
+}
+
+/// The algorithm of `http.CrossOriginProtection` of Go 1.25, after Filippo Valsorda's research of 2025.
+fn is_same_origin(exemptions: &Exemptions, fields: &Fields<'_>) -> bool {
+    match (fields.sec_fetch_site, fields.origin) {
+        (Some("same-origin" | "none"), _) | (None, None) => true,
+        (_, Some(origin)) if is_exempt(exemptions, origin) => true,
+        (None, Some(origin)) => {
+            let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+            host.is_some() && host == fields.host
+        }
+        (Some(_), _) => false,
+    }
+}
+
+/// Whether the operator allowed this origin, byte for byte.
+fn is_exempt(exemptions: &Exemptions, origin: &str) -> bool {
+    exemptions.origins.iter().any(|allowed| allowed == origin)
+}
+
+/// Whether this is a name that nobody's DNS can make up: an IP address, `localhost` or below it (RFC 6761 §6.3), or an allowed one.
+fn is_own_host(exemptions: &Exemptions, host: &str) -> bool {
+    if let Some(rest) = host.strip_prefix('[') {
+        return rest.split(']').next().is_some_and(|address| address.parse::<IpAddr>().is_ok());
+    }
+    let name = host.split(':').next().unwrap_or_default();
+    let lower = name.to_ascii_lowercase();
+    name.parse::<IpAddr>().is_ok()
+        || lower == "localhost"
+        || lower.ends_with(".localhost")
+        || exemptions.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
+}
+
+/// Parses an origin of `--allow-origin`: scheme, `://`, host and port as a browser spells them (RFC 6454 §6.2).
+///
+/// # Errors
+/// When a browser would never send it, so that it would allow nothing.
+pub(crate) fn parse_origin(text: &str) -> Result<String, String> {
+    let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let is_spelled =
+        |host: &str| !host.is_empty() && host.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-._:[]".contains(c));
+    match host {
+        Some(host) if is_spelled(host) => Ok(text.to_owned()),
+        _ => Err("give scheme and host as a browser does, lower case and without a path, as in https://example.org".to_owned()),
+    }
+}
+
+/// Parses a host name of `--allow-host`: without scheme, port or path.
+///
+/// # Errors
+/// When it could equal no host name of a request.
+pub(crate) fn parse_host(text: &str) -> Result<String, String> {
+    let is_plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+    if is_plain { Ok(text.to_owned()) } else { Err("give a host name alone, as in colors.example.org".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: &str = "own.example:8080";
+
+    fn exemptions() -> Exemptions {
+        Exemptions { origins: vec!["https://friend.example".to_owned()], hosts: vec!["Friend.example".to_owned()] }
+    }
+
+    /// Checks what every method that changes something, and every other, makes of these two fields.
+    #[track_caller]
+    fn check_origin(sec_fetch_site: Option<&str>, origin: Option<&str>, allowed: bool) {
+        let fields = Fields { host: Some(HOST), sec_fetch_site, origin, ..Fields::default() };
+        for (method, changes) in [
+            (Method::Post, true),
+            (Method::Put, true),
+            (Method::Delete, true),
+            (Method::Other, true),
+            (Method::Get, false),
+            (Method::Head, false),
+            (Method::Options, false),
+        ] {
+            let request = Request { method, target: "/colors", fields, content: b"", is_on_loopback: false };
+            let expected = if allowed || !changes { Ok(()) } else { Err(Intrusion::CrossOrigin(origin)) };
+            assert_eq!(check(&exemptions(), &request), expected, "{method:?} {fields:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_browser_says_of_the_site_decides() {
+        for site in ["same-origin", "none"] {
+            check_origin(Some(site), None, true);
+            check_origin(Some(site), Some("http://evil.example"), true);
+        }
+        for site in ["cross-site", "same-site", "", "Same-Origin", "none, none", "unheard-of"] {
+            check_origin(Some(site), None, false);
+            check_origin(Some(site), Some("http://own.example:8080"), false);
+            check_origin(Some(site), Some("https://friend.example"), true);
+        }
+    }
+
+    #[test]
+    fn without_that_the_origin_has_to_be_the_host() {
+        check_origin(None, None, true);
+        for origin in ["http://own.example:8080", "https://own.example:8080", "https://friend.example"] {
+            check_origin(None, Some(origin), true);
+        }
+        for origin in [
+            "null",
+            "",
+            "own.example:8080",
+            "http://own.example",
+            "http://own.example:80",
+            "http://own.example:8080/",
+            "http://own.example:8080@evil.example",
+            "http://evil.example@own.example:8080",
+            "http://evil.example",
+            "http://own.example:8080.evil.example",
+            "HTTP://own.example:8080",
+            "http://OWN.example:8080",
+            "ftp://own.example:8080",
+            "http://own.example:8080, http://own.example:8080",
+            "https://friend.example, http://evil.example",
+            "http://friend.example",
+            "https://friend.example.evil.example",
+        ] {
+            check_origin(None, Some(origin), false);
+        }
+    }
+
+    #[test]
+    fn an_origin_needs_a_host_to_equal() {
+        let fields = Fields { origin: Some("http://"), ..Fields::default() };
+        let request = Request { method: Method::Post, target: "/colors", fields, content: b"", is_on_loopback: true };
+        assert_eq!(check(&exemptions(), &request), Err(Intrusion::CrossOrigin(Some("http://"))));
+    }
+
+    #[test]
+    fn on_a_loopback_address_foreign_host_names_are_refused() {
+        let ask = |host, is_on_loopback| {
+            let fields = Fields { host, ..Fields::default() };
+            check(&exemptions(), &Request { method: Method::Get, target: "/colors", fields, content: b"", is_on_loopback })
+        };
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:8080",
+            "[::1]",
+            "[::1]:8080",
+            "10.1.2.3:80",
+            "localhost",
+            "LOCALHOST:1",
+            "a.localhost:8080",
+            "friend.EXAMPLE:8",
+        ] {
+            assert_eq!(ask(Some(host), true), Ok(()), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "xlocalhost",
+            "127.0.0.1.evil.example",
+            "127.1",
+            "0x7f000001",
+            "[evil]",
+            "localhost.",
+        ] {
+            assert_eq!(ask(Some(host), true), Err(Intrusion::ForeignHost(host)));
+            assert_eq!(ask(Some(host), false), Ok(()), "{host}");
+        }
+        assert_eq!(ask(None, true), Ok(()));
+    }
+
+    #[test]
+    fn only_exempt_origins_get_cors_fields() {
+        let ask = |method, origin, preflight_method| {
+            let fields = Fields { host: Some(HOST), origin, preflight_method, ..Fields::default() };
+            cors(&exemptions(), &Request { method, target: "/colors", fields, content: b"", is_on_loopback: false })
+        };
+        let friend = Some("https://friend.example");
+        let expected = |preflight| Some(Cors { origin: "https://friend.example".to_owned(), preflight });
+        assert_eq!(ask(Method::Options, friend, Some("PUT")), expected(true));
+        assert_eq!(ask(Method::Options, friend, None), expected(false));
+        assert_eq!(ask(Method::Put, friend, Some("PUT")), expected(false));
+        assert_eq!(ask(Method::Get, Some("http://evil.example"), None), None);
+        assert_eq!(ask(Method::Get, None, None), None);
+    }
+
+    #[test]
+    fn options_take_only_what_could_match() {
+        for good in ["https://example.org", "http://localhost:3000", "http://[::1]:80"] {
+            assert_eq!(parse_origin(good).as_deref(), Ok(good));
+        }
+        for bad in ["example.org", "https://example.org/", "https://Example.org", "https://", "*", "null", "https://a b"] {
+            assert!(parse_origin(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(parse_host("colors.example.org").as_deref(), Ok("colors.example.org"));
+        for bad in ["", "a:80", "http://a", "a/b", "*"] {
+            assert!(parse_host(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_operator_is_told_what_would_allow_it() {
+        assert_eq!(
+            Intrusion::CrossOrigin(Some("http://a\n")).explanation(),
+            "refused a change from the origin \"http://a\\n\"; --allow-origin with it would allow that"
+        );
+        assert_eq!(
+            Intrusion::ForeignHost("evil.example").explanation(),
+            "refused a request to the host \"evil.example\"; --allow-host with its name would allow that"
+        );
+    }
+}

@@ -1,0 +1,254 @@
+//! Decides what a request target names, and which methods that allows. Knows nothing of the colors that exist.
+
+use std::borrow::Cow;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// Everything a request target can name.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Resource<'a> {
+    /// The list of all colors.
+    Colors,
+    /// The first color with this name, if there is one.
+    Color(Cow<'a, str>),
+    /// Whether the service is well.
+    Health,
+    /// The service itself: the target `*` of OPTIONS (RFC 9110 §9.3.7).
+    Service,
+}
+
+/// Why a request target names nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum TargetError {
+    /// When it is well-formed but nothing is there: 404.
+    Unknown,
+    /// When a percent escape is cut short, not hexadecimal, or the decoded bytes are not UTF-8: 400.
+    Escape,
+    /// When it is neither origin-form nor absolute-form (RFC 9112 §3.2): 400.
+    Form,
+}
+
+/// The path that all resources sit below: empty, or `/` and segments without a trailing slash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BasePath(String);
+
+impl BasePath {
+    /// Parses the path of `--base-path`: `/api`, `/api/`, `/a/b`; `/` and the empty string mean none.
+    ///
+    /// # Errors
+    /// When it does not start with `/` or has characters beyond the unreserved ones of RFC 3986 §2.3.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let path = text.strip_suffix('/').unwrap_or(text);
+        let segments = match path.strip_prefix('/') {
+            Some(segments) => segments,
+            None if path.is_empty() => return Ok(Self::default()),
+            None => return Err("a base path starts with \"/\", as in \"/api\"".to_owned()),
+        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+        if segments.split('/').all(|segment| !segment.is_empty() && segment.chars().all(plain)) {
+            Ok(Self(path.to_owned()))
+        } else {
+            Err("a base path consists of segments of letters, digits, \"-\", \".\", \"_\" and \"~\", as in \"/api/v1\"".to_owned())
+        }
+    }
+
+    /// The base path as text, for messages: empty or without a trailing slash.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Where the color `name` is found: the path for a Location field (RFC 3986 §3.3).
+    pub(crate) fn color(&self, name: &str) -> String {
+        /// All but the unreserved characters of RFC 3986 §2.3.
+        const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+        // RFC 3986 §5.2.4: a client would take the bare segments "." and ".." for steps in the hierarchy
+        match name {
+            "." => format!("{}/colors/%2E", self.0),
+            ".." => format!("{}/colors/%2E%2E", self.0),
+            _ => format!("{}/colors/{}", self.0, utf8_percent_encode(name, RESERVED)),
+        }
+    }
+}
+
+/// Finds the resource that `target` names below `base`.
+///
+/// The path is split at `/` first and each segment percent-decoded then, so `%2F` is part of a name; the query is ignored.
+///
+/// # Errors
+/// When the target names nothing; see [`TargetError`].
+pub(crate) fn find<'a>(target: &'a str, base: &BasePath) -> Result<Resource<'a>, TargetError> {
+    if target == "*" {
+        return Ok(Resource::Service);
+    }
+    let path = path_of(target)?;
+    let mut segments = path[1..].split('/').map(decode);
+    for expected in base.0.split('/').skip(1) {
+        if segments.next().transpose()?.as_deref() != Some(expected) {
+            return rest_is_well_formed(segments).and(Err(TargetError::Unknown));
+        }
+    }
+    let (first, second) = (segments.next().transpose()?, segments.next().transpose()?);
+    match (first.as_deref(), second, segments.next()) {
+        (Some("colors"), None, _) => Ok(Resource::Colors),
+        (Some("health"), None, _) => Ok(Resource::Health),
+        (Some("colors"), Some(name), None) => Ok(Resource::Color(name)),
+        (_, _, Some(third)) => third.and(rest_is_well_formed(segments)).and(Err(TargetError::Unknown)),
+        _ => Err(TargetError::Unknown),
+    }
+}
+
+/// The authority of an absolute-form target, which overrides Host (RFC 9112 §3.2.2).
+pub(crate) fn authority(target: &str) -> Option<&str> {
+    let rest = without_scheme(target)?;
+    Some(&rest[..rest.find(['/', '?']).unwrap_or(rest.len())])
+}
+
+/// The path of a target, beginning with `/`, without its query.
+fn path_of(target: &str) -> Result<&str, TargetError> {
+    let from_path = match without_scheme(target) {
+        Some(rest) => rest.find(['/', '?']).map_or("/", |at| &rest[at..]),
+        None => target,
+    };
+    let path = &from_path[..from_path.find('?').unwrap_or(from_path.len())];
+    match path {
+        // RFC 9112 §3.2.1: an empty path is sent as "/"
+        "" if from_path.starts_with('?') && target != from_path => Ok("/"),
+        _ if path.starts_with('/') => Ok(path),
+        _ => Err(TargetError::Form),
+    }
+}
+
+/// What follows `http://` or `https://`, in any case (RFC 3986 §3.1).
+fn without_scheme(target: &str) -> Option<&str> {
+    ["http://", "https://"].into_iter().find_map(|scheme| {
+        let (start, rest) = target.split_at_checked(scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then_some(rest)
+    })
+}
+
+/// Percent-decodes one segment (RFC 3986 §2.1); `+` stays a plus sign.
+fn decode(segment: &str) -> Result<Cow<'_, str>, TargetError> {
+    let mut escapes = segment.split('%').skip(1);
+    let hexadecimal = |escape: &str| escape.len() >= 2 && escape.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
+    if !escapes.all(hexadecimal) {
+        return Err(TargetError::Escape);
+    }
+    percent_decode_str(segment).decode_utf8().map_err(|_| TargetError::Escape)
+}
+
+/// Looks for bad escapes in segments that name nothing, so that a malformed target is a 400 wherever it points.
+fn rest_is_well_formed<'a>(mut segments: impl Iterator<Item = Result<Cow<'a, str>, TargetError>>) -> Result<(), TargetError> {
+    segments.try_for_each(|segment| segment.map(drop))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn color(name: &str) -> Result<Resource<'_>, TargetError> {
+        Ok(Resource::Color(Cow::Borrowed(name)))
+    }
+
+    #[test]
+    fn targets_name_resources() {
+        let table = [
+            ("/colors", Ok(Resource::Colors)),
+            ("/colors?name=red", Ok(Resource::Colors)),
+            ("/%63olors", Ok(Resource::Colors)),
+            ("http://example.org/colors", Ok(Resource::Colors)),
+            ("HTTPS://example.org:8080/colors?x", Ok(Resource::Colors)),
+            ("*", Ok(Resource::Service)),
+            ("/health", Ok(Resource::Health)),
+            ("/health/", Err(TargetError::Unknown)),
+            ("/colors/red", color("red")),
+            ("/colors/red?x/y", color("red")),
+            ("http://h/colors/red", color("red")),
+            ("/colors/Red", color("Red")),
+            ("/colors/", color("")),
+            ("/colors/a%2Fb", color("a/b")),
+            ("/colors/a%2fb%3F%23", color("a/b?#")),
+            ("/colors/a+b%20c", color("a+b c")),
+            ("/colors/%C3%A9", color("\u{e9}")),
+            ("/colors/e%CC%81", color("e\u{301}")),
+            ("/colors/%00", color("\0")),
+            ("/colors/.", color(".")),
+            ("/colors/..", color("..")),
+            ("/colors/100%25", color("100%")),
+            ("/", Err(TargetError::Unknown)),
+            ("//colors", Err(TargetError::Unknown)),
+            ("/Colors", Err(TargetError::Unknown)),
+            ("/colors/a/b", Err(TargetError::Unknown)),
+            ("/colors/a/", Err(TargetError::Unknown)),
+            ("http://example.org", Err(TargetError::Unknown)),
+            ("http://example.org?x", Err(TargetError::Unknown)),
+            ("/colors/%", Err(TargetError::Escape)),
+            ("/colors/%4", Err(TargetError::Escape)),
+            ("/colors/%+1", Err(TargetError::Escape)),
+            ("/colors/%zz", Err(TargetError::Escape)),
+            ("/colors/%ff", Err(TargetError::Escape)),
+            ("/colors/%C3", Err(TargetError::Escape)),
+            ("/colors/%ED%A0%80", Err(TargetError::Escape)),
+            ("/colors/a/%", Err(TargetError::Escape)),
+            ("/colors/a/b/%", Err(TargetError::Escape)),
+            ("colors", Err(TargetError::Form)),
+            ("?x", Err(TargetError::Form)),
+            ("ftp://h/colors", Err(TargetError::Form)),
+            ("example.org:80", Err(TargetError::Form)),
+        ];
+        for (target, expected) in table {
+            assert_eq!(find(target, &BasePath::default()), expected, "{target:?}");
+        }
+    }
+
+    #[test]
+    fn with_a_base_path_everything_sits_below_it() {
+        let base = BasePath::parse("/api/v1/").unwrap();
+        let table = [
+            ("/api/v1/colors", Ok(Resource::Colors)),
+            ("/api/v1/colors/red", color("red")),
+            ("/%61pi/v1/colors", Ok(Resource::Colors)),
+            ("/colors", Err(TargetError::Unknown)),
+            ("/api/colors", Err(TargetError::Unknown)),
+            ("/api/v1", Err(TargetError::Unknown)),
+            ("/api/v1x/colors", Err(TargetError::Unknown)),
+            ("/x/y/z/%", Err(TargetError::Escape)),
+        ];
+        for (target, expected) in table {
+            assert_eq!(find(target, &base), expected, "{target:?}");
+        }
+    }
+
+    #[test]
+    fn a_base_path_is_plain_segments() {
+        for (text, expected) in [("", ""), ("/", ""), ("/api", "/api"), ("/api/", "/api"), ("/a/b", "/a/b")] {
+            assert_eq!(BasePath::parse(text).as_ref().map(BasePath::as_str), Ok(expected), "{text:?}");
+        }
+        for text in ["api", "//", "/a//b", "/a b", "/a%20b", "/\u{e9}", "/a?b"] {
+            assert!(BasePath::parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_location_finds_its_color_again() {
+        let base = BasePath::parse("/api").unwrap();
+        for (name, location) in [
+            ("red", "/api/colors/red"),
+            ("a/b c%", "/api/colors/a%2Fb%20c%25"),
+            ("\u{e9}\r\n", "/api/colors/%C3%A9%0D%0A"),
+            ("", "/api/colors/"),
+            (".", "/api/colors/%2E"),
+            ("..", "/api/colors/%2E%2E"),
+            ("-._~", "/api/colors/-._~"),
+        ] {
+            assert_eq!(base.color(name), location);
+            assert_eq!(find(location, &base), color(name));
+        }
+    }
+
+    #[test]
+    fn the_authority_is_that_of_an_absolute_form() {
+        assert_eq!(authority("http://example.org:80/colors"), Some("example.org:80"));
+        assert_eq!(authority("http://example.org?x"), Some("example.org"));
+        assert_eq!(authority("/colors"), None);
+    }
+}

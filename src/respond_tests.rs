@@ -1,0 +1,232 @@
+//! The contract, row by row, without a socket.
+
+use super::*;
+use crate::color::Color;
+use crate::message::Fields;
+use crate::palette::Palette;
+
+/// A service with the colors `red`, `blue` and a second `red`.
+fn service() -> Service {
+    let color = |name: &str, value: &str| Color { name: name.into(), value: value.into() };
+    let palette = Palette::new(vec![color("red", "#f00"), color("blue", "#00f"), color("red", "#e00")]);
+    Service {
+        store: Store::in_memory(palette),
+        base: BasePath::default(),
+        read_only: false,
+        is_stopping: AtomicBool::new(false),
+        exemptions: Exemptions::default(),
+    }
+}
+
+const LIST: &str = r##"{"data":[{"name":"red","value":"#f00"},{"name":"blue","value":"#00f"},{"name":"red","value":"#e00"}]}"##;
+
+fn ask(service: &Service, method: Method, target: &str, content: &str) -> Response {
+    respond(service, &Request { method, target, fields: Fields::default(), content: content.as_bytes(), is_on_loopback: true })
+}
+
+/// Asks a fresh service; checks status and content.
+#[track_caller]
+fn check(method: Method, target: &str, content: &str, status: Status, expected: &str) -> Response {
+    let response = ask(&service(), method, target, content);
+    assert_eq!((response.status, str::from_utf8(response.content.bytes()).unwrap()), (status, expected), "{method:?} {target} {content}");
+    response
+}
+
+#[test]
+fn reads_answer_the_list_or_the_first_color() {
+    check(Method::Get, "/colors", "", Status::Ok, LIST);
+    check(Method::Get, "/colors?sort=name", "ignored", Status::Ok, LIST);
+    check(Method::Head, "/colors", "", Status::Ok, LIST);
+    check(Method::Get, "/colors/red", "", Status::Ok, r##"{"name":"red","value":"#f00"}"##);
+    check(Method::Get, "/colors/r%65d", "", Status::Ok, r##"{"name":"red","value":"#f00"}"##);
+    check(Method::Get, "/colors/Red", "", Status::NotFound, r#"{"error":true}"#);
+    check(Method::Get, "/colors/", "", Status::NotFound, r#"{"error":true}"#);
+}
+
+#[test]
+fn a_create_answers_201_and_where_the_color_is() {
+    let made = r##"{"name":"a/b","value":"#1"}"##;
+    assert_eq!(check(Method::Post, "/colors", made, Status::Created, made).location.as_deref(), Some("/colors/a%2Fb"));
+    let again = r##"{"name":"red","value":"#1"}"##;
+    assert_eq!(check(Method::Post, "/colors", again, Status::Created, again).location, None);
+}
+
+#[test]
+fn a_create_appends() {
+    let service = service();
+    ask(&service, Method::Post, "/colors", r##"{"name":"red","value":"#1"}"##);
+    let expected = LIST.replace("]}", r##",{"name":"red","value":"#1"}]}"##);
+    assert_eq!(ask(&service, Method::Get, "/colors", "").content.bytes(), expected.as_bytes());
+}
+
+#[test]
+fn an_update_answers_the_color_as_it_is_now() {
+    check(Method::Put, "/colors/red", r##"{"value":"#1"}"##, Status::Ok, r##"{"name":"red","value":"#1"}"##);
+    check(Method::Put, "/colors/red", r##"{"name":"x","value":"#1"}"##, Status::Ok, r##"{"name":"red","value":"#1"}"##);
+    check(Method::Put, "/colors/red", "{}", Status::Ok, r##"{"name":"red","value":"#f00"}"##);
+    check(Method::Put, "/colors/red", "", Status::Ok, r##"{"name":"red","value":"#f00"}"##);
+    check(Method::Put, "/colors/no", r##"{"value":"#1"}"##, Status::NotFound, r#"{"error":true}"#);
+    check(Method::Put, "/colors/no", "not JSON", Status::NotFound, r#"{"error":true}"#);
+    check(
+        Method::Put,
+        "/colors/red",
+        r#"{"value":1}"#,
+        Status::BadRequest,
+        r#"{"error":true,"message":"invalid type: integer `1`, expected a string in field \"value\" at line 1 column 10"}"#,
+    );
+}
+
+#[test]
+fn a_delete_answers_the_color_as_it_was_and_uncovers_the_next() {
+    let service = service();
+    for expected in [r##"{"name":"red","value":"#f00"}"##, r##"{"name":"red","value":"#e00"}"##, r#"{"error":true}"#] {
+        assert_eq!(ask(&service, Method::Delete, "/colors/red", "").content.bytes(), expected.as_bytes());
+    }
+    assert_eq!(ask(&service, Method::Get, "/colors", "").content.bytes(), br##"{"data":[{"name":"blue","value":"#00f"}]}"##);
+}
+
+#[test]
+fn refused_content_changes_nothing() {
+    let service = service();
+    for content in ["", "nonsense", "[]", "{}", r#"{"name":"a"}"#, r#"{"name":"a","value":1}"#, r#"{"name":"a","name":"a","value":"b"}"#] {
+        assert_eq!(ask(&service, Method::Post, "/colors", content).status, Status::BadRequest, "{content:?}");
+    }
+    assert_eq!(ask(&service, Method::Get, "/colors", "").content.bytes(), LIST.as_bytes());
+}
+
+#[test]
+fn a_resource_says_which_methods_it_allows() {
+    let (list, one) = ("GET, HEAD, POST, OPTIONS", "GET, HEAD, PUT, DELETE, OPTIONS");
+    for (target, allow, refused) in
+        [("/colors", list, [Method::Put, Method::Delete, Method::Other]), ("/colors/x", one, [Method::Post, Method::Other, Method::Post])]
+    {
+        assert_eq!(check(Method::Options, target, "", Status::NoContent, "").allow, Some(allow));
+        for method in refused {
+            let message = format!(r#"{{"error":true,"message":"the method is not allowed here, only {allow}"}}"#);
+            assert_eq!(check(method, target, "", Status::MethodNotAllowed, &message).allow, Some(allow));
+        }
+    }
+    assert_eq!(check(Method::Options, "*", "", Status::NoContent, "").allow, Some("GET, HEAD, POST, PUT, DELETE, OPTIONS"));
+}
+
+#[test]
+fn read_only_allows_only_reads() {
+    let service = Service { read_only: true, ..service() };
+    for (method, target) in [(Method::Post, "/colors"), (Method::Put, "/colors/red"), (Method::Delete, "/colors/red")] {
+        let response = ask(&service, method, target, r#"{"name":"a","value":"b"}"#);
+        assert_eq!((response.status, response.allow), (Status::MethodNotAllowed, Some("GET, HEAD, OPTIONS")));
+    }
+    assert_eq!(ask(&service, Method::Get, "/colors", "").content.bytes(), LIST.as_bytes());
+    assert_eq!(ask(&service, Method::Options, "/colors", "").allow, Some("GET, HEAD, OPTIONS"));
+}
+
+#[test]
+fn health_is_ok_until_the_end() {
+    let service = service();
+    assert_eq!(ask(&service, Method::Get, "/health", "").content.bytes(), br#"{"status":"ok"}"#);
+    assert_eq!(ask(&service, Method::Post, "/health", "").allow, Some("GET, HEAD, OPTIONS"));
+    service.is_stopping.store(true, Relaxed);
+    let response = ask(&service, Method::Get, "/health", "");
+    assert_eq!((response.status, response.content.bytes()), (Status::ServiceUnavailable, &br#"{"status":"stopping"}"#[..]));
+}
+
+#[test]
+fn targets_that_name_nothing_say_why() {
+    let unknown = r#"{"error":true,"message":"no such resource, the list is at /colors"}"#;
+    check(Method::Get, "/", "", Status::NotFound, unknown);
+    check(Method::Delete, "/colors/red/", "", Status::NotFound, unknown);
+    let escape = r#"{"error":true,"message":"the path has a bad percent escape, or one that does not decode to UTF-8"}"#;
+    check(Method::Get, "/colors/%ff", "", Status::BadRequest, escape);
+    let form = r#"{"error":true,"message":"the request target has to be a path, as in /colors"}"#;
+    check(Method::Get, "*", "", Status::BadRequest, form);
+}
+
+#[test]
+fn an_intrusion_is_refused_before_anything_else_and_remarked() {
+    let service = service();
+    let ask = |method, target, origin, host| {
+        let fields = Fields { origin, host, ..Fields::default() };
+        respond(&service, &Request { method, target, fields, content: b"", is_on_loopback: true })
+    };
+    for target in ["/colors/red", "/nowhere", "/%"] {
+        let refused = ask(Method::Delete, target, Some("http://evil.example"), None);
+        assert_eq!(refused.content.bytes(), br#"{"error":true,"message":"a page of another origin may not change the list"}"#);
+        assert_eq!((refused.status, refused.remark.is_some(), refused.cors), (Status::Forbidden, true, None));
+        assert_eq!(ask(Method::Get, target, None, Some("evil.example")).status, Status::Forbidden);
+    }
+    assert_eq!(ask(Method::Get, "/colors", None, None).content.bytes(), LIST.as_bytes());
+}
+
+#[test]
+fn an_exempt_origin_is_answered_with_cors_fields() {
+    let origin = "https://friend.example";
+    let service = Service { exemptions: Exemptions { origins: vec![origin.to_owned()], hosts: vec![] }, ..service() };
+    let fields = Fields { origin: Some(origin), preflight_method: Some("DELETE"), ..Fields::default() };
+    let request = Request { method: Method::Options, target: "/colors/red", fields, content: b"", is_on_loopback: true };
+    let preflight = respond(&service, &request);
+    assert_eq!((preflight.status, preflight.cors.map(|cors| cors.preflight)), (Status::NoContent, Some(true)));
+    let deleted = respond(&service, &Request { method: Method::Delete, ..request });
+    assert_eq!((deleted.status, deleted.cors.map(|cors| cors.preflight)), (Status::Ok, Some(false)));
+    assert!(ask(&service, Method::Get, "/colors", "").varies_by_origin);
+}
+
+mod conditional {
+    use super::*;
+
+    fn ask_if(service: &Service, method: Method, target: &str, fields: Fields<'_>) -> Response {
+        respond(service, &Request { method, target, fields, content: br##"{"name":"red","value":"#1"}"##, is_on_loopback: true })
+    }
+
+    #[test]
+    fn a_read_of_what_the_client_has_is_304() {
+        let service = service();
+        for target in ["/colors", "/colors/red"] {
+            let tag = ask(&service, Method::Get, target, "").tag.unwrap().to_string();
+            for method in [Method::Get, Method::Head] {
+                let same = ask_if(&service, method, target, Fields { if_none_match: Some(&tag), ..Fields::default() });
+                assert_eq!((same.status, same.content.bytes(), same.tag.unwrap().to_string()), (Status::NotModified, &[][..], tag.clone()));
+                let other = ask_if(&service, method, target, Fields { if_none_match: Some("\"x\""), ..Fields::default() });
+                assert_eq!(other.status, Status::Ok);
+            }
+        }
+    }
+
+    #[test]
+    fn a_write_under_a_failed_condition_is_412_and_changes_nothing() {
+        let service = service();
+        for (method, target) in [(Method::Post, "/colors"), (Method::Put, "/colors/red"), (Method::Delete, "/colors/red")] {
+            for fields in
+                [Fields { if_match: Some("\"x\""), ..Fields::default() }, Fields { if_none_match: Some("*"), ..Fields::default() }]
+            {
+                assert_eq!(ask_if(&service, method, target, fields).status, Status::PreconditionFailed, "{method:?}");
+            }
+        }
+        assert_eq!(ask(&service, Method::Get, "/colors", "").content.bytes(), LIST.as_bytes());
+    }
+
+    #[test]
+    fn a_write_under_the_current_tag_goes_ahead_once() {
+        for (method, target, read) in [
+            (Method::Post, "/colors", "/colors"),
+            (Method::Put, "/colors/red", "/colors/red"),
+            (Method::Delete, "/colors/red", "/colors/red"),
+        ] {
+            let service = service();
+            let tag = ask(&service, Method::Get, read, "").tag.unwrap().to_string();
+            let fields = Fields { if_match: Some(&tag), ..Fields::default() };
+            assert!(matches!(ask_if(&service, method, target, fields).status, Status::Ok | Status::Created), "{method:?}");
+            assert_eq!(ask_if(&service, method, target, fields).status, Status::PreconditionFailed, "{method:?}");
+        }
+    }
+
+    #[test]
+    fn what_else_is_wrong_wins_over_the_condition() {
+        let service = service();
+        let fields = Fields { if_match: Some("\"x\""), ..Fields::default() };
+        assert_eq!(ask_if(&service, Method::Put, "/colors/no", fields).status, Status::NotFound);
+        assert_eq!(ask_if(&service, Method::Delete, "/colors/no", fields).status, Status::NotFound);
+        assert_eq!(ask_if(&service, Method::Post, "/colors/red", fields).status, Status::MethodNotAllowed);
+        let bad = Request { method: Method::Post, target: "/colors", fields, content: b"[]", is_on_loopback: true };
+        assert_eq!(respond(&service, &bad).status, Status::BadRequest);
+    }
+}

@@ -1,0 +1,273 @@
+//! The accept loop: takes connections in, lets them wait, and hands a worker each one that can go on. Answers nothing itself.
+//!
+//! A connection is with a worker only while there is something to do for it, so that one which sends slowly, or nothing, or takes no
+//! response, costs a place in the [`WaitingRoom`] and no thread. The loop looks at all places several times a second and ends what has
+//! waited too long. How many places there are follows from the descriptors that the process may have.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use crate::connection::Connection;
+use crate::context::Context;
+use crate::inlet::Inlet;
+use crate::listen::Listening;
+use crate::seats::Seats;
+use crate::waiting::WaitingRoom;
+use crate::workers::Workers;
+
+/// How often the waiting connections are looked at, while there are any.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long the end may take: what is not answered by then is cut off.
+const STOP_TIME: Duration = Duration::from_secs(4);
+
+/// Connections accepted in a row before those that can go on get their turn.
+const ACCEPTS_IN_A_ROW: usize = 64;
+
+/// Most connections at a time: several times what a small host serves; idle ones take about 4 KiB each in the process.
+const CONNECTIONS_MAX: usize = 8192;
+
+/// Descriptors that are no connection's: standard streams, listeners, epoll, events, signals, files being saved.
+const DESCRIPTORS_RESERVED: usize = 32;
+
+/// Event data of a connection's end; descriptors are below, listeners above.
+const FREED: u64 = 1 << 32;
+
+/// Event data of the descriptor that becomes readable when the service has to stop.
+const STOP: u64 = FREED + 1;
+
+/// Event data of the first listener.
+const LISTENERS: u64 = FREED + 2;
+
+/// The accept loop's own state.
+pub(crate) struct Server {
+    /// Shared with the workers.
+    shared: Arc<Shared>,
+    /// The threads that answer.
+    workers: Workers,
+    /// Where connections come from.
+    listening: Vec<Listening>,
+    /// Most connections at a time.
+    connections_max: usize,
+    /// Whether the listeners are left alone for the moment.
+    is_paused: bool,
+}
+
+/// What workers need to give a connection back.
+struct Shared {
+    /// What they answer from.
+    context: Arc<Context>,
+    /// Where connections wait.
+    waiting: WaitingRoom,
+    /// Counts the connections accepted and not closed yet.
+    seats: Arc<Seats>,
+}
+
+/// The number of connections for which the process may have descriptors, at most [`CONNECTIONS_MAX`]; raises the limit as far as it goes.
+fn connections_max() -> usize {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // A process that may not raise its limit makes do with what it has.
+    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let descriptors = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    // tiny_http keeps two descriptors for each
+    (descriptors.saturating_sub(DESCRIPTORS_RESERVED) / 2).clamp(1, CONNECTIONS_MAX)
+}
+
+impl Server {
+    /// A server for these listeners; ready to run.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub(crate) fn new(context: Arc<Context>, listening: Vec<Listening>, stop: BorrowedFd<'_>) -> io::Result<Self> {
+        let waiting = WaitingRoom::new()?;
+        let seats = Seats::new()?;
+        epoll::add(waiting.epoll(), seats.freed(), EventData::new_u64(FREED), EventFlags::IN)?;
+        epoll::add(waiting.epoll(), stop, EventData::new_u64(STOP), EventFlags::IN)?;
+        for (data, listening) in (LISTENERS..).zip(&listening) {
+            epoll::add(waiting.epoll(), &listening.listener, EventData::new_u64(data), EventFlags::IN)?;
+        }
+        let workers = Workers::new(context.limits.workers_max);
+        let shared = Arc::new(Shared { context, waiting, seats });
+        Ok(Self { shared, workers, listening, connections_max: connections_max(), is_paused: false })
+    }
+
+    /// Serves until told to stop, then finishes what is under way.
+    ///
+    /// # Errors
+    /// When the kernel fails to tell what happens on the sockets.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut last_tick = Instant::now();
+        while !self.turn(&mut last_tick)? {}
+        self.stop(&mut last_tick)
+    }
+
+    /// Waits for something to happen and deals with it; says whether the service has to stop.
+    fn turn(&mut self, last_tick: &mut Instant) -> io::Result<bool> {
+        let mut events = Vec::with_capacity(256); // events taken at once; the rest come with the next turn
+        let has_connections = self.shared.seats.taken() > 0 || self.is_paused;
+        let time_out = Timespec::try_from(TICK).expect("a tick is shorter than a year");
+        match epoll::wait(self.shared.waiting.epoll(), rustix::buffer::spare_capacity(&mut events), has_connections.then_some(&time_out)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut stop = false;
+        for event in &events {
+            match event.data.u64() {
+                STOP => stop = true,
+                FREED => self.shared.seats.note_freed(),
+                data if data >= LISTENERS => self.accept((data - LISTENERS) as usize),
+                // below FREED, so it is a descriptor
+                descriptor => {
+                    if let Some(connection) = self.shared.waiting.take(descriptor as i32) {
+                        self.dispatch(connection);
+                    }
+                }
+            }
+        }
+        let now = Instant::now();
+        if now.duration_since(*last_tick) >= TICK {
+            *last_tick = now;
+            self.tick(now);
+        }
+        if self.is_paused && self.shared.seats.taken() < self.connections_max {
+            self.resume();
+        }
+        Ok(stop)
+    }
+
+    /// Takes in the connections that a listener has.
+    fn accept(&mut self, listener: usize) {
+        for _ in 0..ACCEPTS_IN_A_ROW {
+            if self.listening.is_empty() || self.is_full() {
+                return;
+            }
+            // the standard library's reader for tiny_http may fail to get its second descriptor, which tiny_http does not expect
+            let accepted = std::panic::catch_unwind(|| Inlet::accept(&self.listening[listener].listener));
+            match accepted.unwrap_or_else(|_| Err(io::Error::other("no descriptor left for a connection"))) {
+                Ok(inlet) => {
+                    let seat = self.shared.seats.take();
+                    let is_on_loopback = self.listening[listener].endpoint.is_loopback();
+                    self.shared.wait(Connection::new(inlet, is_on_loopback, seat), true);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // the client has gone before its turn came
+                Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
+                Err(error) => {
+                    log::warn!("cannot accept connections for the moment: {error}");
+                    return self.pause();
+                }
+            }
+        }
+    }
+
+    /// Whether there is no room for another connection; if so, makes some for the next turn.
+    fn is_full(&mut self) -> bool {
+        let is_full = self.shared.seats.taken() >= self.connections_max;
+        self.shared.context.signs.crowded.store(is_full, Relaxed);
+        if is_full {
+            self.pause();
+            // an eighth at a time, so that a burst of newcomers does not wait a turn each
+            self.end(|shared| shared.waiting.make_room(Instant::now(), self.connections_max.div_ceil(8)));
+        }
+        is_full
+    }
+
+    /// Leaves the listeners alone; the kernel holds their connections.
+    fn pause(&mut self) {
+        if !self.is_paused {
+            self.watch_listeners(EventFlags::empty());
+            self.is_paused = true;
+        }
+        self.shared.seats.await_free();
+    }
+
+    /// Takes connections in again.
+    fn resume(&mut self) {
+        self.watch_listeners(EventFlags::IN);
+        self.is_paused = false;
+    }
+
+    /// Sets what is wanted to know of the listeners.
+    fn watch_listeners(&self, flags: EventFlags) {
+        for (data, listening) in (LISTENERS..).zip(&self.listening) {
+            epoll::modify(self.shared.waiting.epoll(), &listening.listener, EventData::new_u64(data), flags)
+                .expect("a watched listener stays watched until it is closed");
+        }
+    }
+
+    /// Hands a connection to a worker.
+    fn dispatch(&mut self, connection: Connection) {
+        let shared = Arc::clone(&self.shared);
+        let has_to_wait = self.workers.execute(move || shared.serve(connection));
+        if has_to_wait {
+            self.shared.context.signs.short_of_workers.store(true, Relaxed);
+        }
+    }
+
+    /// Ends what has waited too long, and sees how things stand.
+    fn tick(&mut self, now: Instant) {
+        let context = Arc::clone(&self.shared.context);
+        self.end(|shared| shared.waiting.sweep(now, &context.limits));
+        if self.is_paused && self.shared.seats.taken() >= self.connections_max {
+            self.end(|shared| shared.waiting.make_room(now, self.connections_max.div_ceil(8)));
+        }
+        context.signs.short_of_workers.store(self.workers.are_short(), Relaxed);
+        context.signs.crowded.store(self.shared.seats.taken() >= self.connections_max, Relaxed);
+        self.workers.shrink(now);
+    }
+
+    /// Ends the connections that `choose` takes out of the waiting room.
+    fn end(&self, choose: impl FnOnce(&Shared) -> Vec<Connection>) {
+        for connection in choose(&self.shared) {
+            connection.time_out(&self.shared.context);
+        }
+    }
+
+    /// Finishes what is under way, for [`STOP_TIME`] at most.
+    fn stop(mut self, last_tick: &mut Instant) -> io::Result<()> {
+        let begun = Instant::now();
+        self.shared.context.service.is_stopping.store(true, Relaxed);
+        // those whose connection the kernel has accepted already are clients like the others
+        for listener in 0..self.listening.len() {
+            self.accept(listener);
+        }
+        self.listening.clear();
+        self.is_paused = false;
+        loop {
+            self.shared.seats.await_free();
+            drop(self.shared.waiting.dismiss_idle(Instant::now()));
+            if self.shared.seats.taken() == 0 || begun.elapsed() >= STOP_TIME {
+                break;
+            }
+            self.turn(last_tick)?;
+        }
+        let cut_off = self.shared.seats.taken();
+        if cut_off > 0 {
+            log::warn!("cut off {cut_off} connections that were not done {} s after the signal", STOP_TIME.as_secs());
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Serves a connection on a worker until it waits for something, or ends.
+    fn serve(&self, connection: Connection) {
+        if let Some(waits) = connection.turn(&self.context) {
+            self.wait(waits, false);
+        }
+    }
+
+    /// Lets a connection wait.
+    fn wait(&self, connection: Connection, is_new: bool) {
+        if let Err(error) = self.waiting.admit(connection, is_new) {
+            log::warn!("closed a connection that cannot be watched: {error}");
+        }
+    }
+}

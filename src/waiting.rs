@@ -1,0 +1,134 @@
+//! Where connections wait without a worker: for a request, for the rest of one, or for room to send. One look at all of them tells who
+//! has waited too long. Knows when, and nothing of what is sent.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+use crate::connection::{Connection, DRAIN_TIME, Wait};
+use crate::context::Limits;
+
+/// Bytes of half-received requests kept for all waiting connections together; above it the ones that hold most are hung up.
+///
+/// It is 250 of the largest requests, or 8,000 of the usual ones.
+const HELD_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// When there is no room for another connection, one that has sent no request yet, or not all of it, or has not taken its response, may be
+/// hung up after this long.
+const GRACE_WHEN_CROWDED: Duration = Duration::from_secs(2);
+
+/// A client that sends one request after the other is not silent for longer; it is told of the service's end with its next response.
+const PAUSE_OF_BUSY_CLIENTS: Duration = Duration::from_millis(250);
+
+/// The waiting connections, each with its descriptor armed in one epoll instance.
+pub(crate) struct WaitingRoom {
+    /// Tells the accept loop which of them can go on.
+    epoll: OwnedFd,
+    /// Who waits, by descriptor.
+    places: Mutex<HashMap<RawFd, Connection>>,
+}
+
+impl WaitingRoom {
+    /// An empty room.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, places: Mutex::default() })
+    }
+
+    /// The epoll instance; connections' events carry their descriptor as data.
+    pub(crate) fn epoll(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// Lets a connection wait; it leaves by [`WaitingRoom::take`], once, or by a sweep. `is_new` before its first wait.
+    ///
+    /// # Errors
+    /// When the kernel has no memory to watch another descriptor; the connection is closed then.
+    pub(crate) fn admit(&self, connection: Connection, is_new: bool) -> io::Result<()> {
+        let wanted = match connection.waits().0 {
+            Wait::First | Wait::Request | Wait::Rest | Wait::Drain => EventFlags::IN,
+            // there is room to send when nothing is being sent, so a connection that only gave way is next after those that can go on now
+            Wait::Room | Wait::Turn => EventFlags::OUT,
+        };
+        let descriptor = connection.as_fd().as_raw_fd();
+        let data = EventData::new_u64(descriptor as u64);
+        // armed while the lock is held: until then nobody else can take the connection, and so close its descriptor
+        let mut places = self.places();
+        let place = places.entry(descriptor).insert_entry(connection);
+        let watched = place.get().as_fd();
+        let flags = wanted | EventFlags::ONESHOT;
+        let armed = if is_new { epoll::add(&self.epoll, watched, data, flags) } else { epoll::modify(&self.epoll, watched, data, flags) };
+        if armed.is_err() {
+            drop(place.remove());
+        }
+        Ok(armed?)
+    }
+
+    /// Takes out the connection with this descriptor, if it still waits.
+    pub(crate) fn take(&self, descriptor: RawFd) -> Option<Connection> {
+        self.places().remove(&descriptor)
+    }
+
+    /// Takes out those that have waited too long, and those that hold too much memory.
+    pub(crate) fn sweep(&self, now: Instant, limits: &Limits) -> Vec<Connection> {
+        let mut places = self.places();
+        let mut out: Vec<RawFd> = Vec::new();
+        let mut holders: Vec<(usize, RawFd)> = Vec::new();
+        for (descriptor, connection) in &*places {
+            let (wait, since) = connection.waits();
+            let limit = match wait {
+                Wait::Request | Wait::Turn => limits.keep_alive,
+                Wait::First | Wait::Rest | Wait::Room => limits.request_timeout,
+                Wait::Drain => DRAIN_TIME,
+            };
+            if now.duration_since(since) >= limit {
+                out.push(*descriptor);
+            } else if connection.held() > 0 {
+                holders.push((connection.held(), *descriptor));
+            }
+        }
+        let mut held: usize = holders.iter().map(|(bytes, _)| bytes).sum();
+        if held > HELD_BYTES_MAX {
+            holders.sort_unstable();
+            while let Some((bytes, descriptor)) = holders.pop().filter(|_| held > HELD_BYTES_MAX) {
+                held -= bytes;
+                out.push(descriptor);
+            }
+        }
+        out.iter().filter_map(|descriptor| places.remove(descriptor)).collect()
+    }
+
+    /// Takes out up to `count` connections to make room for others: those between two requests, the longest waiting first, and after
+    /// them those that have owed a request, or the taking of a response, for some seconds.
+    pub(crate) fn make_room(&self, now: Instant, count: usize) -> Vec<Connection> {
+        let mut places = self.places();
+        let mut may_go: Vec<(bool, Instant, RawFd)> = places
+            .iter()
+            .map(|(descriptor, connection)| (connection.waits(), *descriptor))
+            .filter(|((wait, since), _)| *wait == Wait::Request || now.duration_since(*since) >= GRACE_WHEN_CROWDED)
+            .map(|((wait, since), descriptor)| (wait != Wait::Request, since, descriptor))
+            .collect();
+        may_go.sort_unstable();
+        may_go.truncate(count);
+        may_go.iter().filter_map(|(_, _, descriptor)| places.remove(descriptor)).collect()
+    }
+
+    /// Takes out those that have sent nothing for a moment: nothing is owed to them. The others may just be sending another request.
+    pub(crate) fn dismiss_idle(&self, now: Instant) -> Vec<Connection> {
+        let is_idle = |(wait, since): (Wait, Instant)| {
+            matches!(wait, Wait::First | Wait::Request) && now.duration_since(since) >= PAUSE_OF_BUSY_CLIENTS
+        };
+        self.places().extract_if(|_, connection| is_idle(connection.waits())).map(|(_, connection)| connection).collect()
+    }
+
+    /// The lock on the places; nothing that is done under it can leave them half changed.
+    fn places(&self) -> MutexGuard<'_, HashMap<RawFd, Connection>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,141 @@
+//! The threads that answer requests: few at first, more while connections wait for one, few again when most have had nothing to do.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use threadpool::ThreadPool;
+
+/// Threads to start with, and to return to.
+const START: usize = 4;
+
+/// Bytes of stack; the deepest call on a worker takes a quarter of it. Only what is used of it takes memory.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// How long most threads have nothing to do before they are let go.
+const SHRINK_AFTER: Duration = Duration::from_secs(2);
+
+/// A pool of threads that grows and shrinks.
+pub(crate) struct Workers {
+    /// The threads.
+    pool: ThreadPool,
+    /// Most threads there may be.
+    max: usize,
+    /// Most threads at work at once since `counted_since`.
+    peak: usize,
+    /// Beginning of the time that `peak` is about.
+    counted_since: Instant,
+}
+
+impl Workers {
+    /// A pool of a few threads, to become `max` at most, which is at least 1.
+    pub(crate) fn new(max: usize) -> Self {
+        Self { pool: pool_of(START.min(max)), max, peak: 0, counted_since: Instant::now() }
+    }
+
+    /// Has a thread do `job`, a new one if all are at work; says whether it has to wait since there may be no more threads.
+    pub(crate) fn execute(&mut self, job: impl FnOnce() + Send + 'static) -> bool {
+        let wanted = self.wanted();
+        if wanted >= self.pool.max_count() {
+            self.grow();
+        }
+        self.peak = self.peak.max(wanted + 1);
+        self.pool.execute(job);
+        wanted >= self.pool.max_count()
+    }
+
+    /// Whether more is asked for than there may be threads.
+    pub(crate) fn are_short(&self) -> bool {
+        self.pool.queued_count() > 0 && self.wanted() > self.pool.max_count()
+    }
+
+    /// Lets threads go when most had nothing to do for a while. The pool cannot shrink, so a smaller one takes its place: the threads of the
+    /// old one end when they have done what they are at.
+    pub(crate) fn shrink(&mut self, now: Instant) {
+        if now.duration_since(self.counted_since) < SHRINK_AFTER {
+            return;
+        }
+        let enough = (2 * self.peak).clamp(START.min(self.max), self.max);
+        if self.pool.queued_count() == 0 && 2 * enough <= self.pool.max_count() {
+            self.pool = pool_of(enough);
+        }
+        (self.peak, self.counted_since) = (0, now);
+    }
+
+    /// Jobs being done or waiting.
+    fn wanted(&self) -> usize {
+        self.pool.active_count() + self.pool.queued_count()
+    }
+
+    /// Doubles the number of threads, as far as allowed and as far as the system gives them.
+    fn grow(&mut self) {
+        let goal = (2 * self.pool.max_count()).min(self.max);
+        while self.pool.max_count() < goal {
+            let count = self.pool.max_count();
+            // the pool panics when the system has no thread left, and counts that one all the same
+            if catch_unwind(AssertUnwindSafe(|| self.pool.set_num_threads(count + 1))).is_err() {
+                self.pool.set_num_threads(count);
+                log::warn!("no more than {count} workers: the system gives no more threads");
+                return;
+            }
+        }
+    }
+}
+
+/// A pool of so many threads.
+fn pool_of(threads: usize) -> ThreadPool {
+    threadpool::Builder::new().num_threads(threads).thread_stack_size(STACK_BYTES).thread_name("worker".to_owned()).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// Sets `count` jobs going that each end when the returned sender is dropped; they report their start.
+    fn occupy(workers: &mut Workers, count: usize) -> (Vec<bool>, Receiver<()>, Vec<Sender<()>>) {
+        let (started, starts) = channel();
+        let mut holds = Vec::new();
+        let waits = (0..count)
+            .map(|_| {
+                let (hold, held) = channel::<()>();
+                holds.push(hold);
+                let started = started.clone();
+                workers.execute(move || {
+                    let _ = started.send(());
+                    let _ = held.recv();
+                })
+            })
+            .collect();
+        (waits, starts, holds)
+    }
+
+    #[test]
+    fn every_job_has_a_thread_up_to_the_limit() {
+        let mut workers = Workers::new(20);
+        let (waits, starts, holds) = occupy(&mut workers, 20);
+        assert_eq!(starts.iter().take(20).count(), 20);
+        assert_eq!(waits, [false; 20]);
+        assert!(!workers.are_short());
+        assert!(workers.execute(|| {}));
+        assert!(workers.are_short());
+        drop(holds);
+        workers.pool.join();
+        assert!(!workers.are_short());
+    }
+
+    #[test]
+    fn threads_without_work_are_let_go() {
+        let mut workers = Workers::new(64);
+        let (_, starts, holds) = occupy(&mut workers, 64);
+        assert_eq!(starts.iter().take(64).count(), 64);
+        drop(holds);
+        workers.pool.join();
+        let mut now = Instant::now();
+        for _ in 0..2 {
+            now += SHRINK_AFTER;
+            workers.shrink(now);
+        }
+        assert_eq!(workers.pool.max_count(), START);
+    }
+}

@@ -1,0 +1,93 @@
+//! When a connection stays and when it ends, and that many may stay at once.
+
+use crate::harness::{Client, Server};
+
+#[test]
+fn the_version_and_the_connection_field_decide_whether_it_stays() {
+    let server = Server::start(&[]);
+    for (request, connection) in [
+        ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n", None),
+        ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n", None),
+        ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\nConnection: x, Close\r\n\r\n", Some("close")),
+        ("GET /colors/red HTTP/1.0\r\n\r\n", Some("close")),
+        ("GET /colors/red HTTP/1.0\r\nHost: localhost\r\nConnection: Keep-Alive\r\n\r\n", Some("keep-alive")),
+        ("GET /colors/red HTTP/1.0\r\nConnection: close\r\n\r\n", Some("close")),
+        ("GET /colors/red HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n", Some("close")),
+    ] {
+        let mut client = server.connect();
+        client.send(request);
+        let response = client.response();
+        assert_eq!((response.status, response.field("connection")), (200, connection), "{request:?}");
+        if connection == Some("close") { client.expect_close() } else { client.expect_open() }
+    }
+}
+
+#[test]
+fn errors_leave_the_connection_open() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for (method, target, content, status) in [
+        ("GET", "/colors/no", "", 404),
+        ("GET", "/no", "", 404),
+        ("POST", "/colors", "{", 400),
+        ("PUT", "/colors", "", 405),
+        ("GET", "/%", "", 400),
+    ] {
+        assert_eq!(client.ask(method, target, content).status, status);
+    }
+    client.expect_open();
+}
+
+#[test]
+fn many_connections_opened_at_once_are_all_answered_while_all_stay_open() {
+    for workers in ["1024", "3"] {
+        let server = Server::start(&["--workers", workers]);
+        for count in [8, 64, 256] {
+            let mut clients: Vec<Client> = (0..count).map(|_| server.connect()).collect();
+            for round in 0..3 {
+                for client in &mut clients {
+                    client.send("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n");
+                }
+                for client in &mut clients {
+                    assert_eq!(client.response().status, 200, "{count} connections, {workers} workers, round {round}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_idle_connection_ends_after_the_keep_alive_time_and_not_before() {
+    let server = Server::start(&["--keep-alive", "0.5"]);
+    let mut client = server.connect();
+    client.expect_open();
+    let answered = std::time::Instant::now();
+    client.expect_close();
+    assert!(answered.elapsed() >= std::time::Duration::from_millis(450), "{:?}", answered.elapsed());
+}
+
+#[test]
+fn a_connection_without_a_first_request_ends_after_the_request_timeout() {
+    let server = Server::start(&["--request-timeout", "0.5", "--keep-alive", "0.1"]);
+    let mut client = server.connect();
+    let connected = std::time::Instant::now();
+    client.expect_close();
+    assert!(connected.elapsed() >= std::time::Duration::from_millis(450), "{:?}", connected.elapsed());
+}
+
+#[test]
+fn a_long_list_reaches_a_slow_reader_whole() {
+    let colors: Vec<String> = (0..60_000).map(|number| format!(r##"{{"name":"color-{number}","value":"#{number:06x}"}}"##)).collect();
+    let server = Server::with_seed(&format!("[{}]", colors.join(",")), &[]);
+    let expected = format!(r#"{{"data":[{}]}}"#, colors.join(","));
+    let mut slow: Vec<Client> = (0..8).map(|_| server.connect()).collect();
+    for client in &mut slow {
+        client.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\nGET /colors/color-7 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    }
+    // nobody has read a byte of the eight responses yet
+    assert_eq!(server.ask("GET", "/colors/color-59999", "").status, 200);
+    for client in &mut slow {
+        assert!(client.response().content == expected);
+        assert_eq!(client.response().content, r##"{"name":"color-7","value":"#000007"}"##);
+    }
+}

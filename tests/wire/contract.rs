@@ -1,0 +1,244 @@
+//! The tables of the HTTP contract, row by row, on the wire.
+
+use crate::harness::Server;
+
+#[test]
+fn reads_answer_the_list_and_its_colors() {
+    let server = Server::start(&[]);
+    let list = server.ask("GET", "/colors", "");
+    assert_eq!(list.status, 200);
+    assert!(list.content.starts_with(r##"{"data":[{"name":"aliceblue","value":"#f0f8ff"},"##));
+    let json: serde_json::Value = serde_json::from_str(&list.content).unwrap();
+    assert_eq!(json["data"].as_array().unwrap().len(), 148);
+    let one = server.ask("GET", "/colors/rebeccapurple", "");
+    assert_eq!((one.status, one.content.as_str()), (200, r##"{"name":"rebeccapurple","value":"#663399"}"##));
+    let none = server.ask("GET", "/colors/nosuchcolor", "");
+    assert_eq!((none.status, none.content.as_str()), (404, r#"{"error":true}"#));
+}
+
+#[test]
+fn the_seed_is_css_color_module_level_4() {
+    let list = Server::start(&[]).list();
+    // CSS Color Module Level 4 §6.1: first and last, both spellings of gray, the two pairs of synonyms, the newest
+    for (name, value) in [
+        ("aliceblue", "#f0f8ff"),
+        ("yellowgreen", "#9acd32"),
+        ("gray", "#808080"),
+        ("grey", "#808080"),
+        ("aqua", "#00ffff"),
+        ("cyan", "#00ffff"),
+        ("fuchsia", "#ff00ff"),
+        ("magenta", "#ff00ff"),
+        ("rebeccapurple", "#663399"),
+    ] {
+        assert!(list.contains(&format!(r#"{{"name":"{name}","value":"{value}"}}"#)), "{name}");
+    }
+}
+
+#[test]
+fn head_is_get_without_content() {
+    let server = Server::start(&[]);
+    for target in ["/colors", "/colors/red", "/colors/nosuchcolor", "/nowhere", "/colors/%"] {
+        let mut client = server.connect();
+        let (get, head) = (client.ask("GET", target, ""), client.ask("HEAD", target, ""));
+        let without_date = |fields: &[(String, String)]| fields.iter().filter(|(name, _)| name != "Date").cloned().collect::<Vec<_>>();
+        assert_eq!((head.status, without_date(&head.fields)), (get.status, without_date(&get.fields)), "{target}");
+        assert_eq!(head.content, "");
+    }
+}
+
+#[test]
+fn a_color_lives_from_create_to_delete() {
+    let server = Server::with_seed("[]", &[]);
+    let mut client = server.connect();
+    let made = client.ask("POST", "/colors", r##"{"value":"#111","name":"a b/ü","extra":1}"##);
+    assert_eq!((made.status, made.content.as_str()), (201, r##"{"name":"a b/ü","value":"#111"}"##));
+    let location = made.field("location").unwrap();
+    assert_eq!(location, "/colors/a%20b%2F%C3%BC");
+    let changed = client.ask("PUT", location, r##"{"value":"#222","name":"other"}"##);
+    assert_eq!((changed.status, changed.content.as_str()), (200, r##"{"name":"a b/ü","value":"#222"}"##));
+    for unchanged in ["", "{}", r#"{"name":"x"}"#] {
+        assert_eq!(client.ask("PUT", location, unchanged).content, changed.content);
+    }
+    assert_eq!(client.ask("GET", location, "").content, changed.content);
+    let removed = client.ask("DELETE", location, "");
+    assert_eq!((removed.status, removed.content.as_str()), (200, changed.content.as_str()));
+    for method in ["GET", "PUT", "DELETE"] {
+        assert_eq!(client.ask(method, location, "").content, r#"{"error":true}"#, "{method}");
+    }
+    assert_eq!(server.list(), r#"{"data":[]}"#);
+}
+
+#[test]
+fn a_duplicate_is_appended_and_the_first_of_a_name_counts() {
+    let server = Server::with_seed(r#"[{"name":"a","value":"1"},{"name":"b","value":"2"}]"#, &[]);
+    let made = server.ask("POST", "/colors", r#"{"name":"a","value":"3"}"#);
+    assert_eq!((made.status, made.field("location")), (201, None));
+    server.ask("PUT", "/colors/a", r#"{"value":"4"}"#);
+    assert_eq!(server.list(), r#"{"data":[{"name":"a","value":"4"},{"name":"b","value":"2"},{"name":"a","value":"3"}]}"#);
+    assert_eq!(server.ask("DELETE", "/colors/a", "").content, r#"{"name":"a","value":"4"}"#);
+    assert_eq!(server.ask("GET", "/colors/a", "").content, r#"{"name":"a","value":"3"}"#);
+}
+
+#[test]
+fn methods_that_a_resource_does_not_have_are_405_with_allow() {
+    let server = Server::start(&[]);
+    let (list, one) = ("GET, HEAD, POST, OPTIONS", "GET, HEAD, PUT, DELETE, OPTIONS");
+    for (method, target, allow) in [
+        ("PUT", "/colors", list),
+        ("DELETE", "/colors", list),
+        ("PATCH", "/colors", list),
+        ("get", "/colors", list),
+        ("TRACE", "/colors", list),
+        ("POST", "/colors/red", one),
+        ("PATCH", "/colors/nosuchcolor", one),
+        ("BREW", "/colors/", one),
+    ] {
+        let response = server.ask(method, target, "");
+        assert_eq!((response.status, response.field("allow")), (405, Some(allow)), "{method} {target}");
+        assert_eq!(response.message(), format!("the method is not allowed here, only {allow}"));
+    }
+    for (target, allow) in [("/colors", list), ("/colors/red", one), ("/colors/nosuchcolor", one)] {
+        let response = server.ask("OPTIONS", target, "");
+        assert_eq!((response.status, response.field("allow")), (204, Some(allow)), "{target}");
+    }
+    assert_eq!(server.ask("OPTIONS", "*", "").field("allow"), Some("GET, HEAD, POST, PUT, DELETE, OPTIONS"));
+    assert_eq!(server.ask("CONNECT", "example.org:80", "").status, 400);
+}
+
+#[test]
+fn read_only_answers_405_to_every_write() {
+    let server = Server::start(&["--read-only"]);
+    let before = server.list();
+    for (method, target) in [("POST", "/colors"), ("PUT", "/colors/red"), ("DELETE", "/colors/red")] {
+        let response = server.ask(method, target, r#"{"name":"a","value":"b"}"#);
+        assert_eq!((response.status, response.field("allow")), (405, Some("GET, HEAD, OPTIONS")));
+    }
+    assert_eq!(server.list(), before);
+}
+
+#[test]
+fn targets_are_split_then_decoded() {
+    let server = Server::with_seed(
+        r#"[{"name":"a/b","value":"1"},{"name":"","value":"2"},{"name":"..","value":"3"},{"name":"a+b","value":"4"},{"name":"é","value":"5"}]"#,
+        &[],
+    );
+    for (target, value) in [
+        ("/colors/a%2Fb", "1"),
+        ("/colors/", "2"),
+        ("/colors/?a=b", "2"),
+        ("/colors/..", "3"),
+        ("/colors/%2e%2E", "3"),
+        ("/colors/a+b", "4"),
+        ("/colors/%C3%A9", "5"),
+        ("http://localhost/colors/a+b", "4"),
+        ("http://other.localhost:1/%63olors/a+b?x", "4"),
+    ] {
+        let response = server.ask("GET", target, "");
+        assert!(response.content.ends_with(&format!(r#""value":"{value}"}}"#)), "{target}: {response:?}");
+    }
+    for (target, status) in [
+        ("/colors/A%2Fb", 404),
+        ("/colors/e%CC%81", 404),
+        ("/colors/a%20b", 404),
+        ("/colors/a/b", 404),
+        ("/COLORS", 404),
+        ("/", 404),
+        ("/colors/%", 400),
+        ("/colors/%f", 400),
+        ("/colors/%ff", 400),
+        ("/nowhere/%zz", 400),
+    ] {
+        assert_eq!(server.ask("GET", target, "").status, status, "{target}");
+    }
+}
+
+#[test]
+fn with_a_base_path_nothing_is_elsewhere() {
+    let server = Server::start(&["--base-path", "/api/v1/"]);
+    assert_eq!(server.ask("GET", "/api/v1/colors/red", "").content, r##"{"name":"red","value":"#ff0000"}"##);
+    let made = server.ask("POST", "/api/v1/colors", r#"{"name":"new","value":"1"}"#);
+    assert_eq!(made.field("location"), Some("/api/v1/colors/new"));
+    for target in ["/colors", "/api/colors", "/colors/red"] {
+        let response = server.ask("GET", target, "");
+        assert_eq!((response.status, response.message().as_str()), (404, "no such resource, the list is at /api/v1/colors"));
+    }
+}
+
+#[test]
+fn content_that_is_no_color_is_400_and_changes_nothing() {
+    let server = Server::start(&[]);
+    let before = server.list();
+    for (content, message) in [
+        ("", "not valid JSON: EOF while parsing a value at line 1 column 0"),
+        ("nonsense", "not valid JSON: expected ident at line 1 column 2"),
+        ("[]", "invalid type: sequence, expected an object with the strings \"name\" and \"value\" at line 1 column 0"),
+        ("{}", "missing field \"name\" at line 1 column 2"),
+        (r#"{"name":"a"}"#, "missing field \"value\" at line 1 column 12"),
+        (r#"{"name":"a","value":7}"#, "invalid type: integer `7`, expected a string in field \"value\" at line 1 column 21"),
+        (r#"{"name":"a","value":"b","name":"c"}"#, "field \"name\" is given twice at line 1 column 30"),
+    ] {
+        let response = server.ask("POST", "/colors", content);
+        assert_eq!((response.status, response.message().as_str()), (400, message), "{content}");
+    }
+    for content in ["[]", "7", r#"{"value":null}"#, r#"{"value":"a","value":"b"}"#, "{"] {
+        assert_eq!(server.ask("PUT", "/colors/red", content).status, 400, "{content}");
+        assert_eq!(server.ask("PUT", "/colors/nosuchcolor", content).content, r#"{"error":true}"#);
+    }
+    assert_eq!(server.list(), before);
+}
+
+#[test]
+fn no_particular_content_type_is_demanded() {
+    let server = Server::with_seed("[]", &[]);
+    for fields in
+        ["", "Content-Type: application/json\r\nAccept: application/json\r\n", "Content-Type: text/plain\r\n", "Accept: text/html\r\n"]
+    {
+        let response = server.connect().ask_with("POST", "/colors", fields, r#"{"name":"a","value":"b"}"#);
+        assert_eq!(response.status, 201, "{fields}");
+    }
+}
+
+#[test]
+fn a_client_with_the_current_tag_is_told_304_and_may_change() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for target in ["/colors", "/colors/red"] {
+        let tag = client.ask("GET", target, "").field("etag").unwrap().to_owned();
+        let fresh = client.ask_with("GET", target, &format!("If-None-Match: \"x\"\r\nIf-None-Match: W/{tag}\r\n"), "");
+        assert_eq!((fresh.status, fresh.field("etag")), (304, Some(tag.as_str())));
+    }
+    let tag = client.ask("GET", "/colors/red", "").field("etag").unwrap().to_owned();
+    let condition = format!("If-Match: {tag}\r\n");
+    assert_eq!(client.ask_with("PUT", "/colors/red", &condition, r#"{"value":"1"}"#).status, 200);
+    let refused = client.ask_with("PUT", "/colors/red", &condition, r#"{"value":"2"}"#);
+    assert_eq!((refused.status, refused.message().as_str()), (412, "the condition does not hold, read the current state and decide again"));
+    assert_eq!(client.ask("GET", "/colors/red", "").content, r#"{"name":"red","value":"1"}"#);
+}
+
+#[test]
+fn pages_of_other_origins_and_foreign_hosts_are_403() {
+    let server = Server::start(&["--allow-origin", "https://friend.example", "--allow-host", "friend.example"]);
+    let before = server.list();
+    let mut client = server.connect();
+    for fields in ["Sec-Fetch-Site: cross-site\r\n", "Origin: http://evil.example\r\nContent-Type: text/plain\r\n", "Origin: null\r\n"] {
+        for (method, target) in [("POST", "/colors"), ("PUT", "/colors/red"), ("DELETE", "/colors/red")] {
+            assert_eq!(client.ask_with(method, target, fields, r#"{"name":"a","value":"b"}"#).status, 403, "{method} {fields}");
+        }
+    }
+    client.send("GET /colors HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    assert_eq!(client.response().status, 403);
+    client.send("GET http://evil.example/colors HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(client.response().status, 403);
+    assert_eq!(server.list(), before);
+    let log = crate::harness::eventually("the refusal is logged", || Some(server.log()).filter(|log| log.contains("--allow-host")));
+    assert!(log.contains("refused a change from the origin \"http://evil.example\"; --allow-origin with it would allow that"), "{log}");
+
+    client.send("GET /colors/red HTTP/1.1\r\nHost: friend.example:80\r\nOrigin: https://friend.example\r\n\r\n");
+    let friend = client.response();
+    assert_eq!((friend.status, friend.field("access-control-allow-origin")), (200, Some("https://friend.example")));
+    let preflight =
+        client.ask_with("OPTIONS", "/colors/red", "Origin: https://friend.example\r\nAccess-Control-Request-Method: PUT\r\n", "");
+    assert_eq!(preflight.field("access-control-allow-methods"), Some("GET, HEAD, POST, PUT, DELETE"));
+    assert_eq!(client.ask_with("DELETE", "/colors/red", "Origin: https://friend.example\r\n", "").status, 200);
+}

@@ -1,0 +1,234 @@
+//! What is a request and what is not, on the wire: refusals close, and none of their bytes is ever another request.
+
+use std::net::Shutdown;
+
+use crate::harness::Server;
+
+/// A request that would be noticed: it changes the list.
+const SMUGGLED: &str = "DELETE /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// Framing errors as heads without the version, each with the status that answers it in HTTP/1.1.
+const REFUSED: [(&str, u16); 24] = [
+    ("POST /colors {v}\r\nHost: a\r\nHost: a\r\n\r\n", 400),
+    ("GET /colors {v}\r\nHost: a b\r\n\r\n", 400),
+    ("GET /colors {v}\r\nHost: http://a\r\n\r\n", 400),
+    ("GET /colors {v}\r\nHost:\r\n\r\n", 400),
+    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n{}", 400),
+    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 400),
+    ("POST /colors {v}\r\nHost: a\r\nContent-Length: +2\r\n\r\n{}", 400),
+    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 3, 4\r\n\r\n{}", 400),
+    ("POST /colors {v}\r\nHost: a\r\nContent-Length: abc\r\n\r\n{}", 400),
+    ("POST /colors {v}\r\nHost: a\r\nContent-Length: -1\r\n\r\n{}", 400),
+    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 10000000000000000000000000\r\n\r\n{}", 400),
+    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 18446744073709551615\r\n\r\n{}", 413),
+    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 9223372036854775808\r\n\r\n{}", 413),
+    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 100000000000000\r\n\r\n{}", 413),
+    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 10000000000\r\n\r\n{}", 413),
+    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+    ("POST /colors {v}\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 400),
+    ("POST /colors {v}\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n", 400),
+    ("GET /colors {v}\r\nHost: a\r\nX: a\nContent-Length: 3\r\n\r\n", 400),
+    ("GET /colors {v}\r\nHost: a\r\n folded: x\r\n\r\n", 400),
+    ("GET /colors  {v}\r\nHost: a\r\n\r\n", 400),
+    ("GET  /colors {v}\r\nHost: a\r\n\r\n", 400),
+    ("GET /colors#a {v}\r\nHost: a\r\n\r\n", 400),
+    ("nonsense\r\n\r\n", 400),
+];
+
+#[test]
+fn a_refused_request_closes_and_hides_no_other() {
+    let server = Server::start(&["--allow-host", "a"]);
+    let before = server.list();
+    for version in ["HTTP/1.1", "HTTP/1.0"] {
+        for connection in ["", "Connection: keep-alive\r\n", "Connection: close\r\n"] {
+            for (request, status) in REFUSED {
+                let request = request.replace("{v}", version).replacen("\r\n", &format!("\r\n{connection}"), 1);
+                let mut client = server.connect();
+                client.send(&request).send(SMUGGLED);
+                let response = client.response();
+                assert_eq!((response.status, response.closes()), (status, true), "{request:?}");
+                client.expect_close();
+            }
+        }
+    }
+    assert_eq!(server.list(), before);
+}
+
+#[test]
+fn what_only_http_1_1_demands() {
+    let server = Server::start(&[]);
+    for (request, status) in [
+        ("GET /colors HTTP/1.1\r\n\r\n", 400),
+        ("GET /colors HTTP/1.0\r\n\r\n", 200),
+        ("POST /colors HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        ("POST /colors HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+        ("GET /colors HTTP/1.1\r\nHost: localhost\r\nExpect: tea\r\n\r\n", 417),
+        ("GET /colors HTTP/1.0\r\nExpect: tea\r\n\r\n", 200),
+        ("GET /colors HTTP/2.0\r\nHost: localhost\r\n\r\n", 505),
+        ("GET /colors HTTP/3.0\r\nHost: localhost\r\n\r\n", 505),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+    ] {
+        let mut client = server.connect();
+        client.send(request);
+        let response = client.response();
+        assert_eq!((response.status, response.closes()), (status, true), "{request:?}");
+        client.expect_close();
+    }
+}
+
+#[test]
+fn what_other_servers_trip_over_is_harmless() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for fields in [
+        "User-Agent: caf\u{e9}\r\n",
+        "X-Tab: a\tb\r\n",
+        "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
+        "Connection: not-close\r\n",
+        "Cookie:\r\n",
+    ] {
+        assert_eq!(client.ask_with("GET", "/colors/red", fields, "").status, 200, "{fields:?}");
+    }
+    client.send("\r\nGET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(client.response().status, 200);
+    let upgrade = "Connection: upgrade\r\nUpgrade: x\r\n";
+    assert_eq!(client.ask_with("PUT", "/colors/red", upgrade, r#"{"value":"1"}"#).content, r#"{"name":"red","value":"1"}"#);
+    client.expect_open();
+}
+
+#[test]
+fn chunked_content_is_content() {
+    let server = Server::with_seed("[]", &[]);
+    let mut client = server.connect();
+    let post = "POST /colors HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
+    client.send(post).send("8;x=y\r\n{\"name\":\r\n10\r\n\"a\",\"value\":\"b\"}\r\n0\r\nTrailer: x\r\n\r\n");
+    assert_eq!(client.response().content, r#"{"name":"a","value":"b"}"#);
+    client.expect_open();
+    for chunks in ["5\r\n{}\r\n0\r\n\r\n", "x\r\n", "+2\r\n{}\r\n0\r\n\r\n", "2\n{}\n0\n\n", "2\r\n{}0\r\n\r\n"] {
+        let mut client = server.connect();
+        client.send(post).send(chunks).send(SMUGGLED);
+        assert_eq!(client.response().status, 400, "{chunks:?}");
+        client.expect_close();
+    }
+    let mut client = server.connect();
+    client.send(post).send("ffffffffffffffff\r\n");
+    assert_eq!(client.response().status, 413);
+    client.expect_close();
+}
+
+#[test]
+fn a_request_cut_off_at_any_byte_changes_nothing() {
+    let server = Server::with_seed("[]", &[]);
+    let color = r#"{"name":"a","value":"b"}"#;
+    for request in [
+        format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{color}"),
+        format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n18\r\n{color}\r\n0\r\n\r\n"),
+    ] {
+        for end in 0..request.len() {
+            let mut client = server.connect();
+            client.send(&request[..end]);
+            client.stream.shutdown(Shutdown::Write).unwrap();
+            client.expect_close();
+        }
+        assert_eq!(server.list(), r#"{"data":[]}"#);
+    }
+}
+
+#[test]
+fn a_client_that_half_closes_after_its_request_gets_one_answer() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.send("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.response().status, 200);
+    client.expect_close();
+}
+
+#[test]
+fn a_client_that_expects_100_is_told_to_go_on_or_refused_at_once() {
+    let server = Server::with_seed("[]", &["--max-body", "100"]);
+    let mut client = server.connect();
+    client.send("POST /colors HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 24\r\n\r\n");
+    assert_eq!(client.response().status, 100);
+    client.send(r#"{"name":"a","value":"b"}"#);
+    assert_eq!(client.response().status, 201);
+    for length in ["101", "10000000000"] {
+        let mut client = server.connect();
+        client.send(format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"));
+        let response = client.response();
+        assert_eq!((response.status, response.message().as_str()), (413, "the content is longer than the limit of 100 bytes"));
+        assert!(response.closes());
+        client.expect_close();
+    }
+}
+
+#[test]
+fn an_oversized_content_is_refused_while_the_client_is_still_sending_it() {
+    let server = Server::start(&[]);
+    let before = server.list();
+    let mut client = server.connect();
+    client.send("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 800000\r\n\r\n").send(vec![b' '; 500_000]);
+    assert_eq!(client.response().status, 413);
+    assert_eq!(server.list(), before);
+}
+
+#[test]
+fn the_limit_is_the_last_byte_allowed() {
+    let server = Server::with_seed("[]", &["--max-body", "100"]);
+    let padded = |length: usize| format!("{:<length$}", r#"{"name":"a","value":"b"}"#);
+    assert_eq!(server.ask("POST", "/colors", &padded(100)).status, 201);
+    assert_eq!(server.ask("POST", "/colors", &padded(101)).status, 413);
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let names: Vec<String> = (0..200).map(|number| format!("none-{number}")).collect();
+    let mut requests = String::new();
+    for name in &names {
+        let content = format!(r#"{{"name":"{name}","value":"1"}}"#);
+        requests += &format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{content}", content.len());
+        requests += &format!("GET /colors/{name} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    }
+    client.send(&requests);
+    for name in &names {
+        let expected = format!(r#"{{"name":"{name}","value":"1"}}"#);
+        assert_eq!((client.response().content, client.response().content), (expected.clone(), expected));
+    }
+    client.expect_open();
+}
+
+#[test]
+fn a_request_may_come_a_byte_at_a_time() {
+    let server = Server::with_seed("[]", &[]);
+    let mut client = server.connect();
+    for byte in b"POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{\"name\":\"a\",\"value\":\"b\"}" {
+        client.send([*byte]);
+    }
+    assert_eq!(client.response().status, 201);
+}
+
+#[test]
+fn a_head_without_end_is_refused_at_the_limit() {
+    let server = Server::start(&[]);
+    for start in ["GET /", "GET / HTTP/1.1\r\nHost: localhost\r\nA: "] {
+        let mut client = server.connect();
+        client.send(start).send(vec![b'a'; 70_000]);
+        assert_eq!(client.response().status, 431);
+        client.expect_close();
+    }
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: localhost\r\n").send("A: b\r\n".repeat(101)).send("\r\n");
+    assert_eq!(client.response().status, 431);
+}
+
+#[test]
+fn bytes_that_are_no_http_are_refused_at_the_first() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.send(b"\x16\x03\x01\x02\x00\x01");
+    let response = client.response();
+    assert_eq!((response.status, response.message().as_str()), (400, "this is not an HTTP request"));
+    client.expect_close();
+}

@@ -1,0 +1,13 @@
+//! The service from outside: the real binary, over raw sockets. One file a topic; `harness` starts servers and checks every response.
+
+#![allow(clippy::missing_docs_in_private_items, clippy::unwrap_used, reason = "a test's name says what it is about, and a panic fails it")]
+
+mod connections;
+mod contract;
+mod framing;
+mod harness;
+mod model;
+mod parallel;
+mod readme;
+mod startup;
+mod stopping;

@@ -1,0 +1,175 @@
+//! From the command line to the first request, and everything that keeps it from getting there.
+
+use std::process::Output;
+
+use crate::harness::{Scratch, Server, colors, eventually};
+
+/// Runs the program to its end; gives exit code, standard output and standard error.
+#[track_caller]
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = colors(arguments).output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// The text of the one log line, without time and level.
+#[track_caller]
+fn only_line(log: &str) -> &str {
+    assert_eq!(log.lines().count(), 1, "{log}");
+    log.trim_end().split_once("[ERROR] ").unwrap().1
+}
+
+#[test]
+fn the_first_line_says_where_and_how_many() {
+    let server = Server::start(&["--base-path", "/api"]);
+    let line = server.log().lines().next().unwrap().to_owned();
+    assert!(line.ends_with(&format!("[INFO] listening on http://{}/api with 148 colors", server.address)), "{line}");
+}
+
+#[test]
+fn a_seed_is_an_array_or_an_envelope_with_order_and_duplicates_kept() {
+    let entries = r#"{"name":"b","value":"1","extra":[]},{"name":"a","value":"2"},{"name":"b","value":"3"}"#;
+    let expected = r#"{"data":[{"name":"b","value":"1"},{"name":"a","value":"2"},{"name":"b","value":"3"}]}"#;
+    for seed in [format!("[{entries}]"), format!(r#"{{"x":1,"data":[{entries}]}}"#), expected.to_owned()] {
+        assert_eq!(Server::with_seed(&seed, &[]).list(), expected);
+    }
+}
+
+#[test]
+fn the_seed_is_never_written() {
+    let scratch = Scratch::new();
+    let file = scratch.write("seed.json", "[]");
+    let mut command = colors(&["--listen", "127.0.0.1:0", "--seed", &file]);
+    command.current_dir(&scratch.0);
+    let server = Server::spawn(command);
+    assert_eq!(server.ask("POST", "/colors", r#"{"name":"a","value":"b"}"#).status, 201);
+    server.signal(rustix::process::Signal::TERM);
+    assert!(server.wait().0.success());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "[]");
+    assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 1);
+}
+
+#[test]
+fn a_bad_seed_stops_the_start_with_its_place() {
+    let scratch = Scratch::new();
+    for (seed, place) in [
+        ("[\n  {\"name\":\"a\",\"value\":\"b\"},\n  {\"name\":\"c\"}\n]", "3:14: missing field \"value\""),
+        ("", "1:0: not valid JSON: EOF while parsing a value"),
+        ("[{\"name\":1,\"value\":\"b\"}]", "1:10: invalid type: integer `1`, expected a string in field \"name\""),
+        ("{\"colors\":[]}", "1:13: missing field \"data\""),
+        ("[] []", "1:4: not valid JSON: trailing characters"),
+    ] {
+        let file = scratch.write("seed.json", seed);
+        let (code, out, log) = run(&["--listen", "127.0.0.1:0", "--seed", &file]);
+        assert_eq!((code, out.as_str(), only_line(&log)), (Some(1), "", format!("{file}:{place}").as_str()));
+    }
+}
+
+#[test]
+fn an_unreadable_seed_is_named_with_the_reason() {
+    let (code, _, log) = run(&["--listen", "127.0.0.1:0", "--seed", "no/such/file.json"]);
+    let expected = "cannot read the seed no/such/file.json: No such file or directory (os error 2); name another with --seed";
+    assert_eq!((code, only_line(&log)), (Some(1), expected));
+}
+
+#[test]
+fn an_address_in_use_is_one_clear_line() {
+    let server = Server::start(&[]);
+    let address = server.address.to_string();
+    let (code, _, log) = run(&["--listen", &address]);
+    let expected = format!("cannot listen on http://{address}: another program does already; choose another address with --listen");
+    assert_eq!((code, only_line(&log)), (Some(1), expected.as_str()));
+}
+
+#[test]
+fn the_command_line_wins_over_the_environment() {
+    let mut command = colors(&["--base-path", "/line"]);
+    command.env("COLORS_BASE_PATH", "/environment").env("COLORS_LISTEN", "127.0.0.1:0").env("COLORS_READ_ONLY", "true");
+    let server = Server::spawn(command);
+    assert_eq!(server.ask("GET", "/line/colors/red", "").status, 200);
+    assert_eq!(server.ask("GET", "/environment/colors/red", "").status, 404);
+    assert_eq!(server.ask("DELETE", "/line/colors/red", "").status, 405);
+}
+
+#[test]
+fn usage_errors_exit_2_and_name_the_option() {
+    for (arguments, named) in [
+        (&["--listen", "localhost:8080"][..], "give an IP address and a port, as in 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080"),
+        (&["--base-path", "api"], "a base path starts with \"/\", as in \"/api\""),
+        (&["--workers", "0"], "--workers"),
+        (&["--max-body", "-1"], "-1"),
+        (&["--keep-alive", "soon"], "give a number of seconds from 0.1 to 86400"),
+        (&["--allow-origin", "example.org"], "as in https://example.org"),
+        (&["--no-such-option"], "--no-such-option"),
+        (&["word"], "word"),
+    ] {
+        let (code, out, error) = run(arguments);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(error.contains(named), "{error}");
+    }
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    let (code, help, error) = run(&["--help"]);
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    for option in ["--listen", "--seed", "--base-path", "--workers", "--max-body", "--read-only", "--log-level", "--access-log"] {
+        assert!(help.contains(option), "{option}");
+    }
+    assert_eq!(run(&["--version"]), (Some(0), format!("colors {}\n", env!("CARGO_PKG_VERSION")), String::new()));
+}
+
+#[test]
+fn the_access_log_has_a_line_for_every_request() {
+    let server = Server::start(&["--access-log"]);
+    server.ask("GET", "/colors/a%0A\"?b", "");
+    server.connect().send("nonsense\r\n\r\n").response();
+    let log = eventually("two lines", || Some(server.log()).filter(|log| log.lines().count() == 3));
+    let lines: Vec<&str> = log.lines().skip(1).map(|line| line.split_once("[INFO] ").unwrap().1).collect();
+    let words: Vec<&str> = lines[0].split(' ').collect();
+    assert!(words[0].starts_with("127.0.0.1:"), "{log}");
+    assert_eq!(&words[1..4], ["GET", r#""/colors/a%0A\"?b""#, "404"], "{log}");
+    assert!(words[4].parse::<u64>().unwrap() > 150 && words[5].ends_with("us"), "{log}");
+    assert!(lines[1].contains(" - 400 "), "{log}");
+}
+
+#[test]
+fn without_the_option_requests_are_not_logged() {
+    let server = Server::start(&[]);
+    server.ask("GET", "/colors", "");
+    server.signal(rustix::process::Signal::TERM);
+    let (_, log) = server.wait();
+    assert_eq!(
+        log.lines().map(|line| line.split_once(' ').unwrap().1.split(" on").next().unwrap()).collect::<Vec<_>>(),
+        ["[INFO] listening", "[INFO] stopped"]
+    );
+}
+
+#[test]
+fn lines_to_a_journal_have_no_time() {
+    let mut command = colors(&["--listen", "127.0.0.1:0"]);
+    command.env("JOURNAL_STREAM", "8:1");
+    assert!(Server::spawn(command).log().starts_with("[INFO] listening on "));
+}
+
+#[test]
+fn log_level_off_logs_nothing() {
+    let (code, out, log) = run(&["--log-level", "off", "--seed", "no/such/file.json"]);
+    assert_eq!((code, out.as_str(), log.as_str()), (Some(1), "", ""));
+}
+
+#[test]
+fn few_descriptors_mean_few_connections_and_nothing_worse() {
+    let mut command = std::process::Command::new("sh");
+    let program = colors(&[]);
+    command.args(["-c", "ulimit -n 64 && exec \"$0\" --listen 127.0.0.1:0"]).arg(program.get_program());
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(std::process::Stdio::piped());
+    let server = Server::spawn(command);
+    let mut clients: Vec<_> = (0..200).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        let _ = std::io::Write::write_all(&mut client.stream, b"GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    }
+    for client in &mut clients {
+        assert_eq!(client.response().status, 200);
+    }
+    assert!(!server.log().contains("WARN") && !server.log().contains("ERROR"), "{}", server.log());
+}

@@ -1,0 +1,100 @@
+//! SIGTERM and SIGINT: what is under way is finished, what is idle is closed, and the exit code is 0.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::harness::{Server, eventually};
+
+#[test]
+fn either_signal_ends_an_idle_service_at_once() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let server = Server::start(&[]);
+        let mut idle = server.connect();
+        idle.expect_open();
+        let begun = Instant::now();
+        server.signal(signal);
+        idle.expect_close();
+        let (status, log) = server.wait();
+        assert_eq!(status.code(), Some(0), "{log}");
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        assert!(log.ends_with("stopped\n"), "{log}");
+    }
+}
+
+#[test]
+fn a_request_that_has_begun_is_answered_and_closes() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.send("GET /colors/red HTTP/1.1\r\nHost: loc");
+    let mut other = server.connect();
+    other.expect_open();
+    server.signal(Signal::TERM);
+    other.expect_close();
+    client.send("alhost\r\n\r\n");
+    let response = client.response();
+    assert_eq!((response.status, response.closes()), (200, true));
+    client.expect_close();
+    assert_eq!(server.wait().0.code(), Some(0));
+}
+
+#[test]
+fn nobody_new_is_served_and_a_request_never_finished_is_cut_off_in_time() {
+    let server = Server::start(&[]);
+    let mut stalled = server.connect();
+    stalled.send("GET /colors/red HTTP/1.1\r\n");
+    let mut other = server.connect();
+    other.expect_open();
+    let begun = Instant::now();
+    server.signal(Signal::TERM);
+    other.expect_close();
+    eventually("connections are refused", || std::net::TcpStream::connect(server.address).err());
+    let (status, log) = server.wait();
+    assert_eq!(status.code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(log.contains("cut off 1 connections that were not done 4 s after the signal"), "{log}");
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let server = Server::start(&[]);
+    let mut stalled = server.connect();
+    stalled.send("GET /colors/red HTTP/1.1\r\n");
+    let mut other = server.connect();
+    other.expect_open();
+    server.signal(Signal::TERM);
+    other.expect_close();
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().0.code(), Some(1));
+}
+
+#[test]
+fn writes_under_load_are_either_answered_or_not_made() {
+    let server = Server::with_seed("[]", &[]);
+    let address = server.address;
+    let answered: usize = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..8)
+            .map(|_| {
+                let mut client = server.connect();
+                scope.spawn(move || {
+                    let mut answered = 0;
+                    loop {
+                        let response = client.ask("POST", "/colors", r#"{"name":"a","value":"b"}"#);
+                        assert_eq!(response.status, 201);
+                        answered += 1;
+                        if response.closes() {
+                            client.expect_close();
+                            return answered;
+                        }
+                    }
+                })
+            })
+            .collect();
+        let mut reader = server.connect();
+        eventually("some writes", || (reader.ask("GET", "/colors", "").content.len() > 10_000).then_some(()));
+        server.signal(Signal::TERM);
+        writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+    });
+    assert!(answered > 100, "{answered} on {address}");
+    assert_eq!(server.wait().0.code(), Some(0));
+}
