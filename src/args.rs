@@ -27,6 +27,10 @@ pub(crate) struct Args {
     #[arg(long, env = "COLORS_SEED", value_name = "FILE", default_value = "seed/colors.json", hide_env = true)]
     pub(crate) seed: PathBuf,
 
+    /// Keeps the list: each change is saved here before its answer
+    #[arg(long, env = "COLORS_DATA", value_name = "FILE", hide_env = true)]
+    pub(crate) data: Option<PathBuf>,
+
     /// Path that everything is served below, as in /api
     #[arg(long, env = "COLORS_BASE_PATH", value_name = "PATH", default_value = "", hide_default_value = true, value_parser = BasePath::parse, hide_env = true)]
     pub(crate) base_path: BasePath,

@@ -8,7 +8,7 @@
 //! - `connection`: one connection's life on a worker, with `framing` and `chunks` (RFC 9112), `inlet` (tiny_http's border) and `date`
 //! - `context`: what every worker knows
 //! - `respond`: every rule of the HTTP contract, with `origin` (browsers), `resource` (targets) and `conditions` (If-Match)
-//! - `store`: the mutex around the list; `change`: what a write does; `palette`: the list itself; `color`: one color, and JSON
+//! - `store`: the mutex around the list; `datafile`: the durable file; `change`: what a write does; `palette`: the list itself; `color`: one color, and JSON
 //! - `message`: requests and responses as values
 
 mod args;
@@ -18,6 +18,7 @@ mod color;
 mod conditions;
 mod connection;
 mod context;
+mod datafile;
 mod date;
 mod framing;
 mod inlet;
@@ -45,11 +46,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::args::Args;
 use crate::color::JsonError;
 use crate::context::{Context, Limits, Signs};
+use crate::datafile::{DataFile, OpenError, SaveError};
 use crate::origin::Exemptions;
 use crate::palette::Palette;
 use crate::respond::Service;
@@ -64,8 +66,12 @@ const EXIT_CUT_SHORT: i32 = 1;
 enum Failure {
     /// When the seed cannot be read.
     SeedUnreadable(String, io::Error),
-    /// When the seed is not a file of colors.
-    SeedMalformed(String, JsonError),
+    /// When the seed, or the durable file, is not a file of colors.
+    Malformed(String, JsonError),
+    /// When the durable file cannot be taken charge of, read or created.
+    DataFile(String, OpenError),
+    /// When the list of the seed cannot be saved to the new durable file.
+    DataNotSaved(String, SaveError),
     /// When an address cannot be listened on.
     Listen(String, io::Error),
     /// When the system refuses something that no option can mend.
@@ -76,7 +82,12 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SeedUnreadable(file, error) => write!(f, "cannot read the seed {file}: {error}; name another with --seed"),
-            Self::SeedMalformed(file, JsonError { reason, line, column }) => write!(f, "{file}:{line}:{column}: {reason}"),
+            Self::Malformed(file, JsonError { reason, line, column }) => write!(f, "{file}:{line}:{column}: {reason}"),
+            Self::DataFile(file, OpenError::InUse) => {
+                write!(f, "cannot use {file}: another process keeps its list there; name another file with --data")
+            }
+            Self::DataFile(file, OpenError::Io(error)) => write!(f, "cannot use {file}: {error}; name another file with --data"),
+            Self::DataNotSaved(file, error) => write!(f, "cannot create {file}: {error}"),
             Self::Listen(endpoint, error) if error.kind() == io::ErrorKind::AddrInUse => {
                 write!(f, "cannot listen on {endpoint}: another program does already; choose another address with --listen")
             }
@@ -102,8 +113,7 @@ fn main() -> ExitCode {
 fn run(args: Args) -> Result<(), Failure> {
     inlet::check().map_err(Failure::System)?;
     let stop = stop_on_signals().map_err(Failure::System)?;
-    let palette = read_seed(&args.seed)?;
-    let store = Store::in_memory(palette);
+    let store = open_store(&args.seed, args.data.as_deref())?;
     let listening = listen::listen(&args.listen).map_err(|error| Failure::Listen(args.listen.to_string(), error))?;
     log::info!("listening on {}{} with {} colors", listening.endpoint, args.base_path.as_str(), store.len());
     let exemptions = Exemptions { origins: args.allow_origin, hosts: args.allow_host };
@@ -133,12 +143,34 @@ fn stop_on_signals() -> io::Result<UnixStream> {
         signal_hook::flag::register(signal, Arc::clone(&is_second))?;
         signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
     }
+    // A file size limit is told by an error of the write, too; the signal alone would end the process. Nobody reads the flag.
+    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     Ok(stop)
+}
+
+/// The list: of the durable file if there is one with a list in it, else of the seed.
+fn open_store(seed: &Path, data: Option<&Path>) -> Result<Store, Failure> {
+    let Some(data) = data else { return read_seed(seed).map(Store::in_memory) };
+    let name = || data.display().to_string();
+    let file = DataFile::open(data).map_err(|error| Failure::DataFile(name(), error))?;
+    let palette = match file.read().map_err(|error| Failure::DataFile(name(), OpenError::Io(error)))? {
+        Some(content) => palette_of(data, &content)?,
+        None => {
+            let palette = read_seed(seed)?;
+            file.save(palette.colors()).map_err(|error| Failure::DataNotSaved(name(), error))?;
+            palette
+        }
+    };
+    Ok(Store::in_file(palette, file))
 }
 
 /// The list that the seed describes.
 fn read_seed(file: &Path) -> Result<Palette, Failure> {
-    let name = || file.display().to_string();
-    let content = fs::read(file).map_err(|error| Failure::SeedUnreadable(name(), error))?;
-    color::from_file(&content).map(Palette::new).map_err(|error| Failure::SeedMalformed(name(), error))
+    let content = fs::read(file).map_err(|error| Failure::SeedUnreadable(file.display().to_string(), error))?;
+    palette_of(file, &content)
+}
+
+/// The list in the content of a file.
+fn palette_of(file: &Path, content: &[u8]) -> Result<Palette, Failure> {
+    color::from_file(content).map(Palette::new).map_err(|error| Failure::Malformed(file.display().to_string(), error))
 }

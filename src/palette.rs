@@ -60,7 +60,6 @@ impl Palette {
     }
 
     /// All colors in stored order.
-    #[cfg(test)]
     pub(crate) fn colors(&self) -> &[Color] {
         &self.colors
     }

@@ -91,6 +91,9 @@ fn health(service: &Service) -> Response {
     if service.is_stopping.load(Relaxed) {
         return status(Status::ServiceUnavailable, "stopping");
     }
+    if service.store.has_failed() {
+        return status(Status::ServiceUnavailable, "the last change could not be saved");
+    }
     status(Status::Ok, "ok")
 }
 
@@ -146,7 +149,10 @@ fn change(service: &Service, request: &Request<'_>, action: Action) -> Response 
         Ok(Outcome::ConditionFailed) => {
             Response::error(Status::PreconditionFailed, "the condition does not hold, read the current state and decide again")
         }
-        Err(error) => Response::error(Status::InternalServerError, format!("the change could not be saved and was not made: {error}")),
+        Err(error) => Response {
+            remark: Some(format!("a change was not made since it could not be saved: {error}")),
+            ..Response::error(Status::InternalServerError, format!("the change was not made, it could not be saved: {error}"))
+        },
     }
 }
 

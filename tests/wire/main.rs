@@ -1,9 +1,15 @@
 //! The service from outside: the real binary, over raw sockets. One file a topic; `harness` starts servers and checks every response.
 
-#![allow(clippy::missing_docs_in_private_items, clippy::unwrap_used, reason = "a test's name says what it is about, and a panic fails it")]
+#![allow(
+    clippy::missing_docs_in_private_items,
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test's name says what it is about, a panic fails it, and what it cannot check here it prints"
+)]
 
 mod connections;
 mod contract;
+mod durable;
 mod framing;
 mod harness;
 mod model;
