@@ -93,7 +93,7 @@ mod tests {
     /// Applies an action under an If-Match to the list `a=1, a=2`; gives the outcome, whether it says so, and the list after.
     fn apply(action: Action, if_match: Option<&str>) -> (Outcome, bool, Vec<Color>) {
         let mut palette = Palette::new(vec![color("a", "1"), color("a", "2")]);
-        let conditions = Conditions::of(&Fields { if_match, ..Fields::default() });
+        let conditions = Conditions::of(&Fields { if_match: if_match.map(str::to_owned), ..Fields::default() });
         let (outcome, changed) = Change { action, conditions }.apply(&mut palette);
         (outcome, changed, palette.colors().to_vec())
     }

@@ -6,15 +6,15 @@ use crate::message::{EntityTag, Fields};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
     /// Tags of which one must be current.
-    if_match: Option<Box<str>>,
+    if_match: Option<String>,
     /// Tags of which none may be current.
-    if_none_match: Option<Box<str>>,
+    if_none_match: Option<String>,
 }
 
 impl Conditions {
     /// The conditions among a request's fields.
-    pub(crate) fn of(fields: &Fields<'_>) -> Self {
-        Self { if_match: fields.if_match.map(Box::from), if_none_match: fields.if_none_match.map(Box::from) }
+    pub(crate) fn of(fields: &Fields) -> Self {
+        Self { if_match: fields.if_match.clone(), if_none_match: fields.if_none_match.clone() }
     }
 
     /// Whether nothing is demanded, so that no tag needs to be known.
@@ -30,8 +30,8 @@ impl Conditions {
 }
 
 /// Whether the client of a GET or HEAD has `current` already, which is a 304 (RFC 9110 §13.1.2).
-pub(crate) fn is_current(fields: &Fields<'_>, current: EntityTag) -> bool {
-    fields.if_none_match.is_some_and(|tags| lists(tags, current, Comparison::Weak))
+pub(crate) fn is_current(fields: &Fields, current: EntityTag) -> bool {
+    fields.if_none_match.as_deref().is_some_and(|tags| lists(tags, current, Comparison::Weak))
 }
 
 /// How two entity tags are compared (RFC 9110 §8.8.3.2); the service's own tags are all strong.
@@ -95,8 +95,11 @@ mod tests {
     #[test]
     fn a_change_needs_every_condition_to_hold() {
         let (same, other) = (Some("\"0000000000000abc\""), Some("\"x\""));
-        let allowed =
-            |if_match, if_none_match| Conditions::of(&Fields { if_match, if_none_match, ..Fields::default() }).allow_change_of(CURRENT);
+        let owned = |tags: Option<&str>| tags.map(str::to_owned);
+        let allowed = |if_match: Option<&str>, if_none_match: Option<&str>| {
+            let fields = Fields { if_match: owned(if_match), if_none_match: owned(if_none_match), ..Fields::default() };
+            Conditions::of(&fields).allow_change_of(CURRENT)
+        };
         assert!(allowed(None, None) && allowed(same, None) && allowed(None, other) && allowed(same, other) && allowed(Some("*"), other));
         assert!(!allowed(other, None) && !allowed(None, same) && !allowed(same, same) && !allowed(None, Some("*")));
     }

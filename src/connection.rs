@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::date;
 use crate::framing::{Call, Intake, Refusal, Step};
 use crate::inlet::Inlet;
-use crate::message::{Content, Fields, Method, Request, Response, Status};
+use crate::message::{Content, Method, Request, Response, Status};
 use crate::respond::respond;
 use crate::seats::Seat;
 
@@ -164,12 +164,11 @@ impl Connection {
     /// Answers one request.
     fn answer(&mut self, call: Call, context: &Context) -> io::Result<()> {
         let begun = context.access_log.then(Instant::now);
-        let Call { head, content, keep_alive, says_keep_alive } = call;
+        let Call { head, fields, content, keep_alive, says_keep_alive } = call;
         let request = self.inlet.request(head).ok_or(io::ErrorKind::InvalidData)?;
         let method = method(request.method());
         let response = {
-            let asked =
-                Request { method, target: request.url(), fields: fields(&request), content: &content, is_on_loopback: self.is_on_loopback };
+            let asked = Request { method, target: request.url(), fields: &fields, content: &content, is_on_loopback: self.is_on_loopback };
             respond_or_500(|| respond(&context.service, &asked))
         };
         self.closing = !keep_alive || context.is_stopping() || context.is_crowded();
@@ -309,20 +308,6 @@ fn method(method: &tiny_http::Method) -> Method {
         tiny_http::Method::Delete => Method::Delete,
         tiny_http::Method::Options => Method::Options,
         _ => Method::Other,
-    }
-}
-
-/// The fields of tiny_http's request that anything looks at.
-fn fields(request: &tiny_http::Request) -> Fields<'_> {
-    let headers = request.headers();
-    let value = |name| headers.get(name).map(|value| value.as_str());
-    Fields {
-        host: crate::resource::authority(request.url()).or_else(|| value("host")),
-        if_match: value("if-match"),
-        if_none_match: value("if-none-match"),
-        origin: value("origin"),
-        sec_fetch_site: value("sec-fetch-site"),
-        preflight_method: value("access-control-request-method"),
     }
 }
 

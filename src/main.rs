@@ -5,7 +5,7 @@
 //! - `main`: start-up in reading order
 //! - `args`, `logging`: command line and environment; log lines
 //! - `server`: the accept loop, with `waiting` (connections without a worker), `seats` (how many), `workers` (threads) and `listen` (sockets)
-//! - `connection`: one connection's life on a worker, with `framing` and `chunks` (RFC 9112), `inlet` (tiny_http's border) and `date`
+//! - `connection`: one connection's life on a worker, with `framing`, `head` and `chunks` (RFC 9112), `inlet` (tiny_http's border) and `date`
 //! - `context`: what every worker knows
 //! - `respond`: every rule of the HTTP contract, with `origin` (browsers), `resource` (targets) and `conditions` (If-Match)
 //! - `store`: the mutex around the list; `datafile`: the durable file; `change`: what a write does; `palette`: the list itself; `color`: one color, and JSON
@@ -21,6 +21,7 @@ mod context;
 mod datafile;
 mod date;
 mod framing;
+mod head;
 mod inlet;
 mod listen;
 mod logging;

@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::io::Write as _;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -28,20 +27,20 @@ pub(crate) enum Method {
 }
 
 /// The fields of a request that anything in the service looks at; repeated ones come joined by commas (RFC 9110 §5.3).
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Fields<'a> {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fields {
     /// Host, or the authority of an absolute-form target; `None` only from HTTP/1.0.
-    pub(crate) host: Option<&'a str>,
+    pub(crate) host: Option<String>,
     /// If-Match (RFC 9110 §13.1.1).
-    pub(crate) if_match: Option<&'a str>,
+    pub(crate) if_match: Option<String>,
     /// If-None-Match (RFC 9110 §13.1.2).
-    pub(crate) if_none_match: Option<&'a str>,
+    pub(crate) if_none_match: Option<String>,
     /// Origin (RFC 6454 §7).
-    pub(crate) origin: Option<&'a str>,
+    pub(crate) origin: Option<String>,
     /// Sec-Fetch-Site (Fetch Metadata, W3C).
-    pub(crate) sec_fetch_site: Option<&'a str>,
+    pub(crate) sec_fetch_site: Option<String>,
     /// Access-Control-Request-Method: marks a preflight (Fetch standard, CORS protocol).
-    pub(crate) preflight_method: Option<&'a str>,
+    pub(crate) preflight_method: Option<String>,
 }
 
 /// A whole, well-framed request.
@@ -52,7 +51,7 @@ pub(crate) struct Request<'a> {
     /// The request target as received: origin-form, absolute-form or `*`.
     pub(crate) target: &'a str,
     /// The fields that matter here.
-    pub(crate) fields: Fields<'a>,
+    pub(crate) fields: &'a Fields,
     /// All of the content, decoded from its transfer coding.
     pub(crate) content: &'a [u8],
     /// Whether it came in on a listener whose own address is a loopback one.
@@ -105,26 +104,26 @@ impl Status {
         self as u16
     }
 
-    /// The reason phrase of RFC 9110 §15.
-    fn reason(self) -> &'static str {
+    /// The status line, with the reason phrase of RFC 9110 §15.
+    fn line(self) -> &'static str {
         match self {
-            Self::Ok => "OK",
-            Self::Created => "Created",
-            Self::NoContent => "No Content",
-            Self::NotModified => "Not Modified",
-            Self::BadRequest => "Bad Request",
-            Self::Forbidden => "Forbidden",
-            Self::NotFound => "Not Found",
-            Self::MethodNotAllowed => "Method Not Allowed",
-            Self::RequestTimeout => "Request Timeout",
-            Self::PreconditionFailed => "Precondition Failed",
-            Self::ContentTooLarge => "Content Too Large",
-            Self::ExpectationFailed => "Expectation Failed",
-            Self::FieldsTooLarge => "Request Header Fields Too Large",
-            Self::InternalServerError => "Internal Server Error",
-            Self::NotImplemented => "Not Implemented",
-            Self::ServiceUnavailable => "Service Unavailable",
-            Self::VersionNotSupported => "HTTP Version Not Supported",
+            Self::Ok => "HTTP/1.1 200 OK",
+            Self::Created => "HTTP/1.1 201 Created",
+            Self::NoContent => "HTTP/1.1 204 No Content",
+            Self::NotModified => "HTTP/1.1 304 Not Modified",
+            Self::BadRequest => "HTTP/1.1 400 Bad Request",
+            Self::Forbidden => "HTTP/1.1 403 Forbidden",
+            Self::NotFound => "HTTP/1.1 404 Not Found",
+            Self::MethodNotAllowed => "HTTP/1.1 405 Method Not Allowed",
+            Self::RequestTimeout => "HTTP/1.1 408 Request Timeout",
+            Self::PreconditionFailed => "HTTP/1.1 412 Precondition Failed",
+            Self::ContentTooLarge => "HTTP/1.1 413 Content Too Large",
+            Self::ExpectationFailed => "HTTP/1.1 417 Expectation Failed",
+            Self::FieldsTooLarge => "HTTP/1.1 431 Request Header Fields Too Large",
+            Self::InternalServerError => "HTTP/1.1 500 Internal Server Error",
+            Self::NotImplemented => "HTTP/1.1 501 Not Implemented",
+            Self::ServiceUnavailable => "HTTP/1.1 503 Service Unavailable",
+            Self::VersionNotSupported => "HTTP/1.1 505 HTTP Version Not Supported",
         }
     }
 }
@@ -133,9 +132,20 @@ impl Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntityTag(pub(crate) u64);
 
+impl EntityTag {
+    /// The tag as it stands in a field.
+    fn spelled(self) -> [u8; 18] {
+        let mut spelled = [b'"'; 18];
+        for (position, digit) in spelled[1..17].iter_mut().enumerate() {
+            *digit = b"0123456789abcdef"[(self.0 >> (60 - 4 * position)) as usize & 0xf];
+        }
+        spelled
+    }
+}
+
 impl fmt::Display for EntityTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{:016x}\"", self.0)
+        f.write_str(str::from_utf8(&self.spelled()).expect("quotes and digits are ASCII"))
     }
 }
 
@@ -229,20 +239,17 @@ impl Response {
     ///
     /// `date` is an IMF-fixdate (RFC 9110 §5.6.7).
     pub(crate) fn spell_head(&self, out: &mut Vec<u8>, date: &str, connection: Option<&'static str>) {
-        out.extend_from_slice(b"HTTP/1.1 ");
-        push_decimal(out, u64::from(self.status.code()));
-        out.push(b' ');
-        out.extend_from_slice(self.status.reason().as_bytes());
+        out.extend_from_slice(self.status.line().as_bytes());
         push_field(out, "Date", date);
+        out.extend_from_slice(b"\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff");
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
         if !matches!(self.status, Status::NoContent | Status::NotModified) {
-            push_field(out, "Content-Type", "application/json");
-            out.extend_from_slice(b"\r\nContent-Length: ");
-            push_decimal(out, self.content.bytes().len() as u64);
+            out.extend_from_slice(b"\r\nContent-Type: application/json\r\nContent-Length: ");
+            out.extend_from_slice(itoa::Buffer::new().format(self.content.bytes().len()).as_bytes());
         }
-        out.extend_from_slice(b"\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff");
         if let Some(tag) = self.tag {
-            write!(out, "\r\nETag: {tag}").expect("a Vec takes every byte");
+            out.extend_from_slice(b"\r\nETag: ");
+            out.extend_from_slice(&tag.spelled());
         }
         if let Some(location) = &self.location {
             push_field(out, "Location", location);
@@ -288,11 +295,6 @@ fn push_field(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(value.as_bytes());
 }
 
-/// Appends a number in decimal digits.
-fn push_decimal(out: &mut Vec<u8>, number: u64) {
-    write!(out, "{number}").expect("a Vec takes every byte");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,8 +311,8 @@ mod tests {
         spelled(
             &Response::no_such_color(),
             None,
-            "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\nContent-Type: application/json\r\n\
-             Content-Length: 14\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n\r\n",
+            "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\nCache-Control: no-cache\r\n\
+             X-Content-Type-Options: nosniff\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n",
         );
     }
 
@@ -323,6 +325,12 @@ mod tests {
             "HTTP/1.1 204 No Content\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\nCache-Control: no-cache\r\n\
              X-Content-Type-Options: nosniff\r\nAllow: GET\r\nConnection: close\r\n\r\n",
         );
+    }
+
+    #[test]
+    fn an_entity_tag_is_16_digits_in_quotes() {
+        assert_eq!(EntityTag(0x0123_4567_89ab_cdef).to_string(), "\"0123456789abcdef\"");
+        assert_eq!(EntityTag(1).to_string(), "\"0000000000000001\"");
     }
 
     #[test]

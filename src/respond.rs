@@ -100,7 +100,7 @@ fn health(service: &Service) -> Response {
 /// Read all: the whole list (spec, Endpoints, rule 1).
 fn read_all(service: &Service, request: &Request<'_>) -> Response {
     let listing = service.store.listing();
-    if conditions::is_current(&request.fields, listing.tag) {
+    if conditions::is_current(request.fields, listing.tag) {
         return Response { tag: Some(listing.tag), ..Response::new(Status::NotModified, Content::None) };
     }
     Response { tag: Some(listing.tag), ..Response::new(Status::Ok, Content::Shared(listing.json)) }
@@ -111,7 +111,7 @@ fn read_one(service: &Service, request: &Request<'_>, name: &str) -> Response {
     let Some(color) = service.store.first(name) else { return Response::no_such_color() };
     let json = color.to_json();
     let tag = tag_of(&json);
-    if conditions::is_current(&request.fields, tag) {
+    if conditions::is_current(request.fields, tag) {
         return Response { tag: Some(tag), ..Response::new(Status::NotModified, Content::None) };
     }
     Response { tag: Some(tag), ..Response::new(Status::Ok, Content::Own(json)) }
@@ -137,7 +137,7 @@ fn update(service: &Service, request: &Request<'_>, name: &str) -> Response {
 
 /// Makes a change and says what came of it.
 fn change(service: &Service, request: &Request<'_>, action: Action) -> Response {
-    let change = Change { action, conditions: Conditions::of(&request.fields) };
+    let change = Change { action, conditions: Conditions::of(request.fields) };
     match service.store.commit(change) {
         Ok(Outcome::Created(color, is_first)) => {
             // RFC 9110 §10.2.2: Location names the created color, so there is none when an earlier entry has its name

@@ -21,7 +21,7 @@ fn service() -> Service {
 const LIST: &str = r##"{"data":[{"name":"red","value":"#f00"},{"name":"blue","value":"#00f"},{"name":"red","value":"#e00"}]}"##;
 
 fn ask(service: &Service, method: Method, target: &str, content: &str) -> Response {
-    respond(service, &Request { method, target, fields: Fields::default(), content: content.as_bytes(), is_on_loopback: true })
+    respond(service, &Request { method, target, fields: &Fields::default(), content: content.as_bytes(), is_on_loopback: true })
 }
 
 /// Asks a fresh service; checks status and content.
@@ -144,8 +144,8 @@ fn targets_that_name_nothing_say_why() {
 #[test]
 fn an_intrusion_is_refused_before_anything_else_and_remarked() {
     let service = service();
-    let ask = |method, target, origin, host| {
-        let fields = Fields { origin, host, ..Fields::default() };
+    let ask = |method, target, origin: Option<&str>, host: Option<&str>| {
+        let fields = &Fields { origin: origin.map(str::to_owned), host: host.map(str::to_owned), ..Fields::default() };
         respond(&service, &Request { method, target, fields, content: b"", is_on_loopback: true })
     };
     for target in ["/colors/red", "/nowhere", "/%"] {
@@ -161,7 +161,7 @@ fn an_intrusion_is_refused_before_anything_else_and_remarked() {
 fn an_exempt_origin_is_answered_with_cors_fields() {
     let origin = "https://friend.example";
     let service = Service { exemptions: Exemptions { origins: vec![origin.to_owned()], hosts: vec![] }, ..service() };
-    let fields = Fields { origin: Some(origin), preflight_method: Some("DELETE"), ..Fields::default() };
+    let fields = &Fields { origin: Some(origin.to_owned()), preflight_method: Some("DELETE".to_owned()), ..Fields::default() };
     let request = Request { method: Method::Options, target: "/colors/red", fields, content: b"", is_on_loopback: true };
     let preflight = respond(&service, &request);
     assert_eq!((preflight.status, preflight.cors.map(|cors| cors.preflight)), (Status::NoContent, Some(true)));
@@ -173,7 +173,7 @@ fn an_exempt_origin_is_answered_with_cors_fields() {
 mod conditional {
     use super::*;
 
-    fn ask_if(service: &Service, method: Method, target: &str, fields: Fields<'_>) -> Response {
+    fn ask_if(service: &Service, method: Method, target: &str, fields: &Fields) -> Response {
         respond(service, &Request { method, target, fields, content: br##"{"name":"red","value":"#1"}"##, is_on_loopback: true })
     }
 
@@ -183,9 +183,9 @@ mod conditional {
         for target in ["/colors", "/colors/red"] {
             let tag = ask(&service, Method::Get, target, "").tag.unwrap().to_string();
             for method in [Method::Get, Method::Head] {
-                let same = ask_if(&service, method, target, Fields { if_none_match: Some(&tag), ..Fields::default() });
+                let same = ask_if(&service, method, target, &Fields { if_none_match: Some(tag.clone()), ..Fields::default() });
                 assert_eq!((same.status, same.content.bytes(), same.tag.unwrap().to_string()), (Status::NotModified, &[][..], tag.clone()));
-                let other = ask_if(&service, method, target, Fields { if_none_match: Some("\"x\""), ..Fields::default() });
+                let other = ask_if(&service, method, target, &Fields { if_none_match: Some("\"x\"".to_owned()), ..Fields::default() });
                 assert_eq!(other.status, Status::Ok);
             }
         }
@@ -195,9 +195,10 @@ mod conditional {
     fn a_write_under_a_failed_condition_is_412_and_changes_nothing() {
         let service = service();
         for (method, target) in [(Method::Post, "/colors"), (Method::Put, "/colors/red"), (Method::Delete, "/colors/red")] {
-            for fields in
-                [Fields { if_match: Some("\"x\""), ..Fields::default() }, Fields { if_none_match: Some("*"), ..Fields::default() }]
-            {
+            for fields in [
+                &Fields { if_match: Some("\"x\"".to_owned()), ..Fields::default() },
+                &Fields { if_none_match: Some("*".to_owned()), ..Fields::default() },
+            ] {
                 assert_eq!(ask_if(&service, method, target, fields).status, Status::PreconditionFailed, "{method:?}");
             }
         }
@@ -213,7 +214,7 @@ mod conditional {
         ] {
             let service = service();
             let tag = ask(&service, Method::Get, read, "").tag.unwrap().to_string();
-            let fields = Fields { if_match: Some(&tag), ..Fields::default() };
+            let fields = &Fields { if_match: Some(tag), ..Fields::default() };
             assert!(matches!(ask_if(&service, method, target, fields).status, Status::Ok | Status::Created), "{method:?}");
             assert_eq!(ask_if(&service, method, target, fields).status, Status::PreconditionFailed, "{method:?}");
         }
@@ -222,7 +223,7 @@ mod conditional {
     #[test]
     fn what_else_is_wrong_wins_over_the_condition() {
         let service = service();
-        let fields = Fields { if_match: Some("\"x\""), ..Fields::default() };
+        let fields = &Fields { if_match: Some("\"x\"".to_owned()), ..Fields::default() };
         assert_eq!(ask_if(&service, Method::Put, "/colors/no", fields).status, Status::NotFound);
         assert_eq!(ask_if(&service, Method::Delete, "/colors/no", fields).status, Status::NotFound);
         assert_eq!(ask_if(&service, Method::Post, "/colors/red", fields).status, Status::MethodNotAllowed);
