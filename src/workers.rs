@@ -51,6 +51,8 @@ impl Workers {
     /// Lets threads go when most had nothing to do for a while. The pool cannot shrink, so a smaller one takes its place: the threads of the
     /// old one end when they have done what they are at.
     pub(crate) fn shrink(&mut self, now: Instant) {
+        // a worker may be busy with one connection for longer than this counts
+        self.peak = self.peak.max(self.wanted());
         if now.duration_since(self.counted_since) < SHRINK_AFTER {
             return;
         }
@@ -122,6 +124,20 @@ mod tests {
         drop(holds);
         workers.pool.join();
         assert!(!workers.are_short());
+    }
+
+    #[test]
+    fn threads_at_work_are_kept_however_long_they_are() {
+        let mut workers = Workers::new(64);
+        let (_, starts, holds) = occupy(&mut workers, 64);
+        assert_eq!(starts.iter().take(64).count(), 64);
+        let mut now = Instant::now();
+        for _ in 0..3 {
+            now += SHRINK_AFTER;
+            workers.shrink(now);
+        }
+        assert_eq!(workers.pool.max_count(), 64);
+        drop(holds);
     }
 
     #[test]
