@@ -13,6 +13,8 @@ pub(crate) enum Resource<'a> {
     Color(Cow<'a, str>),
     /// Whether the service is well.
     Health,
+    /// The OpenAPI document of all this.
+    OpenApi,
     /// The service itself: the target `*` of OPTIONS (RFC 9110 §9.3.7).
     Service,
 }
@@ -91,6 +93,7 @@ pub(crate) fn find<'a>(target: &'a str, base: &BasePath) -> Result<Resource<'a>,
     match (first.as_deref(), second, segments.next()) {
         (Some("colors"), None, _) => Ok(Resource::Colors),
         (Some("health"), None, _) => Ok(Resource::Health),
+        (Some("openapi.json"), None, _) => Ok(Resource::OpenApi),
         (Some("colors"), Some(name), None) => Ok(Resource::Color(name)),
         (_, _, Some(third)) => third.and(rest_is_well_formed(segments)).and(Err(TargetError::Unknown)),
         _ => Err(TargetError::Unknown),
@@ -160,6 +163,10 @@ mod tests {
             ("*", Ok(Resource::Service)),
             ("/health", Ok(Resource::Health)),
             ("/health/", Err(TargetError::Unknown)),
+            ("/openapi.json", Ok(Resource::OpenApi)),
+            ("/openapi%2Ejson", Ok(Resource::OpenApi)),
+            ("/openapi.json/", Err(TargetError::Unknown)),
+            ("/openapi", Err(TargetError::Unknown)),
             ("/colors/red", color("red")),
             ("/colors/red?x/y", color("red")),
             ("http://h/colors/red", color("red")),
@@ -207,6 +214,8 @@ mod tests {
             ("/api/v1/colors", Ok(Resource::Colors)),
             ("/api/v1/colors/red", color("red")),
             ("/%61pi/v1/colors", Ok(Resource::Colors)),
+            ("/api/v1/openapi.json", Ok(Resource::OpenApi)),
+            ("/openapi.json", Err(TargetError::Unknown)),
             ("/colors", Err(TargetError::Unknown)),
             ("/api/colors", Err(TargetError::Unknown)),
             ("/api/v1", Err(TargetError::Unknown)),

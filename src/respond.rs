@@ -5,11 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::change::{Action, Change, Outcome};
 use crate::color::{self, JsonError};
 use crate::conditions::{self, Conditions};
-use crate::message::{Content, Method, Request, Response, Status};
+use crate::message::{Content, EntityTag, Method, Request, Response, Status};
 use crate::origin::{self, Exemptions};
 use crate::palette::tag_of;
 use crate::resource::{self, BasePath, Resource, TargetError};
 use crate::store::Store;
+
+/// The OpenAPI 3.1 document of the service. Its one server is ".", so it is right below any base path and behind any proxy: a relative
+/// server URL is resolved against the address that the document was read from (OpenAPI 3.1, Server Object).
+const OPENAPI: &str = include_str!("openapi.json");
 
 /// What requests are answered from.
 #[derive(Debug)]
@@ -49,6 +53,7 @@ fn act(service: &Service, request: &Request<'_>) -> Response {
         (Resource::Service, method) if method != Method::Options => target_error(&TargetError::Form, &service.base),
         (_, Method::Options) => Response { allow: Some(allow), ..Response::new(Status::NoContent, Content::None) },
         (Resource::Health, Method::Get | Method::Head) => health(service),
+        (Resource::OpenApi, Method::Get | Method::Head) => read(request, tag_of(OPENAPI.as_bytes()), Content::Fixed(OPENAPI)),
         (Resource::Colors, Method::Get | Method::Head) => read_all(service, request),
         (Resource::Color(name), Method::Get | Method::Head) => read_one(service, request, &name),
         (Resource::Colors, Method::Post) if !service.read_only => create(service, request),
@@ -65,7 +70,7 @@ fn act(service: &Service, request: &Request<'_>) -> Response {
 /// The value of Allow: the methods of a resource (RFC 9110 §10.2.1).
 fn allowed(resource: &Resource<'_>, read_only: bool) -> &'static str {
     match resource {
-        Resource::Health => "GET, HEAD, OPTIONS",
+        Resource::Health | Resource::OpenApi => "GET, HEAD, OPTIONS",
         Resource::Colors | Resource::Color(_) if read_only => "GET, HEAD, OPTIONS",
         Resource::Colors => "GET, HEAD, POST, OPTIONS",
         Resource::Color(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
@@ -100,21 +105,24 @@ fn health(service: &Service) -> Response {
 /// Read all: the whole list (spec, Endpoints, rule 1).
 fn read_all(service: &Service, request: &Request<'_>) -> Response {
     let listing = service.store.listing();
-    if conditions::is_current(request.fields, listing.tag) {
-        return Response { tag: Some(listing.tag), ..Response::new(Status::NotModified, Content::None) };
-    }
-    Response { tag: Some(listing.tag), ..Response::new(Status::Ok, Content::Shared(listing.json)) }
+    read(request, listing.tag, Content::Shared(listing.json))
 }
 
 /// Read one: the first color of the name.
 fn read_one(service: &Service, request: &Request<'_>, name: &str) -> Response {
     let Some(color) = service.store.first(name) else { return Response::no_such_color() };
     let json = color.to_json();
-    let tag = tag_of(&json);
-    if conditions::is_current(request.fields, tag) {
-        return Response { tag: Some(tag), ..Response::new(Status::NotModified, Content::None) };
-    }
-    Response { tag: Some(tag), ..Response::new(Status::Ok, Content::Own(json)) }
+    read(request, tag_of(&json), Content::Own(json))
+}
+
+/// A representation with its tag, or 304 for a client that has it (RFC 9110 §15.4.5).
+fn read(request: &Request<'_>, tag: EntityTag, content: Content) -> Response {
+    let response = if conditions::is_current(request.fields, tag) {
+        Response::new(Status::NotModified, Content::None)
+    } else {
+        Response::new(Status::Ok, content)
+    };
+    Response { tag: Some(tag), ..response }
 }
 
 /// Create: append the color of the content (spec, Endpoints, rule 2).

@@ -41,6 +41,8 @@ fn reads_answer_the_list_or_the_first_color() {
     check(Method::Get, "/colors/r%65d", "", Status::Ok, r##"{"name":"red","value":"#f00"}"##);
     check(Method::Get, "/colors/Red", "", Status::NotFound, r#"{"error":true}"#);
     check(Method::Get, "/colors/", "", Status::NotFound, r#"{"error":true}"#);
+    check(Method::Get, "/openapi.json", "", Status::Ok, OPENAPI);
+    check(Method::Head, "/openapi.json", "", Status::Ok, OPENAPI);
 }
 
 #[test]
@@ -96,12 +98,15 @@ fn refused_content_changes_nothing() {
 
 #[test]
 fn a_resource_says_which_methods_it_allows() {
-    let (list, one) = ("GET, HEAD, POST, OPTIONS", "GET, HEAD, PUT, DELETE, OPTIONS");
-    for (target, allow, refused) in
-        [("/colors", list, [Method::Put, Method::Delete, Method::Other]), ("/colors/x", one, [Method::Post, Method::Other, Method::Post])]
-    {
+    let (list, one, fixed) = ("GET, HEAD, POST, OPTIONS", "GET, HEAD, PUT, DELETE, OPTIONS", "GET, HEAD, OPTIONS");
+    for (target, allow, refused) in [
+        ("/colors", list, &[Method::Put, Method::Delete, Method::Other][..]),
+        ("/colors/x", one, &[Method::Post, Method::Other]),
+        ("/health", fixed, &[Method::Post, Method::Put, Method::Delete, Method::Other]),
+        ("/openapi.json", fixed, &[Method::Post, Method::Put, Method::Delete, Method::Other]),
+    ] {
         assert_eq!(check(Method::Options, target, "", Status::NoContent, "").allow, Some(allow));
-        for method in refused {
+        for &method in refused {
             let message = format!(r#"{{"error":true,"message":"the method is not allowed here, only {allow}"}}"#);
             assert_eq!(check(method, target, "", Status::MethodNotAllowed, &message).allow, Some(allow));
         }
@@ -180,7 +185,7 @@ mod conditional {
     #[test]
     fn a_read_of_what_the_client_has_is_304() {
         let service = service();
-        for target in ["/colors", "/colors/red"] {
+        for target in ["/colors", "/colors/red", "/openapi.json"] {
             let tag = ask(&service, Method::Get, target, "").tag.unwrap().to_string();
             for method in [Method::Get, Method::Head] {
                 let same = ask_if(&service, method, target, &Fields { if_none_match: Some(tag.clone()), ..Fields::default() });

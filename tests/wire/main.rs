@@ -13,6 +13,7 @@ mod durable;
 mod framing;
 mod harness;
 mod model;
+mod openapi;
 mod parallel;
 mod readme;
 mod startup;

@@ -1,0 +1,312 @@
+//! The OpenAPI document against the running service: each resource, method, status, field and content it describes, and no others.
+
+use std::collections::BTreeSet;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::harness::{Response, Server};
+
+const README: &str = include_str!("../../README.md");
+
+/// The only documented status that no request brings about: it is there for failures of the disk and for bugs.
+const UNPROVOKED: &str = "500";
+
+/// The document.
+struct Document(Value);
+
+/// One operation of the document.
+struct Operation<'a> {
+    method: String,
+    path: &'a str,
+    description: &'a Value,
+    /// Those of the operation and of its path.
+    parameters: Vec<&'a Value>,
+}
+
+impl Document {
+    fn new() -> Self {
+        Self(serde_json::from_str(include_str!("../../src/openapi.json")).unwrap())
+    }
+
+    /// What a reference points to, or the value itself.
+    fn resolve<'a>(&'a self, value: &'a Value) -> &'a Value {
+        match value.get("$ref") {
+            Some(reference) => {
+                self.0.pointer(reference.as_str().unwrap().trim_start_matches('#')).expect("a reference points to something")
+            }
+            None => value,
+        }
+    }
+
+    fn paths(&self) -> impl Iterator<Item = (&str, &serde_json::Map<String, Value>)> {
+        self.0["paths"].as_object().unwrap().iter().map(|(path, item)| (path.as_str(), item.as_object().unwrap()))
+    }
+
+    fn operations(&self) -> Vec<Operation<'_>> {
+        let mut operations = Vec::new();
+        for (path, item) in self.paths() {
+            for (method, description) in item.iter().filter(|(key, _)| *key != "parameters") {
+                let lists = [item.get("parameters"), description.get("parameters")];
+                let parameters = lists.into_iter().flatten().flat_map(|list| list.as_array().unwrap()).map(|p| self.resolve(p)).collect();
+                operations.push(Operation { method: method.to_uppercase(), path, description, parameters });
+            }
+        }
+        operations
+    }
+
+    /// Checks a value against a schema, which may refer to the document's components.
+    #[track_caller]
+    fn validate(&self, schema: &Value, value: &Value, what: &str) {
+        let mut schema = schema.clone();
+        schema["components"] = self.0["components"].clone();
+        let validator = jsonschema::draft202012::new(&schema).unwrap();
+        let errors: Vec<_> = validator.iter_errors(value).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{what}: {value}: {errors:?}");
+    }
+
+    /// The documented response of a status.
+    #[track_caller]
+    fn response<'a>(&'a self, operation: &Operation<'a>, status: &str) -> &'a Value {
+        let responses = &operation.description["responses"];
+        self.resolve(responses.get(status).unwrap_or_else(|| panic!("{} {}: {status}", operation.method, operation.path)))
+    }
+
+    /// Checks that a real response is as documented: its status, each of its fields, its content.
+    #[track_caller]
+    fn check(&self, operation: &Operation<'_>, real: &Response) {
+        let what = format!("{} {}: {real:?}", operation.method, operation.path);
+        let documented = self.response(operation, &real.status.to_string());
+        let fields = documented["headers"].as_object().unwrap();
+        for (name, value) in real.fields.iter().filter(|(name, _)| name != "Content-Type") {
+            let field = self.resolve(fields.get(name).unwrap_or_else(|| panic!("{name}: {what}")));
+            let is_number = field["schema"]["type"] == "integer";
+            self.validate(&field["schema"], &if is_number { json!(value.parse::<u64>().unwrap()) } else { json!(value) }, &what);
+        }
+        for (name, field) in fields {
+            assert!(self.resolve(field)["required"] == false || real.field(name).is_some(), "{name} is missing: {what}");
+        }
+        let content = documented.get("content").map(|content| &content["application/json"]);
+        assert_eq!(content.is_some(), real.field("content-type") == Some("application/json"), "{what}");
+        if let Some(content) = content.filter(|_| operation.method != "HEAD") {
+            self.validate(&content["schema"], &serde_json::from_str(&real.content).unwrap(), &what);
+        }
+    }
+}
+
+impl Operation<'_> {
+    /// The path with the example of its parameter.
+    fn target(&self) -> String {
+        self.path.replace("{name}", "rebeccapurple")
+    }
+
+    /// Field lines with the examples of all its header parameters.
+    fn example_fields(&self) -> String {
+        let fields = self.parameters.iter().filter(|parameter| parameter["in"] == "header");
+        fields.map(|field| format!("{}: {}\r\n", field["name"].as_str().unwrap(), field["example"].as_str().unwrap())).collect()
+    }
+
+    /// The examples of its content; nothing at all when it takes none.
+    fn example_contents(&self) -> Vec<String> {
+        match self.description.pointer("/requestBody/content/application~1json/examples") {
+            Some(examples) => examples.as_object().unwrap().values().map(|example| example["value"].to_string()).collect(),
+            None => vec![String::new()],
+        }
+    }
+
+    fn statuses(&self) -> BTreeSet<String> {
+        self.description["responses"].as_object().unwrap().keys().cloned().collect()
+    }
+}
+
+/// Sends a request of any form on a connection of its own; gives the response.
+fn ask(server: &Server, operation: &Operation<'_>, target: &str, version: &str, fields: &str, content: &str) -> Response {
+    let length = if content.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", content.len()) };
+    let mut client = server.connect();
+    client.send(format!("{} {target} {version}\r\nHost: localhost\r\n{fields}{length}\r\n{content}", operation.method));
+    client.response_to(&operation.method)
+}
+
+/// Whether everything in `example` is in `real`: all fields of objects, the first entries of arrays.
+fn shows(example: &Value, real: &Value) -> bool {
+    match (example, real) {
+        (Value::Object(example), Value::Object(real)) => example.iter().all(|(key, value)| real.get(key).is_some_and(|r| shows(value, r))),
+        (Value::Array(example), Value::Array(real)) => example.len() <= real.len() && example.iter().zip(real).all(|(e, r)| shows(e, r)),
+        _ => example == real,
+    }
+}
+
+#[test]
+fn it_is_served_as_it_stands_and_leads_to_the_service_below_any_base_path() {
+    let document = Document::new();
+    assert_eq!(document.0["info"]["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(document.0["servers"].as_array().unwrap().len(), 1);
+    for base in ["", "/api/v1"] {
+        let server = Server::start(&["--base-path", base]);
+        let address = format!("{base}/openapi.json");
+        assert_eq!(server.ask("GET", &address, "").content, include_str!("../../src/openapi.json"));
+        // RFC 3986 §5.2.4: "." leads to the directory of the document; paths are appended to it without its last slash
+        assert_eq!(document.0["servers"][0]["url"], ".");
+        let directory = address.rsplit_once('/').unwrap().0;
+        for operation in document.operations() {
+            let response = server.ask("OPTIONS", &format!("{directory}{}", operation.target()), "");
+            assert_eq!(response.status, 204, "{}", operation.path);
+        }
+    }
+}
+
+#[test]
+fn it_has_exactly_the_resources_and_methods_of_the_service() {
+    let (document, server) = (Document::new(), Server::start(&[]));
+    let rows = readme_rows("| resource |");
+    let resources: BTreeSet<String> = rows.iter().map(|row| row[0].trim_matches('`').replace("<name>", "{name}")).collect();
+    assert_eq!(document.paths().map(|(path, _)| path.to_owned()).collect::<BTreeSet<_>>(), resources);
+    for (path, item) in document.paths() {
+        let response = server.ask("OPTIONS", &path.replace("{name}", "red"), "");
+        let allowed: BTreeSet<&str> = response.field("allow").unwrap().split(", ").collect();
+        let documented: Vec<String> = item.keys().filter(|key| *key != "parameters").map(|method| method.to_uppercase()).collect();
+        assert_eq!(documented.iter().map(String::as_str).collect::<BTreeSet<_>>(), allowed, "{path}");
+    }
+}
+
+#[test]
+fn every_example_of_it_is_valid() {
+    let document = Document::new();
+    let components = &document.0["components"];
+    for (name, described) in ["headers", "parameters"].iter().flat_map(|kind| components[*kind].as_object().unwrap()) {
+        document.validate(&described["schema"], &described["example"], name);
+    }
+    for operation in document.operations() {
+        for status in operation.statuses() {
+            let what = format!("{} {} {status}", operation.method, operation.path);
+            if let Some(content) = document.response(&operation, &status).pointer("/content/application~1json") {
+                document.validate(&content["schema"], content.get("example").expect(&what), &what);
+            }
+        }
+        if let Some(content) = operation.description.pointer("/requestBody/content/application~1json") {
+            for example in operation.example_contents() {
+                document.validate(&content["schema"], &serde_json::from_str(&example).unwrap(), operation.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_example_request_has_the_first_documented_response_and_its_example() {
+    let document = Document::new();
+    let mut names = document.operations().into_iter().flat_map(|operation| operation.parameters);
+    assert_eq!(names.find(|parameter| parameter["in"] == "path").unwrap()["example"], "rebeccapurple");
+    for operation in document.operations() {
+        for content in operation.example_contents() {
+            let server = Server::start(&[]);
+            let real = ask(&server, &operation, &operation.target(), "HTTP/1.1", &operation.example_fields(), &content);
+            document.check(&operation, &real);
+            assert_eq!(Some(&real.status.to_string()), operation.statuses().first());
+            let documented = document.response(&operation, &real.status.to_string());
+            if let Some(example) = documented.pointer("/content/application~1json/example").filter(|_| operation.method != "HEAD") {
+                assert!(shows(example, &serde_json::from_str(&real.content).unwrap()), "{example} {real:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_documented_status_can_be_had_and_is_as_documented() {
+    let document = Document::new();
+    let server = Server::start(&[]);
+    let read_only = Server::start(&["--read-only"]);
+    let hasty = Server::start(&["--request-timeout", "0.1"]);
+    for operation in document.operations() {
+        let target = operation.target();
+        for status in operation.statuses() {
+            let ask_with = |fields: &str| ask(&server, &operation, &target, "HTTP/1.1", fields, &operation.example_contents()[0]);
+            let real = match status.as_str() {
+                // see the examples
+                "200" | "201" | "204" => continue,
+                // see below
+                "503" => continue,
+                UNPROVOKED => continue,
+                "304" => ask_with("If-None-Match: *\r\n"),
+                "400" => ask_with("Content-Length: x\r\n"),
+                "403" => ask(&server, &operation, &format!("http://evil.example{target}"), "HTTP/1.1", "", ""),
+                "404" => ask(&server, &operation, "/colors/no", "HTTP/1.1", "", ""),
+                "405" => ask(&read_only, &operation, &target, "HTTP/1.1", "", ""),
+                "408" => hasty.connect().send(format!("{} {target} HTTP/1.1\r\n", operation.method)).response(),
+                "412" => ask_with("If-Match: \"x\"\r\n"),
+                "413" => ask(&server, &operation, &target, "HTTP/1.1", "Content-Length: 65537\r\n", ""),
+                "417" => ask_with("Expect: wonders\r\n"),
+                "431" => ask_with(&"X: y\r\n".repeat(100)),
+                "501" => ask(&server, &operation, &target, "HTTP/1.1", "Transfer-Encoding: gzip, chunked\r\n", ""),
+                "505" => ask(&server, &operation, &target, "HTTP/2.0", "", ""),
+                _ => panic!("a request that has the status {status} belongs here"),
+            };
+            assert_eq!(real.status.to_string(), status, "{} {target}: {real:?}", operation.method);
+            document.check(&operation, &real);
+        }
+    }
+}
+
+#[test]
+fn the_health_of_a_stopping_service_is_as_documented() {
+    let document = Document::new();
+    for operation in document.operations() {
+        if operation.statuses().contains("503") {
+            let server = Server::start(&[]);
+            let (mut begun, mut idle) = (server.connect(), server.connect());
+            begun.send(format!("{} {} HTTP/1.1\r\n", operation.method, operation.path));
+            idle.expect_open();
+            server.signal(Signal::TERM);
+            idle.expect_close();
+            let real = begun.send("Host: localhost\r\n\r\n").response_to(&operation.method);
+            assert_eq!(real.status, 503, "{real:?}");
+            document.check(&operation, &real);
+        }
+    }
+}
+
+#[test]
+fn the_fields_for_pages_of_allowed_origins_are_documented() {
+    let document = Document::new();
+    let server = Server::start(&["--allow-origin", "https://friend.example"]);
+    for operation in document.operations() {
+        for fields in ["", "Origin: https://friend.example\r\n", "Origin: https://friend.example\r\nAccess-Control-Request-Method: PUT\r\n"]
+        {
+            let real = ask(&server, &operation, &operation.target(), "HTTP/1.1", fields, &operation.example_contents()[0]);
+            assert_eq!(real.field("vary"), Some("Origin"));
+            document.check(&operation, &real);
+        }
+    }
+}
+
+#[test]
+fn readme_has_the_same_statuses() {
+    let document = Document::new();
+    let operations = document.operations();
+    let refusals: BTreeSet<String> = operations.iter().flat_map(Operation::statuses).filter(|status| status.as_str() >= "400").collect();
+    assert_eq!(readme_rows("| status |").iter().flat_map(|row| statuses_in(&row[0])).collect::<BTreeSet<_>>(), refusals);
+    let methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"];
+    for row in readme_rows("| resource |") {
+        let path = row[0].trim_matches('`').replace("<name>", "{name}");
+        for (method, cell) in methods.into_iter().zip([1, 1, 2, 3, 4, 5].map(|column| &row[column])) {
+            let documented = operations.iter().find(|operation| operation.path == path && operation.method == method);
+            let shown: BTreeSet<String> = statuses_in(cell).collect();
+            match documented {
+                Some(operation) => assert!(!shown.is_empty() && shown.is_subset(&operation.statuses()), "{method} {path}: {cell}"),
+                None => assert_eq!(cell, "405", "{method} {path}"),
+            }
+        }
+    }
+}
+
+/// The rows of the table in README whose head begins like this, cell by cell.
+fn readme_rows(head: &str) -> Vec<Vec<String>> {
+    let table = README.lines().skip_while(|line| !line.starts_with(head)).take_while(|line| line.starts_with('|'));
+    let rows: Vec<_> = table.skip(2).map(|row| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect();
+    assert!(!rows.is_empty(), "{head}");
+    rows
+}
+
+/// The numbers of three digits in a text.
+fn statuses_in(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split(|c: char| !c.is_ascii_digit()).filter(|digits| digits.len() == 3).map(str::to_owned)
+}
