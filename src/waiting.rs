@@ -22,7 +22,7 @@ const HELD_BYTES_MAX: usize = 32 * 1024 * 1024;
 const GRACE_WHEN_CROWDED: Duration = Duration::from_secs(2);
 
 /// A client that sends one request after the other is not silent for longer; it is told of the service's end with its next response.
-const PAUSE_OF_BUSY_CLIENTS: Duration = Duration::from_millis(250);
+const PAUSE_OF_BUSY_CLIENTS: Duration = Duration::from_secs(1);
 
 /// The waiting connections, each with its descriptor armed in one epoll instance.
 pub(crate) struct WaitingRoom {
