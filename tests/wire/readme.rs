@@ -2,21 +2,22 @@
 
 use std::process::{Command, Stdio};
 
-use crate::harness::{Scratch, Server};
+use crate::harness::{Scratch, Server, colors};
 
-/// The `console` blocks of README: each command with the output shown below it.
+/// The `console` blocks of README: each command, which `> ` continues, with the output shown below it.
 fn commands() -> Vec<(String, String)> {
     let readme = include_str!("../../README.md");
     let mut commands: Vec<(String, String)> = Vec::new();
     for block in readme.split("```console\n").skip(1) {
         for line in block.split("```").next().unwrap().lines() {
-            match line.strip_prefix("$ ") {
-                Some(command) => commands.push((command.to_owned(), String::new())),
-                None => {
-                    let (_, output) = commands.last_mut().expect("a block starts with a command");
-                    *output += line;
-                    output.push('\n');
-                }
+            if let Some(command) = line.strip_prefix("$ ") {
+                commands.push((command.to_owned(), String::new()));
+                continue;
+            }
+            let (command, output) = commands.last_mut().expect("a block starts with a command");
+            match line.strip_prefix("> ") {
+                Some(further) => *command += &format!("\n{further}"),
+                None => *output += &format!("{line}\n"),
             }
         }
     }
@@ -25,21 +26,29 @@ fn commands() -> Vec<(String, String)> {
 
 #[test]
 fn every_command_prints_what_readme_shows() {
-    let server = Server::start(&[]);
+    let mut server = Server::start(&[]);
     let scratch = Scratch::new();
     let commands = commands();
-    assert!(commands.len() >= 6);
+    assert!(commands.len() >= 15);
     for (command, expected) in commands {
+        // a start in the background takes the place of the service that ran before
+        if let Some(arguments) = command.strip_prefix("target/release/colors ").and_then(|rest| rest.strip_suffix(" &")) {
+            let mut program = colors(&["--listen", "127.0.0.1:0"]);
+            program.args(arguments.split(' ')).current_dir(&scratch.0);
+            server = Server::spawn(program);
+            continue;
+        }
         let command_here = command.replace("localhost:8080", &server.address.to_string());
-        let output = Command::new("sh").args(["-c", &command_here]).current_dir(&scratch.0).stderr(Stdio::inherit()).output().unwrap();
-        let printed = String::from_utf8(output.stdout).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &command_here]).current_dir(&scratch.0).env("PAUSE", "0").stderr(Stdio::inherit());
+        let printed = String::from_utf8(shell.output().unwrap().stdout).unwrap();
         assert_eq!(printed.trim_end(), expected.trim_end(), "{command}");
     }
 }
 
 #[test]
 fn its_option_table_is_that_of_the_program() {
-    let help = String::from_utf8(crate::harness::colors(&["--help"]).output().unwrap().stdout).unwrap();
+    let help = String::from_utf8(colors(&["--help"]).output().unwrap().stdout).unwrap();
     let options = |text: &str, start: &str| -> Vec<String> {
         text.lines().filter_map(|line| line.trim_start().strip_prefix(start)?.split([' ', '`']).next().map(str::to_owned)).collect()
     };
