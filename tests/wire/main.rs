@@ -7,6 +7,7 @@
     reason = "a test's name says what it is about, a panic fails it, and what it cannot check here it prints"
 )]
 
+mod browsers;
 mod connections;
 mod contract;
 mod durable;

@@ -1,0 +1,137 @@
+//! What a web page can make a visitor's browser send: none of it changes the list, and what other programs send still does.
+
+use crate::harness::{Server, eventually};
+
+/// Asks for each change with these field lines, Host included, and checks the status of each.
+#[track_caller]
+fn check_changes(server: &Server, fields: &str, statuses: [u16; 3]) {
+    let mut client = server.connect();
+    let changes = [("POST", "/colors"), ("PUT", "/colors/red"), ("DELETE", "/colors/red")];
+    let content = r#"{"name":"red","value":"b"}"#;
+    for ((method, target), status) in changes.into_iter().zip(statuses) {
+        client.send(format!("{method} {target} HTTP/1.1\r\n{fields}Content-Length: {}\r\n\r\n{content}", content.len()));
+        assert_eq!(client.response().status, status, "{method} {fields}");
+    }
+}
+
+#[test]
+fn nothing_that_a_page_of_another_origin_can_send_changes_the_list() {
+    let server = Server::start(&["--allow-origin", "https://friend.example", "--allow-host", "own.example"]);
+    let before = server.list();
+    for fields in [
+        // a form, in the three encodings that need no preflight, and fetch in mode no-cors
+        "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nContent-Type: application/x-www-form-urlencoded\r\n",
+        "Origin: http://evil.example\r\nContent-Type: application/x-www-form-urlencoded\r\n",
+        "Origin: http://evil.example\r\nContent-Type: multipart/form-data; boundary=x\r\n",
+        "Origin: http://evil.example\r\nContent-Type: text/plain\r\n",
+        "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\nOrigin: http://evil.example\r\nContent-Type: text/plain;charset=UTF-8\r\n",
+        // another program of the same machine, another name below the same domain
+        "Sec-Fetch-Site: same-site\r\nOrigin: http://own.example:3000\r\n",
+        "Origin: http://own.example:3000\r\n",
+        "Origin: http://own.example\r\n",
+        "Origin: http://evil.own.example:8080\r\n",
+        // a sandboxed frame, a file, a redirect across origins
+        "Origin: null\r\n",
+        "Origin:\r\n",
+        // userinfo, ports, paths and case: no browser sends them, and none of them is the origin
+        "Origin: http://own.example:8080@evil.example\r\n",
+        "Origin: http://evil.example@own.example:8080\r\n",
+        "Origin: http://own.example:8080.evil.example\r\n",
+        "Origin: http://own.example:80800\r\n",
+        "Origin: http://own.example:8080/\r\n",
+        "Origin: http://OWN.example:8080\r\n",
+        "Origin: https://friend.example.evil.example\r\n",
+        "Origin: http://friend.example\r\n",
+        "Origin: https://friend.example:443\r\n",
+        // two fields, in either order, and two members in one
+        "Origin: http://own.example:8080\r\nOrigin: http://evil.example\r\n",
+        "Origin: http://evil.example\r\nOrigin: http://own.example:8080\r\n",
+        "Origin: http://own.example:8080\r\nOrigin: http://own.example:8080\r\n",
+        "Origin: https://friend.example, https://friend.example\r\n",
+        "Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n",
+    ] {
+        check_changes(&server, &format!("Host: own.example:8080\r\n{fields}"), [403; 3]);
+    }
+    for fields in [
+        "Host: [::1]:8080\r\nOrigin: http://[::1]\r\n",
+        "Host: [::1]:8080\r\nOrigin: http://[::1]:3000\r\n",
+        "Host: [::1]:8080\r\nOrigin: http://[0:0:0:0:0:0:0:1]:8080\r\n",
+        "Host: [::1]:8080\r\nOrigin: http://localhost:8080\r\n",
+        "Host: 127.0.0.1:8080\r\nOrigin: http://localhost:8080\r\n",
+    ] {
+        check_changes(&server, fields, [403; 3]);
+    }
+    assert_eq!(server.list(), before);
+}
+
+#[test]
+fn a_name_that_anyone_can_point_at_a_loopback_address_reaches_nothing() {
+    let server = Server::start(&["--allow-host", "own.example"]);
+    let before = server.list();
+    // to the browser these are requests of one origin: page and service have the same name
+    for host in ["evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "own.example.evil.example", "0"] {
+        check_changes(&server, &format!("Host: {host}\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://{host}\r\n"), [403; 3]);
+        check_changes(&server, &format!("Host: {host}\r\n"), [403; 3]);
+        for target in ["/colors", "/colors/red", "/health", "/openapi.json"] {
+            let mut client = server.connect();
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            assert_eq!(client.response().status, 403, "{target} {host}");
+            client.send(format!("GET http://{host}{target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+            assert_eq!(client.response().status, 403, "{target} {host}");
+        }
+    }
+    for host in
+        ["localhost@evil.example", "localhost:80@evil.example", "[::1]evil.example", "[::1]:80.evil.example", "localhost, evil.example"]
+    {
+        let mut client = server.connect();
+        client.send(format!("GET /colors HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!(client.response().status, 400, "{host}");
+    }
+    assert_eq!(server.list(), before);
+}
+
+#[test]
+fn pages_of_the_service_and_of_allowed_origins_may_change_the_list() {
+    for fields in [
+        "Host: localhost:8080\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://localhost:8080\r\n",
+        "Host: localhost:8080\r\nSec-Fetch-Site: none\r\n",
+        "Host: localhost:8080\r\nOrigin: http://localhost:8080\r\n",
+        "Host: [::1]:8080\r\nOrigin: http://[::1]:8080\r\n",
+        "Host: own.example\r\nOrigin: https://own.example\r\n",
+        "Host: localhost\r\nSec-Fetch-Site: cross-site\r\nOrigin: https://friend.example\r\n",
+    ] {
+        let server = Server::start(&["--allow-origin", "https://friend.example", "--allow-host", "own.example"]);
+        check_changes(&server, fields, [201, 200, 200]);
+    }
+}
+
+#[test]
+fn other_programs_need_no_field_and_no_content_type() {
+    let server = Server::start(&[]);
+    for host in ["localhost", "127.0.0.1:8080", "[::1]:8080", "a.localhost"] {
+        for content_type in
+            ["", "application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain", "?"]
+        {
+            let content_type = if content_type.is_empty() { String::new() } else { format!("Content-Type: {content_type}\r\n") };
+            check_changes(&server, &format!("Host: {host}\r\n{content_type}Accept: text/html\r\n"), [201, 200, 200]);
+        }
+    }
+}
+
+#[test]
+fn a_refusal_is_logged_with_the_option_that_would_allow_it_and_that_option_does() {
+    let server = Server::start(&["--allow-origin", "https://friend.example", "--allow-host", "friend.example"]);
+    let mut client = server.connect();
+    client.ask_with("POST", "/colors", "Origin: http://evil.example\r\n", "");
+    client.send("GET /colors HTTP/1.1\r\nHost: evil.example\r\n\r\n").response();
+    let log = eventually("the refusal is logged", || Some(server.log()).filter(|log| log.contains("--allow-host")));
+    assert!(log.contains("refused a change from the origin \"http://evil.example\"; --allow-origin with it would allow that"), "{log}");
+
+    client.send("GET /colors/red HTTP/1.1\r\nHost: friend.example:80\r\nOrigin: https://friend.example\r\n\r\n");
+    let friend = client.response();
+    assert_eq!((friend.status, friend.field("access-control-allow-origin")), (200, Some("https://friend.example")));
+    let preflight =
+        client.ask_with("OPTIONS", "/colors/red", "Origin: https://friend.example\r\nAccess-Control-Request-Method: PUT\r\n", "");
+    assert_eq!(preflight.field("access-control-allow-methods"), Some("GET, HEAD, POST, PUT, DELETE"));
+    assert_eq!(client.ask_with("DELETE", "/colors/red", "Origin: https://friend.example\r\n", "").status, 200);
+}
