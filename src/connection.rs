@@ -205,7 +205,10 @@ impl Connection {
         let response = Response::error(refusal.status(), refusal.to_string());
         let mut bytes = Vec::with_capacity(512); // bytes; the longest refusal takes 400
         date::now(|date| response.spell_head(&mut bytes, date, Some("close")));
-        bytes.extend_from_slice(response.content.bytes());
+        // RFC 9110 §9.3.2: a response to HEAD MUST NOT have content
+        if !self.intake.asks_for_head_alone() {
+            bytes.extend_from_slice(response.content.bytes());
+        }
         if context.access_log {
             let client = rustix::net::getpeername(&self.inlet).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
             log_access(client, &"-", response.status, bytes.len(), begun);

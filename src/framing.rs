@@ -166,6 +166,11 @@ impl Intake {
         self.arriving.is_none() && self.start == self.received.len()
     }
 
+    /// Whether the request under way says that its method is HEAD, however little of the rest can be read.
+    pub(crate) fn asks_for_head_alone(&self) -> bool {
+        self.arriving.as_ref().map_or(&self.received[self.start..], |arriving| &arriving.call.head).starts_with(b"HEAD ")
+    }
+
     /// Bytes of memory this holds on to.
     pub(crate) fn held(&self) -> usize {
         let arrived = self.arriving.as_ref().map_or(0, |Arriving { call, .. }| call.head.capacity() + call.content.capacity());
@@ -182,23 +187,21 @@ impl Intake {
     /// # Errors
     /// When they are no request that can be answered; nothing after them may be read as one.
     pub(crate) fn step(&mut self, content_max: usize) -> Result<Step, Refusal> {
-        let mut arriving = match self.arriving.take() {
-            Some(arriving) => arriving,
-            None => {
-                let Some(length) = self.search.find_end(&self.received, &mut self.start)? else { return Ok(Step::More) };
-                let head = &self.received[self.start..self.start + length];
-                let arriving = head::read(head, content_max)?;
-                self.start += length;
-                self.search = Search::default();
-                arriving
-            }
-        };
+        if self.arriving.is_none() {
+            let Some(length) = self.search.find_end(&self.received, &mut self.start)? else { return Ok(Step::More) };
+            let head = &self.received[self.start..self.start + length];
+            self.arriving = Some(head::read(head, content_max)?);
+            self.start += length;
+            self.search = Search::default();
+        }
+        let Some(arriving) = &mut self.arriving else { return Ok(Step::More) };
         if arriving.take(&self.received, &mut self.start, content_max)? {
-            return Ok(Step::Whole(arriving.call));
+            let call = take(&mut arriving.call);
+            self.arriving = None;
+            return Ok(Step::Whole(call));
         }
         // RFC 9110 §10.1.1: no 100 when some of the content has arrived already
         let says_continue = take(&mut arriving.expects_continue) && self.start == self.received.len();
-        self.arriving = Some(arriving);
         Ok(if says_continue { Step::Continue } else { Step::More })
     }
 }

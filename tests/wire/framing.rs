@@ -55,6 +55,24 @@ fn a_refused_request_closes_and_hides_no_other() {
 }
 
 #[test]
+fn a_refused_head_is_answered_without_content() {
+    let server = Server::start(&["--request-timeout", "0.5"]);
+    for (rest, status) in [
+        ("Content-Length: x\r\n\r\n", 400),
+        ("Content-Length: 65537\r\n\r\n", 413),
+        ("Expect: wonders\r\n\r\n", 417),
+        ("Transfer-Encoding: chunked\r\n\r\nnonsense\r\n", 400),
+        ("Content-Length: 3\r\n\r\n{}", 408),
+        ("Fie", 408),
+    ] {
+        let mut client = server.connect();
+        client.send(format!("HEAD /colors HTTP/1.1\r\nHost: localhost\r\n{rest}"));
+        assert_eq!(client.response_to("HEAD").status, status, "{rest:?}");
+        client.expect_close();
+    }
+}
+
+#[test]
 fn what_only_http_1_1_demands() {
     let server = Server::start(&[]);
     for (request, status) in [
