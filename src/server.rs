@@ -21,7 +21,7 @@ use crate::seats::Seats;
 use crate::waiting::WaitingRoom;
 use crate::workers::Workers;
 
-/// How often the waiting connections are looked at, while there are any.
+/// How often the waiting connections are looked at, while there are any, or threads to let go.
 const TICK: Duration = Duration::from_millis(100);
 
 /// How long the end may take: what is not answered by then is cut off.
@@ -111,9 +111,9 @@ impl Server {
     /// Waits for something to happen and deals with it; says whether the service has to stop.
     fn turn(&mut self, last_tick: &mut Instant) -> io::Result<bool> {
         let mut events = Vec::with_capacity(256); // events taken at once; the rest come with the next turn
-        let has_connections = self.shared.seats.taken() > 0 || self.is_paused;
+        let has_to_tick = self.shared.seats.taken() > 0 || self.is_paused || self.workers.are_many();
         let time_out = Timespec::try_from(TICK).expect("a tick is shorter than a year");
-        match epoll::wait(self.shared.waiting.epoll(), rustix::buffer::spare_capacity(&mut events), has_connections.then_some(&time_out)) {
+        match epoll::wait(self.shared.waiting.epoll(), rustix::buffer::spare_capacity(&mut events), has_to_tick.then_some(&time_out)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

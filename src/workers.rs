@@ -48,6 +48,11 @@ impl Workers {
         self.pool.queued_count() > 0 && self.wanted() > self.pool.max_count()
     }
 
+    /// Whether there are threads to let go once there is nothing to do.
+    pub(crate) fn are_many(&self) -> bool {
+        self.pool.max_count() >= 2 * START.min(self.max)
+    }
+
     /// Lets threads go when most had nothing to do for a while. The pool cannot shrink, so a smaller one takes its place: the threads of the
     /// old one end when they have done what they are at.
     pub(crate) fn shrink(&mut self, now: Instant) {
