@@ -1,6 +1,6 @@
 //! One connection's life on a worker: receive, hand to tiny_http, answer, and say what to wait for next. Never waits long itself.
 
-use std::io::{self, Write};
+use std::io;
 use std::mem::take;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -69,15 +69,13 @@ pub(crate) struct Connection {
 
 /// A response under way.
 struct Unsent {
-    /// tiny_http's way to the socket.
-    writer: Box<dyn Write + Send>,
     /// Head and start of the content.
     first: Vec<u8>,
     /// The whole content.
     content: Content,
     /// Where in the content the bytes begin that are not in `first`.
     beyond: usize,
-    /// Bytes handed to the writer so far.
+    /// Bytes sent so far.
     sent: usize,
 }
 
@@ -195,7 +193,9 @@ impl Connection {
                 begun,
             );
         }
-        self.unsent = Some(Unsent { writer: request.into_writer(), first, content, beyond, sent: 0 });
+        // tiny_http's way to the socket waits for a client that takes nothing; without this it would answer 500 by that way
+        drop(request.into_writer());
+        self.unsent = Some(Unsent { first, content, beyond, sent: 0 });
         Ok(())
     }
 
@@ -228,21 +228,31 @@ impl Connection {
 
     /// Sends a few bytes that the socket's buffer has room for, unless the client takes nothing: then the connection is over.
     fn send_now(&self, bytes: &[u8]) -> io::Result<()> {
-        match rustix::net::send(&self.inlet, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-            Ok(sent) if sent == bytes.len() => Ok(()),
-            Ok(_) => Err(io::ErrorKind::WriteZero.into()),
-            Err(error) => Err(error.into()),
-        }
+        if self.send(bytes)? == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
     /// Sends what is left of the response; says whether all of it is gone.
     fn send_rest(&mut self) -> io::Result<bool> {
-        let Some(unsent) = &mut self.unsent else { return Ok(true) };
-        let done = unsent.send()?;
-        if done {
-            self.unsent = None;
+        let Some(mut unsent) = self.unsent.take() else { return Ok(true) };
+        while let Some(rest) = unsent.rest() {
+            match self.send(rest)? {
+                0 => {
+                    self.unsent = Some(unsent);
+                    return Ok(false);
+                }
+                sent => unsent.sent += sent,
+            }
         }
-        Ok(done)
+        Ok(true)
+    }
+
+    /// Sends as many of these bytes as the socket's buffer takes; never waits for a client to make room in it.
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        match rustix::net::send(&self.inlet, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(sent) => Ok(sent),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Reads over what follows a refused request, so that the kernel does not answer it with a reset that overtakes the refusal.
@@ -271,27 +281,13 @@ impl AsFd for Connection {
 }
 
 impl Unsent {
-    /// Sends as much as the client takes; says whether that was all.
-    fn send(&mut self) -> io::Result<bool> {
-        let content = self.content.bytes();
-        let total = self.first.len() + content.len() - self.beyond;
-        loop {
-            let written = match self.sent.checked_sub(self.first.len()) {
-                None => self.writer.write(&self.first[self.sent..]),
-                Some(_) if self.sent == total => match self.writer.flush() {
-                    Ok(()) => return Ok(true),
-                    Err(error) => Err(error),
-                },
-                Some(beyond_first) => self.writer.write(&content[self.beyond + beyond_first..]),
-            };
-            match written {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => self.sent += written,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+    /// The bytes to send next; `None` when all are sent.
+    fn rest(&self) -> Option<&[u8]> {
+        let rest = match self.sent.checked_sub(self.first.len()) {
+            None => &self.first[self.sent..],
+            Some(sent_of_content) => &self.content.bytes()[self.beyond + sent_of_content..],
+        };
+        (!rest.is_empty()).then_some(rest)
     }
 }
 

@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
 /// How many connections the kernel holds until they are accepted; it caps this at `net.core.somaxconn`, 4,096 by default.
 const BACKLOG: i32 = 4096;
 
-/// How long a worker stays with a connection that neither sends nor takes anything, before it turns to another.
+/// How long a worker stays with a connection whose client sends nothing, before it turns to another; it never stays for one to take more.
 ///
 /// Longer than the pause between two requests of a busy client, short enough to be nobody's waiting time.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
@@ -85,13 +85,7 @@ fn prepare(socket: &Socket) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     // without it a response of two segments waits 40 ms for the client's delayed acknowledgement
     socket.set_tcp_nodelay(true)?;
-    set_patience(&SockRef::from(socket))
-}
-
-/// Keeps reading from and writing to a socket from blocking for longer than [`PATIENCE`].
-fn set_patience(socket: &SockRef<'_>) -> io::Result<()> {
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.set_write_timeout(Some(PATIENCE))
+    socket.set_read_timeout(Some(PATIENCE))
 }
 
 #[cfg(test)]
