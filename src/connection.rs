@@ -99,7 +99,7 @@ impl Connection {
     /// Does all there is to do at the moment; gives the connection back when it goes on later.
     pub(crate) fn turn(mut self, context: &Context) -> Option<Self> {
         let wait = self.work(context).ok()?;
-        if wait == Wait::Request {
+        if matches!(wait, Wait::Request | Wait::Rest) {
             self.intake.shrink();
         }
         // a request has to be whole in time, however often a byte of it arrives; everything else starts the clock anew
