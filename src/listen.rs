@@ -57,11 +57,11 @@ pub(crate) struct Listening {
     pub(crate) endpoint: Endpoint,
 }
 
-/// Opens a listening socket.
+/// Opens a listening socket, for clients that may take `request_timeout` to take a response.
 ///
 /// # Errors
 /// When the address is in use, is not one of this host, or may not be used by this user.
-pub(crate) fn listen(endpoint: &Endpoint) -> io::Result<Listening> {
+pub(crate) fn listen(endpoint: &Endpoint, request_timeout: Duration) -> io::Result<Listening> {
     match endpoint {
         Endpoint::Tcp(address) => {
             let socket = Socket::new(Domain::for_address(*address), Type::STREAM, Some(Protocol::TCP))?;
@@ -73,6 +73,8 @@ pub(crate) fn listen(endpoint: &Endpoint) -> io::Result<Listening> {
             socket.bind(&(*address).into())?;
             socket.listen(BACKLOG)?;
             prepare(&socket)?;
+            // the kernel would go on for many minutes to offer a client the rest of a response after its connection is closed here
+            socket.set_tcp_user_timeout(Some(request_timeout))?;
             let listener = std::net::TcpListener::from(socket);
             let endpoint = Endpoint::Tcp(listener.local_addr()?);
             Ok(Listening { listener: tiny_http::Listener::Tcp(listener), endpoint })
@@ -104,7 +106,7 @@ mod tests {
 
     #[test]
     fn port_0_becomes_the_one_picked() {
-        let Endpoint::Tcp(address) = listen(&"127.0.0.1:0".parse().unwrap()).unwrap().endpoint;
+        let Endpoint::Tcp(address) = listen(&"127.0.0.1:0".parse().unwrap(), Duration::from_secs(30)).unwrap().endpoint;
         assert_ne!(address.port(), 0);
     }
 }

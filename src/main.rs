@@ -115,7 +115,7 @@ fn run(args: Args) -> Result<(), Failure> {
     inlet::check().map_err(Failure::System)?;
     let stop = stop_on_signals().map_err(Failure::System)?;
     let store = open_store(&args.seed, args.data.as_deref())?;
-    let listening = listen::listen(&args.listen).map_err(|error| Failure::Listen(args.listen.to_string(), error))?;
+    let listening = listen::listen(&args.listen, args.request_timeout).map_err(|error| Failure::Listen(args.listen.to_string(), error))?;
     log::info!("listening on {}{} with {} colors", listening.endpoint, args.base_path.as_str(), store.len());
     let exemptions = Exemptions { origins: args.allow_origin, hosts: args.allow_host };
     let context = Arc::new(Context {
