@@ -103,6 +103,24 @@ impl Server {
         rustix::process::kill_process(pid, signal).expect("the service runs");
     }
 
+    /// Whether the process runs still.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// A number of the process's status in proc(5), by its name; sizes are in KiB.
+    #[track_caller]
+    pub(crate) fn proc_status(&self, name: &str) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the service runs");
+        let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).expect("proc(5) has the name");
+        value.trim().trim_end_matches(" kB").parse().expect("the value is a number")
+    }
+
+    /// How many descriptors the process has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("the service runs").count()
+    }
+
     /// Waits for the service to end by itself; gives its exit status and all of its log.
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let status = eventually("the service ends", || self.child.try_wait().unwrap());

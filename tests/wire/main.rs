@@ -8,9 +8,12 @@
 )]
 
 mod browsers;
+mod attacks;
 mod connections;
 mod contract;
+mod crowds;
 mod durable;
+mod flood;
 mod framing;
 mod harness;
 mod model;

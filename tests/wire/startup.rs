@@ -156,20 +156,3 @@ fn log_level_off_logs_nothing() {
     let (code, out, log) = run(&["--log-level", "off", "--seed", "no/such/file.json"]);
     assert_eq!((code, out.as_str(), log.as_str()), (Some(1), "", ""));
 }
-
-#[test]
-fn few_descriptors_mean_few_connections_and_nothing_worse() {
-    let mut command = std::process::Command::new("sh");
-    let program = colors(&[]);
-    command.args(["-c", "ulimit -n 64 && exec \"$0\" --listen 127.0.0.1:0"]).arg(program.get_program());
-    command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(std::process::Stdio::piped());
-    let server = Server::spawn(command);
-    let mut clients: Vec<_> = (0..200).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        let _ = std::io::Write::write_all(&mut client.stream, b"GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    }
-    for client in &mut clients {
-        assert_eq!(client.response().status, 200);
-    }
-    assert!(!server.log().contains("WARN") && !server.log().contains("ERROR"), "{}", server.log());
-}

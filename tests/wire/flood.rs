@@ -1,0 +1,273 @@
+//! What attacks are made of, and the check that follows every one: the service lives, answers, has kept its list and let everything go.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::harness::{DEADLINE, Server, eventually};
+
+/// A whole request that changes nothing.
+pub(crate) const REQUEST: &str = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// The start of a request whose last field line goes on and on.
+pub(crate) const FIELDS: &str = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\nX-Slow: ";
+
+/// The start of a request with content.
+pub(crate) const CONTENT: &str = "POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{";
+
+/// Most threads of a service that has nothing to do: the main thread, the first workers, and some that are about to end.
+const THREADS_AT_REST: usize = 16;
+
+/// Most resident memory of a service that has nothing to do, in KiB: it starts with 6 MiB, and the C library's allocator keeps some of
+/// what thousands of connections had for the next ones.
+const RESIDENT_AT_REST: usize = 48 * 1024;
+
+/// Most resident memory at any time, in KiB.
+pub(crate) const RESIDENT_MAX: usize = 64 * 1024;
+
+/// A service under attack.
+pub(crate) struct Target {
+    pub(crate) server: Server,
+    /// The list before the attack.
+    list: String,
+    /// Descriptors that are open without any connection.
+    descriptors: usize,
+    /// Attacks one after the other, so that each has the machine to itself.
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Target {
+    /// A service with its own seed, ready to be attacked.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::of(|| Server::start(arguments))
+    }
+
+    /// The same, of a service that `start` starts.
+    pub(crate) fn of(start: impl FnOnce() -> Server) -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = start();
+        let mut first = server.connect();
+        let list = first.ask("GET", "/colors", "").content;
+        let descriptors = server.descriptors() - 2; // of the first connection
+        Self { server, list, descriptors, _alone: alone }
+    }
+
+    /// Waits until the service has closed all connections by itself: call it while the attackers still hold theirs.
+    #[track_caller]
+    pub(crate) fn wait_until_all_are_closed(&self) {
+        eventually("all connections are closed", || (self.open_connections() == 0).then_some(()));
+    }
+
+    /// How many connections the service has at the moment; it has two descriptors of each.
+    pub(crate) fn open_connections(&self) -> usize {
+        self.server.descriptors().saturating_sub(self.descriptors).div_ceil(2)
+    }
+
+    /// Waits until there are no more threads than at rest.
+    #[track_caller]
+    pub(crate) fn wait_for_few_threads(&self) {
+        eventually("threads are let go", || (self.server.proc_status("Threads") <= THREADS_AT_REST).then_some(()));
+    }
+
+    /// Checks that the service is as it was before; the attack's connections must have been closed, or be about to be.
+    #[track_caller]
+    pub(crate) fn check_recovery(mut self) {
+        assert!(self.server.is_alive());
+        let begun = Instant::now();
+        assert!(self.server.list() == self.list, "the list has changed");
+        assert!(begun.elapsed() < Duration::from_secs(1), "GET /colors took {:?}", begun.elapsed());
+        self.wait_until_all_are_closed();
+        self.wait_for_few_threads();
+        let server = &self.server;
+        eventually("memory is let go", || (server.proc_status("VmRSS") <= RESIDENT_AT_REST).then_some(()));
+        assert!(!server.log().contains("ERROR") && !server.log().contains("panicked"), "{}", server.log());
+    }
+
+    /// The service, for a test that ends it.
+    pub(crate) fn into_server(self) -> Server {
+        self.server
+    }
+
+    /// Sends requests, each on a connection of its own, one after the other; every one is answered.
+    #[track_caller]
+    pub(crate) fn time(&self, requests: usize) -> Times {
+        let mut times: Vec<Duration> = (0..requests).map(|_| time_one(&self.server)).collect();
+        times.sort_unstable();
+        Times(times)
+    }
+
+    /// The same for some time.
+    #[track_caller]
+    pub(crate) fn time_for(&self, duration: Duration) -> Times {
+        let begun = Instant::now();
+        let mut times = Vec::new();
+        while begun.elapsed() < duration {
+            times.push(time_one(&self.server));
+        }
+        times.sort_unstable();
+        Times(times)
+    }
+
+    /// Connections, as many as asked for if there are descriptors for them.
+    pub(crate) fn connections(&self, count: usize) -> Vec<TcpStream> {
+        (0..affordable(count)).map(|_| TcpStream::connect(self.server.address).expect("the service listens")).collect()
+    }
+}
+
+/// Has the other end of a connection soon wait for this one to read: makes the buffers of a new connection small.
+pub(crate) fn narrow(address: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.set_send_buffer_size(4096).unwrap();
+    socket.connect(&address.into()).expect("the service listens");
+    socket.into()
+}
+
+/// The bytes that the kernel has left to send for the service at this address, closed connections included.
+pub(crate) fn unsent_bytes(address: SocketAddr) -> u64 {
+    let port = format!(":{:04X}", address.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux has proc(5)");
+    let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let queues = lines.filter(|columns| columns[1].ends_with(&port)).map(|columns| columns[4][..8].to_owned());
+    queues.map(|bytes| u64::from_str_radix(&bytes, 16).expect("queues are hexadecimal")).sum()
+}
+
+/// A seed of so many colors; 30,000 take 1.3 MB in JSON.
+pub(crate) fn many_colors(count: usize) -> String {
+    let colors: Vec<String> = (0..count).map(|number| format!(r##"{{"name":"color-{number}","value":"#{number:06x}"}}"##)).collect();
+    format!(r##"[{},{{"name":"red","value":"#ff0000"}}]"##, colors.join(","))
+}
+
+/// How long one request takes, from connecting to the last byte.
+#[track_caller]
+fn time_one(server: &Server) -> Duration {
+    let begun = Instant::now();
+    assert_eq!(server.ask("GET", "/colors/red", "").content, r##"{"name":"red","value":"#ff0000"}"##);
+    begun.elapsed()
+}
+
+/// How long requests took, in ascending order.
+pub(crate) struct Times(Vec<Duration>);
+
+impl Times {
+    pub(crate) fn median(&self) -> Duration {
+        self.0[self.0.len() / 2]
+    }
+
+    pub(crate) fn worst(&self) -> Duration {
+        *self.0.last().expect("there was a request")
+    }
+}
+
+/// So many connections, or fewer if this process may not have the descriptors; raises its limit as far as it goes.
+pub(crate) fn affordable(count: usize) -> usize {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });
+    let descriptors = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    // an eighth for the tests that run beside this one
+    count.min(descriptors - descriptors / 8)
+}
+
+/// Connections that send a byte each at every beat; one that is closed is replaced. They end when this is dropped.
+pub(crate) struct Drippers {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drippers {
+    /// Starts them; all are connected and have begun a request when this returns.
+    pub(crate) fn start(address: SocketAddr, count: usize, beat: Duration) -> Self {
+        let connect = move || {
+            let mut stream = TcpStream::connect(address).expect("the service listens");
+            stream.write_all(FIELDS.as_bytes()).expect("a new connection has room");
+            stream.set_nonblocking(true).expect("sockets can be set not to block");
+            stream
+        };
+        let mut streams: Vec<TcpStream> = (0..affordable(count)).map(|_| connect()).collect();
+        let (stop, stopped) = channel();
+        let thread = thread::spawn(move || {
+            while stopped.recv_timeout(beat) == Err(RecvTimeoutError::Timeout) {
+                for stream in &mut streams {
+                    if stream.write(b"x").is_err() {
+                        *stream = connect();
+                    }
+                }
+            }
+        });
+        Self { stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+impl Drop for Drippers {
+    fn drop(&mut self) {
+        self.stop = None;
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) && !thread::panicking() {
+            panic!("a connection was refused");
+        }
+    }
+}
+
+/// Sends `start`, then a byte of `drip` at every beat until there are none or the service has its say; gives what that is, and when.
+pub(crate) fn drip(address: SocketAddr, start: &str, drip: &[u8], beat: Duration) -> (String, Duration) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(beat)).unwrap();
+    stream.write_all(start.as_bytes()).unwrap();
+    let begun = Instant::now();
+    let mut drip = drip.iter();
+    let mut received = Vec::new();
+    while begun.elapsed() < DEADLINE {
+        match stream.read_to_end(&mut received) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if let Some(byte) = drip.next().filter(|_| received.is_empty()) {
+                    // What came of it shows when reading.
+                    let _ = stream.write(&[*byte]);
+                }
+            }
+            _ => return (String::from_utf8(received).unwrap(), begun.elapsed()),
+        }
+    }
+    panic!("neither answered nor closed");
+}
+
+/// Sends `start` and then `again` over and over as fast as it goes, for [`DEADLINE`] at most; gives the number of bytes that were taken
+/// and how long it took until the connection was gone.
+pub(crate) fn pour(address: SocketAddr, start: &str, again: &str) -> (usize, Duration) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_write_timeout(Some(DEADLINE)).unwrap();
+    let begun = Instant::now();
+    stream.write_all(start.as_bytes()).unwrap();
+    let block = again.repeat(64 * 1024 / again.len());
+    let mut taken = start.len();
+    while begun.elapsed() < DEADLINE {
+        match stream.write(block.as_bytes()) {
+            Ok(written) => taken += written,
+            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => return (taken, begun.elapsed()),
+            Err(error) => panic!("the service neither reads nor closes: {error}"),
+        }
+    }
+    panic!("the service still reads after {taken} bytes");
+}
+
+/// Sends bytes as far as they are taken, tells the end of them, and gives whatever comes back.
+pub(crate) fn throw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut received = Vec::new();
+    // The service may close before it has read everything.
+    let _ = stream.write_all(bytes).and_then(|()| stream.shutdown(std::net::Shutdown::Write));
+    match stream.read_to_end(&mut received) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("neither answered nor closed: {:?}", String::from_utf8_lossy(bytes)),
+        _ => received,
+    }
+}
+
+/// Has the next close of a stream be a reset.
+pub(crate) fn reset_on_close(stream: &TcpStream) {
+    socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
+}
