@@ -1,4 +1,4 @@
-//! The border to tiny_http: how connections come out of it and how bytes get into it. The only file with `unsafe`.
+//! The border to tiny_http: how connections come out of it and how bytes get into it. With [`crate::memory`] the only file with `unsafe`.
 //!
 //! tiny_http accepts connections and reads requests from them by itself, and has no way to give either a limit: it hides the socket, reads
 //! for as long as the client sends, and waits forever on some requests (see [`crate::framing`]). What it does go through is the standard

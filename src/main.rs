@@ -4,7 +4,7 @@
 //!
 //! - `main`: start-up in reading order
 //! - `args`, `logging`: command line and environment; log lines
-//! - `server`: the accept loop, with `waiting` (connections without a worker), `seats` (how many), `workers` (threads) and `listen` (sockets)
+//! - `server`: the accept loop, with `waiting` (connections without a worker), `seats` (how many), `workers` (threads), `memory` (what they leave) and `listen` (sockets)
 //! - `connection`: one connection's life on a worker, with `framing`, `head` and `chunks` (RFC 9112), `inlet` (tiny_http's border) and `date`
 //! - `context`: what every worker knows
 //! - `respond`: every rule of the HTTP contract, with `origin` (browsers), `resource` (targets) and `conditions` (If-Match)
@@ -25,6 +25,7 @@ mod head;
 mod inlet;
 mod listen;
 mod logging;
+mod memory;
 mod message;
 mod origin;
 mod palette;

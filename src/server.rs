@@ -17,6 +17,7 @@ use crate::connection::Connection;
 use crate::context::Context;
 use crate::inlet::Inlet;
 use crate::listen::Listening;
+use crate::memory;
 use crate::seats::Seats;
 use crate::waiting::WaitingRoom;
 use crate::workers::Workers;
@@ -220,7 +221,9 @@ impl Server {
         }
         context.signs.short_of_workers.store(self.workers.are_short(), Relaxed);
         context.signs.crowded.store(self.shared.seats.taken() >= self.connections_max, Relaxed);
-        self.workers.shrink(now);
+        if self.workers.shrink(now) {
+            memory::give_back();
+        }
     }
 
     /// Ends the connections that `choose` takes out of the waiting room.

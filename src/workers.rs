@@ -54,18 +54,20 @@ impl Workers {
     }
 
     /// Lets threads go when most had nothing to do for a while. The pool cannot shrink, so a smaller one takes its place: the threads of the
-    /// old one end when they have done what they are at.
-    pub(crate) fn shrink(&mut self, now: Instant) {
+    /// old one end when they have done what they are at. Says whether that was so.
+    pub(crate) fn shrink(&mut self, now: Instant) -> bool {
         // a worker may be busy with one connection for longer than this counts
         self.peak = self.peak.max(self.wanted());
         if now.duration_since(self.counted_since) < SHRINK_AFTER {
-            return;
+            return false;
         }
         let enough = (2 * self.peak).clamp(START.min(self.max), self.max);
-        if self.pool.queued_count() == 0 && 2 * enough <= self.pool.max_count() {
+        let are_too_many = self.pool.queued_count() == 0 && 2 * enough <= self.pool.max_count();
+        if are_too_many {
             self.pool = pool_of(enough);
         }
         (self.peak, self.counted_since) = (0, now);
+        are_too_many
     }
 
     /// Jobs being done or waiting.

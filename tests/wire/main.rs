@@ -7,8 +7,8 @@
     reason = "a test's name says what it is about, a panic fails it, and what it cannot check here it prints"
 )]
 
-mod browsers;
 mod attacks;
+mod browsers;
 mod connections;
 mod contract;
 mod crowds;
