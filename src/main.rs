@@ -4,7 +4,7 @@
 //!
 //! - `main`: start-up in reading order
 //! - `args`, `logging`: command line and environment; log lines
-//! - `server`: the accept loop, with `waiting` (connections without a worker), `seats` (how many), `workers` (threads) and `listen` (sockets)
+//! - `server`: the accept loop, with `waiting` (connections without a worker), `seats` (how many), `workers` (threads) and `listen` (sockets, with `socket_file`)
 //! - `connection`: one connection's life on a worker, with `framing` and `chunks` (RFC 9112), `inlet` (tiny_http's border) and `date`
 //! - `context`: what every worker knows
 //! - `respond`: every rule of the HTTP contract, with `origin` (browsers), `resource` (targets) and `conditions` (If-Match)
@@ -30,6 +30,7 @@ mod resource;
 mod respond;
 mod seats;
 mod server;
+mod socket_file;
 mod store;
 mod waiting;
 mod workers;
@@ -50,6 +51,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::args::Args;
 use crate::color::JsonError;
 use crate::context::{Context, Limits, Signs};
+use crate::listen::{Endpoint, Listening};
 use crate::origin::Exemptions;
 use crate::palette::Palette;
 use crate::respond::Service;
@@ -68,6 +70,8 @@ enum Failure {
     SeedMalformed(String, JsonError),
     /// When an address cannot be listened on.
     Listen(String, io::Error),
+    /// When a socket handed over by the parent process is of no use.
+    Inherited(io::Error),
     /// When the system refuses something that no option can mend.
     System(io::Error),
 }
@@ -81,6 +85,7 @@ impl fmt::Display for Failure {
                 write!(f, "cannot listen on {endpoint}: another program does already; choose another address with --listen")
             }
             Self::Listen(endpoint, error) => write!(f, "cannot listen on {endpoint}: {error}"),
+            Self::Inherited(error) => write!(f, "cannot use the sockets that LISTEN_FDS hands over: {error}"),
             Self::System(error) => write!(f, "cannot go on: {error}"),
         }
     }
@@ -100,12 +105,16 @@ fn main() -> ExitCode {
 
 /// The service, from its start to its end.
 fn run(args: Args) -> Result<(), Failure> {
+    let inherited = listen::inherited().map_err(Failure::Inherited)?;
     inlet::check().map_err(Failure::System)?;
     let stop = stop_on_signals().map_err(Failure::System)?;
     let palette = read_seed(&args.seed)?;
     let store = Store::in_memory(palette);
-    let listening = listen::listen(&args.listen).map_err(|error| Failure::Listen(args.listen.to_string(), error))?;
-    log::info!("listening on {}{} with {} colors", listening.endpoint, args.base_path.as_str(), store.len());
+    let listening = if inherited.is_empty() { listen_all(&args)? } else { inherited };
+    for Listening { endpoint, .. } in &listening {
+        let base = args.base_path.as_str();
+        log::info!("listening on {endpoint}{}{base} with {} colors", endpoint.separator(base), store.len());
+    }
     let exemptions = Exemptions { origins: args.allow_origin, hosts: args.allow_host };
     let context = Arc::new(Context {
         service: Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), exemptions },
@@ -118,10 +127,17 @@ fn run(args: Args) -> Result<(), Failure> {
         access_log: args.access_log && log::log_enabled!(log::Level::Info),
         signs: Signs::default(),
     });
-    let server = Server::new(context, vec![listening], stop.as_fd()).map_err(Failure::System)?;
+    let server = Server::new(context, listening, stop.as_fd()).map_err(Failure::System)?;
     server.run().map_err(Failure::System)?;
     log::info!("stopped");
     Ok(())
+}
+
+/// Opens the listening sockets that the options ask for.
+fn listen_all(args: &Args) -> Result<Vec<Listening>, Failure> {
+    let listen =
+        |endpoint: &Endpoint| listen::listen(endpoint, args.unix_mode).map_err(|error| Failure::Listen(endpoint.to_string(), error));
+    args.listen.iter().map(listen).collect()
 }
 
 /// Has the returned stream become readable on SIGTERM or SIGINT; a second one ends the process at once.

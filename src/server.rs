@@ -148,13 +148,16 @@ impl Server {
             if self.listening.is_empty() || self.is_full() {
                 return;
             }
+            let listening = &self.listening[listener];
             // the standard library's reader for tiny_http may fail to get its second descriptor, which tiny_http does not expect
-            let accepted = std::panic::catch_unwind(|| Inlet::accept(&self.listening[listener].listener));
+            let accepted = std::panic::catch_unwind(|| {
+                let inlet = Inlet::accept(&listening.listener)?;
+                listening.prepare_accepted(&inlet).map(|()| inlet)
+            });
             match accepted.unwrap_or_else(|_| Err(io::Error::other("no descriptor left for a connection"))) {
                 Ok(inlet) => {
                     let seat = self.shared.seats.take();
-                    let is_on_loopback = self.listening[listener].endpoint.is_loopback();
-                    self.shared.wait(Connection::new(inlet, is_on_loopback, seat), true);
+                    self.shared.wait(Connection::new(inlet, listening.endpoint.is_loopback(), seat), true);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // the client has gone before its turn came
@@ -234,6 +237,7 @@ impl Server {
     fn stop(mut self, last_tick: &mut Instant) -> io::Result<()> {
         let begun = Instant::now();
         self.shared.context.service.is_stopping.store(true, Relaxed);
+        self.listening.iter_mut().for_each(Listening::unlink);
         // those whose connection the kernel has accepted already are clients like the others
         for listener in 0..self.listening.len() {
             self.accept(listener);

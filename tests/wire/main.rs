@@ -1,11 +1,17 @@
 //! The service from outside: the real binary, over raw sockets. One file a topic; `harness` starts servers and checks every response.
 
-#![allow(clippy::missing_docs_in_private_items, clippy::unwrap_used, reason = "a test's name says what it is about, and a panic fails it")]
+#![allow(
+    clippy::missing_docs_in_private_items,
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test's name says what it is about, and a panic fails it"
+)]
 
 mod connections;
 mod contract;
 mod framing;
 mod harness;
+mod listening;
 mod model;
 mod parallel;
 mod readme;
