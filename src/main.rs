@@ -4,7 +4,8 @@
 //!
 //! - `main`: start-up in reading order
 //! - `args`, `logging`: command line and environment; log lines
-//! - `server`: the accept loop, with `waiting` (connections without a worker), `seats` (how many), `workers` (threads) and `listen` (sockets, with `socket_file`)
+//! - `server`: the accept loop, with `waiting` (connections without a worker), `seats` (how many), `workers` (threads), `listen` and
+//!   `socket_file` (sockets), `supervisor` (what the service manager is told)
 //! - `connection`: one connection's life on a worker, with `framing` and `chunks` (RFC 9112), `inlet` (tiny_http's border) and `date`
 //! - `context`: what every worker knows
 //! - `respond`: every rule of the HTTP contract, with `origin` (browsers), `resource` (targets) and `conditions` (If-Match)
@@ -32,6 +33,7 @@ mod seats;
 mod server;
 mod socket_file;
 mod store;
+mod supervisor;
 mod waiting;
 mod workers;
 

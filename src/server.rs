@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::inlet::Inlet;
 use crate::listen::Listening;
 use crate::seats::Seats;
+use crate::supervisor::Supervisor;
 use crate::waiting::WaitingRoom;
 use crate::workers::Workers;
 
@@ -57,6 +58,8 @@ pub(crate) struct Server {
     connections_max: usize,
     /// Whether the listeners are left alone for the moment.
     is_paused: bool,
+    /// Whom to tell how things go.
+    supervisor: Supervisor,
 }
 
 /// What workers need to give a connection back.
@@ -95,7 +98,7 @@ impl Server {
         }
         let workers = Workers::new(context.limits.workers_max);
         let shared = Arc::new(Shared { context, waiting, seats });
-        Ok(Self { shared, workers, listening, connections_max: connections_max(), is_paused: false })
+        Ok(Self { shared, workers, listening, connections_max: connections_max(), is_paused: false, supervisor: Supervisor::from_env() })
     }
 
     /// Serves until told to stop, then finishes what is under way.
@@ -104,6 +107,7 @@ impl Server {
     /// When the kernel fails to tell what happens on the sockets.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut last_tick = Instant::now();
+        self.supervisor.ready(self.shared.context.service.store.len());
         while !self.turn(&mut last_tick)? {}
         self.stop(&mut last_tick)
     }
@@ -111,9 +115,8 @@ impl Server {
     /// Waits for something to happen and deals with it; says whether the service has to stop.
     fn turn(&mut self, last_tick: &mut Instant) -> io::Result<bool> {
         let mut events = Vec::with_capacity(256); // events taken at once; the rest come with the next turn
-        let has_connections = self.shared.seats.taken() > 0 || self.is_paused;
-        let time_out = Timespec::try_from(TICK).expect("a tick is shorter than a year");
-        match epoll::wait(self.shared.waiting.epoll(), rustix::buffer::spare_capacity(&mut events), has_connections.then_some(&time_out)) {
+        let time_out = self.time_out();
+        match epoll::wait(self.shared.waiting.epoll(), rustix::buffer::spare_capacity(&mut events), time_out.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -139,7 +142,17 @@ impl Server {
         if self.is_paused && self.shared.seats.taken() < self.connections_max {
             self.resume();
         }
+        self.supervisor.turn(now, self.shared.context.service.store.try_len());
         Ok(stop)
+    }
+
+    /// How long to wait for something to happen: a tick while there are connections to look after, else as the supervisor has it.
+    fn time_out(&self) -> Option<Timespec> {
+        let has_connections = self.shared.seats.taken() > 0 || self.is_paused;
+        let supervisor = || self.supervisor.patience(Instant::now(), self.shared.context.service.store.try_len());
+        let time_out = if has_connections { Some(TICK) } else { supervisor() };
+        // what is too long for the system is as good as forever
+        time_out.and_then(|time| Timespec::try_from(time).ok())
     }
 
     /// Takes in the connections that a listener has.
@@ -237,6 +250,7 @@ impl Server {
     fn stop(mut self, last_tick: &mut Instant) -> io::Result<()> {
         let begun = Instant::now();
         self.shared.context.service.is_stopping.store(true, Relaxed);
+        self.supervisor.stopping();
         self.listening.iter_mut().for_each(Listening::unlink);
         // those whose connection the kernel has accepted already are clients like the others
         for listener in 0..self.listening.len() {

@@ -1,7 +1,7 @@
 //! The one list that all workers share: a mutex around it, and the way a change gets into it. No HTTP.
 
 use std::convert::Infallible;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::change::{Change, Outcome};
 use crate::color::Color;
@@ -23,6 +23,15 @@ impl Store {
     /// How many colors there are.
     pub(crate) fn len(&self) -> usize {
         self.palette().len()
+    }
+
+    /// How many colors there are, unless somebody holds the list at the moment; never waits.
+    pub(crate) fn try_len(&self) -> Option<usize> {
+        match self.palette.try_lock() {
+            Ok(palette) => Some(palette.len()),
+            Err(TryLockError::Poisoned(palette)) => Some(palette.into_inner().len()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// The first color of this name; copies two pointers, no text.

@@ -303,6 +303,8 @@ impl<S: Read + Write> Client<S> {
                 length > 0
             }
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
+            // signal(7): a read with a time-out ends like this when the process was stopped and goes on
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => true,
             Err(error) => panic!("neither answer nor end: {error}"),
         }
     }

@@ -17,3 +17,4 @@ mod parallel;
 mod readme;
 mod startup;
 mod stopping;
+mod systemd;
