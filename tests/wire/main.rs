@@ -15,6 +15,7 @@ mod listening;
 mod model;
 mod parallel;
 mod readme;
+mod restart;
 mod startup;
 mod stopping;
 mod systemd;
