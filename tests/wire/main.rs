@@ -7,6 +7,7 @@
     reason = "a test's name says what it is about, and a panic fails it"
 )]
 
+mod chroot;
 mod connections;
 mod contract;
 mod framing;
