@@ -3,7 +3,7 @@
 //! A map of the code; arrows of use point down this list only:
 //!
 //! - `main`: start-up in reading order
-//! - `args`, `logging`: command line and environment; log lines
+//! - `args`, `logging`: command line and environment, with `documents` (man page and completions, in tests only); log lines
 //! - `server`: the accept loop, with `waiting` (connections without a worker), `seats` (how many), `workers` (threads), `listen` and
 //!   `socket_file` (sockets), `supervisor` (what the service manager is told)
 //! - `connection`: one connection's life on a worker, with `framing` and `chunks` (RFC 9112), `inlet` (tiny_http's border) and `date`
@@ -20,6 +20,8 @@ mod conditions;
 mod connection;
 mod context;
 mod date;
+#[cfg(test)]
+mod documents;
 mod framing;
 mod inlet;
 mod listen;
