@@ -14,6 +14,7 @@ mod framing;
 mod harness;
 mod listening;
 mod model;
+mod nginx;
 mod parallel;
 mod readme;
 mod restart;
