@@ -13,15 +13,19 @@ use crate::resource::BasePath;
 /// Closes the help.
 const ENVIRONMENT: &str = "\
 Each option can be given in the environment, too: COLORS_ and its name, as in COLORS_MAX_BODY=1024
-or COLORS_READ_ONLY=true. The command line wins over the environment.";
+or COLORS_READ_ONLY=true; several values with commas. The command line wins over the environment.";
 
 /// Serves an ordered list of named colors over HTTP, as JSON.
 #[derive(Clone, Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = ENVIRONMENT)]
 pub(crate) struct Args {
-    /// Where to listen; port 0 picks one
-    #[arg(long, env = "COLORS_LISTEN", value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", hide_env = true)]
-    pub(crate) listen: Endpoint,
+    /// Address, or unix:PATH; repeatable
+    #[arg(long, env = "COLORS_LISTEN", value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_delimiter = ',', hide_env = true)]
+    pub(crate) listen: Vec<Endpoint>,
+
+    /// Permissions of a unix socket's file, octal
+    #[arg(long, env = "COLORS_UNIX_MODE", value_name = "MODE", default_value = "0660", value_parser = mode, hide_env = true)]
+    pub(crate) unix_mode: u32,
 
     /// Fills the list; never written
     #[arg(long, env = "COLORS_SEED", value_name = "FILE", default_value = "seed/colors.json", hide_env = true)]
@@ -79,6 +83,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// Parses the permissions of a file, from 0 to 777 in octal.
+fn mode(text: &str) -> Result<u32, String> {
+    let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let mode = digits.and_then(|digits| u32::from_str_radix(digits, 8).ok()).filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "give an octal number from 0 to 777, as in 0660".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -96,6 +107,15 @@ mod tests {
         assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
         for text in ["0", "-1", "NaN", "inf", "86401", "5s", ""] {
             assert!(seconds(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        assert_eq!(mode("0660"), Ok(0o660));
+        assert_eq!(mode("7"), Ok(0o7));
+        for text in ["1000", "8", "+7", "-1", "rw", ""] {
+            assert!(mode(text).is_err(), "{text:?}");
         }
     }
 

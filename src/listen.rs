@@ -1,12 +1,19 @@
-//! Listening sockets: where to listen, and the options that every accepted connection inherits. Accepts nothing itself.
+//! Listening sockets, opened here or inherited: where they listen, and the options of every accepted connection. Accepts nothing itself.
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use listenfd::ListenFd;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use crate::socket_file::SocketFile;
 
 /// How many connections the kernel holds until they are accepted; it caps this at `net.core.somaxconn`, 4,096 by default.
 const BACKLOG: i32 = 4096;
@@ -16,19 +23,30 @@ const BACKLOG: i32 = 4096;
 /// Longer than the pause between two requests of a busy client, short enough to be nobody's waiting time.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
 
+/// Longest path of a unix socket, in bytes: `sun_path` has 108, one of them for the end (unix(7)).
+const UNIX_PATH_BYTES_MAX: usize = 107;
+
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     /// An IP address and a TCP port; port 0 has the kernel pick one.
     Tcp(SocketAddr),
+    /// The path of a unix socket's file.
+    Unix(PathBuf),
 }
 
 impl Endpoint {
-    /// Whether only this host can reach it, and so only by names that mean this host.
+    /// Whether web pages can name it by a host name of their own: only this host reaches it, and by way of IP.
     pub(crate) fn is_loopback(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            Self::Unix(_) => false,
         }
+    }
+
+    /// What is put between the endpoint and a path below it, as nginx spells it.
+    pub(crate) fn separator(&self, path: &str) -> &'static str {
+        if matches!(self, Self::Unix(_)) && !path.is_empty() { ":" } else { "" }
     }
 }
 
@@ -36,7 +54,14 @@ impl FromStr for Endpoint {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mend = "give an IP address and a port, as in 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080";
+        if let Some(path) = text.strip_prefix("unix:") {
+            let fits = (1..=UNIX_PATH_BYTES_MAX).contains(&path.len());
+            return fits
+                .then(|| Self::Unix(path.into()))
+                .ok_or_else(|| format!("give a path of 1 to {UNIX_PATH_BYTES_MAX} bytes, as in unix:/run/colors/colors.sock"));
+        }
+        let mend = "give an IP address and a port, as in 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080, or a unix socket, as in \
+                    unix:/run/colors/colors.sock";
         text.parse().map(Self::Tcp).map_err(|_| mend.to_owned())
     }
 }
@@ -45,49 +70,122 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(f, "http://{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }
 
-/// A socket that listens.
+/// A socket that listens; closed when dropped, and never shut down, since another process may hold it too.
 pub(crate) struct Listening {
     /// What connections are accepted from; does not block.
     pub(crate) listener: tiny_http::Listener,
     /// Where that really is: port 0 replaced by the one picked.
     pub(crate) endpoint: Endpoint,
+    /// The file by which clients find it, if this process made one.
+    file: Option<SocketFile>,
 }
 
-/// Opens a listening socket, for clients that may take `request_timeout` to take a response.
-///
-/// # Errors
-/// When the address is in use, is not one of this host, or may not be used by this user.
-pub(crate) fn listen(endpoint: &Endpoint, request_timeout: Duration) -> io::Result<Listening> {
-    match endpoint {
-        Endpoint::Tcp(address) => {
-            let socket = Socket::new(Domain::for_address(*address), Type::STREAM, Some(Protocol::TCP))?;
-            // a restart need not wait for the last connections of the process before to time out in the kernel
-            socket.set_reuse_address(true)?;
-            if address.is_ipv6() {
-                socket.set_only_v6(false)?;
-            }
-            socket.bind(&(*address).into())?;
-            socket.listen(BACKLOG)?;
-            prepare(&socket)?;
-            // the kernel would go on for many minutes to offer a client the rest of a response after its connection is closed here
-            socket.set_tcp_user_timeout(Some(request_timeout))?;
-            let listener = std::net::TcpListener::from(socket);
-            let endpoint = Endpoint::Tcp(listener.local_addr()?);
-            Ok(Listening { listener: tiny_http::Listener::Tcp(listener), endpoint })
+impl Listening {
+    /// Removes the file by which clients find it, if this process made one; those that have found it can still be accepted.
+    pub(crate) fn unlink(&mut self) {
+        self.file = None;
+    }
+
+    /// Has the kernel give up on a response that a client does not take, too: it would go on for many minutes to offer the rest of it after
+    /// the connection is closed here. A unix socket has no such rest.
+    ///
+    /// # Errors
+    /// When the time is more than the kernel can count, which is 49 days.
+    pub(crate) fn limit_unsent(&self, request_timeout: Duration) -> io::Result<()> {
+        match &self.listener {
+            tiny_http::Listener::Tcp(listener) => SockRef::from(listener).set_tcp_user_timeout(Some(request_timeout)),
+            tiny_http::Listener::Unix(_) => Ok(()),
+        }
+    }
+
+    /// Sets the options that an accepted connection does not inherit from its listener: on a unix socket, all of them.
+    ///
+    /// # Errors
+    /// When the connection is gone already.
+    pub(crate) fn prepare_accepted(&self, connection: &impl AsFd) -> io::Result<()> {
+        match self.listener {
+            tiny_http::Listener::Tcp(_) => Ok(()),
+            tiny_http::Listener::Unix(_) => SockRef::from(connection).set_read_timeout(Some(PATIENCE)),
         }
     }
 }
 
-/// Sets the options that accepted connections inherit on Linux.
-fn prepare(socket: &Socket) -> io::Result<()> {
-    socket.set_nonblocking(true)?;
+/// Opens a listening socket; `unix_mode` are the permissions of a unix socket's file.
+///
+/// # Errors
+/// When the address is in use, is not one of this host, or may not be used by this user.
+pub(crate) fn listen(endpoint: &Endpoint, unix_mode: u32) -> io::Result<Listening> {
+    match endpoint {
+        Endpoint::Tcp(address) => listen_on_tcp(*address),
+        Endpoint::Unix(path) => {
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+            let file = SocketFile::bind(&socket, path, unix_mode)?;
+            socket.listen(BACKLOG)?;
+            Ok(Listening { file: Some(file), ..adopt_unix(socket.into())? })
+        }
+    }
+}
+
+/// Opens a listening TCP socket.
+fn listen_on_tcp(address: SocketAddr) -> io::Result<Listening> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // a restart need not wait for the last connections of the process before to time out in the kernel
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    adopt_tcp(socket.into())
+}
+
+/// The listening sockets that the parent process hands over (sd_listen_fds(3)); none when it hands over none.
+///
+/// Call it before there are threads: it takes variables out of the environment.
+///
+/// # Errors
+/// When one of them is no stream socket, TCP or unix, or does not listen.
+pub(crate) fn inherited() -> io::Result<Vec<Listening>> {
+    let mut sockets = ListenFd::from_env();
+    (0..sockets.len()).map(|index| inherit(&mut sockets, index)).collect()
+}
+
+/// One of the listening sockets that the parent process hands over.
+fn inherit(sockets: &mut ListenFd, index: usize) -> io::Result<Listening> {
+    let unfit = || io::Error::other(format!("number {} is not a TCP or unix stream socket that listens", index + 1));
+    if let Ok(Some(listener)) = sockets.take_tcp_listener(index) {
+        return if SockRef::from(&listener).is_listener()? { adopt_tcp(listener) } else { Err(unfit()) };
+    }
+    match sockets.take_unix_listener(index) {
+        Ok(Some(listener)) if SockRef::from(&listener).is_listener()? => adopt_unix(listener),
+        _ => Err(unfit()),
+    }
+}
+
+/// Makes a listening TCP socket ready to accept from. Accepted connections inherit these options on Linux.
+fn adopt_tcp(listener: TcpListener) -> io::Result<Listening> {
+    listener.set_nonblocking(true)?;
+    let socket = SockRef::from(&listener);
     // without it a response of two segments waits 40 ms for the client's delayed acknowledgement
     socket.set_tcp_nodelay(true)?;
-    socket.set_read_timeout(Some(PATIENCE))
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let endpoint = Endpoint::Tcp(listener.local_addr()?);
+    Ok(Listening { listener: tiny_http::Listener::Tcp(listener), endpoint, file: None })
+}
+
+/// Makes a listening unix socket ready to accept from.
+fn adopt_unix(listener: UnixListener) -> io::Result<Listening> {
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    // a parent process may have one without a file; its name is shown as ss(8) and systemd show it
+    let name = || address.as_abstract_name().map(|name| format!("@{}", name.escape_ascii()).into());
+    let path = address.as_pathname().map(Path::to_owned).or_else(name).unwrap_or_default();
+    Ok(Listening { listener: tiny_http::Listener::Unix(listener), endpoint: Endpoint::Unix(path), file: None })
 }
 
 #[cfg(test)]
@@ -95,18 +193,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_is_an_address_with_a_port() {
+    fn an_endpoint_is_an_address_with_a_port_or_a_path() {
         for text in ["127.0.0.1:8080", "[::1]:0", "0.0.0.0:80"] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), format!("http://{text}"));
         }
-        for text in ["localhost:8080", ":8080", "8080", "127.0.0.1", "127.0.0.1:99999", ""] {
+        for text in ["unix:/run/colors.sock", "unix:a"] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
+        }
+        let too_long = format!("unix:/{}", "x".repeat(107));
+        for text in ["localhost:8080", ":8080", "8080", "127.0.0.1", "127.0.0.1:99999", "", "unix:", &too_long] {
             assert!(text.parse::<Endpoint>().is_err(), "{text:?}");
+        }
+        assert!(too_long[..too_long.len() - 1].parse::<Endpoint>().is_ok());
+    }
+
+    #[test]
+    fn only_loopback_addresses_are_loopback() {
+        for (text, expected) in [("127.0.0.2:1", true), ("[::ffff:127.0.0.1]:1", true), ("0.0.0.0:1", false), ("unix:/127.0.0.1:1", false)]
+        {
+            assert_eq!(text.parse::<Endpoint>().unwrap().is_loopback(), expected, "{text}");
         }
     }
 
     #[test]
     fn port_0_becomes_the_one_picked() {
-        let Endpoint::Tcp(address) = listen(&"127.0.0.1:0".parse().unwrap(), Duration::from_secs(30)).unwrap().endpoint;
-        assert_ne!(address.port(), 0);
+        let listening = listen(&"127.0.0.1:0".parse().unwrap(), 0o600).unwrap();
+        assert!(matches!(listening.endpoint, Endpoint::Tcp(address) if address.port() != 0));
     }
 }

@@ -3,8 +3,9 @@
 //! A map of the code; arrows of use point down this list only:
 //!
 //! - `main`: start-up in reading order
-//! - `args`, `logging`: command line and environment; log lines
-//! - `server`: the accept loop, with `waiting` (connections without a worker), `seats` (how many), `workers` (threads), `memory` (what they leave) and `listen` (sockets)
+//! - `args`, `logging`: command line and environment, with `documents` (man page and completions, in tests only); log lines
+//! - `server`: the accept loop, with `waiting` (connections without a worker), `seats` (how many), `workers` (threads), `memory` (what they
+//!   leave), `listen` and `socket_file` (sockets), `supervisor` (what the service manager is told)
 //! - `connection`: one connection's life on a worker, with `framing`, `head` and `chunks` (RFC 9112), `inlet` (tiny_http's border) and `date`
 //! - `context`: what every worker knows
 //! - `respond`: every rule of the HTTP contract, with `origin` (browsers), `resource` (targets) and `conditions` (If-Match)
@@ -20,6 +21,8 @@ mod connection;
 mod context;
 mod datafile;
 mod date;
+#[cfg(test)]
+mod documents;
 mod framing;
 mod head;
 mod inlet;
@@ -33,7 +36,9 @@ mod resource;
 mod respond;
 mod seats;
 mod server;
+mod socket_file;
 mod store;
+mod supervisor;
 mod waiting;
 mod workers;
 
@@ -54,6 +59,7 @@ use crate::args::Args;
 use crate::color::JsonError;
 use crate::context::{Context, Limits, Signs};
 use crate::datafile::{DataFile, OpenError, SaveError};
+use crate::listen::{Endpoint, Listening};
 use crate::origin::Exemptions;
 use crate::palette::Palette;
 use crate::respond::Service;
@@ -76,6 +82,8 @@ enum Failure {
     DataNotSaved(String, SaveError),
     /// When an address cannot be listened on.
     Listen(String, io::Error),
+    /// When a socket handed over by the parent process is of no use.
+    Inherited(io::Error),
     /// When the system refuses something that no option can mend.
     System(io::Error),
 }
@@ -94,6 +102,7 @@ impl fmt::Display for Failure {
                 write!(f, "cannot listen on {endpoint}: another program does already; choose another address with --listen")
             }
             Self::Listen(endpoint, error) => write!(f, "cannot listen on {endpoint}: {error}"),
+            Self::Inherited(error) => write!(f, "cannot use the sockets that LISTEN_FDS hands over: {error}"),
             Self::System(error) => write!(f, "cannot go on: {error}"),
         }
     }
@@ -113,11 +122,16 @@ fn main() -> ExitCode {
 
 /// The service, from its start to its end.
 fn run(args: Args) -> Result<(), Failure> {
+    let inherited = listen::inherited().map_err(Failure::Inherited)?;
     inlet::check().map_err(Failure::System)?;
     let stop = stop_on_signals().map_err(Failure::System)?;
     let store = open_store(&args.seed, args.data.as_deref())?;
-    let listening = listen::listen(&args.listen, args.request_timeout).map_err(|error| Failure::Listen(args.listen.to_string(), error))?;
-    log::info!("listening on {}{} with {} colors", listening.endpoint, args.base_path.as_str(), store.len());
+    let listening = if inherited.is_empty() { listen_all(&args)? } else { inherited };
+    for listening in &listening {
+        listening.limit_unsent(args.request_timeout).map_err(Failure::System)?;
+        let (endpoint, base) = (&listening.endpoint, args.base_path.as_str());
+        log::info!("listening on {endpoint}{}{base} with {} colors", endpoint.separator(base), store.len());
+    }
     let exemptions = Exemptions { origins: args.allow_origin, hosts: args.allow_host };
     let context = Arc::new(Context {
         service: Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), exemptions },
@@ -130,10 +144,17 @@ fn run(args: Args) -> Result<(), Failure> {
         access_log: args.access_log && log::log_enabled!(log::Level::Info),
         signs: Signs::default(),
     });
-    let server = Server::new(context, vec![listening], stop.as_fd()).map_err(Failure::System)?;
+    let server = Server::new(context, listening, stop.as_fd()).map_err(Failure::System)?;
     server.run().map_err(Failure::System)?;
     log::info!("stopped");
     Ok(())
+}
+
+/// Opens the listening sockets that the options ask for.
+fn listen_all(args: &Args) -> Result<Vec<Listening>, Failure> {
+    let listen =
+        |endpoint: &Endpoint| listen::listen(endpoint, args.unix_mode).map_err(|error| Failure::Listen(endpoint.to_string(), error));
+    args.listen.iter().map(listen).collect()
 }
 
 /// Has the returned stream become readable on SIGTERM or SIGINT; a second one ends the process at once.

@@ -19,6 +19,7 @@ use crate::inlet::Inlet;
 use crate::listen::Listening;
 use crate::memory;
 use crate::seats::Seats;
+use crate::supervisor::Supervisor;
 use crate::waiting::WaitingRoom;
 use crate::workers::Workers;
 
@@ -58,6 +59,8 @@ pub(crate) struct Server {
     connections_max: usize,
     /// Whether the listeners are left alone for the moment.
     is_paused: bool,
+    /// Whom to tell how things go.
+    supervisor: Supervisor,
 }
 
 /// What workers need to give a connection back.
@@ -96,7 +99,7 @@ impl Server {
         }
         let workers = Workers::new(context.limits.workers_max);
         let shared = Arc::new(Shared { context, waiting, seats });
-        Ok(Self { shared, workers, listening, connections_max: connections_max(), is_paused: false })
+        Ok(Self { shared, workers, listening, connections_max: connections_max(), is_paused: false, supervisor: Supervisor::from_env() })
     }
 
     /// Serves until told to stop, then finishes what is under way.
@@ -105,6 +108,7 @@ impl Server {
     /// When the kernel fails to tell what happens on the sockets.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut last_tick = Instant::now();
+        self.supervisor.ready(self.shared.context.service.store.len());
         while !self.turn(&mut last_tick)? {}
         self.stop(&mut last_tick)
     }
@@ -112,9 +116,8 @@ impl Server {
     /// Waits for something to happen and deals with it; says whether the service has to stop.
     fn turn(&mut self, last_tick: &mut Instant) -> io::Result<bool> {
         let mut events = Vec::with_capacity(256); // events taken at once; the rest come with the next turn
-        let has_to_tick = self.shared.seats.taken() > 0 || self.is_paused || self.workers.are_many();
-        let time_out = Timespec::try_from(TICK).expect("a tick is shorter than a year");
-        match epoll::wait(self.shared.waiting.epoll(), rustix::buffer::spare_capacity(&mut events), has_to_tick.then_some(&time_out)) {
+        let time_out = self.time_out();
+        match epoll::wait(self.shared.waiting.epoll(), rustix::buffer::spare_capacity(&mut events), time_out.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -140,7 +143,17 @@ impl Server {
         if self.is_paused && self.shared.seats.taken() < self.connections_max {
             self.resume();
         }
+        self.supervisor.turn(now, self.shared.context.service.store.try_len());
         Ok(stop)
+    }
+
+    /// How long to wait for something to happen: a tick while there are connections to look after or threads to let go, else as the supervisor has it.
+    fn time_out(&self) -> Option<Timespec> {
+        let has_to_tick = self.shared.seats.taken() > 0 || self.is_paused || self.workers.are_many();
+        let supervisor = || self.supervisor.patience(Instant::now(), self.shared.context.service.store.try_len());
+        let time_out = if has_to_tick { Some(TICK) } else { supervisor() };
+        // what is too long for the system is as good as forever
+        time_out.and_then(|time| Timespec::try_from(time).ok())
     }
 
     /// Takes in the connections that a listener has.
@@ -149,13 +162,16 @@ impl Server {
             if self.listening.is_empty() || self.is_full() {
                 return;
             }
+            let listening = &self.listening[listener];
             // the standard library's reader for tiny_http may fail to get its second descriptor, which tiny_http does not expect
-            let accepted = std::panic::catch_unwind(|| Inlet::accept(&self.listening[listener].listener));
+            let accepted = std::panic::catch_unwind(|| {
+                let inlet = Inlet::accept(&listening.listener)?;
+                listening.prepare_accepted(&inlet).map(|()| inlet)
+            });
             match accepted.unwrap_or_else(|_| Err(io::Error::other("no descriptor left for a connection"))) {
                 Ok(inlet) => {
                     let seat = self.shared.seats.take();
-                    let is_on_loopback = self.listening[listener].endpoint.is_loopback();
-                    self.shared.wait(Connection::new(inlet, is_on_loopback, seat), true);
+                    self.shared.wait(Connection::new(inlet, listening.endpoint.is_loopback(), seat), true);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // the client has gone before its turn came
@@ -237,6 +253,8 @@ impl Server {
     fn stop(mut self, last_tick: &mut Instant) -> io::Result<()> {
         let begun = Instant::now();
         self.shared.context.service.is_stopping.store(true, Relaxed);
+        self.supervisor.stopping();
+        self.listening.iter_mut().for_each(Listening::unlink);
         // those whose connection the kernel has accepted already are clients like the others
         for listener in 0..self.listening.len() {
             self.accept(listener);

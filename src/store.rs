@@ -8,7 +8,7 @@ use std::fmt;
 use std::mem::{replace, take};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::change::{Change, Outcome};
 use crate::color::Color;
@@ -81,6 +81,15 @@ impl Store {
     /// How many colors there are.
     pub(crate) fn len(&self) -> usize {
         self.palette().len()
+    }
+
+    /// How many colors there are, unless somebody holds the list at the moment; never waits.
+    pub(crate) fn try_len(&self) -> Option<usize> {
+        match self.palette.try_lock() {
+            Ok(palette) => Some(palette.len()),
+            Err(TryLockError::Poisoned(palette)) => Some(palette.into_inner().len()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// The first color of this name; copies two pointers, no text.

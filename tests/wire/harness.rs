@@ -3,7 +3,9 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -28,7 +30,19 @@ pub(crate) fn colors(arguments: &[&str]) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"COLORS_")) {
         command.env_remove(name);
     }
-    command.env_remove("JOURNAL_STREAM");
+    for name in ["JOURNAL_STREAM", "NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// The program with two listening sockets from its parent, as systemd hands them over: from descriptor 3 on.
+pub(crate) fn colors_inheriting(first: impl Into<OwnedFd>, second: impl Into<OwnedFd>, arguments: &[&str]) -> Command {
+    let program = colors(&[]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec 3<&0 4<&1 0</dev/null 1>/dev/null; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" \"$@\""]);
+    command.arg(program.get_program()).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.stdin(first.into()).stdout(second.into()).stderr(Stdio::piped());
     command
 }
 
@@ -136,6 +150,16 @@ impl Drop for Server {
     }
 }
 
+/// Whether a program is installed; if not, says that the test is skipped.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&directories).any(|directory| directory.join(program).is_file());
+    if !is_there {
+        eprintln!("skipped: {program} is not installed");
+    }
+    is_there
+}
+
 /// Waits until `probe` gives something, and fails the test if it does not before the deadline.
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
@@ -176,8 +200,8 @@ impl Drop for Scratch {
 }
 
 /// A client's end of a connection.
-pub(crate) struct Client {
-    pub(crate) stream: TcpStream,
+pub(crate) struct Client<S = TcpStream> {
+    pub(crate) stream: S,
     received: Vec<u8>,
 }
 
@@ -209,14 +233,26 @@ impl Response {
     }
 }
 
-impl Client {
+impl Client<TcpStream> {
     pub(crate) fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream.set_write_timeout(Some(DEADLINE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, received: Vec::new() }
     }
+}
 
+impl Client<UnixStream> {
+    /// A new connection to a unix socket.
+    pub(crate) fn on_unix(path: impl AsRef<Path>) -> Self {
+        let stream = UnixStream::connect(path).expect("the service listens");
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.set_write_timeout(Some(DEADLINE)).unwrap();
+        Self { stream, received: Vec::new() }
+    }
+}
+
+impl<S: Read + Write> Client<S> {
     /// Sends bytes as they are.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         self.stream.write_all(bytes.as_ref()).unwrap();
@@ -290,6 +326,7 @@ impl Client {
                 length > 0
             }
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
+            // signal(7): a read with a time-out ends like this when the process was stopped and goes on
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => true,
             Err(error) => panic!("neither answer nor end: {error}"),
         }

@@ -9,6 +9,7 @@
 
 mod attacks;
 mod browsers;
+mod chroot;
 mod connections;
 mod contract;
 mod crowds;
@@ -16,9 +17,13 @@ mod durable;
 mod flood;
 mod framing;
 mod harness;
+mod listening;
 mod model;
+mod nginx;
 mod openapi;
 mod parallel;
 mod readme;
+mod restart;
 mod startup;
 mod stopping;
+mod systemd;

@@ -94,6 +94,8 @@ fn the_command_line_wins_over_the_environment() {
 fn usage_errors_exit_2_and_name_the_option() {
     for (arguments, named) in [
         (&["--listen", "localhost:8080"][..], "give an IP address and a port, as in 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080"),
+        (&["--listen", "unix:"], "give a path of 1 to 107 bytes, as in unix:/run/colors/colors.sock"),
+        (&["--unix-mode", "rw"], "give an octal number from 0 to 777, as in 0660"),
         (&["--base-path", "api"], "a base path starts with \"/\", as in \"/api\""),
         (&["--workers", "0"], "--workers"),
         (&["--max-body", "-1"], "-1"),
@@ -144,11 +146,22 @@ fn without_the_option_requests_are_not_logged() {
     );
 }
 
+/// The first line that the service logs when `JOURNAL_STREAM` is what the shell makes of `value`.
+fn first_line_with_journal(value: &str) -> String {
+    let mut command = std::process::Command::new("sh");
+    let script = format!("JOURNAL_STREAM={value} exec \"$0\" --listen 127.0.0.1:0");
+    command.args(["-c", &script]).arg(colors(&[]).get_program()).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.stderr(std::process::Stdio::piped());
+    Server::spawn(command).log()
+}
+
 #[test]
-fn lines_to_a_journal_have_no_time() {
-    let mut command = colors(&["--listen", "127.0.0.1:0"]);
-    command.env("JOURNAL_STREAM", "8:1");
-    assert!(Server::spawn(command).log().starts_with("[INFO] listening on "));
+fn lines_to_a_journal_have_a_priority_and_neither_time_nor_level() {
+    let log = first_line_with_journal("$(stat --dereference --format=%d:%i /proc/self/fd/2)");
+    assert!(log.starts_with("<6>listening on http://127.0.0.1:"), "{log}");
+    // the variable is inherited by what runs inside a service and logs elsewhere
+    let log = first_line_with_journal("8:1");
+    assert!(log.contains("Z [INFO] listening on "), "{log}");
 }
 
 #[test]

@@ -1,0 +1,70 @@
+//! The file of a unix socket: made with its mode, put in place of a stale one, removed at the end. Knows nothing of connections.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Mode;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+/// A socket file that this process made; removed when dropped.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    /// Where it is.
+    path: PathBuf,
+    /// Device and inode, which tell it from a file that somebody else has put there since.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    /// Binds `socket` to a new file with this mode. A file that a process left behind without removing it is replaced.
+    ///
+    /// # Errors
+    /// `AddrInUse` when somebody listens there; others when the file is no socket, or may not be made by this user.
+    pub(crate) fn bind(socket: &Socket, path: &Path, mode: u32) -> io::Result<Self> {
+        let address = SockAddr::unix(path)?;
+        // the file gets the socket's own mode less the umask (bind_bsd in the kernel's net/unix/af_unix.c), so nobody is let in too early
+        rustix::fs::fchmod(socket, Mode::from_raw_mode(mode))?;
+        match socket.bind(&address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                remove_stale(path, &address)?;
+                socket.bind(&address)?;
+            }
+            bound => bound?,
+        }
+        let file = Self { path: path.to_owned(), identity: identity(path)? };
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+        Ok(file)
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
+            // A file that stays is found to be stale at the next start.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes a socket file on which nobody listens.
+fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
+    }
+    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // a listener whose backlog is full would have the probe wait
+    probe.set_nonblocking(true)?;
+    match probe.connect(address) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        // unix(7): full, so somebody listens
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        _ => Err(io::ErrorKind::AddrInUse.into()),
+    }
+}
+
+/// Device and inode of a file.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
+}

@@ -1,0 +1,245 @@
+//! Where the service listens: several addresses, unix sockets and their files, and sockets that a parent process hands over.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Command, Stdio};
+
+use rustix::process::Signal;
+
+use crate::harness::{Client, Scratch, Server, colors, colors_inheriting, eventually, is_installed};
+
+/// A service with a unix socket at `path`, next to its TCP one.
+fn on_unix(path: &str, arguments: &[&str]) -> Server {
+    let endpoint = format!("unix:{path}");
+    Server::start(&[&["--listen", &endpoint], arguments].concat())
+}
+
+/// Path of a socket file in a scratch directory.
+fn socket_in(scratch: &Scratch) -> String {
+    scratch.0.join("s").to_str().unwrap().to_owned()
+}
+
+/// Where the service says that it listens; all lines that say so are awaited.
+fn endpoints(server: &Server, count: usize) -> Vec<String> {
+    let lines = || -> Vec<String> {
+        let log = server.log();
+        let endpoint = |line: &str| Some(line.split_once("listening on ")?.1.split(' ').next()?.to_owned());
+        log.lines().filter_map(endpoint).collect()
+    };
+    eventually("a line for each listener", || Some(lines()).filter(|lines| lines.len() == count))
+}
+
+/// Starts the service where it cannot; gives the reason that it logs.
+fn refusal(path: &str) -> String {
+    let output = colors(&["--listen", &format!("unix:{path}")]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    String::from_utf8(output.stderr).unwrap().trim_end().split_once("[ERROR] ").unwrap().1.to_owned()
+}
+
+#[test]
+fn several_listeners_serve_the_same_list() {
+    let scratch = Scratch::new();
+    let path = socket_in(&scratch);
+    let server = on_unix(&path, &["--listen", "[::1]:0,127.0.0.1:0", "--base-path", "/api"]);
+    let endpoints = endpoints(&server, 4);
+    assert_eq!((endpoints[0].as_str(), &endpoints[1]), (format!("http://{}/api", server.address).as_str(), &format!("unix:{path}:/api")));
+    server.ask("POST", "/api/colors", r#"{"name":"ink","value":"1"}"#);
+    for endpoint in endpoints.iter().filter_map(|endpoint| endpoint.strip_prefix("http://")) {
+        let mut client = Client::new(TcpStream::connect(endpoint.trim_end_matches("/api")).unwrap());
+        assert_eq!(client.ask("GET", "/api/colors/ink", "").status, 200, "{endpoint}");
+    }
+    assert_eq!(Client::on_unix(&path).ask("GET", "/api/colors/ink", "").status, 200);
+}
+
+#[test]
+fn a_connection_on_a_unix_socket_stays_and_takes_requests_in_advance() {
+    let scratch = Scratch::new();
+    let path = socket_in(&scratch);
+    let server = on_unix(&path, &["--access-log"]);
+    let mut client = Client::on_unix(&path);
+    client.expect_open();
+    client.send("GET /colors/red HTTP/1.1\r\nHost: any.name\r\n\r\nPUT /colors/red HTTP/1.1\r\nHost: any.name\r\n");
+    assert_eq!(client.response().content, r##"{"name":"red","value":"#ff0000"}"##);
+    client.send("Content-Length: 14\r\n\r\n{\"value\":").send("\"#1\"}GET /colors/red HTTP/1.1\r\nHost: any.name\r\n\r\nnonsense\r\n\r\n");
+    for _ in 0..2 {
+        assert_eq!(client.response().content, r##"{"name":"red","value":"#1"}"##);
+    }
+    assert_eq!(client.response().status, 400);
+    client.expect_close();
+    let log = eventually("a line for every request", || Some(server.log()).filter(|log| log.matches("] unix ").count() == 5));
+    assert!(log.contains("[INFO] unix PUT \"/colors/red\" 200 ") && log.contains("[INFO] unix - 400 "), "{log}");
+}
+
+#[test]
+fn slow_readers_on_a_unix_socket_keep_no_worker() {
+    let colors: Vec<String> = (0..20_000).map(|number| format!(r##"{{"name":"color-{number}","value":"#{number:06x}"}}"##)).collect();
+    let scratch = Scratch::new();
+    let path = socket_in(&scratch);
+    let server = Server::with_seed(&format!("[{}]", colors.join(",")), &["--listen", &format!("unix:{path}"), "--workers", "2"]);
+    let expected = format!(r#"{{"data":[{}]}}"#, colors.join(","));
+    let mut slow: Vec<_> = (0..6).map(|_| Client::on_unix(&path)).collect();
+    for client in &mut slow {
+        client.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\nGET /colors/color-7 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    }
+    // nobody has read a byte of the six responses yet
+    for _ in 0..2 {
+        assert_eq!(Client::on_unix(&path).ask("GET", "/colors/color-19999", "").status, 200);
+        assert_eq!(server.ask("GET", "/colors/color-19999", "").status, 200);
+    }
+    for client in &mut slow {
+        assert!(client.response().content == expected);
+        assert_eq!(client.response().content, r##"{"name":"color-7","value":"#000007"}"##);
+    }
+}
+
+#[test]
+fn the_file_has_the_mode_asked_for_whatever_the_umask() {
+    let scratch = Scratch::new();
+    let path = socket_in(&scratch);
+    let mode = |arguments: &[&str], umask: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("umask {umask} && exec \"$0\" \"$@\"")]).arg(colors(&[]).get_program());
+        command.args(["--listen", "127.0.0.1:0", "--listen", &format!("unix:{path}")]).args(arguments);
+        let server = Server::spawn({
+            command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
+            command
+        });
+        let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
+        server.signal(Signal::TERM);
+        server.wait();
+        mode
+    };
+    assert_eq!(mode(&[], "077"), 0o660);
+    assert_eq!(mode(&["--unix-mode", "0606"], "022"), 0o606);
+    assert_eq!(mode(&["--unix-mode", "600"], "0"), 0o600);
+}
+
+#[test]
+fn the_file_is_removed_on_exit() {
+    let scratch = Scratch::new();
+    let path = socket_in(&scratch);
+    let server = on_unix(&path, &[]);
+    Client::on_unix(&path).expect_open();
+    server.signal(Signal::TERM);
+    assert!(server.wait().0.success());
+    assert!(!fs::exists(&path).unwrap());
+}
+
+#[test]
+fn a_file_that_came_in_its_place_is_left_alone() {
+    let scratch = Scratch::new();
+    let path = socket_in(&scratch);
+    let server = on_unix(&path, &[]);
+    fs::remove_file(&path).unwrap();
+    let other = on_unix(&path, &[]);
+    server.signal(Signal::TERM);
+    assert!(server.wait().0.success());
+    Client::on_unix(&path).expect_open();
+    drop(other);
+}
+
+#[test]
+fn a_file_left_behind_is_replaced() {
+    let scratch = Scratch::new();
+    let path = socket_in(&scratch);
+    // std closes it and leaves the file
+    drop(UnixListener::bind(&path).unwrap());
+    let killed = on_unix(&path, &[]);
+    drop(killed);
+    assert!(fs::exists(&path).unwrap());
+    let _server = on_unix(&path, &[]);
+    Client::on_unix(&path).expect_open();
+}
+
+#[test]
+fn a_file_on_which_somebody_listens_is_not_replaced() {
+    let scratch = Scratch::new();
+    let path = socket_in(&scratch);
+    let server = on_unix(&path, &[]);
+    let expected = format!("cannot listen on unix:{path}: another program does already; choose another address with --listen");
+    assert_eq!(refusal(&path), expected);
+    Client::on_unix(&path).expect_open();
+    drop(server);
+}
+
+#[test]
+fn a_file_that_is_no_socket_is_never_removed() {
+    let scratch = Scratch::new();
+    let path = scratch.write("s", "precious");
+    assert_eq!(refusal(&path), format!("cannot listen on unix:{path}: there is a file that is no socket"));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    let nowhere = format!("{path}/s");
+    assert_eq!(refusal(&nowhere), format!("cannot listen on unix:{nowhere}: Not a directory (os error 20)"));
+}
+
+#[test]
+fn sockets_from_the_parent_take_precedence_and_outlive_the_service() {
+    let scratch = Scratch::new();
+    let path = socket_in(&scratch);
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let unix = UnixListener::bind(&path).unwrap();
+    for end in [Signal::TERM, Signal::KILL] {
+        let (first, second) = (tcp.try_clone().unwrap(), unix.try_clone().unwrap());
+        let server = Server::spawn(colors_inheriting(first, second, &["--listen", "127.0.0.1:1"]));
+        assert_eq!(endpoints(&server, 2), [format!("http://{}", tcp.local_addr().unwrap()), format!("unix:{path}")]);
+        let mut idle = Client::on_unix(&path);
+        idle.expect_open();
+        server.connect().expect_open();
+        server.signal(end);
+        idle.expect_close();
+        server.wait();
+        // nobody accepts at the moment, but the kernel lets clients in
+        TcpStream::connect(tcp.local_addr().unwrap()).unwrap();
+        UnixStream::connect(&path).unwrap();
+    }
+}
+
+#[test]
+fn a_connection_on_an_inherited_socket_has_the_options_of_any_other() {
+    let scratch = Scratch::new();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let unix = UnixListener::bind(socket_in(&scratch)).unwrap();
+    let server = Server::spawn(colors_inheriting(tcp, unix, &["--workers", "1"]));
+    // each would keep the only worker if its socket had no time-out
+    let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(Client::expect_open);
+    let mut others: Vec<_> = (0..3).map(|_| Client::on_unix(socket_in(&scratch))).collect();
+    others.iter_mut().for_each(Client::expect_open);
+    // a response of two segments is not held back for the client's acknowledgement, which takes 40 ms
+    let begun = std::time::Instant::now();
+    for _ in 0..50 {
+        clients[0].ask("GET", "/colors", "");
+    }
+    assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_descriptor_that_does_not_listen_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let output = colors_inheriting(listener, connection, &[]).output().unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    let expected = "cannot use the sockets that LISTEN_FDS hands over: number 2 is not a TCP or unix stream socket that listens";
+    assert_eq!((output.status.code(), log.trim_end().split_once("[ERROR] ").unwrap().1), (Some(1), expected));
+}
+
+#[test]
+fn systemds_own_tool_activates_it_with_the_first_connection() {
+    let tool = "systemd-socket-activate";
+    if !is_installed(tool) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let path = socket_in(&scratch);
+    let mut command = Command::new(tool);
+    command.args(["--listen", &path]).arg(colors(&[]).get_program()).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let stream = eventually("the socket is there", || UnixStream::connect(&path).ok());
+    drop(stream);
+    Client::on_unix(&path).expect_open();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(fs::exists(&path).unwrap(), "the file is the parent's");
+}

@@ -1,0 +1,211 @@
+//! The service under systemd: what it tells the manager, and that the units are sound, tight, and not too tight for the program.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::harness::{Client, DEADLINE, Scratch, Server, colors, is_installed};
+
+/// A service manager's end of the notification socket.
+struct Manager {
+    socket: UnixDatagram,
+    path: String,
+    _scratch: Scratch,
+}
+
+impl Manager {
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        let path = scratch.0.join("notify").to_str().unwrap().to_owned();
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(DEADLINE)).unwrap();
+        Self { socket, path, _scratch: scratch }
+    }
+
+    /// Starts the service below this manager.
+    fn start(&self, watchdog: Option<Duration>) -> Server {
+        let mut command = colors(&["--listen", "127.0.0.1:0"]);
+        command.env("NOTIFY_SOCKET", &self.path);
+        if let Some(patience) = watchdog {
+            command.env("WATCHDOG_USEC", patience.as_micros().to_string());
+        }
+        Server::spawn(command)
+    }
+
+    /// The next message.
+    #[track_caller]
+    fn message(&self) -> String {
+        let mut bytes = [0; 512];
+        let length = self.socket.recv(&mut bytes).expect("a message in time");
+        String::from_utf8(bytes[..length].to_vec()).unwrap()
+    }
+}
+
+#[test]
+fn the_manager_hears_of_start_end_and_the_number_of_colors() {
+    let manager = Manager::new();
+    let server = manager.start(None);
+    assert_eq!(manager.message(), "READY=1\nSTATUS=148 colors\n");
+    server.connect().expect_open();
+    assert_eq!(server.ask("POST", "/colors", r#"{"name":"ink","value":"1"}"#).status, 201);
+    assert_eq!(manager.message(), "STATUS=149 colors\n");
+    server.signal(Signal::TERM);
+    assert_eq!(manager.message(), "STOPPING=1\n");
+    assert!(server.wait().0.success());
+}
+
+#[test]
+fn the_watchdog_is_kept_quiet_by_an_idle_service_and_by_a_busy_one() {
+    let manager = Manager::new();
+    let patience = Duration::from_millis(600);
+    let server = manager.start(Some(patience));
+    assert!(manager.message().starts_with("READY=1\n"));
+    let begun = Instant::now();
+    for _ in 0..2 {
+        assert_eq!(manager.message(), "WATCHDOG=1\n");
+    }
+    assert!(begun.elapsed() >= patience * 9 / 10, "{:?}", begun.elapsed());
+    let mut client = server.connect();
+    std::thread::scope(|scope| {
+        let beats = scope.spawn(|| (0..2).all(|_| manager.message() == "WATCHDOG=1\n"));
+        while !beats.is_finished() {
+            client.expect_open();
+        }
+        assert!(beats.join().unwrap());
+    });
+}
+
+#[test]
+fn a_manager_that_is_gone_is_worth_a_warning_and_no_more() {
+    let mut command = colors(&["--listen", "127.0.0.1:0"]);
+    command.env("NOTIFY_SOCKET", "/nonexistent/notify");
+    let server = Server::spawn(command);
+    server.connect().expect_open();
+    server.signal(Signal::TERM);
+    let (status, log) = server.wait();
+    assert!(status.success());
+    assert_eq!(log.matches("[WARN] cannot tell the service manager ").count(), 2, "{log}");
+}
+
+/// The units in a directory of their own, with a program that exists in place of the installed one.
+fn units(is_activated: bool) -> Scratch {
+    let scratch = Scratch::new();
+    let program = colors(&[]).get_program().to_str().unwrap().to_owned();
+    let service = include_str!("../../systemd/colors.service");
+    let command = "ExecStart=/usr/local/bin/colors\n";
+    assert!(service.contains(command));
+    scratch.write("colors.service", service.replace(command, &format!("ExecStart={program}\n")));
+    scratch.write("colors.socket", include_str!("../../systemd/colors.socket"));
+    if is_activated {
+        fs::create_dir(scratch.0.join("colors.service.d")).unwrap();
+        scratch.write("colors.service.d/activated.conf", include_str!("../../systemd/activated.conf"));
+    }
+    scratch
+}
+
+/// Runs systemd-analyze; gives whether it is content, and all that it says.
+fn analyze(directory: &Path, arguments: &[&str]) -> (bool, String) {
+    let output = Command::new("systemd-analyze").args(arguments).current_dir(directory).output().unwrap();
+    (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+#[test]
+fn the_units_are_sound_and_leave_little_exposed() {
+    if !is_installed("systemd-analyze") {
+        return;
+    }
+    for (is_activated, exposure_max) in [(false, 0.9), (true, 0.3)] {
+        let units = units(is_activated);
+        for unit in ["colors.service", "colors.socket"] {
+            assert_eq!(analyze(&units.0, &["verify", "--man=no", &format!("./{unit}")]), (true, String::new()), "{unit}");
+        }
+        let (_, report) = analyze(&units.0, &["security", "--offline=yes", "--no-pager", "./colors.service"]);
+        let exposure = report.split("exposure level for colors.service: ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        assert!(exposure.parse::<f64>().unwrap() <= exposure_max, "activated: {is_activated}\n{report}");
+    }
+}
+
+/// The values that the unit gives a setting, in order.
+fn setting(name: &str) -> Vec<&'static str> {
+    let service = include_str!("../../systemd/colors.service");
+    service.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')).flat_map(|values| values.split(' ')).collect()
+}
+
+/// The system calls of a group, its subgroups' included.
+fn members(group: &str) -> BTreeSet<String> {
+    let (_, listing) = analyze(Path::new("/"), &["syscall-filter", "--no-pager", group]);
+    let names = listing.lines().skip(1).map(str::trim).filter(|name| !name.is_empty() && !name.starts_with('#'));
+    names.flat_map(|name| if name.starts_with('@') { members(name) } else { BTreeSet::from([name.to_owned()]) }).collect()
+}
+
+/// The system calls that the unit lets the program make.
+fn allowed() -> BTreeSet<String> {
+    let mut allowed = members("@default");
+    let mut is_refusal = false;
+    for value in setting("SystemCallFilter") {
+        is_refusal = if value.starts_with('@') { is_refusal } else { value.starts_with('~') };
+        let calls = members(value.trim_start_matches('~'));
+        allowed = if is_refusal { &allowed - &calls } else { &allowed | &calls };
+    }
+    allowed
+}
+
+/// Runs the service below strace through a life with all kinds of requests; gives the lines of its system calls.
+fn traced() -> Vec<String> {
+    let scratch = Scratch::new();
+    let manager = Manager::new();
+    let (trace, socket) = (scratch.0.join("trace"), scratch.0.join("s"));
+    let program = colors(&[]);
+    let mut command = Command::new("strace");
+    // -D: the service stays the child of this process, and so gets its signals
+    command.args(["-D", "-f", "-qq", "-o"]).arg(&trace).arg(program.get_program());
+    command.arg("--data").arg(scratch.0.join("list.json"));
+    command.args(["--access-log", "--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--listen"]).arg(format!("unix:{}", socket.display()));
+    // seldom enough that the messages nobody reads here fit the socket's queue, which holds 10 (unix(7), max_dgram_qlen)
+    command.env("NOTIFY_SOCKET", &manager.path).env("WATCHDOG_USEC", "2000000");
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(std::process::Stdio::piped());
+    drop(UnixListener::bind(&socket).unwrap());
+    let server = Server::spawn(command);
+    assert!(manager.message().starts_with("READY=1\n"));
+    let mut clients: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(Client::expect_open);
+    assert_eq!(server.ask("POST", "/colors", r#"{"name":"ink","value":"1"}"#).status, 201);
+    assert_eq!(server.ask("DELETE", "/colors/ink", "").status, 200);
+    assert_eq!(server.connect().send("nonsense\r\n\r\n").response().status, 400);
+    let mut unix = Client::on_unix(&socket);
+    unix.expect_open();
+    server.signal(Signal::TERM);
+    assert!(server.wait().0.success());
+    // the end of its standard error was the end of strace, too
+    let trace = fs::read_to_string(&trace).unwrap();
+    trace.lines().map(|line| line.split_once(' ').unwrap().1.trim_start().to_owned()).collect()
+}
+
+#[test]
+fn the_program_does_nothing_that_the_unit_forbids() {
+    if !is_installed("systemd-analyze") || !is_installed("strace") {
+        return;
+    }
+    let trace = traced();
+    let is_name = |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let used: BTreeSet<String> =
+        trace.iter().filter_map(|line| line.split_once('(')).map(|(name, _)| name).filter(is_name).map(str::to_owned).collect();
+    assert!(used.contains("accept4") && used.contains("prlimit64") && used.len() > 30, "{used:?}");
+    let allowed = allowed();
+    assert!(!allowed.contains("chroot") && !allowed.contains("setrlimit"), "{allowed:?}");
+    assert_eq!(&used - &allowed, BTreeSet::new());
+
+    let families = setting("RestrictAddressFamilies");
+    for call in trace.iter().filter_map(|line| line.strip_prefix("socket(")) {
+        assert!(families.contains(&call.split(',').next().unwrap()), "{call}");
+    }
+    // systemd.exec(5), MemoryDenyWriteExecute=: no memory both writable and executable, nor made executable afterwards
+    for call in trace.iter().filter(|line| line.contains("PROT_EXEC")) {
+        assert!(call.starts_with("mmap(") && !call.contains("PROT_WRITE"), "{call}");
+    }
+}
