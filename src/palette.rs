@@ -106,12 +106,29 @@ impl Palette {
             named.first += 1 + next.expect("a name with copies left has a color behind its first");
             named.copies -= 1;
         }
-        if removed + 1 < self.colors.len() {
+        let color = self.colors.remove(removed);
+        self.move_up(removed);
+        Some(color)
+    }
+
+    /// Has the index follow the colors from `start` on, which have moved up by one place.
+    fn move_up(&mut self, start: usize) {
+        // looking up one name takes as long as walking over about this many
+        const WALKED_PER_LOOKUP: usize = 16;
+        let tail = &self.colors[start..];
+        if tail.len() * WALKED_PER_LOOKUP > self.index.len() {
             for named in self.index.iter_mut() {
-                named.first -= usize::from(named.first > removed);
+                named.first -= usize::from(named.first > start);
+            }
+            return;
+        }
+        for (place, color) in (start..).zip(tail) {
+            let hash = self.hasher.hash_one(&*color.name);
+            // the entry still has the place before the move, by which it is found: no names need comparing
+            if let Some(named) = self.index.find_mut(hash, |named| named.first == place + 1) {
+                named.first = place;
             }
         }
-        Some(self.colors.remove(removed))
     }
 
     /// The list as JSON; made anew only by the first reader after a change.
@@ -195,6 +212,21 @@ mod tests {
         assert_eq!(palette.remove_first("a"), Some(color("a", "4")));
         assert_eq!(palette.first("a"), None);
         assert_eq!(palette.colors(), [color("b", "3")]);
+    }
+
+    #[test]
+    fn removing_anywhere_leaves_every_name_where_it_is() {
+        const COUNT: usize = 200;
+        for removed in 0..COUNT {
+            let names: Vec<String> = (0..COUNT).map(|number| (number % 150).to_string()).collect();
+            let mut palette = Palette::new(names.iter().map(|name| color(name, "")).collect());
+            let name = &names[removed];
+            palette.remove_first(name);
+            for name in &names {
+                let expected = palette.colors.iter().position(|color| *color.name == **name);
+                assert_eq!(palette.position(name), expected, "{name} after the first {removed}");
+            }
+        }
     }
 
     #[test]

@@ -46,6 +46,14 @@ pub(crate) struct Args {
     /// Print how many instructions a request takes
     #[arg(long)]
     pub(crate) instructions: bool,
+
+    /// Print what it costs colors to save each change, and what is left after kill -9
+    #[arg(long)]
+    pub(crate) durability: bool,
+
+    /// With --durability: how often each server is killed
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) kills: u32,
 }
 
 #[cfg(test)]

@@ -32,6 +32,8 @@ pub(crate) enum Failure {
     Malformed(SocketAddr, &'static str),
     /// When a server answers a request, the second, with another status or content than it should.
     Wrong(Kind, String, u16),
+    /// When a directory that has to be on a disk is on this kind of file system, which is in memory.
+    NoDisk(PathBuf, String),
     /// When a server's CPU time cannot be read, as after its end.
     Clock(Errno),
 }
@@ -49,6 +51,7 @@ impl fmt::Display for Failure {
             Self::Connection(address, error) => write!(f, "connection to {address}: {error}"),
             Self::Malformed(address, what) => write!(f, "response from {address}: {what}"),
             Self::Wrong(kind, request, status) => write!(f, "{kind} answers {request} wrongly, with {status}"),
+            Self::NoDisk(path, kind) => write!(f, "{} is on {kind}, which is no disk", path.display()),
             Self::Clock(error) => write!(f, "cannot read the CPU time of a server: {error}"),
         }
     }

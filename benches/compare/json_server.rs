@@ -34,13 +34,25 @@ struct Item<'a> {
 /// # Errors
 /// When node is not installed, or npm cannot install json-server.
 pub(crate) fn command(kind: Kind, scratch: &Scratch, colors: &[Color], port: u16) -> Result<Command, Failure> {
+    let file = scratch.write("db.json", &database(colors))?;
+    serve(kind, scratch, &file, port)
+}
+
+/// Its file, with these colors.
+pub(crate) fn database(colors: &[Color]) -> String {
     let items = colors.iter().map(|Color { name, value }| Item { id: name, name, value });
-    let database = serde_json::to_string(&Database { colors: items.collect() }).expect("strings always serialize");
-    let database = scratch.write("db.json", &database)?;
+    serde_json::to_string(&Database { colors: items.collect() }).expect("strings always serialize")
+}
+
+/// The command that serves such a file, from a scratch directory that need not be the file's.
+///
+/// # Errors
+/// When node is not installed, or npm cannot install json-server.
+pub(crate) fn serve(kind: Kind, scratch: &Scratch, file: &Path, port: u16) -> Result<Command, Failure> {
     scratch.directory("public")?; // 1.0.0-beta.15 demands it in production
     let (version, quiet) = if kind == Kind::JsonServer0 { ("0.17.4", Some("--quiet")) } else { ("1.0.0-beta.15", None) };
     let mut command = Command::new(install(version)?);
-    command.args(["--host", "127.0.0.1", "--port", &port.to_string()]).args(quiet).arg(database);
+    command.args(["--host", "127.0.0.1", "--port", &port.to_string()]).args(quiet).arg(file);
     command.env("NODE_ENV", "production");
     Ok(command)
 }

@@ -35,6 +35,11 @@ impl Kind {
         self != Self::Nginx || matches!(workload, Workload::ReadOne | Workload::ReadAll)
     }
 
+    /// Whether it keeps its list in a file, or can be told to.
+    pub(crate) fn keeps_a_file(self) -> bool {
+        matches!(self, Self::Colors | Self::JsonServer0 | Self::JsonServer1)
+    }
+
     /// Whether its contents are those of the API; json-server has its own.
     pub(crate) fn speaks_the_api(self) -> bool {
         !matches!(self, Self::JsonServer0 | Self::JsonServer1)

@@ -3,7 +3,9 @@
 //! A map of the code; arrows of use point down this list only:
 //!
 //! - `main`, `args`: start-up in reading order; the command line
-//! - `versus`, `growth`, `instructions`: the three tables
+//! - `versus`, `growth`, `instructions`: the first three tables
+//! - `durability`: the fourth, in three parts; `kills`: the last of them
+//! - `ledger`: what was acknowledged, and what of it is left; `writers`: writes that wait for their answers; `disk`: what is written to
 //! - `table`: medians and Markdown; `machine`: where and when it was measured
 //! - `wrk`, `client`: the two ways to send requests; `workload`: which requests
 //! - `kind`, `servers`, `nginx`, `json_server`: which servers there are, and how each is started and stopped
@@ -13,11 +15,15 @@
 mod args;
 mod client;
 mod colors;
+mod disk;
+mod durability;
 mod failure;
 mod growth;
 mod instructions;
 mod json_server;
+mod kills;
 mod kind;
+mod ledger;
 mod machine;
 mod nginx;
 mod process;
@@ -27,6 +33,7 @@ mod servers;
 mod table;
 mod versus;
 mod workload;
+mod writers;
 mod wrk;
 
 use std::process::ExitCode;
@@ -53,7 +60,7 @@ fn run(args: &Args) -> Result<(), Failure> {
     let scratch = Scratch::new()?;
     let programs = Programs::build(args.colors.as_deref())?;
     machine::describe();
-    if !args.growth && !args.instructions {
+    if !args.growth && !args.instructions && !args.durability {
         versus::print(args, &programs, &scratch)?;
     }
     if args.growth {
@@ -61,6 +68,9 @@ fn run(args: &Args) -> Result<(), Failure> {
     }
     if args.instructions {
         instructions::print(&programs, &scratch)?;
+    }
+    if args.durability {
+        durability::print(args, &programs)?;
     }
     Ok(())
 }

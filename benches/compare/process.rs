@@ -39,6 +39,17 @@ fn resident_of_one(process: u32) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
+/// Bytes that a process and its descendants have had written to the disk; whole pages of memory, without the file system's own.
+pub(crate) fn written(root: u32) -> u64 {
+    tree(root).into_iter().filter_map(written_by_one).sum()
+}
+
+/// `write_bytes` (proc_pid_io(5)); nothing once the process has ended.
+fn written_by_one(process: u32) -> Option<u64> {
+    let io = fs::read_to_string(format!("/proc/{process}/io")).ok()?;
+    io.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.parse().ok()
+}
+
 /// A process and its descendants.
 fn tree(root: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| parent(&entry.ok()?)).collect();
@@ -76,6 +87,14 @@ pub(crate) fn stop(child: &mut Child) {
     let _ = child.wait();
 }
 
+/// Sends SIGKILL to a process and its descendants: none of them gets to do anything more.
+pub(crate) fn kill_all(root: u32) {
+    for process in tree(root) {
+        // A process that has ended already is what is wanted.
+        let _ = kill(pid(process), Signal::SIGKILL);
+    }
+}
+
 /// The number in the form that system calls take.
 fn pid(process: u32) -> Pid {
     Pid::from_raw(process.try_into().expect("the kernel counts processes in 22 bits"))
@@ -97,5 +116,22 @@ mod tests {
         assert!(tree(std::process::id()).contains(&child.id()));
         stop(&mut child);
         assert!(!tree(std::process::id()).contains(&child.id()));
+    }
+
+    #[test]
+    fn descendants_are_killed_too() {
+        let mut shell = std::process::Command::new("sh").args(["-c", "sleep 60; true"]).spawn().unwrap();
+        let deadline = Instant::now() + STOP_MAX;
+        while tree(shell.id()).len() < 2 {
+            assert!(Instant::now() < deadline);
+            thread::sleep(Duration::from_millis(1));
+        }
+        let sleep = tree(shell.id())[1];
+        kill_all(shell.id());
+        shell.wait().unwrap();
+        while fs::read_to_string(format!("/proc/{sleep}/stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
+            assert!(Instant::now() < deadline);
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::failure::Failure;
+use crate::programs::HERE;
 
 /// A directory that lives as long as this value.
 #[derive(Debug)]
@@ -15,9 +16,21 @@ pub(crate) struct Scratch(PathBuf);
 impl Scratch {
     /// A new directory, which every user may read: nginx started by root reads as another.
     pub(crate) fn new() -> Result<Self, Failure> {
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// A new directory below this crate's own, which lies on a disk where that for temporary files may lie in memory.
+    pub(crate) fn on_disk() -> Result<Self, Failure> {
+        let target = Path::new(HERE).join("target");
+        fs::create_dir_all(&target).map_err(|error| Failure::File(target.clone(), error))?;
+        Self::below(&target)
+    }
+
+    /// A new directory in this one.
+    fn below(parent: &Path) -> Result<Self, Failure> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("colors-compare-{}-{number}", process::id()));
+        let path = parent.join(format!("colors-compare-{}-{number}", process::id()));
         let made = fs::create_dir(&path).and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o755)));
         made.map_err(|error| Failure::File(path.clone(), error))?;
         Ok(Self(path))
@@ -45,7 +58,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed stays in the directory for temporary files, where the system removes it.
+        // What cannot be removed stays: where the system clears temporary files away, or where `cargo clean` does.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -3,7 +3,7 @@
 use std::env;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -59,16 +59,36 @@ impl Server {
             Kind::Nginx => nginx::command(&scratch, colors, port)?,
             Kind::JsonServer0 | Kind::JsonServer1 => json_server::command(kind, &scratch, colors, port)?,
         };
-        let mut launch = Launch::new(kind, command, scratch)?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        launch.wait(|_| TcpStream::connect(address).is_ok().then_some(address))
+        Launch::new(kind, command, scratch)?.wait_for_port(port)
+    }
+
+    /// Starts a server that keeps its list in this file, which holds it already: the product, or a json-server.
+    ///
+    /// # Errors
+    /// When it is not installed, or does not listen in time, as with a file that it cannot read.
+    pub(crate) fn start_on(kind: Kind, programs: &Programs, file: &Path) -> Result<Self, Failure> {
+        let scratch = Scratch::new()?;
+        if kind == Kind::Colors {
+            let mut command = Command::new(&programs.colors);
+            command.arg("--data").arg(file);
+            return Self::start_product(command, scratch);
+        }
+        let port = free_port()?;
+        let command = json_server::serve(kind, &scratch, file, port)?;
+        Launch::new(kind, command, scratch)?.wait_for_port(port)
     }
 
     /// Starts the product with these colors, by a command that lacks only the product's options.
     pub(crate) fn start_colors(mut command: Command, colors: &[Color]) -> Result<Self, Failure> {
         let scratch = Scratch::new()?;
         let seed = scratch.write("seed.json", &colors::seed(colors))?;
-        command.args(["--listen", "127.0.0.1:0", "--seed"]).arg(seed);
+        command.arg("--seed").arg(seed);
+        Self::start_product(command, scratch)
+    }
+
+    /// Starts the product by a command that lacks only where to listen.
+    fn start_product(mut command: Command, scratch: Scratch) -> Result<Self, Failure> {
+        command.args(["--listen", "127.0.0.1:0"]);
         // The product takes options from the environment, too; it is measured with its defaults.
         for (name, _) in env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"COLORS_")) {
             command.env_remove(name);
@@ -87,6 +107,16 @@ impl Server {
     /// Resident memory, in KiB.
     pub(crate) fn resident(&self) -> u64 {
         process::resident(self.child.id())
+    }
+
+    /// Bytes that it has had written to the disk so far.
+    pub(crate) fn written(&self) -> u64 {
+        process::written(self.child.id())
+    }
+
+    /// Ends it by force, wherever it is; returns when it has gone.
+    pub(crate) fn kill(self) {
+        process::kill_all(self.child.id());
     }
 
     /// Waits until it has nothing left to do.
@@ -133,6 +163,12 @@ impl Launch {
         let began = Instant::now();
         let child = command.spawn().map_err(|error| Failure::Start(command.get_program().into(), error))?;
         Ok(Self { kind, began, parts: Some((child, scratch)), log })
+    }
+
+    /// Waits until the server listens on this port.
+    fn wait_for_port(&mut self, port: u16) -> Result<Server, Failure> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        self.wait(|_| TcpStream::connect(address).is_ok().then_some(address))
     }
 
     /// Waits until this function of what the server has printed finds its address.

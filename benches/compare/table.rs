@@ -54,6 +54,12 @@ pub(crate) fn number(number: f64) -> String {
     }
 }
 
+/// The least and the greatest of some numbers.
+pub(crate) fn range(numbers: impl IntoIterator<Item = f64>) -> String {
+    let (least, most) = numbers.into_iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), n| (least.min(n), most.max(n)));
+    format!("{}–{}", number(least), number(most))
+}
+
 /// A whole number in groups of three digits.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -93,5 +99,6 @@ mod tests {
         for (given, expected) in cases {
             assert_eq!(number(given), expected);
         }
+        assert_eq!(range([2.0, 0.5, 98.76]), "0.50–98.8");
     }
 }

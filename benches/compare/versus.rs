@@ -159,14 +159,13 @@ fn row(load: &Load, count: u32, contestant: &Contestant, colors: &Contestant) ->
     let runs = &contestant.runs;
     let rates = || runs.iter().map(Measured::rate);
     let ratio = |of: fn(&Measured) -> f64| table::median(colors.runs.iter().zip(runs).map(|(ours, theirs)| of(ours) / of(theirs)));
-    let [least, most] = [rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)];
     vec![
         load.workload.to_string(),
         count.to_string(),
         load.connections.to_string(),
         contestant.server.kind.to_string(),
         table::number(table::median(rates())),
-        format!("{}–{}", table::number(least), table::number(most)),
+        table::range(rates()),
         table::number(table::median(runs.iter().map(Measured::cost))),
         table::number(table::median(runs.iter().map(Measured::p99))),
         table::number(table::median(runs.iter().map(|measured| measured.resident as f64 / 1024.0))),
