@@ -190,7 +190,7 @@ fn all_of_it_at_once_is_not_noticed_by_a_client_that_means_well() {
         over.store(true, Relaxed);
         times
     });
-    assert!(times.worst() < Duration::from_secs(1), "{:?}", times.worst());
+    assert!(times.worst() < Duration::from_secs(2), "{:?}", times.worst());
     drop((idle, drippers));
     target.check_recovery();
 }
