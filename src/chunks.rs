@@ -1,6 +1,6 @@
 //! Decodes chunked content (RFC 9112 §7.1) as it arrives, strictly: what one reader could take differently from another is an error.
 
-use crate::framing::Refusal;
+use crate::refusal::Refusal;
 
 /// Bytes of one chunk-size line with its extensions, which are read over; a size alone is at most 16 digits.
 const SIZE_LINE_BYTES_MAX: usize = 1024;

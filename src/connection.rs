@@ -12,9 +12,11 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
 use crate::context::Context;
 use crate::date;
-use crate::framing::{Call, Intake, Refusal, Step};
+use crate::framing::{Intake, Step};
+use crate::head::Call;
 use crate::inlet::Inlet;
 use crate::message::{Content, Method, Request, Response, Status};
+use crate::refusal::Refusal;
 use crate::respond::respond;
 use crate::seats::Seat;
 

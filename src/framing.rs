@@ -4,98 +4,10 @@
 //! tiny_http to read. Given the bytes of clients themselves, tiny_http waits forever on `HTTP/2.0` (a worker lost for good), buffers a field
 //! line without end, takes `3, 4` for no Content-Length, and refuses tabs and UTF-8 in fields nobody asks for.
 
-use std::fmt;
 use std::mem::take;
 
-use crate::chunks::Chunks;
-use crate::head::{self, FIELD_LINES_MAX};
-use crate::message::{Fields, Status};
-
-/// Bytes of request line and fields together; Apache allows 8 KiB a line, browsers' cookies stay below 16 KiB in all.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
-
-/// Why a connection's bytes are not answered as a request; the connection is closed after saying so.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// When the bytes do not begin like a request, or a line of the head does not parse: 400. Says what is wrong.
-    Malformed(&'static str),
-    /// When a line of the head ends in LF alone, which others may read as part of the line: 400.
-    BareLineFeed,
-    /// When the version is neither HTTP/1.0 nor HTTP/1.1: 505.
-    Version,
-    /// When the head is longer than 64 KiB or has more than 100 field lines: 431.
-    HeadTooLarge,
-    /// When HTTP/1.1 comes without Host, or any version with several or with one that is not `host[:port]`: 400 (RFC 9112 §3.2).
-    Host,
-    /// When Content-Length is given more than once, is not digits alone, or does not fit 64 bits: 400 (RFC 9112 §6.3).
-    ContentLength,
-    /// When both Content-Length and Transfer-Encoding are given: 400 (RFC 9112 §6.1).
-    TwoLengths,
-    /// When Transfer-Encoding comes with HTTP/1.0, or chunked is not its one last coding: 400 (RFC 9112 §6.1).
-    TransferEncoding,
-    /// When there is a transfer coding besides chunked: 501 (RFC 9112 §6.1).
-    UnknownCoding,
-    /// When a chunk, its size line or the trailer section does not parse: 400 (RFC 9112 §7.1).
-    Chunk,
-    /// When the content is longer than the limit, in bytes: 413. Known from the announced length before any of it is read.
-    ContentTooLarge(usize),
-    /// When Expect asks for anything but 100-continue: 417 (RFC 9110 §10.1.1).
-    Expectation,
-    /// When a request has begun and did not arrive whole in time: 408.
-    Timeout,
-}
-
-impl Refusal {
-    /// The status that says it.
-    pub(crate) fn status(&self) -> Status {
-        match self {
-            Self::Version => Status::VersionNotSupported,
-            Self::HeadTooLarge => Status::FieldsTooLarge,
-            Self::UnknownCoding => Status::NotImplemented,
-            Self::ContentTooLarge(_) => Status::ContentTooLarge,
-            Self::Expectation => Status::ExpectationFailed,
-            Self::Timeout => Status::RequestTimeout,
-            _ => Status::BadRequest,
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed(what) => f.write_str(what),
-            Self::BareLineFeed => f.write_str("a line of the request ends in LF alone, it has to end in CR LF"),
-            Self::Version => f.write_str("the protocol version is not supported, use HTTP/1.1"),
-            Self::HeadTooLarge => {
-                write!(f, "request line and fields are longer than {HEAD_BYTES_MAX} bytes or more than {FIELD_LINES_MAX} lines")
-            }
-            Self::Host => f.write_str("a request needs exactly one Host field of the form host[:port]"),
-            Self::ContentLength => f.write_str("Content-Length has to be given once, as a decimal number"),
-            Self::TwoLengths => f.write_str("Content-Length and Transfer-Encoding exclude each other"),
-            Self::TransferEncoding => f.write_str("Transfer-Encoding has to be \"chunked\" alone, and only on HTTP/1.1"),
-            Self::UnknownCoding => f.write_str("the only transfer coding supported is \"chunked\""),
-            Self::Chunk => f.write_str("the chunked content does not decode"),
-            Self::ContentTooLarge(limit) => write!(f, "the content is longer than the limit of {limit} bytes"),
-            Self::Expectation => f.write_str("the only expectation supported is \"100-continue\""),
-            Self::Timeout => f.write_str("the request did not arrive in time"),
-        }
-    }
-}
-
-/// One request, whole.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Call {
-    /// The head that tiny_http is to read: method and target. What version and fields mean is decided here.
-    pub(crate) head: Vec<u8>,
-    /// The fields that anything looks at.
-    pub(crate) fields: Fields,
-    /// The content, decoded from its transfer coding.
-    pub(crate) content: Vec<u8>,
-    /// Whether the client can be answered on this connection again (RFC 9112 §9.3).
-    pub(crate) keep_alive: bool,
-    /// Whether the client has to be told that the connection stays: HTTP/1.0 that asked for it.
-    pub(crate) says_keep_alive: bool,
-}
+use crate::head::{self, Arriving, Call, Framing};
+use crate::refusal::{HEAD_BYTES_MAX, Refusal};
 
 /// What the bytes received so far amount to.
 #[derive(Debug, PartialEq, Eq)]
@@ -128,26 +40,6 @@ struct Search {
     scanned: usize,
     /// Whether the one empty line that may come before a request came.
     skipped_empty_line: bool,
-}
-
-/// A request whose content is on its way.
-#[derive(Debug)]
-pub(crate) struct Arriving {
-    /// The request without its content, or with as much of it as is decoded.
-    pub(crate) call: Call,
-    /// What tells where the content ends.
-    pub(crate) framing: Framing,
-    /// Whether the client waits to hear `100 Continue`.
-    pub(crate) expects_continue: bool,
-}
-
-/// What tells where a content ends (RFC 9112 §6).
-#[derive(Debug)]
-pub(crate) enum Framing {
-    /// The content has this many bytes.
-    Length(usize),
-    /// The content comes in chunks.
-    Chunks(Chunks),
 }
 
 impl Intake {

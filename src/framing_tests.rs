@@ -1,6 +1,8 @@
 //! Tables of what is a request and what is not.
 
 use super::*;
+use crate::message::Fields;
+use crate::refusal::FIELD_LINES_MAX;
 
 /// The head that tiny_http is to read, the content, and whether the connection stays.
 type Expected<'a> = Result<(&'a str, &'a str, bool), Refusal>;

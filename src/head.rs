@@ -3,15 +3,47 @@
 use std::mem::MaybeUninit;
 
 use crate::chunks::Chunks;
-use crate::framing::{Arriving, Call, Framing, Refusal};
 use crate::message::Fields;
+use crate::refusal::{FIELD_LINES_MAX, Refusal};
 use crate::resource;
-
-/// Field lines in one request; Apache's limit, several times what browsers behind proxies send.
-pub(crate) const FIELD_LINES_MAX: usize = 100;
 
 /// What is said of a request line that does not parse.
 const REQUEST_LINE: &str = "the request line has to be method, target and HTTP/1.1, with one space between";
+
+/// One request, whole.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// The head that tiny_http is to read: method and target. What version and fields mean is decided here.
+    pub(crate) head: Vec<u8>,
+    /// The fields that anything looks at.
+    pub(crate) fields: Fields,
+    /// The content, decoded from its transfer coding.
+    pub(crate) content: Vec<u8>,
+    /// Whether the client can be answered on this connection again (RFC 9112 §9.3).
+    pub(crate) keep_alive: bool,
+    /// Whether the client has to be told that the connection stays: HTTP/1.0 that asked for it.
+    pub(crate) says_keep_alive: bool,
+}
+
+/// A request whose content is on its way.
+#[derive(Debug)]
+pub(crate) struct Arriving {
+    /// The request without its content, or with as much of it as is decoded.
+    pub(crate) call: Call,
+    /// What tells where the content ends.
+    pub(crate) framing: Framing,
+    /// Whether the client waits to hear `100 Continue`.
+    pub(crate) expects_continue: bool,
+}
+
+/// What tells where a content ends (RFC 9112 §6).
+#[derive(Debug)]
+pub(crate) enum Framing {
+    /// The content has this many bytes.
+    Length(usize),
+    /// The content comes in chunks.
+    Chunks(Chunks),
+}
 
 /// Reads a head that ends with its empty line.
 ///

@@ -6,7 +6,7 @@
 //! - `args`, `logging`: command line and environment, with `documents` (man page and completions, in tests only); log lines
 //! - `server`: the accept loop, with `waiting` (connections without a worker), `seats` (how many), `workers` (threads), `memory` (what they
 //!   leave), `listen` and `socket_file` (sockets), `supervisor` (what the service manager is told)
-//! - `connection`: one connection's life on a worker, with `framing`, `head` and `chunks` (RFC 9112), `inlet` (tiny_http's border) and `date`
+//! - `connection`: one connection's life on a worker, with `framing`, `head`, `chunks` and `refusal` (RFC 9112), `inlet` (tiny_http's border) and `date`
 //! - `context`: what every worker knows
 //! - `respond`: every rule of the HTTP contract, with `origin` (browsers), `resource` (targets) and `conditions` (If-Match)
 //! - `store`: the mutex around the list; `datafile`: the durable file; `change`: what a write does; `palette`: the list itself; `color`: one color, and JSON
@@ -32,6 +32,7 @@ mod memory;
 mod message;
 mod origin;
 mod palette;
+mod refusal;
 mod resource;
 mod respond;
 mod seats;

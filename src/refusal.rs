@@ -1,0 +1,79 @@
+//! Why a connection's bytes are not answered as a request, and the limits of a request's head. One sentence for each.
+
+use std::fmt;
+
+use crate::message::Status;
+
+/// Bytes of request line and fields together; Apache allows 8 KiB a line, browsers' cookies stay below 16 KiB in all.
+pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Field lines in one request; Apache's limit, several times what browsers behind proxies send.
+pub(crate) const FIELD_LINES_MAX: usize = 100;
+
+/// Why a connection's bytes are not answered as a request; the connection is closed after saying so.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// When the bytes do not begin like a request, or a line of the head does not parse: 400. Says what is wrong.
+    Malformed(&'static str),
+    /// When a line of the head ends in LF alone, which others may read as part of the line: 400.
+    BareLineFeed,
+    /// When the version is neither HTTP/1.0 nor HTTP/1.1: 505.
+    Version,
+    /// When the head is longer than 64 KiB or has more than 100 field lines: 431.
+    HeadTooLarge,
+    /// When HTTP/1.1 comes without Host, or any version with several or with one that is not `host[:port]`: 400 (RFC 9112 §3.2).
+    Host,
+    /// When Content-Length is given more than once, is not digits alone, or does not fit 64 bits: 400 (RFC 9112 §6.3).
+    ContentLength,
+    /// When both Content-Length and Transfer-Encoding are given: 400 (RFC 9112 §6.1).
+    TwoLengths,
+    /// When Transfer-Encoding comes with HTTP/1.0, or chunked is not its one last coding: 400 (RFC 9112 §6.1).
+    TransferEncoding,
+    /// When there is a transfer coding besides chunked: 501 (RFC 9112 §6.1).
+    UnknownCoding,
+    /// When a chunk, its size line or the trailer section does not parse: 400 (RFC 9112 §7.1).
+    Chunk,
+    /// When the content is longer than the limit, in bytes: 413. Known from the announced length before any of it is read.
+    ContentTooLarge(usize),
+    /// When Expect asks for anything but 100-continue: 417 (RFC 9110 §10.1.1).
+    Expectation,
+    /// When a request has begun and did not arrive whole in time: 408.
+    Timeout,
+}
+
+impl Refusal {
+    /// The status that says it.
+    pub(crate) fn status(&self) -> Status {
+        match self {
+            Self::Version => Status::VersionNotSupported,
+            Self::HeadTooLarge => Status::FieldsTooLarge,
+            Self::UnknownCoding => Status::NotImplemented,
+            Self::ContentTooLarge(_) => Status::ContentTooLarge,
+            Self::Expectation => Status::ExpectationFailed,
+            Self::Timeout => Status::RequestTimeout,
+            _ => Status::BadRequest,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(what) => f.write_str(what),
+            Self::BareLineFeed => f.write_str("a line of the request ends in LF alone, it has to end in CR LF"),
+            Self::Version => f.write_str("the protocol version is not supported, use HTTP/1.1"),
+            Self::HeadTooLarge => {
+                write!(f, "request line and fields are longer than {HEAD_BYTES_MAX} bytes or more than {FIELD_LINES_MAX} lines")
+            }
+            Self::Host => f.write_str("a request needs exactly one Host field of the form host[:port]"),
+            Self::ContentLength => f.write_str("Content-Length has to be given once, as a decimal number"),
+            Self::TwoLengths => f.write_str("Content-Length and Transfer-Encoding exclude each other"),
+            Self::TransferEncoding => f.write_str("Transfer-Encoding has to be \"chunked\" alone, and only on HTTP/1.1"),
+            Self::UnknownCoding => f.write_str("the only transfer coding supported is \"chunked\""),
+            Self::Chunk => f.write_str("the chunked content does not decode"),
+            Self::ContentTooLarge(limit) => write!(f, "the content is longer than the limit of {limit} bytes"),
+            Self::Expectation => f.write_str("the only expectation supported is \"100-continue\""),
+            Self::Timeout => f.write_str("the request did not arrive in time"),
+        }
+    }
+}
