@@ -2,8 +2,8 @@
 
 use crate::refusal::Refusal;
 
-/// Bytes of one chunk-size line with its extensions, which are read over; a size alone is at most 16 digits.
-const SIZE_LINE_BYTES_MAX: usize = 1024;
+/// Bytes of one chunk-size line with its extensions, or of one trailer field; a size alone is at most 16 digits.
+const LINE_BYTES_MAX: usize = 1024;
 
 /// Bytes of chunk extensions and trailer fields in one content, all of which are read over and none kept.
 const EXTRA_BYTES_MAX: usize = 16 * 1024;
@@ -74,7 +74,7 @@ impl Chunks {
                         return Ok(true);
                     }
                     self.count_extra(line.len())?;
-                    if !line.contains(&b':') {
+                    if !is_field_line(line) {
                         return Err(Refusal::Chunk);
                     }
                 }
@@ -87,7 +87,7 @@ impl Chunks {
         let digits = match line.iter().position(|byte| *byte == b';') {
             Some(at) => {
                 self.count_extra(line.len() - at)?;
-                line[..at].trim_ascii_end()
+                trim_end_of_blanks(&line[..at])
             }
             None => line,
         };
@@ -105,14 +105,27 @@ impl Chunks {
     }
 }
 
+/// A chunk size without the white space that may stand before its extensions (BWS, RFC 9110 §5.6.3).
+fn trim_end_of_blanks(size: &[u8]) -> &[u8] {
+    let end = size.iter().rposition(|byte| !b" \t".contains(byte)).map_or(0, |last| last + 1);
+    &size[..end]
+}
+
+/// Whether a line of the trailer section begins with a field name and a colon (RFC 9112 §5).
+fn is_field_line(line: &[u8]) -> bool {
+    let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    !name.is_empty() && name.len() < line.len() && name.iter().all(is_token)
+}
+
 /// The first line of `bytes` without its CR LF, once all of it is there.
 fn whole_line(bytes: &[u8]) -> Result<Option<&[u8]>, Refusal> {
-    let window = &bytes[..bytes.len().min(SIZE_LINE_BYTES_MAX)];
+    let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     let Some(end) = window.iter().position(|byte| *byte == b'\n') else {
-        return if window.len() == SIZE_LINE_BYTES_MAX { Err(Refusal::Chunk) } else { Ok(None) };
+        return if window.len() == LINE_BYTES_MAX { Err(Refusal::Chunk) } else { Ok(None) };
     };
     match window[..end].split_last() {
-        Some((b'\r', line)) if !line.contains(&b'\r') => Ok(Some(line)),
+        Some((b'\r', line)) if !line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') => Ok(Some(line)),
         _ => Err(Refusal::Chunk),
     }
 }
@@ -175,11 +188,16 @@ mod tests {
             b"zz\r\n",
             b"00000000000000001\r\na\r\n",
             b"0\r\nno field\r\n\r\n",
+            b"0\r\n a: folded\r\n\r\n",
+            b"0\r\n: x\r\n\r\n",
+            b"0\r\na b: x\r\n\r\n",
+            b"3\x0c;x\r\nabc\r\n",
+            b"3;\0\r\nabc\r\n",
             b"0\r\n\n",
         ] {
             check(coded, 9, Err(Refusal::Chunk));
         }
-        check(&[b'1'; SIZE_LINE_BYTES_MAX], 9, Err(Refusal::Chunk));
+        check(&[b'1'; LINE_BYTES_MAX], 9, Err(Refusal::Chunk));
         check("0\r\n".bytes().chain("a: b\r\n".bytes().cycle().take(30_000)).collect::<Vec<_>>().as_slice(), 9, Err(Refusal::Chunk));
     }
 

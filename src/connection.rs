@@ -1,7 +1,6 @@
 //! One connection's life on a worker: receive, hand to tiny_http, answer, and say what to wait for next. Never waits long itself.
 
 use std::io;
-use std::mem::take;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,10 +25,10 @@ const RECEIVE_BYTES: usize = 4096;
 /// Bytes of a response put into one buffer with its head; what is beyond is sent from where it is kept, without a copy.
 const COPY_BYTES_MAX: usize = 32 * 1024;
 
-/// Bytes of a refused request that are read and thrown away, so that the client gets to read the refusal (RFC 9112 §9.6).
+/// Bytes that are read and thrown away behind the last request, so that the client gets to read the last response (RFC 9112 §9.6).
 const DRAIN_BYTES_MAX: usize = 1024 * 1024;
 
-/// How long a refused request is read and thrown away.
+/// How long what comes behind the last request is read and thrown away.
 pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// What a connection waits for when a worker leaves it.
@@ -43,7 +42,7 @@ pub(crate) enum Wait {
     Rest,
     /// Room to send the rest of a response.
     Room,
-    /// The rest of a request that was refused already.
+    /// What still comes behind the last request, to throw it away.
     Drain,
     /// Nothing but a worker: it gave way to others.
     Turn,
@@ -57,7 +56,7 @@ pub(crate) struct Connection {
     intake: Intake,
     /// The response that the client has not taken all of yet.
     unsent: Option<Unsent>,
-    /// Bytes still to throw away; set when a request was refused.
+    /// Bytes still to throw away; set when nothing more is sent.
     drain: Option<usize>,
     /// Whether the connection ends with the response under way.
     closing: bool,
@@ -126,11 +125,14 @@ impl Connection {
                 return self.throw_away(left);
             }
             if self.closing {
-                return Err(io::ErrorKind::ConnectionAborted.into());
+                self.close()?;
+                continue;
             }
             match self.intake.step(context.limits.content_max) {
                 Ok(Step::Whole(call)) => {
                     self.answer(call, context)?;
+                    // what follows is another request, with a time of its own
+                    self.waits.0 = Wait::Request;
                     patient = true;
                     if context.is_short_of_workers() && self.unsent.is_none() && !self.closing && !self.intake.is_idle() {
                         return Ok(Wait::Turn);
@@ -215,17 +217,36 @@ impl Connection {
             let client = rustix::net::getpeername(&self.inlet).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
             log_access(client, &"-", response.status, bytes.len(), begun);
         }
-        self.drain = Some(DRAIN_BYTES_MAX);
         self.send_now(&bytes)?;
-        rustix::net::shutdown(&self.inlet, Shutdown::Write).map_err(io::Error::from)
+        self.drain()
     }
 
-    /// Ends a connection whose time is up; a client in the middle of a request is told why.
-    pub(crate) fn time_out(mut self, context: &Context) {
-        if self.waits.0 == Wait::Rest {
-            // The connection ends either way; a client that cannot take the refusal goes without.
-            let _ = self.refuse(&Refusal::Timeout, context);
+    /// Ends a connection that waits; a client in the middle of a request is told why, and given back to be drained.
+    pub(crate) fn end(mut self, why: &Refusal, context: &Context) -> Option<Self> {
+        if self.waits.0 != Wait::Rest {
+            return None;
         }
+        self.refuse(why, context).ok()?;
+        self.waits = (Wait::Drain, Instant::now());
+        Some(self)
+    }
+
+    /// Ends a connection with its last response.
+    ///
+    /// # Errors
+    /// When nothing has come in behind the request: the connection may be closed at once. Else it has to be drained.
+    fn close(&mut self) -> io::Result<()> {
+        if self.intake.is_idle() && !self.receive(false)? {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        self.drain()
+    }
+
+    /// Has nothing more be sent, and what still comes in be thrown away.
+    fn drain(&mut self) -> io::Result<()> {
+        self.intake = Intake::default();
+        self.drain = Some(DRAIN_BYTES_MAX);
+        rustix::net::shutdown(&self.inlet, Shutdown::Write).map_err(io::Error::from)
     }
 
     /// Sends a few bytes that the socket's buffer has room for, unless the client takes nothing: then the connection is over.
@@ -257,9 +278,8 @@ impl Connection {
         }
     }
 
-    /// Reads over what follows a refused request, so that the kernel does not answer it with a reset that overtakes the refusal.
+    /// Reads over what follows the last request, so that the kernel does not answer it with a reset that overtakes the last response.
     fn throw_away(&mut self, mut left: usize) -> io::Result<Wait> {
-        take(&mut self.intake);
         let mut bytes = [0; 16 * 1024];
         while left > 0 {
             match rustix::net::recv(&self.inlet, &mut bytes[..], RecvFlags::DONTWAIT) {

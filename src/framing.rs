@@ -65,7 +65,7 @@ impl Intake {
 
     /// Bytes of memory this holds on to.
     pub(crate) fn held(&self) -> usize {
-        let arrived = self.arriving.as_ref().map_or(0, |Arriving { call, .. }| call.head.capacity() + call.content.capacity());
+        let arrived = self.arriving.as_ref().map_or(0, |Arriving { call, .. }| call.held());
         self.received.capacity() + arrived
     }
 

@@ -226,3 +226,13 @@ fn a_cut_request_is_never_whole() {
         }
     }
 }
+
+#[test]
+fn all_that_a_half_received_request_holds_is_counted() {
+    let mut intake = Intake::default();
+    let head = format!("POST /a HTTP/1.1\r\nHost: h\r\nIf-Match: {}\r\nContent-Length: 9\r\n\r\n", "a".repeat(60_000));
+    intake.room(0).extend_from_slice(head.as_bytes());
+    assert_eq!(intake.step(16), Ok(Step::More));
+    intake.shrink();
+    assert!((60_000..62_000).contains(&intake.held()), "{}", intake.held());
+}

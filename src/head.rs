@@ -25,6 +25,15 @@ pub(crate) struct Call {
     pub(crate) says_keep_alive: bool,
 }
 
+impl Call {
+    /// Bytes of memory that it holds on to.
+    pub(crate) fn held(&self) -> usize {
+        let Fields { host, if_match, if_none_match, origin, sec_fetch_site, preflight_method } = &self.fields;
+        let fields = [host, if_match, if_none_match, origin, sec_fetch_site, preflight_method];
+        self.head.capacity() + self.content.capacity() + fields.into_iter().flatten().map(String::capacity).sum::<usize>()
+    }
+}
+
 /// A request whose content is on its way.
 #[derive(Debug)]
 pub(crate) struct Arriving {

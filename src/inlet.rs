@@ -74,6 +74,10 @@ pub(crate) fn check() -> io::Result<()> {
     SERVED.set(Some(io::Cursor::new(b"served".to_vec())));
     let first = near.read(&mut read).map(|length| read[..length] == *b"served");
     SERVED.set(None);
+    let unsupported = || io::Error::other("this build's standard library does not read sockets through the C functions accept4 and recv");
+    if !first? {
+        return Err(unsupported());
+    }
     near.read_exact(&mut read)?;
 
     // no address at all: the kernel gives the listener an abstract one (unix(7), autobind)
@@ -81,11 +85,7 @@ pub(crate) fn check() -> io::Result<()> {
     listener.set_nonblocking(true)?;
     ACCEPTED.set(RawFd::MAX);
     let refused = listener.accept();
-    if first? && read == *b"socket" && refused.is_err() && ACCEPTED.get() == -1 {
-        Ok(())
-    } else {
-        Err(io::Error::other("this build's standard library does not read sockets through the C functions accept4 and recv"))
-    }
+    if read == *b"socket" && refused.is_err() && ACCEPTED.get() == -1 { Ok(()) } else { Err(unsupported()) }
 }
 
 /// Replaces the C library's function of this name (accept4(2)).

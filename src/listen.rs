@@ -21,7 +21,7 @@ const BACKLOG: i32 = 4096;
 /// How long a worker stays with a connection whose client sends nothing, before it turns to another; it never stays for one to take more.
 ///
 /// Longer than the pause between two requests of a busy client, short enough to be nobody's waiting time.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Longest path of a unix socket, in bytes: `sun_path` has 108, one of them for the end (unix(7)).
 const UNIX_PATH_BYTES_MAX: usize = 107;
@@ -95,7 +95,7 @@ impl Listening {
     /// the connection is closed here. A unix socket has no such rest.
     ///
     /// # Errors
-    /// When the time is more than the kernel can count, which is 49 days.
+    /// When the socket is not one of TCP after all.
     pub(crate) fn limit_unsent(&self, request_timeout: Duration) -> io::Result<()> {
         match &self.listener {
             tiny_http::Listener::Tcp(listener) => SockRef::from(listener).set_tcp_user_timeout(Some(request_timeout)),

@@ -39,6 +39,8 @@ pub(crate) enum Refusal {
     Expectation,
     /// When a request has begun and did not arrive whole in time: 408.
     Timeout,
+    /// When a request has begun and there is no room to wait for the rest of it: 503.
+    NoRoom,
 }
 
 impl Refusal {
@@ -51,6 +53,7 @@ impl Refusal {
             Self::ContentTooLarge(_) => Status::ContentTooLarge,
             Self::Expectation => Status::ExpectationFailed,
             Self::Timeout => Status::RequestTimeout,
+            Self::NoRoom => Status::ServiceUnavailable,
             _ => Status::BadRequest,
         }
     }
@@ -74,6 +77,7 @@ impl fmt::Display for Refusal {
             Self::ContentTooLarge(limit) => write!(f, "the content is longer than the limit of {limit} bytes"),
             Self::Expectation => f.write_str("the only expectation supported is \"100-continue\""),
             Self::Timeout => f.write_str("the request did not arrive in time"),
+            Self::NoRoom => f.write_str("there is no room to wait for the rest of this request, try again later"),
         }
     }
 }

@@ -71,7 +71,7 @@ fn act(service: &Service, request: &Request<'_>) -> Response {
 fn allowed(resource: &Resource<'_>, read_only: bool) -> &'static str {
     match resource {
         Resource::Health | Resource::OpenApi => "GET, HEAD, OPTIONS",
-        Resource::Colors | Resource::Color(_) if read_only => "GET, HEAD, OPTIONS",
+        Resource::Colors | Resource::Color(_) | Resource::Service if read_only => "GET, HEAD, OPTIONS",
         Resource::Colors => "GET, HEAD, POST, OPTIONS",
         Resource::Color(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
         Resource::Service => "GET, HEAD, POST, PUT, DELETE, OPTIONS",

@@ -1,4 +1,4 @@
-//! The accept loop: takes connections in, lets them wait, and hands a worker each one that can go on. Answers nothing itself.
+//! The accept loop: takes connections in, lets them wait, and hands a worker each one that can go on. Answers no request itself.
 //!
 //! A connection is with a worker only while there is something to do for it, so that one which sends slowly, or nothing, or takes no
 //! response, costs a place in the [`WaitingRoom`] and no thread. The loop looks at all places several times a second and ends what has
@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::inlet::Inlet;
 use crate::listen::Listening;
 use crate::memory;
+use crate::refusal::Refusal;
 use crate::seats::Seats;
 use crate::supervisor::Supervisor;
 use crate::waiting::WaitingRoom;
@@ -28,6 +29,9 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// How long the end may take: what is not answered by then is cut off.
 const STOP_TIME: Duration = Duration::from_secs(4);
+
+/// How long the listeners are left alone when the system has no descriptor or memory for a connection.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Connections accepted in a row before those that can go on get their turn.
 const ACCEPTS_IN_A_ROW: usize = 64;
@@ -57,8 +61,8 @@ pub(crate) struct Server {
     listening: Vec<Listening>,
     /// Most connections at a time.
     connections_max: usize,
-    /// Whether the listeners are left alone for the moment.
-    is_paused: bool,
+    /// Until when the listeners are left alone, if they are; after that, until there is room.
+    paused_until: Option<Instant>,
     /// Whom to tell how things go.
     supervisor: Supervisor,
 }
@@ -73,15 +77,16 @@ struct Shared {
     seats: Arc<Seats>,
 }
 
-/// The number of connections for which the process may have descriptors, at most [`CONNECTIONS_MAX`]; raises the limit as far as it goes.
-fn connections_max() -> usize {
+/// The number of connections for which the process may have descriptors beside those of its listeners, at most [`CONNECTIONS_MAX`]; raises
+/// the limit as far as it goes.
+fn connections_max(listeners: usize) -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     // A process that may not raise its limit makes do with what it has.
     let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum });
     let descriptors = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     // tiny_http keeps two descriptors for each
-    (descriptors.saturating_sub(DESCRIPTORS_RESERVED) / 2).clamp(1, CONNECTIONS_MAX)
+    (descriptors.saturating_sub(DESCRIPTORS_RESERVED + listeners) / 2).clamp(1, CONNECTIONS_MAX)
 }
 
 impl Server {
@@ -93,13 +98,22 @@ impl Server {
         let waiting = WaitingRoom::new()?;
         let seats = Seats::new()?;
         epoll::add(waiting.epoll(), seats.freed(), EventData::new_u64(FREED), EventFlags::IN)?;
-        epoll::add(waiting.epoll(), stop, EventData::new_u64(STOP), EventFlags::IN)?;
+        // told once: what is to be read there stays unread
+        epoll::add(waiting.epoll(), stop, EventData::new_u64(STOP), EventFlags::IN | EventFlags::ONESHOT)?;
         for (data, listening) in (LISTENERS..).zip(&listening) {
             epoll::add(waiting.epoll(), &listening.listener, EventData::new_u64(data), EventFlags::IN)?;
         }
-        let workers = Workers::new(context.limits.workers_max);
+        let workers = Workers::new(context.limits.workers_max)?;
+        let listeners = listening.len();
         let shared = Arc::new(Shared { context, waiting, seats });
-        Ok(Self { shared, workers, listening, connections_max: connections_max(), is_paused: false, supervisor: Supervisor::from_env() })
+        Ok(Self {
+            shared,
+            workers,
+            listening,
+            connections_max: connections_max(listeners),
+            paused_until: None,
+            supervisor: Supervisor::from_env(),
+        })
     }
 
     /// Serves until told to stop, then finishes what is under way.
@@ -116,17 +130,17 @@ impl Server {
     /// Waits for something to happen and deals with it; says whether the service has to stop.
     fn turn(&mut self, last_tick: &mut Instant) -> io::Result<bool> {
         let mut events = Vec::with_capacity(256); // events taken at once; the rest come with the next turn
-        let time_out = self.time_out();
-        match epoll::wait(self.shared.waiting.epoll(), rustix::buffer::spare_capacity(&mut events), time_out.as_ref()) {
+        let patience = self.patience();
+        match epoll::wait(self.shared.waiting.epoll(), rustix::buffer::spare_capacity(&mut events), patience.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let mut stop = false;
+        let (mut stop, mut listeners) = (false, Vec::new());
         for event in &events {
             match event.data.u64() {
                 STOP => stop = true,
                 FREED => self.shared.seats.note_freed(),
-                data if data >= LISTENERS => self.accept((data - LISTENERS) as usize),
+                data if data >= LISTENERS => listeners.push((data - LISTENERS) as usize),
                 // below FREED, so it is a descriptor
                 descriptor => {
                     if let Some(connection) = self.shared.waiting.take(descriptor as i32) {
@@ -135,34 +149,39 @@ impl Server {
                 }
             }
         }
+        // after all who can go on: a newcomer may get the descriptor of one who is hung up for it
+        for listener in listeners {
+            self.accept(listener);
+        }
         let now = Instant::now();
         if now.duration_since(*last_tick) >= TICK {
             *last_tick = now;
             self.tick(now);
         }
-        if self.is_paused && self.shared.seats.taken() < self.connections_max {
+        if self.paused_until.is_some_and(|until| until <= now) && self.shared.seats.taken() < self.connections_max {
             self.resume();
         }
         self.supervisor.turn(now, self.shared.context.service.store.try_len());
         Ok(stop)
     }
 
-    /// How long to wait for something to happen: a tick while there are connections to look after or threads to let go, else as the supervisor has it.
-    fn time_out(&self) -> Option<Timespec> {
-        let has_to_tick = self.shared.seats.taken() > 0 || self.is_paused || self.workers.are_many();
+    /// How long to wait for something to happen: a tick while there are connections to look after or threads to let go, else as the
+    /// supervisor has it.
+    fn patience(&self) -> Option<Timespec> {
+        let has_to_tick = self.shared.seats.taken() > 0 || self.paused_until.is_some() || self.workers.are_many();
         let supervisor = || self.supervisor.patience(Instant::now(), self.shared.context.service.store.try_len());
         let time_out = if has_to_tick { Some(TICK) } else { supervisor() };
         // what is too long for the system is as good as forever
         time_out.and_then(|time| Timespec::try_from(time).ok())
     }
 
-    /// Takes in the connections that a listener has.
-    fn accept(&mut self, listener: usize) {
+    /// Takes in connections that a listener has, some at a time; says whether there may be more.
+    fn accept(&mut self, listener: usize) -> bool {
         for _ in 0..ACCEPTS_IN_A_ROW {
-            if self.listening.is_empty() || self.is_full() {
-                return;
+            if !self.has_room() {
+                return true;
             }
-            let listening = &self.listening[listener];
+            let Some(listening) = self.listening.get(listener) else { return false };
             // the standard library's reader for tiny_http may fail to get its second descriptor, which tiny_http does not expect
             let accepted = std::panic::catch_unwind(|| {
                 let inlet = Inlet::accept(&listening.listener)?;
@@ -173,42 +192,49 @@ impl Server {
                     let seat = self.shared.seats.take();
                     self.shared.wait(Connection::new(inlet, listening.endpoint.is_loopback(), seat), true);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 // the client has gone before its turn came
                 Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
                 Err(error) => {
                     log::warn!("cannot accept connections for the moment: {error}");
-                    return self.pause();
+                    self.pause(ACCEPT_AGAIN);
+                    return false;
                 }
             }
         }
+        true
     }
 
-    /// Whether there is no room for another connection; if so, makes some for the next turn.
-    fn is_full(&mut self) -> bool {
-        let is_full = self.shared.seats.taken() >= self.connections_max;
-        self.shared.context.signs.crowded.store(is_full, Relaxed);
-        if is_full {
-            self.pause();
-            // an eighth at a time, so that a burst of newcomers does not wait a turn each
-            self.end(|shared| shared.waiting.make_room(Instant::now(), self.connections_max.div_ceil(8)));
+    /// Whether there is room for another connection; if not, leaves the listeners alone and makes some.
+    fn has_room(&mut self) -> bool {
+        let has_room = self.shared.seats.taken() < self.connections_max;
+        self.shared.context.signs.crowded.store(!has_room, Relaxed);
+        if !has_room {
+            self.pause(Duration::ZERO);
+            self.make_room(Instant::now());
         }
-        is_full
+        has_room
     }
 
-    /// Leaves the listeners alone; the kernel holds their connections.
-    fn pause(&mut self) {
-        if !self.is_paused {
+    /// Hangs up some connections in favor of those that the kernel holds.
+    fn make_room(&self, now: Instant) {
+        // an eighth at a time, so that a burst of newcomers does not wait a turn each
+        self.shared.end(self.shared.waiting.make_room(now, self.connections_max.div_ceil(8)), &Refusal::NoRoom);
+    }
+
+    /// Leaves the listeners alone, for this long and until there is room; the kernel holds their connections.
+    fn pause(&mut self, time: Duration) {
+        if self.paused_until.is_none() {
             self.watch_listeners(EventFlags::empty());
-            self.is_paused = true;
         }
+        self.paused_until = Some(Instant::now() + time);
         self.shared.seats.await_free();
     }
 
     /// Takes connections in again.
     fn resume(&mut self) {
         self.watch_listeners(EventFlags::IN);
-        self.is_paused = false;
+        self.paused_until = None;
     }
 
     /// Sets what is wanted to know of the listeners.
@@ -228,24 +254,19 @@ impl Server {
         }
     }
 
-    /// Ends what has waited too long, and sees how things stand.
+    /// Ends what has waited too long or holds too much, and sees how things stand.
     fn tick(&mut self, now: Instant) {
-        let context = Arc::clone(&self.shared.context);
-        self.end(|shared| shared.waiting.sweep(now, &context.limits));
-        if self.is_paused && self.shared.seats.taken() >= self.connections_max {
-            self.end(|shared| shared.waiting.make_room(now, self.connections_max.div_ceil(8)));
+        let Shared { context, waiting, seats } = &*self.shared;
+        self.shared.end(waiting.overdue(now, &context.limits), &Refusal::Timeout);
+        self.shared.end(waiting.heaviest(), &Refusal::NoRoom);
+        let is_full = seats.taken() >= self.connections_max;
+        if self.paused_until.is_some() && is_full {
+            self.make_room(now);
         }
+        context.signs.crowded.store(is_full, Relaxed);
         context.signs.short_of_workers.store(self.workers.are_short(), Relaxed);
-        context.signs.crowded.store(self.shared.seats.taken() >= self.connections_max, Relaxed);
         if self.workers.shrink(now) {
             memory::give_back();
-        }
-    }
-
-    /// Ends the connections that `choose` takes out of the waiting room.
-    fn end(&self, choose: impl FnOnce(&Shared) -> Vec<Connection>) {
-        for connection in choose(&self.shared) {
-            connection.time_out(&self.shared.context);
         }
     }
 
@@ -257,10 +278,13 @@ impl Server {
         self.listening.iter_mut().for_each(Listening::unlink);
         // those whose connection the kernel has accepted already are clients like the others
         for listener in 0..self.listening.len() {
-            self.accept(listener);
+            while begun.elapsed() < STOP_TIME / 4 && self.accept(listener) && self.paused_until.is_none() {}
         }
-        self.listening.clear();
-        self.is_paused = false;
+        for listening in self.listening.drain(..) {
+            // a listener that another process holds as well would be watched on, and tell of clients who are that one's
+            epoll::delete(self.shared.waiting.epoll(), &listening.listener)?;
+        }
+        self.paused_until = None;
         loop {
             self.shared.seats.await_free();
             drop(self.shared.waiting.dismiss_idle(Instant::now()));
@@ -282,6 +306,15 @@ impl Shared {
     fn serve(&self, connection: Connection) {
         if let Some(waits) = connection.turn(&self.context) {
             self.wait(waits, false);
+        }
+    }
+
+    /// Ends connections, and says why to those that have begun a request.
+    fn end(&self, connections: Vec<Connection>, why: &Refusal) {
+        for connection in connections {
+            if let Some(drains) = connection.end(why, &self.context) {
+                self.wait(drains, false);
+            }
         }
     }
 

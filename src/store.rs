@@ -149,14 +149,17 @@ impl Store {
             let applied: Vec<(Outcome, bool)> = changes.iter().map(|(_, change)| change.apply(&mut candidate)).collect();
             if applied.iter().any(|(_, has_changed)| *has_changed) {
                 saving.file.save(candidate.colors()).inspect_err(|error| self.take_back(saving, error))?;
+                saving.has_failed.store(false, Relaxed);
                 let before = { replace(&mut *self.palette(), candidate) };
                 drop(before);
             }
             Ok(applied.into_iter().map(|(outcome, _)| Ok(outcome)).collect())
         }));
         let saved = saved.unwrap_or_else(|_| Err(NotSaved("the service failed, its log says where".into())));
-        saving.has_failed.store(saved.is_err(), Relaxed);
-        saved.unwrap_or_else(|error| vec![Err(error); count])
+        saved.unwrap_or_else(|error| {
+            saving.has_failed.store(true, Relaxed);
+            vec![Err(error); count]
+        })
     }
 
     /// Puts the list that everybody sees back into the file, if the one that failed to be saved got there.

@@ -75,33 +75,35 @@ impl WaitingRoom {
         self.places().remove(&descriptor)
     }
 
-    /// Takes out those that have waited too long, and those that hold too much memory.
-    pub(crate) fn sweep(&self, now: Instant, limits: &Limits) -> Vec<Connection> {
-        let mut places = self.places();
-        let mut out: Vec<RawFd> = Vec::new();
-        let mut holders: Vec<(usize, RawFd)> = Vec::new();
-        for (descriptor, connection) in &*places {
-            let (wait, since) = connection.waits();
+    /// Takes out those that have waited too long.
+    pub(crate) fn overdue(&self, now: Instant, limits: &Limits) -> Vec<Connection> {
+        let is_overdue = |(wait, since): (Wait, Instant)| {
             let limit = match wait {
                 Wait::Request | Wait::Turn => limits.keep_alive,
                 Wait::First | Wait::Rest | Wait::Room => limits.request_timeout,
                 Wait::Drain => DRAIN_TIME,
             };
-            if now.duration_since(since) >= limit {
-                out.push(*descriptor);
-            } else if connection.held() > 0 {
-                holders.push((connection.held(), *descriptor));
-            }
-        }
+            now.duration_since(since) >= limit
+        };
+        self.places().extract_if(|_, connection| is_overdue(connection.waits())).map(|(_, connection)| connection).collect()
+    }
+
+    /// Takes out those that hold most, as long as all together hold more than [`HELD_BYTES_MAX`].
+    pub(crate) fn heaviest(&self) -> Vec<Connection> {
+        let mut places = self.places();
+        let mut holders: Vec<(usize, RawFd)> = places.iter().map(|(descriptor, connection)| (connection.held(), *descriptor)).collect();
         let mut held: usize = holders.iter().map(|(bytes, _)| bytes).sum();
+        let mut out = Vec::new();
         if held > HELD_BYTES_MAX {
             holders.sort_unstable();
-            while let Some((bytes, descriptor)) = holders.pop().filter(|_| held > HELD_BYTES_MAX) {
-                held -= bytes;
-                out.push(descriptor);
-            }
         }
-        out.iter().filter_map(|descriptor| places.remove(descriptor)).collect()
+        while held > HELD_BYTES_MAX
+            && let Some((bytes, descriptor)) = holders.pop()
+        {
+            held -= bytes;
+            out.extend(places.remove(&descriptor));
+        }
+        out
     }
 
     /// Takes out up to `count` connections to make room for others: those between two requests, the longest waiting first, and after

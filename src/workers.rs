@@ -1,5 +1,6 @@
 //! The threads that answer requests: few at first, more while connections wait for one, few again when most have had nothing to do.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,9 @@ const STACK_BYTES: usize = 256 * 1024;
 /// How long most threads have nothing to do before they are let go.
 const SHRINK_AFTER: Duration = Duration::from_secs(2);
 
+/// How long the system is not asked for threads again after it had none.
+const GROW_AGAIN: Duration = Duration::from_secs(1);
+
 /// A pool of threads that grows and shrinks.
 pub(crate) struct Workers {
     /// The threads.
@@ -24,12 +28,18 @@ pub(crate) struct Workers {
     peak: usize,
     /// Beginning of the time that `peak` is about.
     counted_since: Instant,
+    /// When to ask the system for threads again, after it had none.
+    grow_after: Instant,
 }
 
 impl Workers {
     /// A pool of a few threads, to become `max` at most, which is at least 1.
-    pub(crate) fn new(max: usize) -> Self {
-        Self { pool: pool_of(START.min(max)), max, peak: 0, counted_since: Instant::now() }
+    ///
+    /// # Errors
+    /// When the system does not give that many threads.
+    pub(crate) fn new(max: usize) -> io::Result<Self> {
+        let now = Instant::now();
+        Ok(Self { pool: pool_of(START.min(max))?, max, peak: 0, counted_since: now, grow_after: now })
     }
 
     /// Has a thread do `job`, a new one if all are at work; says whether it has to wait since there may be no more threads.
@@ -62,12 +72,12 @@ impl Workers {
             return false;
         }
         let enough = (2 * self.peak).clamp(START.min(self.max), self.max);
-        let are_too_many = self.pool.queued_count() == 0 && 2 * enough <= self.pool.max_count();
-        if are_too_many {
-            self.pool = pool_of(enough);
-        }
         (self.peak, self.counted_since) = (0, now);
-        are_too_many
+        if self.pool.queued_count() > 0 || 2 * enough > self.pool.max_count() {
+            return false;
+        }
+        // the few new threads come before the many old ones go: where the system gives none, the old ones stay for now
+        pool_of(enough).map(|pool| self.pool = pool).is_ok()
     }
 
     /// Jobs being done or waiting.
@@ -78,12 +88,16 @@ impl Workers {
     /// Doubles the number of threads, as far as allowed and as far as the system gives them.
     fn grow(&mut self) {
         let goal = (2 * self.pool.max_count()).min(self.max);
+        if goal == self.pool.max_count() || Instant::now() < self.grow_after {
+            return;
+        }
         while self.pool.max_count() < goal {
             let count = self.pool.max_count();
-            // the pool panics when the system has no thread left, and counts that one all the same
-            if catch_unwind(AssertUnwindSafe(|| self.pool.set_num_threads(count + 1))).is_err() {
+            if may_panic(|| self.pool.set_num_threads(count + 1)).is_err() {
+                // the pool counts the thread that it did not get
                 self.pool.set_num_threads(count);
-                log::warn!("no more than {count} workers: the system gives no more threads");
+                self.grow_after = Instant::now() + GROW_AGAIN;
+                log::warn!("no more than {count} workers for the moment: the system gives no more threads");
                 return;
             }
         }
@@ -91,8 +105,13 @@ impl Workers {
 }
 
 /// A pool of so many threads.
-fn pool_of(threads: usize) -> ThreadPool {
-    threadpool::Builder::new().num_threads(threads).thread_stack_size(STACK_BYTES).thread_name("worker".to_owned()).build()
+fn pool_of(threads: usize) -> io::Result<ThreadPool> {
+    may_panic(|| threadpool::Builder::new().num_threads(threads).thread_stack_size(STACK_BYTES).thread_name("worker".to_owned()).build())
+}
+
+/// Has the pool do something that makes it panic when the system has no thread left.
+fn may_panic<T>(act: impl FnOnce() -> T) -> io::Result<T> {
+    catch_unwind(AssertUnwindSafe(act)).map_err(|_| io::Error::other("the system gives no more threads"))
 }
 
 #[cfg(test)]
@@ -121,7 +140,7 @@ mod tests {
 
     #[test]
     fn every_job_has_a_thread_up_to_the_limit() {
-        let mut workers = Workers::new(20);
+        let mut workers = Workers::new(20).unwrap();
         let (waits, starts, holds) = occupy(&mut workers, 20);
         assert_eq!(starts.iter().take(20).count(), 20);
         assert_eq!(waits, [false; 20]);
@@ -135,7 +154,7 @@ mod tests {
 
     #[test]
     fn threads_at_work_are_kept_however_long_they_are() {
-        let mut workers = Workers::new(64);
+        let mut workers = Workers::new(64).unwrap();
         let (_, starts, holds) = occupy(&mut workers, 64);
         assert_eq!(starts.iter().take(64).count(), 64);
         let mut now = Instant::now();
@@ -149,7 +168,7 @@ mod tests {
 
     #[test]
     fn threads_without_work_are_let_go() {
-        let mut workers = Workers::new(64);
+        let mut workers = Workers::new(64).unwrap();
         let (_, starts, holds) = occupy(&mut workers, 64);
         assert_eq!(starts.iter().take(64).count(), 64);
         drop(holds);

@@ -76,6 +76,34 @@ fn a_connection_without_a_first_request_ends_after_the_request_timeout() {
 }
 
 #[test]
+fn each_of_two_requests_in_a_row_has_a_time_of_its_own() {
+    let server = Server::start(&["--request-timeout", "1"]);
+    let mut client = server.connect();
+    let pause = |client: &mut Client| {
+        client.stream.set_read_timeout(Some(std::time::Duration::from_millis(600))).unwrap();
+        assert!(std::io::Read::read(&mut client.stream, &mut [0]).is_err(), "nothing is answered before it is asked");
+        client.stream.set_read_timeout(Some(crate::harness::DEADLINE)).unwrap();
+    };
+    client.send("GET /colors/red HTTP/1.1\r\nHost: ");
+    pause(&mut client);
+    client.send("localhost\r\n\r\nGET /colors/red HTTP/1.1\r\nHost: ");
+    assert_eq!(client.response().status, 200);
+    pause(&mut client);
+    client.send("localhost\r\n\r\n");
+    assert_eq!(client.response().status, 200);
+}
+
+#[test]
+fn what_comes_behind_the_last_request_does_not_cost_its_answer() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.send("GET /colors HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").send(vec![b'x'; 300_000]);
+    let response = client.response();
+    assert_eq!((response.status, response.closes()), (200, true));
+    client.expect_close();
+}
+
+#[test]
 fn a_long_list_reaches_a_slow_reader_whole() {
     let colors: Vec<String> = (0..60_000).map(|number| format!(r##"{{"name":"color-{number}","value":"#{number:06x}"}}"##)).collect();
     let server = Server::with_seed(&format!("[{}]", colors.join(",")), &[]);

@@ -181,6 +181,8 @@ fn a_save_that_fails_changes_nothing_and_the_next_works_again() {
         );
     }
     assert_eq!((server.list(), stored(&file)), (list.clone(), list.clone()));
+    // requests that save nothing tell nothing of the disk
+    assert_eq!((server.ask("DELETE", "/colors/none", "").status, server.ask("PUT", "/colors/a", "{}").status), (404, 200));
     let health = server.ask("GET", "/health", "");
     assert_eq!((health.status, health.content.as_str()), (503, r#"{"status":"the last change could not be saved"}"#));
     let mut left: Vec<_> = fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();

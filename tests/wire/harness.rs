@@ -111,6 +111,13 @@ impl Server {
         self.child.id()
     }
 
+    /// Processor time it has used, in hundredths of a second; `None` once it has ended (proc_pid_stat(5)).
+    pub(crate) fn cpu_ticks(&self) -> Option<u64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        (fields[0] != "Z").then(|| fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap())
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);

@@ -49,6 +49,16 @@ fn nobody_new_is_served_and_a_request_never_finished_is_cut_off_in_time() {
     server.signal(Signal::TERM);
     other.expect_close();
     eventually("connections are refused", || std::net::TcpStream::connect(server.address).err());
+    let mut ticks = 0;
+    eventually("the end", || match server.cpu_ticks() {
+        Some(now) => {
+            ticks = now;
+            None
+        }
+        None => Some(()),
+    });
+    // a hundredth of a second each, of the four that the wait takes
+    assert!(ticks < 100, "waiting for a client kept the processor busy: {ticks} ticks");
     let (status, log) = server.wait();
     assert_eq!(status.code(), Some(0));
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
