@@ -1,8 +1,8 @@
 //! Finds the requests in a connection's bytes (RFC 9112), and refuses what cannot be read safely. Knows no socket, no clock and no color.
 //!
 //! A request leaves here whole: the fields that the service looks at, the content, and a head of nothing but method and target for
-//! tiny_http to read. Given the bytes of clients themselves, tiny_http waits forever on `HTTP/2.0` (a worker lost for good), buffers a field
-//! line without end, takes `3, 4` for no Content-Length, and refuses tabs and UTF-8 in fields nobody asks for.
+//! tiny_http to read. Given the bytes of clients themselves, tiny_http waits forever on `HTTP/2.0` (a worker lost for good), buffers a
+//! field line without end, takes `3, 4` for no Content-Length, and refuses tabs and UTF-8 in fields nobody asks for.
 
 use std::mem::take;
 

@@ -4,12 +4,14 @@
 //!
 //! - `main`: start-up in reading order
 //! - `args`, `logging`: command line and environment, with `documents` (man page and completions, in tests only); log lines
-//! - `server`: the accept loop, with `waiting` (connections without a worker), `seats` (how many), `workers` (threads), `memory` (what they
-//!   leave), `listen` and `socket_file` (sockets), `supervisor` (what the service manager is told)
-//! - `connection`: one connection's life on a worker, with `framing`, `head`, `chunks` and `refusal` (RFC 9112), `inlet` (tiny_http's border) and `date`
+//! - `server`: the accept loop, with `waiting` (connections without a worker), `workers` (threads), `memory` (what they leave), `listen` and
+//!   `socket_file` (sockets), `supervisor` (what the service manager is told)
+//! - `connection`: one connection's life on a worker, with `framing`, `head`, `chunks` and `refusal` (RFC 9112), `inlet` (tiny_http's
+//!   border), `seats` (how many there are) and `date`
 //! - `context`: what every worker knows
-//! - `respond`: every rule of the HTTP contract, with `origin` (browsers), `resource` (targets) and `conditions` (If-Match)
-//! - `store`: the mutex around the list; `datafile`: the durable file; `change`: what a write does; `palette`: the list itself; `color`: one color, and JSON
+//! - `respond`: every rule of the HTTP contract, with `origin` (browsers) and `resource` (targets)
+//! - `store`: the mutex around the list; `datafile`: the durable file; `change`: what a write does, with `conditions`
+//!   (If-Match); `palette`: the list itself; `color`: one color, and JSON
 //! - `message`: requests and responses as values
 
 mod args;
@@ -67,7 +69,7 @@ use crate::respond::Service;
 use crate::server::Server;
 use crate::store::Store;
 
-/// Exit code of a second SIGTERM or SIGINT: the first had 5 s to take effect.
+/// Exit code of a second SIGTERM or SIGINT, which does not wait for what is under way.
 const EXIT_CUT_SHORT: i32 = 1;
 
 /// Why the service cannot start or go on; each is one line, and exit code 1.

@@ -1,4 +1,4 @@
-//! Decides what a request target names, and which methods that allows. Knows nothing of the colors that exist.
+//! Decides what a request target names. Knows nothing of the colors that exist.
 
 use std::borrow::Cow;
 
