@@ -142,14 +142,23 @@ impl Connection {
                 Ok(Step::More) => {
                     let wait = if self.intake.is_idle() { Wait::Request } else { Wait::Rest };
                     let stay = patient && !context.is_short_of_workers() && !(wait == Wait::Request && context.is_stopping());
-                    if !self.receive(stay)? {
+                    if self.receive(stay)? {
+                        patient &= wait == Wait::Request;
+                    } else if wait == Wait::Rest && self.is_late(context) {
+                        // whoever looks for those that are late overlooks one that has just sent something, which may be so each time
+                        self.refuse(&Refusal::Timeout, context)?;
+                    } else {
                         return Ok(wait);
                     }
-                    patient &= wait == Wait::Request;
                 }
                 Err(refusal) => self.refuse(&refusal, context)?,
             }
         }
+    }
+
+    /// Whether the request under way should be whole by now.
+    fn is_late(&self, context: &Context) -> bool {
+        self.waits.0 == Wait::Rest && self.waits.1.elapsed() >= context.limits.request_timeout
     }
 
     /// Receives what there is; waits for it up to the socket's time-out if told to `stay`. Says whether anything came.

@@ -38,6 +38,21 @@ fn fields_that_drip_end_at_the_request_timeout() {
 }
 
 #[test]
+fn clients_that_drip_in_step_end_at_the_request_timeout() {
+    // a look at who has waited too long is often due just when their bytes arrive, and must not overlook them for that
+    let target = Target::start(&["--request-timeout", "1"]);
+    let address = target.server.address;
+    for _ in 0..4 {
+        let worst = thread::scope(|scope| {
+            let clients: Vec<_> = (0..8).map(|_| scope.spawn(|| drip(address, FIELDS, &[b'x'; 1000], Duration::from_millis(50)))).collect();
+            clients.into_iter().map(|client| client.join().unwrap().1).max().unwrap()
+        });
+        assert!(worst < Duration::from_millis(2500), "{worst:?}");
+    }
+    target.check_recovery();
+}
+
+#[test]
 fn content_that_never_comes_ends_at_the_request_timeout() {
     check_slow(CONTENT, b"");
 }
