@@ -250,7 +250,7 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
 fn the_health_of_a_stopping_service_is_as_documented() {
     let document = Document::new();
     for operation in document.operations() {
-        if operation.path.ends_with("/health") && operation.statuses().contains("503") {
+        if operation.path.ends_with("/health") && operation.method != "OPTIONS" {
             let server = Server::start(&[]);
             let (mut begun, mut idle) = (server.connect(), server.connect());
             begun.send(format!("{} {} HTTP/1.1\r\n", operation.method, operation.path));
