@@ -57,12 +57,22 @@ impl From<serde_json::Error> for JsonError {
     }
 }
 
+/// Content as text: JSON is UTF-8 (RFC 8259 §8.1), also in fields that are read over.
+fn text(content: &[u8]) -> Result<&str, JsonError> {
+    str::from_utf8(content).map_err(|error| {
+        let before = &content[..error.valid_up_to()];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let column = 1 + before.iter().rev().take_while(|byte| **byte != b'\n').count();
+        JsonError { reason: "not valid JSON: it is not UTF-8".to_owned(), line, column }
+    })
+}
+
 /// Reads the content of a create: an object with the strings `name` and `value`; further fields are ignored (spec, Color, rule 2).
 ///
 /// # Errors
 /// When the content is not JSON, not an object, or a field is missing, not a string or given twice.
 pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
-    serde_json::from_slice(content).map_err(JsonError::from)
+    serde_json::from_str(text(content)?).map_err(JsonError::from)
 }
 
 /// Reads the content of an update: an object whose optional string `value` is the new value; `name` and the rest are ignored.
@@ -75,7 +85,7 @@ pub(crate) fn from_update(content: &[u8]) -> Result<Option<Arc<str>>, JsonError>
     if content.is_empty() {
         return Ok(None);
     }
-    let Update(value) = serde_json::from_slice(content).map_err(JsonError::from)?;
+    let Update(value) = serde_json::from_str(text(content)?).map_err(JsonError::from)?;
     Ok(value)
 }
 
@@ -84,7 +94,7 @@ pub(crate) fn from_update(content: &[u8]) -> Result<Option<Arc<str>>, JsonError>
 /// # Errors
 /// When the file is not JSON, is neither of the two forms, or an entry is not a color.
 pub(crate) fn from_file(content: &[u8]) -> Result<Vec<Color>, JsonError> {
-    let File(colors) = serde_json::from_slice(content).map_err(JsonError::from)?;
+    let File(colors) = serde_json::from_str(text(content)?).map_err(JsonError::from)?;
     Ok(colors)
 }
 
@@ -283,7 +293,12 @@ mod tests {
         create(r#""a""#, Err("invalid type: string \"a\", expected an object with the strings \"name\" and \"value\" at line 1 column 3"));
         create(r#"{"name":"a","value":"b"} x"#, Err("not valid JSON: trailing characters at line 1 column 26"));
         create("{\"name\":\"\\ud800\",\"value\":\"b\"}", Err("not valid JSON: unexpected end of hex escape at line 1 column 16"));
-        assert!(from_create(b"{\"name\":\"\xff\",\"value\":\"b\"}").is_err());
+        let not_text = |content: &[u8]| from_create(content).unwrap_err().to_string();
+        assert_eq!(not_text(b"{\"name\":\"\xff\",\"value\":\"b\"}"), "not valid JSON: it is not UTF-8 at line 1 column 10");
+        assert_eq!(
+            not_text(b"{\"name\":\"a\",\"value\":\"b\",\n\"x\":\"\xc0\xaf\"}"),
+            "not valid JSON: it is not UTF-8 at line 2 column 6"
+        );
         assert!(from_create(b"\xef\xbb\xbf{\"name\":\"a\",\"value\":\"b\"}").is_err());
     }
 

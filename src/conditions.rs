@@ -43,22 +43,27 @@ enum Comparison {
     Weak,
 }
 
-/// Whether `tags` is `*` or has a member that equals `current`; what is no entity tag equals nothing.
+/// Whether `tags` is `*` or a list of entity tags that has `current` (RFC 9110 §8.8.3 and §5.6.1); what is no such list has nothing.
 fn lists(tags: &str, current: EntityTag, comparison: Comparison) -> bool {
-    if tags.trim() == "*" {
+    const BLANKS: [char; 2] = [' ', '\t'];
+    if tags.trim_matches(BLANKS) == "*" {
         return true;
     }
     let current = current.to_string();
-    let mut rest = tags;
+    let (mut rest, mut has_current) = (tags, false);
     loop {
         rest = rest.trim_start_matches([' ', '\t', ',']);
+        if rest.is_empty() {
+            return has_current;
+        }
         let (weak, tag) = rest.strip_prefix("W/").map_or((false, rest), |tag| (true, tag));
         let Some(end) = tag.strip_prefix('"').and_then(|opaque| opaque.find('"')) else { return false };
         let (tag, after) = tag.split_at(end + 2);
-        if tag == current && !(weak && comparison == Comparison::Strong) {
-            return true;
+        has_current |= tag == current && !(weak && comparison == Comparison::Strong);
+        rest = after.trim_start_matches(BLANKS);
+        if !rest.is_empty() && !rest.starts_with(',') {
+            return false;
         }
-        rest = after;
     }
 }
 
@@ -87,6 +92,9 @@ mod tests {
         check("0000000000000abc", false, false);
         check("\"0000000000000abc", false, false);
         check("\"x\", *", false, false);
+        for behind in ["x", " x", " \"y\"", ", *", ", \"y", "\"y\""] {
+            check(&format!("\"0000000000000abc\"{behind}"), false, false);
+        }
         check("w/\"0000000000000abc\"", false, false);
         check("\"x 0000000000000abc\"", false, false);
         check("", false, false);

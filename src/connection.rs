@@ -97,6 +97,14 @@ impl Connection {
         self.intake.held()
     }
 
+    /// The kept representation that its response under way is sent from, by address, and the bytes of that.
+    pub(crate) fn pinned(&self) -> Option<(usize, usize)> {
+        match &self.unsent.as_ref()?.content {
+            Content::Shared(json) => Some((std::sync::Arc::as_ptr(json) as usize, json.len())),
+            _ => None,
+        }
+    }
+
     /// Does all there is to do at the moment; gives the connection back when it goes on later.
     pub(crate) fn turn(mut self, context: &Context) -> Option<Self> {
         let wait = self.work(context).ok()?;
@@ -142,13 +150,15 @@ impl Connection {
                 Ok(Step::More) => {
                     let wait = if self.intake.is_idle() { Wait::Request } else { Wait::Rest };
                     let stay = patient && !context.is_short_of_workers() && !(wait == Wait::Request && context.is_stopping());
-                    if self.receive(stay)? {
-                        patient &= wait == Wait::Request;
-                    } else if wait == Wait::Rest && self.is_late(context) {
+                    match self.receive(stay) {
+                        Ok(true) => patient &= wait == Wait::Request,
                         // whoever looks for those that are late overlooks one that has just sent something, which may be so each time
-                        self.refuse(&Refusal::Timeout, context)?;
-                    } else {
-                        return Ok(wait);
+                        Ok(false) if wait == Wait::Rest && self.is_late(context) => self.refuse(&Refusal::Timeout, context)?,
+                        Ok(false) => return Ok(wait),
+                        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && wait == Wait::Rest => {
+                            self.refuse(&Refusal::CutOff, context)?;
+                        }
+                        Err(error) => return Err(error),
                     }
                 }
                 Err(refusal) => self.refuse(&refusal, context)?,

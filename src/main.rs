@@ -127,8 +127,10 @@ fn main() -> ExitCode {
 fn run(args: Args) -> Result<(), Failure> {
     let inherited = listen::inherited().map_err(Failure::Inherited)?;
     inlet::check().map_err(Failure::System)?;
-    let stop = stop_on_signals().map_err(Failure::System)?;
+    survive_file_size_limits().map_err(Failure::System)?;
     let store = open_store(&args.seed, args.data.as_deref())?;
+    // until here a signal ends the process by itself: there is nothing to finish
+    let stop = stop_on_signals().map_err(Failure::System)?;
     let listening = if inherited.is_empty() { listen_all(&args)? } else { inherited };
     for listening in &listening {
         listening.limit_unsent(args.request_timeout).map_err(Failure::System)?;
@@ -169,9 +171,13 @@ fn stop_on_signals() -> io::Result<UnixStream> {
         signal_hook::flag::register(signal, Arc::clone(&is_second))?;
         signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
     }
-    // A file size limit is told by an error of the write, too; the signal alone would end the process. Nobody reads the flag.
-    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     Ok(stop)
+}
+
+/// Has a file size limit be told by an error of the write, and not by a signal that ends the process.
+fn survive_file_size_limits() -> io::Result<()> {
+    // Nobody reads the flag: that the signal is caught is all it is for.
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
 /// The list: of the durable file if there is one with a list in it, else of the seed.

@@ -37,6 +37,8 @@ pub(crate) enum Refusal {
     ContentTooLarge(usize),
     /// When Expect asks for anything but 100-continue: 417 (RFC 9110 §10.1.1).
     Expectation,
+    /// When the client ends its side of the connection in the middle of a request: 400 (RFC 9112 §8).
+    CutOff,
     /// When a request has begun and did not arrive whole in time: 408.
     Timeout,
     /// When a request has begun and there is no room to wait for the rest of it: 503.
@@ -76,6 +78,7 @@ impl fmt::Display for Refusal {
             Self::Chunk => f.write_str("the chunked content does not decode"),
             Self::ContentTooLarge(limit) => write!(f, "the content is longer than the limit of {limit} bytes"),
             Self::Expectation => f.write_str("the only expectation supported is \"100-continue\""),
+            Self::CutOff => f.write_str("the connection ended in the middle of the request"),
             Self::Timeout => f.write_str("the request did not arrive in time"),
             Self::NoRoom => f.write_str("there is no room to wait for the rest of this request, try again later"),
         }

@@ -259,6 +259,7 @@ impl Server {
         let Shared { context, waiting, seats } = &*self.shared;
         self.shared.end(waiting.overdue(now, &context.limits), &Refusal::Timeout);
         self.shared.end(waiting.heaviest(), &Refusal::NoRoom);
+        self.shared.end(waiting.pinning(), &Refusal::NoRoom);
         let is_full = seats.taken() >= self.connections_max;
         if self.paused_until.is_some() && is_full {
             self.make_room(now);

@@ -17,6 +17,12 @@ use crate::context::Limits;
 /// It is 250 of the largest requests, or 8,000 of the usual ones.
 const HELD_BYTES_MAX: usize = 32 * 1024 * 1024;
 
+/// Bytes of all versions of the list that responses under way are sent from, however often the list changes meanwhile.
+const PINNED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Versions of a list that may be under way however long it is: what readers are just taking, and what is read next.
+const VERSIONS_AT_LEAST: usize = 4;
+
 /// When there is no room for another connection, one that has sent no request yet, or not all of it, or has not taken its response, may be
 /// hung up after this long.
 const GRACE_WHEN_CROWDED: Duration = Duration::from_secs(2);
@@ -104,6 +110,32 @@ impl WaitingRoom {
             out.extend(places.remove(&descriptor));
         }
         out
+    }
+
+    /// Takes out those whose responses keep old versions of the list in memory, the longest waiting first, as long as all versions together
+    /// take more than [`PINNED_BYTES_MAX`], and more than a few of the longest.
+    pub(crate) fn pinning(&self) -> Vec<Connection> {
+        let mut places = self.places();
+        let mut versions: HashMap<usize, (Instant, usize)> = HashMap::new();
+        for (connection, (address, bytes)) in places.values().filter_map(|connection| Some((connection, connection.pinned()?))) {
+            let (since, _) = versions.entry(address).or_insert((connection.waits().1, bytes));
+            *since = (*since).min(connection.waits().1);
+        }
+        let mut pinned: usize = versions.values().map(|(_, bytes)| bytes).sum();
+        let longest = versions.values().map(|(_, bytes)| *bytes).max().unwrap_or_default();
+        let allowed = PINNED_BYTES_MAX.max(VERSIONS_AT_LEAST * longest);
+        let mut by_age: Vec<(Instant, usize, usize)> =
+            versions.iter().map(|(address, (since, bytes))| (*since, *address, *bytes)).collect();
+        by_age.sort_unstable();
+        let mut out = Vec::new();
+        for (_, address, bytes) in by_age {
+            if pinned <= allowed {
+                break;
+            }
+            pinned -= bytes;
+            out.extend(places.extract_if(|_, connection| connection.pinned().is_some_and(|(pinned, _)| pinned == address)));
+        }
+        out.into_iter().map(|(_, connection)| connection).collect()
     }
 
     /// Takes out up to `count` connections to make room for others: those between two requests, the longest waiting first, and after

@@ -146,6 +146,11 @@ fn a_request_cut_off_at_any_byte_changes_nothing() {
             let mut client = server.connect();
             client.send(&request[..end]);
             client.stream.shutdown(Shutdown::Write).unwrap();
+            if end > 0 {
+                let response = client.response();
+                let expected = (400, "the connection ended in the middle of the request".to_owned(), true);
+                assert_eq!((response.status, response.message(), response.closes()), expected, "{:?}", &request[..end]);
+            }
             client.expect_close();
         }
         assert_eq!(server.list(), r#"{"data":[]}"#);
