@@ -1,4 +1,7 @@
 //! One connection's life on a worker: receive, hand to tiny_http, answer, and say what to wait for next. Never waits long itself.
+//!
+//! Most workers attend to many connections by turns ([`crate::circle`]), so that one wake-up of a thread does for several requests. A
+//! change that has to be saved is left to a worker that has nothing else to do and may wait for the disk.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,6 +28,9 @@ const RECEIVE_BYTES: usize = 4096;
 /// Bytes of a response put into one buffer with its head; what is beyond is sent from where it is kept, without a copy.
 const COPY_BYTES_MAX: usize = 32 * 1024;
 
+/// Bytes of a request that may wait for a worker of its own when there can be no more of those: thousands may wait.
+const WAITING_CALL_BYTES_MAX: usize = 4096;
+
 /// Bytes that are read and thrown away behind the last request, so that the client gets to read the last response (RFC 9112 §9.6).
 const DRAIN_BYTES_MAX: usize = 1024 * 1024;
 
@@ -44,8 +50,17 @@ pub(crate) enum Wait {
     Room,
     /// What still comes behind the last request, to throw it away.
     Drain,
-    /// Nothing but a worker: it gave way to others.
+    /// Nothing but a worker of its own: for a change that has to be saved, or after it gave way to others.
     Turn,
+}
+
+/// What a worker may wait for while it attends to a connection.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner<'a> {
+    /// For the client's next bytes, a moment; asked before each wait.
+    pub(crate) may_wait: &'a dyn Fn() -> bool,
+    /// For the disk.
+    pub(crate) may_save: bool,
 }
 
 /// A client's connection.
@@ -54,6 +69,8 @@ pub(crate) struct Connection {
     inlet: Inlet,
     /// Received bytes that no request was made of yet.
     intake: Intake,
+    /// The request that a worker of its own has to answer next.
+    call: Option<Call>,
     /// The response that the client has not taken all of yet.
     unsent: Option<Unsent>,
     /// Bytes still to throw away; set when nothing more is sent.
@@ -84,7 +101,7 @@ impl Connection {
     /// A connection that has just been accepted.
     pub(crate) fn new(inlet: Inlet, is_on_loopback: bool, seat: Seat) -> Self {
         let waits = (Wait::First, Instant::now());
-        Self { inlet, intake: Intake::default(), unsent: None, drain: None, closing: false, waits, is_on_loopback, _seat: seat }
+        Self { inlet, intake: Intake::default(), call: None, unsent: None, drain: None, closing: false, waits, is_on_loopback, _seat: seat }
     }
 
     /// What the connection waits for, and since when.
@@ -94,7 +111,12 @@ impl Connection {
 
     /// Bytes of received requests that it keeps while it waits.
     pub(crate) fn held(&self) -> usize {
-        self.intake.held()
+        self.intake.held() + self.call.as_ref().map_or(0, Call::held)
+    }
+
+    /// Gives back the memory that it does not need while it waits.
+    pub(crate) fn shrink(&mut self) {
+        self.intake.shrink();
     }
 
     /// The kept representation that its response under way is sent from, by address, and the bytes of that.
@@ -105,26 +127,24 @@ impl Connection {
         }
     }
 
-    /// Does all there is to do at the moment; gives the connection back when it goes on later.
-    pub(crate) fn turn(mut self, context: &Context) -> Option<Self> {
-        let wait = self.work(context).ok()?;
-        if matches!(wait, Wait::Request | Wait::Rest) {
-            self.intake.shrink();
-        }
-        // a request has to be whole in time, however often a byte of it arrives; everything else starts the clock anew
-        if !(matches!(wait, Wait::Rest | Wait::Drain) && self.waits.0 == wait) {
-            self.waits = (wait, Instant::now());
-        }
-        Some(self)
-    }
-
-    /// Answers requests until there is something to wait for.
+    /// Does all there is to do at the moment; says what it waits for then. `now` spares a look at the clock, if one has just been taken.
     ///
     /// # Errors
     /// When the connection is over, be it as agreed or because the client has gone.
-    fn work(&mut self, context: &Context) -> io::Result<Wait> {
+    pub(crate) fn turn(&mut self, context: &Context, manner: Manner<'_>, now: Option<Instant>) -> io::Result<Wait> {
+        let wait = self.work(context, manner)?;
+        // a request has to be whole in time, however often a byte of it arrives; everything else starts the clock anew
+        if !(matches!(wait, Wait::Rest | Wait::Drain) && self.waits.0 == wait) {
+            self.waits = (wait, now.unwrap_or_else(Instant::now));
+        }
+        Ok(wait)
+    }
+
+    /// Answers requests until there is something to wait for; see [`Connection::turn`].
+    fn work(&mut self, context: &Context, manner: Manner<'_>) -> io::Result<Wait> {
         // a client that keeps sending a little is heard when it has sent something, and never kept a worker for
         let mut patient = matches!(self.waits.0, Wait::First | Wait::Request);
+        let mut has_received = false;
         loop {
             if !self.send_rest()? {
                 return Ok(Wait::Room);
@@ -136,30 +156,47 @@ impl Connection {
                 self.close()?;
                 continue;
             }
-            match self.intake.step(context.limits.content_max) {
+            let step = self.call.take().map_or_else(|| self.intake.step(context.limits.content_max), |call| Ok(Step::Whole(call)));
+            match step {
+                Ok(Step::Whole(call)) if !manner.may_save && context.service.store.is_durable() && !call.is_safe() => {
+                    if context.is_short_of_workers() && call.held() > WAITING_CALL_BYTES_MAX {
+                        self.refuse(&Refusal::NoRoom, context)?;
+                        continue;
+                    }
+                    self.call = Some(call);
+                    return Ok(Wait::Turn);
+                }
                 Ok(Step::Whole(call)) => {
                     self.answer(call, context)?;
                     // what follows is another request, with a time of its own
                     self.waits.0 = Wait::Request;
                     patient = true;
-                    if context.is_short_of_workers() && self.unsent.is_none() && !self.closing && !self.intake.is_idle() {
+                    let gives_way = manner.may_save && context.is_short_of_workers();
+                    if gives_way && self.unsent.is_none() && !self.closing && !self.intake.is_idle() {
                         return Ok(Wait::Turn);
                     }
                 }
                 Ok(Step::Continue) => self.send_now(b"HTTP/1.1 100 Continue\r\n\r\n")?,
                 Ok(Step::More) => {
                     let wait = if self.intake.is_idle() { Wait::Request } else { Wait::Rest };
-                    let stay = patient && !context.is_short_of_workers() && !(wait == Wait::Request && context.is_stopping());
+                    // whoever looks for those that are late overlooks one that has just sent something, which may be so each time
+                    if wait == Wait::Rest && self.is_late(context) {
+                        self.refuse(&Refusal::Timeout, context)?;
+                        continue;
+                    }
+                    let stay = patient && !(wait == Wait::Request && context.is_stopping()) && (manner.may_wait)();
+                    if has_received && !stay {
+                        return Ok(wait);
+                    }
                     match self.receive(stay) {
                         Ok(true) => patient &= wait == Wait::Request,
-                        // whoever looks for those that are late overlooks one that has just sent something, which may be so each time
-                        Ok(false) if wait == Wait::Rest && self.is_late(context) => self.refuse(&Refusal::Timeout, context)?,
                         Ok(false) => return Ok(wait),
                         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && wait == Wait::Rest => {
                             self.refuse(&Refusal::CutOff, context)?;
                         }
                         Err(error) => return Err(error),
                     }
+                    has_received = true;
                 }
                 Err(refusal) => self.refuse(&refusal, context)?,
             }

@@ -26,6 +26,11 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// Whether its method is one of the safe ones (RFC 9110 §9.2.1): such a request changes nothing.
+    pub(crate) fn is_safe(&self) -> bool {
+        [&b"GET "[..], b"HEAD ", b"OPTIONS "].iter().any(|safe| self.head.starts_with(safe))
+    }
+
     /// Bytes of memory that it holds on to.
     pub(crate) fn held(&self) -> usize {
         let Fields { host, if_match, if_none_match, origin, sec_fetch_site, preflight_method } = &self.fields;
@@ -149,7 +154,10 @@ fn is_host(value: &str) -> bool {
         return address.parse::<std::net::Ipv6Addr>().is_ok() && port.strip_prefix(':').map_or(port.is_empty(), digits);
     }
     let (name, port) = value.split_once(':').unwrap_or((value, ""));
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte);
+    let is_mark = |byte| {
+        matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b'%')
+    };
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || is_mark(byte);
     !name.is_empty() && name.bytes().all(allowed) && digits(port)
 }
 

@@ -21,7 +21,7 @@ const BACKLOG: i32 = 4096;
 /// How long a worker stays with a connection whose client sends nothing, before it turns to another; it never stays for one to take more.
 ///
 /// Longer than the pause between two requests of a busy client, short enough to be nobody's waiting time.
-const PATIENCE: Duration = Duration::from_millis(50);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Longest path of a unix socket, in bytes: `sun_path` has 108, one of them for the end (unix(7)).
 const UNIX_PATH_BYTES_MAX: usize = 107;

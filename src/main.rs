@@ -4,8 +4,8 @@
 //!
 //! - `main`: start-up in reading order
 //! - `args`, `logging`: command line and environment, with `documents` (man page and completions, in tests only); log lines
-//! - `server`: the accept loop, with `waiting` (connections without a worker), `workers` (threads), `memory` (what they leave), `listen` and
-//!   `socket_file` (sockets), `supervisor` (what the service manager is told)
+//! - `server`: the accept loop, with `circle` (connections that a worker attends to by turns), `waiting` (those without one), `workers`
+//!   (threads), `memory` (the allocator), `listen` and `socket_file` (sockets), `supervisor` (what the service manager is told)
 //! - `connection`: one connection's life on a worker, with `framing`, `head`, `chunks` and `refusal` (RFC 9112), `inlet` (tiny_http's
 //!   border), `seats` (how many there are) and `date`
 //! - `context`: what every worker knows
@@ -17,6 +17,7 @@
 mod args;
 mod change;
 mod chunks;
+mod circle;
 mod color;
 mod conditions;
 mod connection;

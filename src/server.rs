@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-use crate::connection::Connection;
+use crate::circle::{Circles, Unattended};
+use crate::connection::{Connection, Manner, Wait};
 use crate::context::Context;
 use crate::inlet::Inlet;
 use crate::listen::Listening;
@@ -73,6 +74,8 @@ struct Shared {
     context: Arc<Context>,
     /// Where connections wait.
     waiting: WaitingRoom,
+    /// Where those are that are attended to.
+    circles: Circles,
     /// Counts the connections accepted and not closed yet.
     seats: Arc<Seats>,
 }
@@ -105,7 +108,8 @@ impl Server {
         }
         let workers = Workers::new(context.limits.workers_max)?;
         let listeners = listening.len();
-        let shared = Arc::new(Shared { context, waiting, seats });
+        let circles = Circles::new(context.limits.workers_max)?;
+        let shared = Arc::new(Shared { context, waiting, circles, seats });
         Ok(Self {
             shared,
             workers,
@@ -245,10 +249,21 @@ impl Server {
         }
     }
 
-    /// Hands a connection to a worker.
+    /// Hands a connection to a worker: one that attends to others as well, unless it needs one of its own.
     fn dispatch(&mut self, connection: Connection) {
         let shared = Arc::clone(&self.shared);
-        let has_to_wait = self.workers.execute(move || shared.serve(connection));
+        let has_to_wait = if connection.waits().0 == Wait::Turn {
+            self.workers.execute(move || shared.serve(connection))
+        } else {
+            match shared.circles.join(connection) {
+                Ok(Some(unattended)) => self.workers.execute(move || shared.attend(unattended)),
+                Ok(None) => false,
+                Err(error) => {
+                    log::warn!("closed a connection that cannot be watched: {error}");
+                    false
+                }
+            }
+        };
         if has_to_wait {
             self.shared.context.signs.short_of_workers.store(true, Relaxed);
         }
@@ -256,7 +271,7 @@ impl Server {
 
     /// Ends what has waited too long or holds too much, and sees how things stand.
     fn tick(&mut self, now: Instant) {
-        let Shared { context, waiting, seats } = &*self.shared;
+        let Shared { context, waiting, seats, .. } = &*self.shared;
         self.shared.end(waiting.overdue(now, &context.limits), &Refusal::Timeout);
         self.shared.end(waiting.heaviest(), &Refusal::NoRoom);
         self.shared.end(waiting.pinning(), &Refusal::NoRoom);
@@ -303,11 +318,17 @@ impl Server {
 }
 
 impl Shared {
-    /// Serves a connection on a worker until it waits for something, or ends.
-    fn serve(&self, connection: Connection) {
-        if let Some(waits) = connection.turn(&self.context) {
-            self.wait(waits, false);
+    /// Serves one connection until it waits for something, or ends.
+    fn serve(&self, mut connection: Connection) {
+        let may_wait = || !self.context.is_short_of_workers();
+        if connection.turn(&self.context, Manner { may_wait: &may_wait, may_save: true }, None).is_ok() {
+            self.wait(connection, false);
         }
+    }
+
+    /// Serves the connections of a circle for as long as it has any.
+    fn attend(&self, unattended: Unattended) {
+        self.circles.attend(unattended, &self.context, &|connection| self.wait(connection, false));
     }
 
     /// Ends connections, and says why to those that have begun a request.
@@ -320,7 +341,8 @@ impl Shared {
     }
 
     /// Lets a connection wait.
-    fn wait(&self, connection: Connection, is_new: bool) {
+    fn wait(&self, mut connection: Connection, is_new: bool) {
+        connection.shrink();
         if let Err(error) = self.waiting.admit(connection, is_new) {
             log::warn!("closed a connection that cannot be watched: {error}");
         }

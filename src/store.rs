@@ -78,6 +78,11 @@ impl Store {
         Self { palette: Mutex::new(palette), saving: Some(saving) }
     }
 
+    /// Whether a change has to wait for the disk.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.saving.is_some()
+    }
+
     /// How many colors there are.
     pub(crate) fn len(&self) -> usize {
         self.palette().len()
