@@ -2,7 +2,7 @@
 //!
 //! Only browsers are concerned. They say where a request comes from; curl and other programs do not, and pass.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use crate::message::{Cors, Fields, Method, Request};
 
@@ -96,10 +96,9 @@ fn is_own_host(exemptions: &Exemptions, host: &str) -> bool {
         return rest.split(']').next().is_some_and(|address| address.parse::<IpAddr>().is_ok());
     }
     let name = host.split(':').next().unwrap_or_default();
-    let lower = name.to_ascii_lowercase();
-    name.parse::<IpAddr>().is_ok()
-        || lower == "localhost"
-        || lower.ends_with(".localhost")
+    let top = name.rsplit('.').next().unwrap_or_default();
+    name.parse::<Ipv4Addr>().is_ok()
+        || top.eq_ignore_ascii_case("localhost")
         || exemptions.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
 }
 

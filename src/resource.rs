@@ -131,6 +131,9 @@ fn without_scheme(target: &str) -> Option<&str> {
 
 /// Percent-decodes one segment (RFC 3986 §2.1); `+` stays a plus sign.
 fn decode(segment: &str) -> Result<Cow<'_, str>, TargetError> {
+    if !segment.as_bytes().contains(&b'%') {
+        return Ok(Cow::Borrowed(segment));
+    }
     let mut escapes = segment.split('%').skip(1);
     let hexadecimal = |escape: &str| escape.len() >= 2 && escape.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
     if !escapes.all(hexadecimal) {
