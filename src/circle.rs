@@ -23,6 +23,10 @@ use crate::listen::PATIENCE;
 /// Members attended to between two looks at what else has happened.
 const TURNS_IN_A_ROW: usize = 64;
 
+/// Turns that a member takes without company before the worker waits for it alone: clients that open many connections at once are given
+/// time to do so, and all circles their share of them.
+const TURNS_ALONE: usize = 16;
+
 /// All circles.
 pub(crate) struct Circles {
     /// Each is idle or has a worker.
@@ -136,9 +140,12 @@ impl Round<'_> {
         let mut members: HashMap<RawFd, Connection> = HashMap::new();
         let mut events = Vec::with_capacity(TURNS_IN_A_ROW);
         let mut last_look = Instant::now();
+        let mut turns_alone = 0;
         loop {
-            if members.len() == 1 && self.may_be_private() {
+            turns_alone = if members.len() == 1 && self.may_be_private() { turns_alone + 1 } else { 0 };
+            if turns_alone > TURNS_ALONE {
                 self.attend_to_one(&mut members);
+                turns_alone = 0;
             }
             if members.is_empty() && self.is_over() {
                 return;

@@ -3,14 +3,14 @@
 //! Most workers attend to many connections by turns ([`crate::circle`]), so that one wake-up of a thread does for several requests. A
 //! change that has to be saved is left to a worker that has nothing else to do and may wait for the disk.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
-use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
 use crate::context::Context;
 use crate::date;
@@ -25,11 +25,14 @@ use crate::seats::Seat;
 /// Bytes asked of the socket at a time: a request of curl is a tenth of it, the largest request thirty times.
 const RECEIVE_BYTES: usize = 4096;
 
-/// Bytes of a response put into one buffer with its head; what is beyond is sent from where it is kept, without a copy.
-const COPY_BYTES_MAX: usize = 32 * 1024;
+/// Longest content in bytes that is put into one buffer with its head; a longer one is sent from where it is kept, with the head before it.
+const COPY_BYTES_MAX: usize = 1024;
 
 /// Bytes of a request that may wait for a worker of its own when there can be no more of those: thousands may wait.
 const WAITING_CALL_BYTES_MAX: usize = 4096;
+
+/// Sending never waits for a client to make room, and has no signal raised when the client has gone.
+const SENDING: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
 /// Bytes that are read and thrown away behind the last request, so that the client gets to read the last response (RFC 9112 §9.6).
 const DRAIN_BYTES_MAX: usize = 1024 * 1024;
@@ -87,13 +90,11 @@ pub(crate) struct Connection {
 
 /// A response under way.
 struct Unsent {
-    /// Head and start of the content.
+    /// The head, and a short content with it.
     first: Vec<u8>,
-    /// The whole content.
+    /// A longer content.
     content: Content,
-    /// Where in the content the bytes begin that are not in `first`.
-    beyond: usize,
-    /// Bytes sent so far.
+    /// Bytes sent so far of both.
     sent: usize,
 }
 
@@ -240,11 +241,13 @@ impl Connection {
         if let Some(remark) = response.remark {
             log::warn!("{remark}");
         }
-        let content = if method == Method::Head { Content::None } else { response.content };
-        let beyond = content.bytes().len().min(COPY_BYTES_MAX);
-        first.extend_from_slice(&content.bytes()[..beyond]);
+        let mut content = if method == Method::Head { Content::None } else { response.content };
+        if content.bytes().len() <= COPY_BYTES_MAX {
+            first.extend_from_slice(content.bytes());
+            content = Content::None;
+        }
         if let Some(begun) = begun {
-            let length = first.len() + content.bytes().len() - beyond;
+            let length = first.len() + content.bytes().len();
             log_access(
                 request.remote_addr().copied(),
                 &format_args!("{} {:?}", request.method(), request.url()),
@@ -255,7 +258,7 @@ impl Connection {
         }
         // tiny_http's way to the socket waits for a client that takes nothing; without this it would answer 500 by that way
         drop(request.into_writer());
-        self.unsent = Some(Unsent { first, content, beyond, sent: 0 });
+        self.unsent = Some(Unsent { first, content, sent: 0 });
         Ok(())
     }
 
@@ -314,7 +317,11 @@ impl Connection {
     fn send_rest(&mut self) -> io::Result<bool> {
         let Some(mut unsent) = self.unsent.take() else { return Ok(true) };
         while let Some(rest) = unsent.rest() {
-            match self.send(rest)? {
+            let sent = match rest {
+                [rest, b""] | [b"", rest] => self.send(rest)?,
+                both => self.send_both(both)?,
+            };
+            match sent {
                 0 => {
                     self.unsent = Some(unsent);
                     return Ok(false);
@@ -327,11 +334,12 @@ impl Connection {
 
     /// Sends as many of these bytes as the socket's buffer takes; never waits for a client to make room in it.
     fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        match rustix::net::send(&self.inlet, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-            Ok(sent) => Ok(sent),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
-            Err(error) => Err(error.into()),
-        }
+        taken(rustix::net::send(&self.inlet, bytes, SENDING))
+    }
+
+    /// The same for bytes from two places.
+    fn send_both(&self, bytes: [&[u8]; 2]) -> io::Result<usize> {
+        taken(rustix::net::sendmsg(&self.inlet, &bytes.map(IoSlice::new), &mut SendAncillaryBuffer::default(), SENDING))
     }
 
     /// Reads over what follows the last request, so that the kernel does not answer it with a reset that overtakes the last response.
@@ -359,13 +367,19 @@ impl AsFd for Connection {
 }
 
 impl Unsent {
-    /// The bytes to send next; `None` when all are sent.
-    fn rest(&self) -> Option<&[u8]> {
-        let rest = match self.sent.checked_sub(self.first.len()) {
-            None => &self.first[self.sent..],
-            Some(sent_of_content) => &self.content.bytes()[self.beyond + sent_of_content..],
-        };
-        (!rest.is_empty()).then_some(rest)
+    /// The bytes to send next, from two places; `None` when all are sent.
+    fn rest(&self) -> Option<[&[u8]; 2]> {
+        let first = &self.first[self.sent.min(self.first.len())..];
+        let content = &self.content.bytes()[self.sent.saturating_sub(self.first.len())..];
+        (!first.is_empty() || !content.is_empty()).then_some([first, content])
+    }
+}
+
+/// How many bytes the socket's buffer took; none when it has no room at the moment.
+fn taken(sent: rustix::io::Result<usize>) -> io::Result<usize> {
+    match sent {
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
+        sent => Ok(sent?),
     }
 }
 
