@@ -77,6 +77,11 @@ impl Circles {
         Ok(Self { all: (0..count).map(circle).collect::<io::Result<_>>()?, members: AtomicUsize::new(0), may_save: workers_max == 1 })
     }
 
+    /// How many circles there are.
+    pub(crate) fn count(&self) -> usize {
+        self.all.len()
+    }
+
     /// Has a connection that can go on join a circle; says if a worker has to be sent there with [`Circles::attend`].
     ///
     /// # Errors

@@ -110,9 +110,13 @@ impl Connection {
         self.waits
     }
 
-    /// Bytes of received requests that it keeps while it waits.
+    /// Bytes of received requests, and of a long response of its own, that it keeps while it waits.
     pub(crate) fn held(&self) -> usize {
-        self.intake.held() + self.call.as_ref().map_or(0, Call::held)
+        let unsent = self.unsent.as_ref().map_or(0, |unsent| match &unsent.content {
+            Content::Own(json) => json.capacity(),
+            _ => 0,
+        });
+        self.intake.held() + self.call.as_ref().map_or(0, Call::held) + unsent
     }
 
     /// Gives back the memory that it does not need while it waits.

@@ -36,7 +36,7 @@ pub(crate) struct Limits {
 pub(crate) struct Signs {
     /// There is no room for another connection: connections close with their next response.
     pub(crate) crowded: AtomicBool,
-    /// Connections wait for a worker and there can be no more workers: nobody keeps one waiting.
+    /// Changes that have to be saved wait for a worker and there can be no more workers: nobody keeps one waiting.
     pub(crate) short_of_workers: AtomicBool,
 }
 

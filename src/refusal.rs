@@ -41,7 +41,7 @@ pub(crate) enum Refusal {
     CutOff,
     /// When a request has begun and did not arrive whole in time: 408.
     Timeout,
-    /// When a request has begun and there is no room to wait for the rest of it: 503.
+    /// When a request, or the rest of it, would have to wait and there is no room for that: 503.
     NoRoom,
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for Refusal {
             Self::Expectation => f.write_str("the only expectation supported is \"100-continue\""),
             Self::CutOff => f.write_str("the connection ended in the middle of the request"),
             Self::Timeout => f.write_str("the request did not arrive in time"),
-            Self::NoRoom => f.write_str("there is no room to wait for the rest of this request, try again later"),
+            Self::NoRoom => f.write_str("there is no room for this request to wait, try again later"),
         }
     }
 }

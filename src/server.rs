@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
+use threadpool::ThreadPool;
 
 use crate::circle::{Circles, Unattended};
 use crate::connection::{Connection, Manner, Wait};
@@ -23,7 +24,7 @@ use crate::refusal::Refusal;
 use crate::seats::Seats;
 use crate::supervisor::Supervisor;
 use crate::waiting::WaitingRoom;
-use crate::workers::Workers;
+use crate::workers::{self, Workers};
 
 /// How often the waiting connections are looked at, while there are any, or threads to let go.
 const TICK: Duration = Duration::from_millis(100);
@@ -43,6 +44,9 @@ const CONNECTIONS_MAX: usize = 8192;
 /// Descriptors that are no connection's: standard streams, listeners, epoll, events, signals, files being saved.
 const DESCRIPTORS_RESERVED: usize = 32;
 
+/// Connections that leave so much memory behind that it is given back to the system when three quarters of them have gone.
+const CROWD: usize = 64;
+
 /// Event data of a connection's end; descriptors are below, listeners above.
 const FREED: u64 = 1 << 32;
 
@@ -56,8 +60,12 @@ const LISTENERS: u64 = FREED + 2;
 pub(crate) struct Server {
     /// Shared with the workers.
     shared: Arc<Shared>,
-    /// The threads that answer.
-    workers: Workers,
+    /// The threads that attend to circles, one each.
+    attendants: ThreadPool,
+    /// Most connections there were since memory was given back.
+    crowd: usize,
+    /// The threads that wait for the disk; none before the first change that has to be saved.
+    savers: Option<Workers>,
     /// Where connections come from.
     listening: Vec<Listening>,
     /// Most connections at a time.
@@ -106,13 +114,15 @@ impl Server {
         for (data, listening) in (LISTENERS..).zip(&listening) {
             epoll::add(waiting.epoll(), &listening.listener, EventData::new_u64(data), EventFlags::IN)?;
         }
-        let workers = Workers::new(context.limits.workers_max)?;
         let listeners = listening.len();
         let circles = Circles::new(context.limits.workers_max)?;
+        let attendants = workers::pool_of(circles.count())?;
         let shared = Arc::new(Shared { context, waiting, circles, seats });
         Ok(Self {
             shared,
-            workers,
+            attendants,
+            savers: None,
+            crowd: 0,
             listening,
             connections_max: connections_max(listeners),
             paused_until: None,
@@ -169,10 +179,11 @@ impl Server {
         Ok(stop)
     }
 
-    /// How long to wait for something to happen: a tick while there are connections to look after or threads to let go, else as the
-    /// supervisor has it.
+    /// How long to wait for something to happen: a tick while there are connections to look after, or threads or memory to let go, else as
+    /// the supervisor has it.
     fn patience(&self) -> Option<Timespec> {
-        let has_to_tick = self.shared.seats.taken() > 0 || self.paused_until.is_some() || self.workers.are_many();
+        let may_give_back = self.crowd >= CROWD || self.savers.as_ref().is_some_and(Workers::are_many);
+        let has_to_tick = self.shared.seats.taken() > 0 || self.paused_until.is_some() || may_give_back;
         let supervisor = || self.supervisor.patience(Instant::now(), self.shared.context.service.store.try_len());
         let time_out = if has_to_tick { Some(TICK) } else { supervisor() };
         // what is too long for the system is as good as forever
@@ -252,19 +263,27 @@ impl Server {
     /// Hands a connection to a worker: one that attends to others as well, unless it needs one of its own.
     fn dispatch(&mut self, connection: Connection) {
         let shared = Arc::clone(&self.shared);
-        let has_to_wait = if connection.waits().0 == Wait::Turn {
-            self.workers.execute(move || shared.serve(connection))
-        } else {
-            match shared.circles.join(connection) {
-                Ok(Some(unattended)) => self.workers.execute(move || shared.attend(unattended)),
-                Ok(None) => false,
-                Err(error) => {
-                    log::warn!("closed a connection that cannot be watched: {error}");
-                    false
-                }
-            }
+        if connection.waits().0 == Wait::Turn {
+            return self.dispatch_alone(connection);
+        }
+        match shared.circles.join(connection) {
+            Ok(Some(unattended)) => self.attendants.execute(move || shared.attend(unattended)),
+            Ok(None) => {}
+            Err(error) => log::warn!("closed a connection that cannot be watched: {error}"),
+        }
+    }
+
+    /// Hands a connection to a worker of its own.
+    fn dispatch_alone(&mut self, connection: Connection) {
+        let shared = Arc::clone(&self.shared);
+        let savers = match &mut self.savers {
+            Some(savers) => savers,
+            none => match Workers::new((shared.context.limits.workers_max - shared.circles.count()).max(1)) {
+                Ok(savers) => none.insert(savers),
+                Err(error) => return log::warn!("closed a connection whose change nobody can save: {error}"),
+            },
         };
-        if has_to_wait {
+        if savers.execute(move || shared.serve(connection)) {
             self.shared.context.signs.short_of_workers.store(true, Relaxed);
         }
     }
@@ -280,10 +299,14 @@ impl Server {
             self.make_room(now);
         }
         context.signs.crowded.store(is_full, Relaxed);
-        context.signs.short_of_workers.store(self.workers.are_short(), Relaxed);
-        if self.workers.shrink(now) {
+        context.signs.short_of_workers.store(self.savers.as_ref().is_some_and(Workers::are_short), Relaxed);
+        let crowd = seats.taken();
+        let is_crowd_gone = self.crowd >= CROWD && 4 * crowd < self.crowd;
+        if self.savers.as_mut().is_some_and(|savers| savers.shrink(now)) || is_crowd_gone {
             memory::give_back();
+            self.crowd = crowd;
         }
+        self.crowd = self.crowd.max(crowd);
     }
 
     /// Finishes what is under way, for [`STOP_TIME`] at most.

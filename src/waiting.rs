@@ -12,7 +12,8 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use crate::connection::{Connection, DRAIN_TIME, Wait};
 use crate::context::Limits;
 
-/// Bytes of half-received requests kept for all waiting connections together; above it the ones that hold most are hung up.
+/// Bytes of half-received requests, and of half-sent responses, kept for all waiting connections together; above it the ones that hold most
+/// are hung up.
 ///
 /// It is 250 of the largest requests, or 8,000 of the usual ones.
 const HELD_BYTES_MAX: usize = 32 * 1024 * 1024;

@@ -1,4 +1,5 @@
-//! The threads that answer requests: few at first, more while connections wait for one, few again when most have had nothing to do.
+//! The threads that serve one connection each, and may wait for the disk: few at first, more while connections wait for one, few again when
+//! most have had nothing to do.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -105,7 +106,10 @@ impl Workers {
 }
 
 /// A pool of so many threads.
-fn pool_of(threads: usize) -> io::Result<ThreadPool> {
+///
+/// # Errors
+/// When the system does not give that many.
+pub(crate) fn pool_of(threads: usize) -> io::Result<ThreadPool> {
     may_panic(|| threadpool::Builder::new().num_threads(threads).thread_stack_size(STACK_BYTES).thread_name("worker".to_owned()).build())
 }
 

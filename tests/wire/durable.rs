@@ -11,7 +11,7 @@ use std::thread;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
-use crate::harness::{DEADLINE, Scratch, Server, colors, eventually};
+use crate::harness::{DEADLINE, Scratch, Server, colors, eventually, is_installed};
 
 /// Starts the service with its list in this file.
 fn start(file: &str) -> Server {
@@ -128,7 +128,7 @@ fn every_save_is_synced_before_its_answer() {
     let trace = scratch.0.join("trace").to_str().unwrap().to_owned();
     let program = colors(&[]);
     let mut command = Command::new("strace");
-    command.args(["-D", "-f", "-y", "-s", "16", "-e", "trace=fsync,fdatasync,/rename,sendto", "-o", &trace]);
+    command.args(["-D", "-f", "-y", "-s", "16", "-e", "trace=fsync,fdatasync,/rename,sendto,sendmsg", "-o", &trace]);
     command.arg(program.get_program()).args(["--listen", "127.0.0.1:0", "--data", &file]);
     command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(std::process::Stdio::piped());
     let server = Server::spawn(command);
@@ -348,4 +348,48 @@ fn changes_saved_together_each_get_their_own_answer() {
         }
     });
     assert_eq!((server.list().as_str(), stored(&file).as_str()), (r#"{"data":[]}"#, r#"{"data":[]}"#));
+}
+
+#[test]
+fn a_disk_that_is_slow_keeps_no_reader_waiting_and_nothing_large_is_kept_for_it() {
+    if !is_installed("strace") {
+        return eprintln!("not checked: strace is not installed");
+    }
+    let scratch = Scratch::new();
+    let file = scratch.write("list.json", r#"[{"name":"a","value":"1"}]"#);
+    let saving = Path::new(&file).with_extension("json.tmp");
+    let program = colors(&[]);
+    let mut command = Command::new("strace");
+    // 3 s, in microseconds
+    command.args(["-D", "-f", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=3000000:when=1+2"]);
+    command.arg(program.get_program()).args(["--listen", "127.0.0.1:0", "--workers", "2", "--data", &file]);
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(std::process::Stdio::piped());
+    let server = Server::spawn(command);
+    let put = |value: &str| {
+        let content = format!(r#"{{"value":"{value}"}}"#);
+        format!("PUT /colors/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{content}", content.len())
+    };
+    let (mut first, mut second) = (server.connect(), server.connect());
+    first.send(put("2"));
+    eventually("a save has begun", || saving.exists().then_some(()));
+    // the one worker that may wait for the disk does so, and this change for it
+    second.send(put("3"));
+    let old = r#"{"name":"a","value":"1"}"#;
+    for _ in 0..10 {
+        assert_eq!(server.ask("GET", "/colors/a", "").content, old);
+    }
+    let mut large = server.connect();
+    large.send(put(&"4".repeat(5000)));
+    let response = large.response();
+    assert_eq!((response.status, response.message().as_str()), (503, "there is no room for this request to wait, try again later"));
+    assert!(response.closes());
+    // all of that in the time of one save
+    assert!(saving.exists());
+    assert_eq!(server.ask("GET", "/colors/a", "").content, old);
+    assert_eq!(
+        (first.response().content.as_str(), second.response().content.as_str()),
+        (r#"{"name":"a","value":"2"}"#, r#"{"name":"a","value":"3"}"#)
+    );
+    drop((first, second));
+    stop(server);
 }
