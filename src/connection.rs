@@ -7,6 +7,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -28,8 +29,11 @@ const RECEIVE_BYTES: usize = 4096;
 /// Longest content in bytes that is put into one buffer with its head; a longer one is sent from where it is kept, with the head before it.
 const COPY_BYTES_MAX: usize = 1024;
 
-/// Bytes of a request that may wait for a worker of its own when there can be no more of those: thousands may wait.
-const WAITING_CALL_BYTES_MAX: usize = 4096;
+/// Bytes of requests that wait for workers of their own; beyond them only short ones may join.
+const QUEUED_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Bytes that a short request takes at most: all connections may have one.
+const SHORT_CALL_BYTES: usize = 4096;
 
 /// Sending never waits for a client to make room, and has no signal raised when the client has gone.
 const SENDING: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
@@ -164,7 +168,7 @@ impl Connection {
             let step = self.call.take().map_or_else(|| self.intake.step(context.limits.content_max), |call| Ok(Step::Whole(call)));
             match step {
                 Ok(Step::Whole(call)) if !manner.may_save && context.service.store.is_durable() && !call.is_safe() => {
-                    if context.is_short_of_workers() && call.held() > WAITING_CALL_BYTES_MAX {
+                    if call.held() > SHORT_CALL_BYTES && context.signs.queued_bytes.load(Relaxed) > QUEUED_BYTES_MAX {
                         self.refuse(&Refusal::NoRoom, context)?;
                         continue;
                     }

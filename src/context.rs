@@ -1,6 +1,6 @@
 //! What every worker knows: the service, the limits, and how things stand at the moment.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::respond::Service;
@@ -38,6 +38,8 @@ pub(crate) struct Signs {
     pub(crate) crowded: AtomicBool,
     /// Changes that have to be saved wait for a worker and there can be no more workers: nobody keeps one waiting.
     pub(crate) short_of_workers: AtomicBool,
+    /// Bytes of requests that wait for workers of their own.
+    pub(crate) queued_bytes: AtomicUsize,
 }
 
 impl Context {

@@ -283,7 +283,13 @@ impl Server {
                 Err(error) => return log::warn!("closed a connection whose change nobody can save: {error}"),
             },
         };
-        if savers.execute(move || shared.serve(connection)) {
+        let bytes = connection.held();
+        shared.context.signs.queued_bytes.fetch_add(bytes, Relaxed);
+        let serve = move || {
+            shared.context.signs.queued_bytes.fetch_sub(bytes, Relaxed);
+            shared.serve(connection);
+        };
+        if savers.execute(serve) {
             self.shared.context.signs.short_of_workers.store(true, Relaxed);
         }
     }

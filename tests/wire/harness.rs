@@ -247,6 +247,14 @@ impl Client<TcpStream> {
         stream.set_nodelay(true).unwrap();
         Self { stream, received: Vec::new() }
     }
+
+    /// Whether something has come that was not read yet.
+    pub(crate) fn has_answer(&self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).unwrap();
+        peeked.is_ok()
+    }
 }
 
 impl Client<UnixStream> {
