@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, env = "COLORS_BASE_PATH", value_name = "PATH", default_value = "", hide_default_value = true, value_parser = BasePath::parse, hide_env = true)]
     pub(crate) base_path: BasePath,
 
-    /// Most threads; a few serve, more start to save changes
+    /// Most threads: a few serve, others save changes
     #[arg(long, env = "COLORS_WORKERS", value_name = "N", default_value = "1024", value_parser = clap::value_parser!(u16).range(1..=4096), hide_env = true)]
     pub(crate) workers: u16,
 
