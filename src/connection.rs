@@ -1,4 +1,4 @@
-//! One connection's life on a worker: receive, hand to tiny_http, answer, and say what to wait for next. Never waits long itself.
+//! One connection's life on a worker: receive, hand to tiny_http, answer, and say what to wait for next. Never waits long for a client.
 //!
 //! Most workers attend to many connections by turns ([`crate::circle`]), so that one wake-up of a thread does for several requests. A
 //! change that has to be saved is left to a worker that has nothing else to do and may wait for the disk.
@@ -29,6 +29,9 @@ const RECEIVE_BYTES: usize = 4096;
 /// Longest content in bytes that is put into one buffer with its head; a longer one is sent from where it is kept, with the head before it.
 const COPY_BYTES_MAX: usize = 1024;
 
+/// Requests of one connection answered in a row, before the others of its circle have their turn.
+const ANSWERS_IN_A_ROW: usize = 16;
+
 /// Bytes of requests that wait for workers of their own; beyond them only short ones may join.
 const QUEUED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
@@ -57,8 +60,10 @@ pub(crate) enum Wait {
     Room,
     /// What still comes behind the last request, to throw it away.
     Drain,
-    /// Nothing but a worker of its own: for a change that has to be saved, or after it gave way to others.
+    /// Nothing but its next turn: it has requests to be answered, and gave way to others.
     Turn,
+    /// A worker of its own, for a change that has to be saved.
+    Saver,
 }
 
 /// What a worker may wait for while it attends to a connection.
@@ -153,7 +158,7 @@ impl Connection {
     fn work(&mut self, context: &Context, manner: Manner<'_>) -> io::Result<Wait> {
         // a client that keeps sending a little is heard when it has sent something, and never kept a worker for
         let mut patient = matches!(self.waits.0, Wait::First | Wait::Request);
-        let mut has_received = false;
+        let (mut has_received, mut answers) = (false, 0);
         loop {
             if !self.send_rest()? {
                 return Ok(Wait::Room);
@@ -168,20 +173,20 @@ impl Connection {
             let step = self.call.take().map_or_else(|| self.intake.step(context.limits.content_max), |call| Ok(Step::Whole(call)));
             match step {
                 Ok(Step::Whole(call)) if !manner.may_save && context.service.store.is_durable() && !call.is_safe() => {
-                    if call.held() > SHORT_CALL_BYTES && context.signs.queued_bytes.load(Relaxed) > QUEUED_BYTES_MAX {
-                        self.refuse(&Refusal::NoRoom, context)?;
-                        continue;
-                    }
                     self.call = Some(call);
-                    return Ok(Wait::Turn);
+                    self.shrink();
+                    if self.held() <= SHORT_CALL_BYTES || context.signs.queued_bytes.load(Relaxed) <= QUEUED_BYTES_MAX {
+                        return Ok(Wait::Saver);
+                    }
+                    self.refuse(&Refusal::NoRoom, context)?;
                 }
                 Ok(Step::Whole(call)) => {
                     self.answer(call, context)?;
                     // what follows is another request, with a time of its own
                     self.waits.0 = Wait::Request;
                     patient = true;
-                    let gives_way = manner.may_save && context.is_short_of_workers();
-                    if gives_way && self.unsent.is_none() && !self.closing && !self.intake.is_idle() {
+                    answers += 1;
+                    if answers >= ANSWERS_IN_A_ROW && self.unsent.is_none() && !self.closing && !self.intake.is_idle() {
                         return Ok(Wait::Turn);
                     }
                 }
@@ -277,7 +282,8 @@ impl Connection {
         let mut bytes = Vec::with_capacity(512); // bytes; the longest refusal takes 400
         date::now(|date| response.spell_head(&mut bytes, date, Some("close")));
         // RFC 9110 §9.3.2: a response to HEAD MUST NOT have content
-        if !self.intake.asks_for_head_alone() {
+        let is_head = self.call.as_ref().map_or_else(|| self.intake.asks_for_head_alone(), Call::is_head);
+        if !is_head {
             bytes.extend_from_slice(response.content.bytes());
         }
         if context.access_log {
@@ -311,7 +317,7 @@ impl Connection {
 
     /// Has nothing more be sent, and what still comes in be thrown away.
     fn drain(&mut self) -> io::Result<()> {
-        self.intake = Intake::default();
+        (self.intake, self.call) = (Intake::default(), None);
         self.drain = Some(DRAIN_BYTES_MAX);
         rustix::net::shutdown(&self.inlet, Shutdown::Write).map_err(io::Error::from)
     }

@@ -27,7 +27,7 @@ pub(crate) struct Limits {
     pub(crate) request_timeout: Duration,
     /// Time between two requests on one connection.
     pub(crate) keep_alive: Duration,
-    /// Threads that answer requests.
+    /// Threads that answer requests, those that wait for the disk included.
     pub(crate) workers_max: usize,
 }
 

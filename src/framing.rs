@@ -60,7 +60,7 @@ impl Intake {
 
     /// Whether the request under way says that its method is HEAD, however little of the rest can be read.
     pub(crate) fn asks_for_head_alone(&self) -> bool {
-        self.arriving.as_ref().map_or(&self.received[self.start..], |arriving| &arriving.call.head).starts_with(b"HEAD ")
+        self.arriving.as_ref().map_or_else(|| self.received[self.start..].starts_with(b"HEAD "), |arriving| arriving.call.is_head())
     }
 
     /// Bytes of memory this holds on to.

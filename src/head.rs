@@ -26,9 +26,14 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Whether its method is one of the safe ones (RFC 9110 §9.2.1): such a request changes nothing.
+    /// Whether its method is one of those that a resource here allows and that change nothing (RFC 9110 §9.2.1).
     pub(crate) fn is_safe(&self) -> bool {
-        [&b"GET "[..], b"HEAD ", b"OPTIONS "].iter().any(|safe| self.head.starts_with(safe))
+        self.is_head() || self.head.starts_with(b"GET ") || self.head.starts_with(b"OPTIONS ")
+    }
+
+    /// Whether its method is HEAD.
+    pub(crate) fn is_head(&self) -> bool {
+        self.head.starts_with(b"HEAD ")
     }
 
     /// Bytes of memory that it holds on to.

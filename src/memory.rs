@@ -29,10 +29,12 @@ static ALLOCATOR: Allocator = Allocator;
 // aligned to more than `ALIGNMENT` bytes lies within a longer one, whose address is kept right before it. Nothing here panics.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let Some(outer) = outer(layout) else {
+        if layout.align() <= ALIGNMENT {
             // SAFETY: the caller vouches for the layout.
             return unsafe { System.alloc(layout) };
-        };
+        }
+        // the size of a layout is at most isize::MAX, so that this does not overflow
+        let Ok(outer) = Layout::from_size_align(layout.size() + layout.align(), ALIGNMENT) else { return null_mut() };
         // SAFETY: the outer layout is longer than its alignment, so its size is not 0.
         let start = unsafe { System.alloc(outer) };
         if start.is_null() {
@@ -49,11 +51,14 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        match outer(layout) {
-            // SAFETY: the caller vouches that the block came from `alloc` with this layout, which then was `System`'s own.
-            None => unsafe { System.dealloc(block, layout) },
-            // SAFETY: and here it wrote where the outer block begins.
-            Some(outer) => unsafe { System.dealloc(block.cast::<*mut u8>().sub(1).read(), outer) },
+        if layout.align() <= ALIGNMENT {
+            // SAFETY: the caller vouches that the block came from this allocator with this layout; it was `System`'s own then.
+            return unsafe { System.dealloc(block, layout) };
+        }
+        // SAFETY: for such a block, `alloc` found this layout to be one, and wrote where the block of it begins.
+        unsafe {
+            let outer = Layout::from_size_align_unchecked(layout.size() + layout.align(), ALIGNMENT);
+            System.dealloc(block.cast::<*mut u8>().sub(1).read(), outer);
         }
     }
 
@@ -89,14 +94,6 @@ unsafe impl GlobalAlloc for Allocator {
             new
         }
     }
-}
-
-/// The layout of the block around one that is aligned to more than `malloc` does by itself; `None` for the others.
-fn outer(layout: Layout) -> Option<Layout> {
-    // a layout's size is at most isize::MAX, so that this does not overflow; of what is cut off here no system has that much
-    let size = (layout.size() + layout.align()).min(isize::MAX as usize - ALIGNMENT);
-    // SAFETY: the alignment is a power of two, and the size does not exceed isize::MAX when it is rounded up to that.
-    (layout.align() > ALIGNMENT).then(|| unsafe { Layout::from_size_align_unchecked(size, ALIGNMENT) })
 }
 
 /// Has the C library's allocator return its free pages. By itself it keeps what lies below anything still in use: 20 MiB after 3,000

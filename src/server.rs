@@ -47,14 +47,20 @@ const DESCRIPTORS_RESERVED: usize = 32;
 /// Connections that leave so much memory behind that it is given back to the system when three quarters of them have gone.
 const CROWD: usize = 64;
 
+/// How long memory is kept at least after some was given back.
+const GIVE_BACK_AGAIN: Duration = Duration::from_secs(2);
+
 /// Event data of a connection's end; descriptors are below, listeners above.
 const FREED: u64 = 1 << 32;
 
 /// Event data of the descriptor that becomes readable when the service has to stop.
 const STOP: u64 = FREED + 1;
 
+/// Event data of the descriptor that becomes readable when a connection waits for nothing but a worker.
+const QUEUED: u64 = FREED + 2;
+
 /// Event data of the first listener.
-const LISTENERS: u64 = FREED + 2;
+const LISTENERS: u64 = FREED + 3;
 
 /// The accept loop's own state.
 pub(crate) struct Server {
@@ -64,12 +70,16 @@ pub(crate) struct Server {
     attendants: ThreadPool,
     /// Most connections there were since memory was given back.
     crowd: usize,
-    /// The threads that wait for the disk; none before the first change that has to be saved.
+    /// When that was.
+    gave_back: Instant,
+    /// The threads that wait for the disk, if there is something to wait for.
     savers: Option<Workers>,
     /// Where connections come from.
     listening: Vec<Listening>,
     /// Most connections at a time.
     connections_max: usize,
+    /// Whether the last turn saw all connections that could go on.
+    has_seen_all: bool,
     /// Until when the listeners are left alone, if they are; after that, until there is room.
     paused_until: Option<Instant>,
     /// Whom to tell how things go.
@@ -88,16 +98,16 @@ struct Shared {
     seats: Arc<Seats>,
 }
 
-/// The number of connections for which the process may have descriptors beside those of its listeners, at most [`CONNECTIONS_MAX`]; raises
+/// The number of connections for which the process may have descriptors beside those of its listeners and circles, at most [`CONNECTIONS_MAX`]; raises
 /// the limit as far as it goes.
-fn connections_max(listeners: usize) -> usize {
+fn connections_max(others: usize) -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     // A process that may not raise its limit makes do with what it has.
     let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum });
     let descriptors = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     // tiny_http keeps two descriptors for each
-    (descriptors.saturating_sub(DESCRIPTORS_RESERVED + listeners) / 2).clamp(1, CONNECTIONS_MAX)
+    (descriptors.saturating_sub(DESCRIPTORS_RESERVED + others) / 2).clamp(1, CONNECTIONS_MAX)
 }
 
 impl Server {
@@ -109,22 +119,27 @@ impl Server {
         let waiting = WaitingRoom::new()?;
         let seats = Seats::new()?;
         epoll::add(waiting.epoll(), seats.freed(), EventData::new_u64(FREED), EventFlags::IN)?;
+        epoll::add(waiting.epoll(), waiting.queued(), EventData::new_u64(QUEUED), EventFlags::IN)?;
         // told once: what is to be read there stays unread
         epoll::add(waiting.epoll(), stop, EventData::new_u64(STOP), EventFlags::IN | EventFlags::ONESHOT)?;
         for (data, listening) in (LISTENERS..).zip(&listening) {
             epoll::add(waiting.epoll(), &listening.listener, EventData::new_u64(data), EventFlags::IN)?;
         }
-        let listeners = listening.len();
         let circles = Circles::new(context.limits.workers_max)?;
         let attendants = workers::pool_of(circles.count())?;
+        let savers_max = context.limits.workers_max - circles.count();
+        let savers = (context.service.store.is_durable() && savers_max > 0).then(|| Workers::new(savers_max)).transpose()?;
+        let connections_max = connections_max(listening.len() + circles.count());
         let shared = Arc::new(Shared { context, waiting, circles, seats });
         Ok(Self {
             shared,
             attendants,
-            savers: None,
+            savers,
             crowd: 0,
+            gave_back: Instant::now(),
             listening,
-            connections_max: connections_max(listeners),
+            connections_max,
+            has_seen_all: true,
             paused_until: None,
             supervisor: Supervisor::from_env(),
         })
@@ -149,11 +164,13 @@ impl Server {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
+        self.has_seen_all = events.len() < events.capacity();
         let (mut stop, mut listeners) = (false, Vec::new());
         for event in &events {
             match event.data.u64() {
                 STOP => stop = true,
                 FREED => self.shared.seats.note_freed(),
+                QUEUED => self.shared.waiting.take_queue().into_iter().for_each(|connection| self.dispatch(connection)),
                 data if data >= LISTENERS => listeners.push((data - LISTENERS) as usize),
                 // below FREED, so it is a descriptor
                 descriptor => {
@@ -263,25 +280,15 @@ impl Server {
     /// Hands a connection to a worker: one that attends to others as well, unless it needs one of its own.
     fn dispatch(&mut self, connection: Connection) {
         let shared = Arc::clone(&self.shared);
-        if connection.waits().0 == Wait::Turn {
-            return self.dispatch_alone(connection);
-        }
-        match shared.circles.join(connection) {
-            Ok(Some(unattended)) => self.attendants.execute(move || shared.attend(unattended)),
-            Ok(None) => {}
-            Err(error) => log::warn!("closed a connection that cannot be watched: {error}"),
-        }
-    }
-
-    /// Hands a connection to a worker of its own.
-    fn dispatch_alone(&mut self, connection: Connection) {
-        let shared = Arc::clone(&self.shared);
         let savers = match &mut self.savers {
-            Some(savers) => savers,
-            none => match Workers::new((shared.context.limits.workers_max - shared.circles.count()).max(1)) {
-                Ok(savers) => none.insert(savers),
-                Err(error) => return log::warn!("closed a connection whose change nobody can save: {error}"),
-            },
+            Some(savers) if matches!(connection.waits().0, Wait::Turn | Wait::Saver) => savers,
+            _ => {
+                return match shared.circles.join(connection) {
+                    Ok(Some(unattended)) => self.attendants.execute(move || shared.attend(unattended)),
+                    Ok(None) => {}
+                    Err(error) => log::warn!("closed a connection that cannot be watched: {error}"),
+                };
+            }
         };
         let bytes = connection.held();
         shared.context.signs.queued_bytes.fetch_add(bytes, Relaxed);
@@ -307,10 +314,10 @@ impl Server {
         context.signs.crowded.store(is_full, Relaxed);
         context.signs.short_of_workers.store(self.savers.as_ref().is_some_and(Workers::are_short), Relaxed);
         let crowd = seats.taken();
-        let is_crowd_gone = self.crowd >= CROWD && 4 * crowd < self.crowd;
+        let is_crowd_gone = self.crowd >= CROWD && 4 * crowd < self.crowd && now.duration_since(self.gave_back) >= GIVE_BACK_AGAIN;
         if self.savers.as_mut().is_some_and(|savers| savers.shrink(now)) || is_crowd_gone {
             memory::give_back();
-            self.crowd = crowd;
+            (self.crowd, self.gave_back) = (crowd, now);
         }
         self.crowd = self.crowd.max(crowd);
     }
@@ -332,7 +339,10 @@ impl Server {
         self.paused_until = None;
         loop {
             self.shared.seats.await_free();
-            drop(self.shared.waiting.dismiss_idle(Instant::now()));
+            // one whose request is there already is not idle, however long it was
+            if self.has_seen_all {
+                drop(self.shared.waiting.dismiss_idle(Instant::now()));
+            }
             if self.shared.seats.taken() == 0 || begun.elapsed() >= STOP_TIME {
                 break;
             }

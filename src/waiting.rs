@@ -3,11 +3,13 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::mem::take;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
 
 use crate::connection::{Connection, DRAIN_TIME, Wait};
 use crate::context::Limits;
@@ -37,6 +39,10 @@ pub(crate) struct WaitingRoom {
     epoll: OwnedFd,
     /// Who waits, by descriptor.
     places: Mutex<HashMap<RawFd, Connection>>,
+    /// Who waits for nothing but a worker, in the order they came.
+    queue: Mutex<Vec<Connection>>,
+    /// Becomes readable when somebody queues.
+    queued: OwnedFd,
 }
 
 impl WaitingRoom {
@@ -45,7 +51,27 @@ impl WaitingRoom {
     /// # Errors
     /// When the process has no descriptor left.
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, places: Mutex::default() })
+        let queued = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, places: Mutex::default(), queue: Mutex::default(), queued })
+    }
+
+    /// Readable when somebody waits for nothing but a worker, who is to be had from [`WaitingRoom::take_queue`].
+    pub(crate) fn queued(&self) -> BorrowedFd<'_> {
+        self.queued.as_fd()
+    }
+
+    /// Takes out those that wait for nothing but a worker.
+    pub(crate) fn take_queue(&self) -> Vec<Connection> {
+        // Nothing to read means that it has been noted already.
+        let _ = rustix::io::read(&self.queued, &mut [0; 8]);
+        take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Lets a connection wait for nothing but a worker.
+    fn queue(&self, connection: Connection) -> io::Result<()> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        // The event's counter would have to stand at 2^64 - 2 to fail.
+        Ok(rustix::io::write(&self.queued, &1_u64.to_ne_bytes()).map(drop)?)
     }
 
     /// The epoll instance; connections' events carry their descriptor as data.
@@ -60,8 +86,8 @@ impl WaitingRoom {
     pub(crate) fn admit(&self, connection: Connection, is_new: bool) -> io::Result<()> {
         let wanted = match connection.waits().0 {
             Wait::First | Wait::Request | Wait::Rest | Wait::Drain => EventFlags::IN,
-            // there is room to send when nothing is being sent, so a connection that only gave way is next after those that can go on now
-            Wait::Room | Wait::Turn => EventFlags::OUT,
+            Wait::Room => EventFlags::OUT,
+            Wait::Turn | Wait::Saver => return self.queue(connection),
         };
         let descriptor = connection.as_fd().as_raw_fd();
         let data = EventData::new_u64(descriptor as u64);
@@ -86,8 +112,8 @@ impl WaitingRoom {
     pub(crate) fn overdue(&self, now: Instant, limits: &Limits) -> Vec<Connection> {
         let is_overdue = |(wait, since): (Wait, Instant)| {
             let limit = match wait {
-                Wait::Request | Wait::Turn => limits.keep_alive,
-                Wait::First | Wait::Rest | Wait::Room => limits.request_timeout,
+                Wait::Request => limits.keep_alive,
+                Wait::First | Wait::Rest | Wait::Room | Wait::Turn | Wait::Saver => limits.request_timeout,
                 Wait::Drain => DRAIN_TIME,
             };
             now.duration_since(since) >= limit
