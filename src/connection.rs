@@ -3,7 +3,7 @@
 //! Most workers attend to many connections by turns ([`crate::circle`]), so that one wake-up of a thread does for several requests. A
 //! change that has to be saved is left to a worker that has nothing else to do and may wait for the disk.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
+use rustix::net::{RecvFlags, Shutdown};
 
 use crate::context::Context;
 use crate::date;
@@ -22,12 +22,10 @@ use crate::message::{Content, Method, Request, Response, Status};
 use crate::refusal::Refusal;
 use crate::respond::respond;
 use crate::seats::Seat;
+use crate::unsent::{self, Unsent};
 
 /// Bytes asked of the socket at a time: a request of curl is a tenth of it, the largest request thirty times.
 const RECEIVE_BYTES: usize = 4096;
-
-/// Longest content in bytes that is put into one buffer with its head; a longer one is sent from where it is kept, with the head before it.
-const COPY_BYTES_MAX: usize = 1024;
 
 /// Requests of one connection answered in a row, before the others of its circle have their turn.
 const ANSWERS_IN_A_ROW: usize = 16;
@@ -37,9 +35,6 @@ const QUEUED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Bytes that a short request takes at most: all connections may have one.
 const SHORT_CALL_BYTES: usize = 4096;
-
-/// Sending never waits for a client to make room, and has no signal raised when the client has gone.
-const SENDING: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
 /// Bytes that are read and thrown away behind the last request, so that the client gets to read the last response (RFC 9112 §9.6).
 const DRAIN_BYTES_MAX: usize = 1024 * 1024;
@@ -97,16 +92,6 @@ pub(crate) struct Connection {
     _seat: Seat,
 }
 
-/// A response under way.
-struct Unsent {
-    /// The head, and a short content with it.
-    first: Vec<u8>,
-    /// A longer content.
-    content: Content,
-    /// Bytes sent so far of both.
-    sent: usize,
-}
-
 impl Connection {
     /// A connection that has just been accepted.
     pub(crate) fn new(inlet: Inlet, is_on_loopback: bool, seat: Seat) -> Self {
@@ -121,11 +106,7 @@ impl Connection {
 
     /// Bytes of received requests, and of a long response of its own, that it keeps while it waits.
     pub(crate) fn held(&self) -> usize {
-        let unsent = self.unsent.as_ref().map_or(0, |unsent| match &unsent.content {
-            Content::Own(json) => json.capacity(),
-            _ => 0,
-        });
-        self.intake.held() + self.call.as_ref().map_or(0, Call::held) + unsent
+        self.intake.held() + self.call.as_ref().map_or(0, Call::held) + self.unsent.as_ref().map_or(0, Unsent::held)
     }
 
     /// Gives back the memory that it does not need while it waits.
@@ -135,10 +116,7 @@ impl Connection {
 
     /// The kept representation that its response under way is sent from, by address, and the bytes of that.
     pub(crate) fn pinned(&self) -> Option<(usize, usize)> {
-        match &self.unsent.as_ref()?.content {
-            Content::Shared(json) => Some((std::sync::Arc::as_ptr(json) as usize, json.len())),
-            _ => None,
-        }
+        self.unsent.as_ref()?.pinned()
     }
 
     /// Does all there is to do at the moment; says what it waits for then. `now` spares a look at the clock, if one has just been taken.
@@ -249,29 +227,20 @@ impl Connection {
             (false, true) => Some("keep-alive"),
             (false, false) => None,
         };
-        let mut first = Vec::with_capacity(512); // bytes; head and content of one color take 300
-        date::now(|date| response.spell_head(&mut first, date, connection));
+        let mut head = Vec::with_capacity(512); // bytes; head and content of one color take 300
+        date::now(|date| response.spell_head(&mut head, date, connection));
         if let Some(remark) = response.remark {
             log::warn!("{remark}");
         }
-        let mut content = if method == Method::Head { Content::None } else { response.content };
-        if content.bytes().len() <= COPY_BYTES_MAX {
-            first.extend_from_slice(content.bytes());
-            content = Content::None;
-        }
+        // RFC 9110 §9.3.2: a response to HEAD MUST NOT have content
+        let unsent = Unsent::new(head, if method == Method::Head { Content::None } else { response.content });
         if let Some(begun) = begun {
-            let length = first.len() + content.bytes().len();
-            log_access(
-                request.remote_addr().copied(),
-                &format_args!("{} {:?}", request.method(), request.url()),
-                response.status,
-                length,
-                begun,
-            );
+            let what = format_args!("{} {:?}", request.method(), request.url());
+            log_access(request.remote_addr().copied(), &what, response.status, unsent.len(), begun);
         }
         // tiny_http's way to the socket waits for a client that takes nothing; without this it would answer 500 by that way
         drop(request.into_writer());
-        self.unsent = Some(Unsent { first, content, sent: 0 });
+        self.unsent = Some(unsent);
         Ok(())
     }
 
@@ -324,36 +293,17 @@ impl Connection {
 
     /// Sends a few bytes that the socket's buffer has room for, unless the client takes nothing: then the connection is over.
     fn send_now(&self, bytes: &[u8]) -> io::Result<()> {
-        if self.send(bytes)? == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+        if unsent::send(&self.inlet, bytes)? == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
     /// Sends what is left of the response; says whether all of it is gone.
     fn send_rest(&mut self) -> io::Result<bool> {
-        let Some(mut unsent) = self.unsent.take() else { return Ok(true) };
-        while let Some(rest) = unsent.rest() {
-            let sent = match rest {
-                [rest, b""] | [b"", rest] => self.send(rest)?,
-                both => self.send_both(both)?,
-            };
-            match sent {
-                0 => {
-                    self.unsent = Some(unsent);
-                    return Ok(false);
-                }
-                sent => unsent.sent += sent,
-            }
+        let Some(unsent) = &mut self.unsent else { return Ok(true) };
+        let is_sent = unsent.send(&self.inlet)?;
+        if is_sent {
+            self.unsent = None;
         }
-        Ok(true)
-    }
-
-    /// Sends as many of these bytes as the socket's buffer takes; never waits for a client to make room in it.
-    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        taken(rustix::net::send(&self.inlet, bytes, SENDING))
-    }
-
-    /// The same for bytes from two places.
-    fn send_both(&self, bytes: [&[u8]; 2]) -> io::Result<usize> {
-        taken(rustix::net::sendmsg(&self.inlet, &bytes.map(IoSlice::new), &mut SendAncillaryBuffer::default(), SENDING))
+        Ok(is_sent)
     }
 
     /// Reads over what follows the last request, so that the kernel does not answer it with a reset that overtakes the last response.
@@ -377,23 +327,6 @@ impl Connection {
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inlet.as_fd()
-    }
-}
-
-impl Unsent {
-    /// The bytes to send next, from two places; `None` when all are sent.
-    fn rest(&self) -> Option<[&[u8]; 2]> {
-        let first = &self.first[self.sent.min(self.first.len())..];
-        let content = &self.content.bytes()[self.sent.saturating_sub(self.first.len())..];
-        (!first.is_empty() || !content.is_empty()).then_some([first, content])
-    }
-}
-
-/// How many bytes the socket's buffer took; none when it has no room at the moment.
-fn taken(sent: rustix::io::Result<usize>) -> io::Result<usize> {
-    match sent {
-        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
-        sent => Ok(sent?),
     }
 }
 

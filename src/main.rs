@@ -43,6 +43,7 @@ mod server;
 mod socket_file;
 mod store;
 mod supervisor;
+mod unsent;
 mod waiting;
 mod workers;
 

@@ -78,8 +78,6 @@ pub(crate) struct Server {
     listening: Vec<Listening>,
     /// Most connections at a time.
     connections_max: usize,
-    /// Whether the last turn saw all connections that could go on.
-    has_seen_all: bool,
     /// Until when the listeners are left alone, if they are; after that, until there is room.
     paused_until: Option<Instant>,
     /// Whom to tell how things go.
@@ -98,8 +96,8 @@ struct Shared {
     seats: Arc<Seats>,
 }
 
-/// The number of connections for which the process may have descriptors beside those of its listeners and circles, at most [`CONNECTIONS_MAX`]; raises
-/// the limit as far as it goes.
+/// The number of connections for which the process may have descriptors beside those of its listeners and circles, at most
+/// [`CONNECTIONS_MAX`]; raises the limit as far as it goes.
 fn connections_max(others: usize) -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -139,7 +137,6 @@ impl Server {
             gave_back: Instant::now(),
             listening,
             connections_max,
-            has_seen_all: true,
             paused_until: None,
             supervisor: Supervisor::from_env(),
         })
@@ -164,7 +161,6 @@ impl Server {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        self.has_seen_all = events.len() < events.capacity();
         let (mut stop, mut listeners) = (false, Vec::new());
         for event in &events {
             match event.data.u64() {
@@ -339,10 +335,7 @@ impl Server {
         self.paused_until = None;
         loop {
             self.shared.seats.await_free();
-            // one whose request is there already is not idle, however long it was
-            if self.has_seen_all {
-                drop(self.shared.waiting.dismiss_idle(Instant::now()));
-            }
+            drop(self.shared.waiting.dismiss_idle(Instant::now()));
             if self.shared.seats.taken() == 0 || begun.elapsed() >= STOP_TIME {
                 break;
             }

@@ -118,7 +118,8 @@ impl WaitingRoom {
             };
             now.duration_since(since) >= limit
         };
-        self.places().extract_if(|_, connection| is_overdue(connection.waits())).map(|(_, connection)| connection).collect()
+        let is_late = |connection: &Connection| is_overdue(connection.waits()) && !has_request(connection);
+        self.places().extract_if(|_, connection| is_late(connection)).map(|(_, connection)| connection).collect()
     }
 
     /// Takes out those that hold most, as long as all together hold more than [`HELD_BYTES_MAX`].
@@ -176,8 +177,9 @@ impl WaitingRoom {
             .map(|((wait, since), descriptor)| (wait != Wait::Request, since, descriptor))
             .collect();
         may_go.sort_unstable();
-        may_go.truncate(count);
-        may_go.iter().filter_map(|(_, _, descriptor)| places.remove(descriptor)).collect()
+        let silent = may_go.iter().map(|(_, _, descriptor)| descriptor).filter(|descriptor| !has_request(&places[descriptor]));
+        let going: Vec<RawFd> = silent.copied().take(count).collect();
+        going.iter().filter_map(|descriptor| places.remove(descriptor)).collect()
     }
 
     /// Takes out those that have sent nothing for a moment: nothing is owed to them. The others may just be sending another request.
@@ -185,11 +187,18 @@ impl WaitingRoom {
         let is_idle = |(wait, since): (Wait, Instant)| {
             matches!(wait, Wait::First | Wait::Request) && now.duration_since(since) >= PAUSE_OF_BUSY_CLIENTS
         };
-        self.places().extract_if(|_, connection| is_idle(connection.waits())).map(|(_, connection)| connection).collect()
+        let is_silent = |connection: &Connection| is_idle(connection.waits()) && !has_request(connection);
+        self.places().extract_if(|_, connection| is_silent(connection)).map(|(_, connection)| connection).collect()
     }
 
     /// The lock on the places; nothing that is done under it can leave them half changed.
     fn places(&self) -> MutexGuard<'_, HashMap<RawFd, Connection>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a connection that waits for a request has one, of which the accept loop has yet to hear: that one is not idle.
+fn has_request(connection: &Connection) -> bool {
+    let waits_for_one = matches!(connection.waits().0, Wait::First | Wait::Request);
+    waits_for_one && rustix::io::ioctl_fionread(connection).is_ok_and(|bytes| bytes > 0)
 }

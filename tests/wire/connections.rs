@@ -1,5 +1,9 @@
 //! When a connection stays and when it ends, and that many may stay at once.
 
+use std::time::Duration;
+
+use rustix::process::Signal;
+
 use crate::harness::{Client, Server};
 
 #[test]
@@ -63,7 +67,7 @@ fn an_idle_connection_ends_after_the_keep_alive_time_and_not_before() {
     client.expect_open();
     let answered = std::time::Instant::now();
     client.expect_close();
-    assert!(answered.elapsed() >= std::time::Duration::from_millis(450), "{:?}", answered.elapsed());
+    assert!(answered.elapsed() >= Duration::from_millis(450), "{:?}", answered.elapsed());
 }
 
 #[test]
@@ -72,25 +76,44 @@ fn a_connection_without_a_first_request_ends_after_the_request_timeout() {
     let mut client = server.connect();
     let connected = std::time::Instant::now();
     client.expect_close();
-    assert!(connected.elapsed() >= std::time::Duration::from_millis(450), "{:?}", connected.elapsed());
+    assert!(connected.elapsed() >= Duration::from_millis(450), "{:?}", connected.elapsed());
 }
 
 #[test]
 fn each_of_two_requests_in_a_row_has_a_time_of_its_own() {
     let server = Server::start(&["--request-timeout", "1"]);
     let mut client = server.connect();
-    let pause = |client: &mut Client| {
-        client.stream.set_read_timeout(Some(std::time::Duration::from_millis(600))).unwrap();
-        assert!(std::io::Read::read(&mut client.stream, &mut [0]).is_err(), "nothing is answered before it is asked");
-        client.stream.set_read_timeout(Some(crate::harness::DEADLINE)).unwrap();
-    };
+    let pause = Duration::from_millis(600);
     client.send("GET /colors/red HTTP/1.1\r\nHost: ");
-    pause(&mut client);
+    client.expect_nothing_for(pause);
     client.send("localhost\r\n\r\nGET /colors/red HTTP/1.1\r\nHost: ");
     assert_eq!(client.response().status, 200);
-    pause(&mut client);
+    client.expect_nothing_for(pause);
     client.send("localhost\r\n\r\n");
     assert_eq!(client.response().status, 200);
+}
+
+#[test]
+fn a_request_that_is_there_in_time_is_answered_however_late_it_is_seen() {
+    let request = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for ending in [None, Some(Signal::TERM)] {
+        let server = Server::start(&["--keep-alive", if ending.is_some() { "20" } else { "1" }]);
+        let mut clients: Vec<Client> = (0..600).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            assert_eq!(client.send(request).response().status, 200);
+        }
+        // more requests than are seen at a time come while the service gets no processor, and it has to hurry then
+        server.signal(Signal::STOP);
+        for client in &mut clients {
+            client.send(request);
+        }
+        clients[0].expect_nothing_for(Duration::from_millis(1100));
+        ending.into_iter().for_each(|signal| server.signal(signal));
+        server.signal(Signal::CONT);
+        for client in &mut clients {
+            assert_eq!(client.response().status, 200, "{ending:?}");
+        }
+    }
 }
 
 #[test]

@@ -248,6 +248,15 @@ impl Client<TcpStream> {
         Self { stream, received: Vec::new() }
     }
 
+    /// Checks that nothing comes for some time.
+    #[track_caller]
+    pub(crate) fn expect_nothing_for(&self, time: Duration) {
+        self.stream.set_read_timeout(Some(time)).unwrap();
+        let come = self.stream.peek(&mut [0]);
+        assert!(come.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "something came: {come:?}");
+        self.stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    }
+
     /// Whether something has come that was not read yet.
     pub(crate) fn has_answer(&self) -> bool {
         self.stream.set_nonblocking(true).unwrap();
