@@ -148,6 +148,9 @@ impl Connection {
                 self.close()?;
                 continue;
             }
+            if answers >= ANSWERS_IN_A_ROW && !self.intake.is_idle() {
+                return Ok(Wait::Turn);
+            }
             let step = self.call.take().map_or_else(|| self.intake.step(context.limits.content_max), |call| Ok(Step::Whole(call)));
             match step {
                 Ok(Step::Whole(call)) if !manner.may_save && context.service.store.is_durable() && !call.is_safe() => {
@@ -164,9 +167,6 @@ impl Connection {
                     self.waits.0 = Wait::Request;
                     patient = true;
                     answers += 1;
-                    if answers >= ANSWERS_IN_A_ROW && self.unsent.is_none() && !self.closing && !self.intake.is_idle() {
-                        return Ok(Wait::Turn);
-                    }
                 }
                 Ok(Step::Continue) => self.send_now(b"HTTP/1.1 100 Continue\r\n\r\n")?,
                 Ok(Step::More) => {

@@ -223,6 +223,20 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
+fn requests_that_come_all_at_once_are_all_answered() {
+    for workers in ["1024", "1"] {
+        let server = Server::start(&["--workers", workers]);
+        let mut clients = [server.connect(), server.connect()];
+        for client in &mut clients {
+            client.send("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(100));
+        }
+        for client in &mut clients {
+            (0..100).for_each(|_| assert_eq!(client.response().status, 200));
+        }
+    }
+}
+
+#[test]
 fn a_request_may_come_a_byte_at_a_time() {
     let server = Server::with_seed("[]", &[]);
     let mut client = server.connect();
