@@ -1,7 +1,7 @@
 //! Where log lines go: standard error, with time and level, or as the journal wants them. Decides nothing about what is logged.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::{self, LineWriter, Write as _};
 use std::os::fd::AsFd;
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -15,7 +15,8 @@ pub(crate) fn start(level: LevelFilter) {
         let mut config = ConfigBuilder::new();
         config.set_thread_level(LevelFilter::Off).set_target_level(LevelFilter::Off).set_location_level(LevelFilter::Off);
         config.set_time_level(LevelFilter::Error).set_time_format_rfc3339();
-        WriteLogger::init(level, config.build(), io::stderr()).expect("the logger is set once, here");
+        // written a line at a time: simplelog writes a dozen pieces of it
+        WriteLogger::init(level, config.build(), LineWriter::new(io::stderr())).expect("the logger is set once, here");
     }
     std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
 }

@@ -26,6 +26,18 @@ fn the_first_line_says_where_and_how_many() {
 }
 
 #[test]
+fn a_log_line_is_written_in_one_go() {
+    // each write arrives by itself
+    let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    let status = colors(&["--seed", "none.json"]).stderr(std::os::fd::OwnedFd::from(theirs)).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    let mut bytes = [0; 1024];
+    let length = ours.recv(&mut bytes).unwrap();
+    let line = std::str::from_utf8(&bytes[..length]).unwrap();
+    assert!(line.contains(" [ERROR] ") && line.contains("none.json") && line.ends_with('\n'), "{line:?}");
+}
+
+#[test]
 fn a_seed_is_an_array_or_an_envelope_with_order_and_duplicates_kept() {
     let entries = r#"{"name":"b","value":"1","extra":[]},{"name":"a","value":"2"},{"name":"b","value":"3"}"#;
     let expected = r#"{"data":[{"name":"b","value":"1"},{"name":"a","value":"2"},{"name":"b","value":"3"}]}"#;
