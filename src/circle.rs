@@ -318,3 +318,7 @@ impl Round<'_> {
 fn turn(connection: &mut Connection, context: &Context, manner: Manner<'_>, now: Option<Instant>) -> io::Result<Wait> {
     catch_unwind(AssertUnwindSafe(|| connection.turn(context, manner, now))).unwrap_or_else(|_| Err(io::Error::other("a panic")))
 }
+
+#[cfg(test)]
+#[path = "circle_tests.rs"]
+mod tests;

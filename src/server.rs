@@ -124,7 +124,7 @@ impl Server {
             epoll::add(waiting.epoll(), &listening.listener, EventData::new_u64(data), EventFlags::IN)?;
         }
         let circles = Circles::new(context.limits.workers_max)?;
-        let attendants = workers::pool_of(circles.count())?;
+        let attendants = workers::pool_of(circles.count(), "circle")?;
         let savers_max = context.limits.workers_max - circles.count();
         let savers = (context.service.store.is_durable() && savers_max > 0).then(|| Workers::new(savers_max)).transpose()?;
         let connections_max = connections_max(listening.len() + circles.count());

@@ -10,6 +10,9 @@ use threadpool::ThreadPool;
 /// Threads to start with, and to return to.
 const START: usize = 4;
 
+/// What tools that list threads call them.
+const NAME: &str = "saver";
+
 /// Bytes of stack; the deepest call on a worker takes a quarter of it. Only what is used of it takes memory.
 const STACK_BYTES: usize = 256 * 1024;
 
@@ -40,7 +43,7 @@ impl Workers {
     /// When the system does not give that many threads.
     pub(crate) fn new(max: usize) -> io::Result<Self> {
         let now = Instant::now();
-        Ok(Self { pool: pool_of(START.min(max))?, max, peak: 0, counted_since: now, grow_after: now })
+        Ok(Self { pool: pool_of(START.min(max), NAME)?, max, peak: 0, counted_since: now, grow_after: now })
     }
 
     /// Has a thread do `job`, a new one if all are at work; says whether it has to wait since there may be no more threads.
@@ -78,7 +81,7 @@ impl Workers {
             return false;
         }
         // the few new threads come before the many old ones go: where the system gives none, the old ones stay for now
-        pool_of(enough).map(|pool| self.pool = pool).is_ok()
+        pool_of(enough, NAME).map(|pool| self.pool = pool).is_ok()
     }
 
     /// Jobs being done or waiting.
@@ -105,12 +108,12 @@ impl Workers {
     }
 }
 
-/// A pool of so many threads.
+/// A pool of so many threads of this name.
 ///
 /// # Errors
 /// When the system does not give that many.
-pub(crate) fn pool_of(threads: usize) -> io::Result<ThreadPool> {
-    may_panic(|| threadpool::Builder::new().num_threads(threads).thread_stack_size(STACK_BYTES).thread_name("worker".to_owned()).build())
+pub(crate) fn pool_of(threads: usize, name: &str) -> io::Result<ThreadPool> {
+    may_panic(|| threadpool::Builder::new().num_threads(threads).thread_stack_size(STACK_BYTES).thread_name(name.to_owned()).build())
 }
 
 /// Has the pool do something that makes it panic when the system has no thread left.

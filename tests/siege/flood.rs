@@ -20,11 +20,11 @@ pub(crate) const FIELDS: &str = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\n
 /// The start of a request with content.
 pub(crate) const CONTENT: &str = "POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{";
 
-/// Most threads of a service that has nothing to do: the main thread, the first workers, and some that are about to end.
+/// Most threads of a service that has nothing to do: the main thread, those of the circles, and some that are about to end.
 const THREADS_AT_REST: usize = 16;
 
 /// Most resident memory of a service that has nothing to do, in KiB: it starts with 6 MiB, and the C library's allocator keeps some of
-/// what a thousand threads and thousands of connections had for the next ones.
+/// what thousands of connections had for the next ones.
 const RESIDENT_AT_REST: usize = 64 * 1024;
 
 /// Most resident memory while an attack goes on that is not about the number of connections, in KiB.
