@@ -18,7 +18,8 @@ use crate::socket_file::SocketFile;
 /// How many connections the kernel holds until they are accepted; it caps this at `net.core.somaxconn`, 4,096 by default.
 const BACKLOG: i32 = 4096;
 
-/// How long a worker stays with a connection whose client sends nothing, before it turns to another; it never stays for one to take more.
+/// How long a worker waits in the receiving for the one client it has, and a silent member stays in its circle. Nobody waits for a client
+/// to take more.
 ///
 /// Longer than the pause between two requests of a busy client, short enough to be nobody's waiting time.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(50);

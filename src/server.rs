@@ -41,7 +41,7 @@ const ACCEPTS_IN_A_ROW: usize = 64;
 /// Most connections at a time: several times what a small host serves; idle ones take about 4 KiB each in the process.
 const CONNECTIONS_MAX: usize = 8192;
 
-/// Descriptors that are no connection's: standard streams, listeners, epoll, events, signals, files being saved.
+/// Descriptors that are no connection's: standard streams, the accept loop's epoll instance, events, signals, files being saved.
 const DESCRIPTORS_RESERVED: usize = 32;
 
 /// Connections that leave so much memory behind that it is given back to the system when three quarters of them have gone.
