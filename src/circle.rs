@@ -6,7 +6,7 @@
 //! for the disk unless there is no other worker that may. A member without company is the exception: the thread waits for its client, in
 //! the receiving itself, which saves one system call of three and a third of the time that a lone client waits for its answer.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::mem::{replace, take};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -22,8 +22,8 @@ use crate::connection::{Connection, Manner, Wait};
 use crate::context::Context;
 use crate::listen::PATIENCE;
 
-/// Members attended to between two looks at what else has happened.
-const TURNS_IN_A_ROW: usize = 64;
+/// Members that give way, each attended to once, between two looks at who else can go on.
+const LATER_TURNS: usize = 64;
 
 /// Turns that a member takes without company before the worker waits for it alone: clients that open many connections at once are given
 /// time to do so, and all circles their share of them.
@@ -118,7 +118,7 @@ impl Circles {
     /// Attends to a circle until nobody is left in it; has those who go on elsewhere `leave`.
     pub(crate) fn attend(&self, Unattended(index): Unattended, context: &Context, leave: &dyn Fn(Connection)) {
         let circle = &self.all[index];
-        let begin = || Round { circles: self, circle, context, leave, members: HashMap::new(), giving_way: Vec::new(), number: 0 };
+        let begin = || Stay { circles: self, circle, context, leave, members: HashMap::new(), giving_way: VecDeque::new(), looks: 0 };
         // nothing is known to panic here; if something does, it costs the members their connections, and not the circle its worker
         while catch_unwind(AssertUnwindSafe(|| begin().run())).is_err() {
             circle.is_private.store(false, Relaxed);
@@ -146,20 +146,20 @@ impl Circle {
     }
 }
 
-/// A connection in a circle.
+/// A connection in a circle. It is watched for requests, but for its first turn, which may wait for room to send.
 struct Member {
     /// The connection.
     connection: Connection,
     /// When it came in or last had its turn.
     heard_at: Instant,
-    /// In which round that was.
+    /// After which look that was.
     heard_in: usize,
     /// Whether it has requests to be answered, and gave way to others.
     gives_way: bool,
 }
 
 /// A worker's stay with a circle.
-struct Round<'a> {
+struct Stay<'a> {
     /// All circles.
     circles: &'a Circles,
     /// This one.
@@ -170,20 +170,20 @@ struct Round<'a> {
     leave: &'a dyn Fn(Connection),
     /// Who is in it, by descriptor.
     members: HashMap<RawFd, Member>,
-    /// Those of them that gave way to others, each once.
-    giving_way: Vec<RawFd>,
-    /// Counts the waits for events.
-    number: usize,
+    /// Those of them that gave way to others, each once, in the order they did.
+    giving_way: VecDeque<RawFd>,
+    /// How often it was looked who can go on.
+    looks: usize,
 }
 
-impl Round<'_> {
+impl Stay<'_> {
     /// Attends to the members until there are none.
     fn run(&mut self) {
-        let mut events = Vec::with_capacity(TURNS_IN_A_ROW);
-        let mut last_look = Instant::now();
+        let mut events = Vec::new();
+        let mut last_sweep = Instant::now();
         let mut turns_alone = 0;
         loop {
-            turns_alone = if self.members.len() == 1 && self.may_be_private() { turns_alone + 1 } else { 0 };
+            turns_alone = if self.members.len() == 1 && self.circles.may_be_private(self.circle) { turns_alone + 1 } else { 0 };
             if turns_alone > TURNS_ALONE {
                 self.attend_to_one();
                 turns_alone = 0;
@@ -191,28 +191,37 @@ impl Round<'_> {
             if self.members.is_empty() && self.is_over() {
                 return;
             }
-            events.clear();
-            let patience = if self.giving_way.is_empty() { PATIENCE } else { Duration::ZERO };
-            // Interrupted or not: what is ready is seen now or the next time.
-            let _ =
-                epoll::wait(&self.circle.epoll, rustix::buffer::spare_capacity(&mut events), Timespec::try_from(patience).ok().as_ref());
-            self.number += 1;
-            let now = Instant::now();
-            self.take_in(now);
-            let giving_way = take(&mut self.giving_way);
-            for descriptor in events.iter().map(|event| event.data.u64() as RawFd) {
+            let now = self.look(&mut events);
+            // those who ask for less come first
+            for descriptor in events.iter().map(|event: &epoll::Event| event.data.u64() as RawFd) {
                 if self.members.get(&descriptor).is_some_and(|member| !member.gives_way) {
                     self.attend_to(descriptor, now);
                 }
             }
-            for descriptor in giving_way {
-                self.attend_to(descriptor, now);
+            for _ in 0..self.giving_way.len().min(LATER_TURNS) {
+                if let Some(descriptor) = self.giving_way.pop_front() {
+                    self.attend_to(descriptor, now);
+                }
             }
-            if now.duration_since(last_look) >= PATIENCE || self.context.is_stopping() {
-                last_look = now;
+            if now.duration_since(last_sweep) >= PATIENCE || self.context.is_stopping() {
+                last_sweep = now;
                 self.part_with_silent(now);
             }
         }
+    }
+
+    /// Waits until somebody can go on, and tells all who can; says what time it is then.
+    fn look(&mut self, events: &mut Vec<epoll::Event>) -> Instant {
+        events.clear();
+        // room for all, so that none is kept from being heard by others that always have something to say
+        events.reserve(self.circle.members.load(Relaxed).max(1));
+        let patience = if self.giving_way.is_empty() { PATIENCE } else { Duration::ZERO };
+        // Interrupted or not: what is ready is seen now or the next time.
+        let _ = epoll::wait(&self.circle.epoll, rustix::buffer::spare_capacity(events), Timespec::try_from(patience).ok().as_ref());
+        self.looks += 1;
+        let now = Instant::now();
+        self.take_in(now);
+        now
     }
 
     /// Takes in who has come to the door. After an event of somebody there, this finds them.
@@ -220,34 +229,30 @@ impl Round<'_> {
         let arrivals = take(&mut self.circle.door().arrivals);
         for connection in arrivals {
             let descriptor = connection.as_fd().as_raw_fd();
-            self.members.insert(descriptor, Member { connection, heard_at: now, heard_in: self.number, gives_way: false });
+            let gives_way = connection.waits().0 == Wait::Turn;
+            if gives_way {
+                self.giving_way.push_back(descriptor);
+            }
+            self.members.insert(descriptor, Member { connection, heard_at: now, heard_in: self.looks, gives_way });
         }
     }
 
     /// Gives a member its turn.
     fn attend_to(&mut self, descriptor: RawFd, now: Instant) {
         let Some(member) = self.members.get_mut(&descriptor) else { return };
-        (member.heard_at, member.heard_in, member.gives_way) = (now, self.number, false);
         let (before, since) = member.connection.waits();
         let may_save = self.circles.may_save;
         // saves may take long, and the time a request is given begins after them
         let turn = turn(&mut member.connection, self.context, Manner { may_wait: &|| false, may_save }, (!may_save).then_some(now));
-        match turn {
-            // it is watched for room to send, not for requests
-            Ok(Wait::Request | Wait::Rest) if before == Wait::Room => self.part_with(descriptor),
-            Ok(Wait::Rest) if before == Wait::Rest && now.duration_since(since) >= PATIENCE => self.part_with(descriptor),
-            Ok(Wait::Request | Wait::Rest) => {
-                if member.connection.held() > KEPT_BYTES_MAX {
-                    member.connection.shrink();
-                }
-            }
-            Ok(Wait::Turn) => {
-                member.gives_way = true;
-                self.giving_way.push(descriptor);
-            }
-            Ok(_) => self.part_with(descriptor),
-            Err(_) => self.close(descriptor),
+        let stays = match turn {
+            Ok(Wait::Rest) => before != Wait::Rest || now.duration_since(since) < PATIENCE,
+            Ok(Wait::Request | Wait::Turn) => true,
+            _ => false,
+        };
+        if stays && before == Wait::Room && self.watch_for_requests(descriptor).is_err() {
+            return self.close(descriptor);
         }
+        self.settle(descriptor, turn, stays, now);
     }
 
     /// Attends to the one member there is, until it is silent or has company.
@@ -264,32 +269,42 @@ impl Round<'_> {
         let may_wait = || circles.may_be_private(circle);
         let turn = turn(&mut member.connection, self.context, Manner { may_wait: &may_wait, may_save: circles.may_save }, None);
         circle.is_private.store(false, Relaxed);
-        match turn {
-            Ok(Wait::Request) if !may_wait() => (member.heard_at, member.heard_in) = (Instant::now(), self.number),
-            Ok(Wait::Turn) => {
-                member.gives_way = true;
-                self.giving_way.push(descriptor);
+        // if it was not company that ended the wait, it was silence
+        let stays = matches!(turn, Ok(Wait::Request) if !may_wait()) || matches!(turn, Ok(Wait::Turn));
+        self.settle(descriptor, turn, stays, Instant::now());
+    }
+
+    /// Sees that a member is where its turn leaves it.
+    fn settle(&mut self, descriptor: RawFd, turn: io::Result<Wait>, stays: bool, now: Instant) {
+        match (turn, self.members.get_mut(&descriptor)) {
+            (Ok(wait), Some(member)) if stays => {
+                (member.heard_at, member.heard_in, member.gives_way) = (now, self.looks, wait == Wait::Turn);
+                if member.gives_way {
+                    self.giving_way.push_back(descriptor);
+                } else if member.connection.held() > KEPT_BYTES_MAX {
+                    member.connection.shrink();
+                }
             }
-            Ok(_) => self.part_with(descriptor),
-            Err(_) => self.close(descriptor),
+            (Ok(_), _) => self.part_with(descriptor),
+            (Err(_), _) => self.close(descriptor),
         }
     }
 
     /// Lets go on elsewhere who had nothing to say for a while; when the service is ending, who has nothing to say.
     fn part_with_silent(&mut self, now: Instant) {
-        // the kernel tells of those that are ready by turns: by then, of each
-        let all_told = self.members.len() / TURNS_IN_A_ROW + 1;
         let is_silent = |member: &Member| {
             let is_patient = now.duration_since(member.heard_at) < PATIENCE && !self.context.is_stopping();
-            !(member.gives_way || is_patient || self.number - member.heard_in <= all_told)
+            // one that came in after the last look was not looked at yet
+            !(member.gives_way || is_patient || self.looks == member.heard_in)
         };
         let silent: Vec<RawFd> = self.members.iter().filter(|(_, member)| is_silent(member)).map(|(descriptor, _)| *descriptor).collect();
         silent.into_iter().for_each(|descriptor| self.part_with(descriptor));
     }
 
-    /// Whether the worker may wait for its one member alone.
-    fn may_be_private(&self) -> bool {
-        self.circles.may_be_private(self.circle)
+    /// Has a member that waited for room to send be watched like the others.
+    fn watch_for_requests(&self, descriptor: RawFd) -> io::Result<()> {
+        let Some(member) = self.members.get(&descriptor) else { return Ok(()) };
+        Ok(epoll::modify(&self.circle.epoll, &member.connection, EventData::new_u64(descriptor as u64), EventFlags::IN)?)
     }
 
     /// Lets a member go on elsewhere.

@@ -22,7 +22,7 @@ use crate::message::{Content, Method, Request, Response, Status};
 use crate::refusal::Refusal;
 use crate::respond::respond;
 use crate::seats::Seat;
-use crate::unsent::{self, Unsent};
+use crate::unsent::Unsent;
 
 /// Bytes asked of the socket at a time: a request of curl is a tenth of it, the largest request thirty times.
 const RECEIVE_BYTES: usize = 4096;
@@ -70,6 +70,29 @@ pub(crate) struct Manner<'a> {
     pub(crate) may_save: bool,
 }
 
+/// How far a connection is from its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Requests are answered.
+    Open,
+    /// The response under way is the last one, as the client knows.
+    Closing,
+    /// The response under way refuses what the client may still be sending.
+    Refusing,
+    /// Nothing more is sent, and so many bytes at most are still read to be thrown away.
+    Draining(usize),
+}
+
+/// How a turn has gone so far.
+struct Course {
+    /// Whether the worker may wait for the client: one that keeps sending a little is heard when it has sent something.
+    is_patient: bool,
+    /// Whether anything was received.
+    has_received: bool,
+    /// Requests answered without waiting for the client.
+    answers: usize,
+}
+
 /// A client's connection.
 pub(crate) struct Connection {
     /// The socket, by way of tiny_http.
@@ -80,10 +103,8 @@ pub(crate) struct Connection {
     call: Option<Call>,
     /// The response that the client has not taken all of yet.
     unsent: Option<Unsent>,
-    /// Bytes still to throw away; set when nothing more is sent.
-    drain: Option<usize>,
-    /// Whether the connection ends with the response under way.
-    closing: bool,
+    /// How far it is from its end.
+    stage: Stage,
     /// What the connection waits for, and since when.
     waits: (Wait, Instant),
     /// Whether it came in on a listener whose own address is a loopback one.
@@ -96,7 +117,7 @@ impl Connection {
     /// A connection that has just been accepted.
     pub(crate) fn new(inlet: Inlet, is_on_loopback: bool, seat: Seat) -> Self {
         let waits = (Wait::First, Instant::now());
-        Self { inlet, intake: Intake::default(), call: None, unsent: None, drain: None, closing: false, waits, is_on_loopback, _seat: seat }
+        Self { inlet, intake: Intake::default(), call: None, unsent: None, stage: Stage::Open, waits, is_on_loopback, _seat: seat }
     }
 
     /// What the connection waits for, and since when.
@@ -134,21 +155,24 @@ impl Connection {
 
     /// Answers requests until there is something to wait for; see [`Connection::turn`].
     fn work(&mut self, context: &Context, manner: Manner<'_>) -> io::Result<Wait> {
-        // a client that keeps sending a little is heard when it has sent something, and never kept a worker for
-        let mut patient = matches!(self.waits.0, Wait::First | Wait::Request);
-        let (mut has_received, mut answers) = (false, 0);
+        let mut course = Course { is_patient: matches!(self.waits.0, Wait::First | Wait::Request), has_received: false, answers: 0 };
         loop {
             if !self.send_rest()? {
                 return Ok(Wait::Room);
             }
-            if let Some(left) = self.drain {
-                return self.throw_away(left);
+            match self.stage {
+                Stage::Open => {}
+                Stage::Closing => {
+                    self.close()?;
+                    continue;
+                }
+                Stage::Refusing => {
+                    self.drain()?;
+                    continue;
+                }
+                Stage::Draining(left) => return self.throw_away(left),
             }
-            if self.closing {
-                self.close()?;
-                continue;
-            }
-            if answers >= ANSWERS_IN_A_ROW && !self.intake.is_idle() {
+            if course.answers >= ANSWERS_IN_A_ROW && !self.intake.is_idle() {
                 return Ok(Wait::Turn);
             }
             let step = self.call.take().map_or_else(|| self.intake.step(context.limits.content_max), |call| Ok(Step::Whole(call)));
@@ -159,40 +183,50 @@ impl Connection {
                     if self.held() <= SHORT_CALL_BYTES || context.signs.queued_bytes.load(Relaxed) <= QUEUED_BYTES_MAX {
                         return Ok(Wait::Saver);
                     }
-                    self.refuse(&Refusal::NoRoom, context)?;
+                    self.refuse(&Refusal::NoRoom, context);
                 }
                 Ok(Step::Whole(call)) => {
                     self.answer(call, context)?;
                     // what follows is another request, with a time of its own
                     self.waits.0 = Wait::Request;
-                    patient = true;
-                    answers += 1;
+                    course.is_patient = true;
+                    course.answers += 1;
                 }
-                Ok(Step::Continue) => self.send_now(b"HTTP/1.1 100 Continue\r\n\r\n")?,
+                Ok(Step::Continue) => self.unsent = Some(Unsent::new(b"HTTP/1.1 100 Continue\r\n\r\n".to_vec(), Content::None)),
                 Ok(Step::More) => {
-                    let wait = if self.intake.is_idle() { Wait::Request } else { Wait::Rest };
-                    // whoever looks for those that are late overlooks one that has just sent something, which may be so each time
-                    if wait == Wait::Rest && self.is_late(context) {
-                        self.refuse(&Refusal::Timeout, context)?;
-                        continue;
-                    }
-                    let stay = patient && !(wait == Wait::Request && context.is_stopping()) && (manner.may_wait)();
-                    if has_received && !stay {
+                    if let Some(wait) = self.receive_more(&mut course, context, manner)? {
                         return Ok(wait);
                     }
-                    match self.receive(stay) {
-                        Ok(true) => patient &= wait == Wait::Request,
-                        Ok(false) => return Ok(wait),
-                        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && wait == Wait::Rest => {
-                            self.refuse(&Refusal::CutOff, context)?;
-                        }
-                        Err(error) => return Err(error),
-                    }
-                    has_received = true;
                 }
-                Err(refusal) => self.refuse(&refusal, context)?,
+                Err(refusal) => self.refuse(&refusal, context),
             }
         }
+    }
+
+    /// Receives some more of a request, or the beginning of one; gives what the connection has to wait for if that is not there yet.
+    fn receive_more(&mut self, course: &mut Course, context: &Context, manner: Manner<'_>) -> io::Result<Option<Wait>> {
+        let wait = if self.intake.is_idle() { Wait::Request } else { Wait::Rest };
+        // whoever looks for those that are late overlooks one that has just sent something, which may be so each time
+        if wait == Wait::Rest && self.is_late(context) {
+            self.refuse(&Refusal::Timeout, context);
+            return Ok(None);
+        }
+        let may_stay = course.is_patient && !(wait == Wait::Request && context.is_stopping()) && (manner.may_wait)();
+        if course.has_received && !may_stay {
+            return Ok(Some(wait));
+        }
+        match self.receive(may_stay) {
+            Ok(true) => course.is_patient &= wait == Wait::Request,
+            Ok(false) => return Ok(Some(wait)),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && wait == Wait::Rest => self.refuse(&Refusal::CutOff, context),
+            Err(error) => return Err(error),
+        }
+        course.has_received = true;
+        if may_stay {
+            // nobody else had to wait meanwhile
+            course.answers = 0;
+        }
+        Ok(None)
     }
 
     /// Whether the request under way should be whole by now.
@@ -221,8 +255,9 @@ impl Connection {
             let asked = Request { method, target: request.url(), fields: &fields, content: &content, is_on_loopback: self.is_on_loopback };
             respond_or_500(|| respond(&context.service, &asked))
         };
-        self.closing = !keep_alive || context.is_stopping() || context.is_crowded();
-        let connection = match (self.closing, says_keep_alive) {
+        let is_last = !keep_alive || context.is_stopping() || context.is_crowded();
+        self.stage = if is_last { Stage::Closing } else { Stage::Open };
+        let connection = match (is_last, says_keep_alive) {
             (true, _) => Some("close"),
             (false, true) => Some("keep-alive"),
             (false, false) => None,
@@ -244,31 +279,33 @@ impl Connection {
         Ok(())
     }
 
-    /// Says why a request cannot be answered, then reads nothing of the connection as a request any more.
-    fn refuse(&mut self, refusal: &Refusal, context: &Context) -> io::Result<()> {
+    /// Has the response be one that says why a request cannot be answered, and no byte of the connection be read as a request any more.
+    fn refuse(&mut self, refusal: &Refusal, context: &Context) {
         let begun = Instant::now();
         let response = Response::error(refusal.status(), refusal.to_string());
-        let mut bytes = Vec::with_capacity(512); // bytes; the longest refusal takes 400
-        date::now(|date| response.spell_head(&mut bytes, date, Some("close")));
+        let mut head = Vec::with_capacity(512); // bytes; the longest refusal takes 400
+        date::now(|date| response.spell_head(&mut head, date, Some("close")));
         // RFC 9110 §9.3.2: a response to HEAD MUST NOT have content
         let is_head = self.call.as_ref().map_or_else(|| self.intake.asks_for_head_alone(), Call::is_head);
-        if !is_head {
-            bytes.extend_from_slice(response.content.bytes());
-        }
+        let unsent = Unsent::new(head, if is_head { Content::None } else { response.content });
         if context.access_log {
             let client = rustix::net::getpeername(&self.inlet).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
-            log_access(client, &"-", response.status, bytes.len(), begun);
+            log_access(client, &"-", response.status, unsent.len(), begun);
         }
-        self.send_now(&bytes)?;
-        self.drain()
+        (self.intake, self.call) = (Intake::default(), None);
+        (self.unsent, self.stage) = (Some(unsent), Stage::Refusing);
     }
 
-    /// Ends a connection that waits; a client in the middle of a request is told why, and given back to be drained.
+    /// Ends a connection that waits; a client in the middle of a request is told why, if it takes that at once, and given back to be drained.
     pub(crate) fn end(mut self, why: &Refusal, context: &Context) -> Option<Self> {
         if self.waits.0 != Wait::Rest {
             return None;
         }
-        self.refuse(why, context).ok()?;
+        self.refuse(why, context);
+        if !self.send_rest().ok()? {
+            return None;
+        }
+        self.drain().ok()?;
         self.waits = (Wait::Drain, Instant::now());
         Some(self)
     }
@@ -286,14 +323,9 @@ impl Connection {
 
     /// Has nothing more be sent, and what still comes in be thrown away.
     fn drain(&mut self) -> io::Result<()> {
-        (self.intake, self.call) = (Intake::default(), None);
-        self.drain = Some(DRAIN_BYTES_MAX);
+        self.intake = Intake::default();
+        self.stage = Stage::Draining(DRAIN_BYTES_MAX);
         rustix::net::shutdown(&self.inlet, Shutdown::Write).map_err(io::Error::from)
-    }
-
-    /// Sends a few bytes that the socket's buffer has room for, unless the client takes nothing: then the connection is over.
-    fn send_now(&self, bytes: &[u8]) -> io::Result<()> {
-        if unsent::send(&self.inlet, bytes)? == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
     /// Sends what is left of the response; says whether all of it is gone.
@@ -314,7 +346,7 @@ impl Connection {
                 Ok((_, 0)) => break,
                 Ok((_, received)) => left = left.saturating_sub(received),
                 Err(rustix::io::Errno::AGAIN) => {
-                    self.drain = Some(left);
+                    self.stage = Stage::Draining(left);
                     return Ok(Wait::Drain);
                 }
                 Err(error) => return Err(error.into()),

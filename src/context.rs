@@ -23,7 +23,7 @@ pub(crate) struct Context {
 pub(crate) struct Limits {
     /// Bytes of content in one request.
     pub(crate) content_max: usize,
-    /// Time from the first byte of a request to its last, and for a client to take a response.
+    /// Time from the first byte of a request to its last, and for a client to take some more of a response.
     pub(crate) request_timeout: Duration,
     /// Time between two requests on one connection.
     pub(crate) keep_alive: Duration,
@@ -38,7 +38,7 @@ pub(crate) struct Signs {
     pub(crate) crowded: AtomicBool,
     /// Changes that have to be saved wait for a worker and there can be no more workers: nobody keeps one waiting.
     pub(crate) short_of_workers: AtomicBool,
-    /// Bytes of requests that wait for workers of their own.
+    /// Bytes of requests that the accept loop knows to wait for workers of their own.
     pub(crate) queued_bytes: AtomicUsize,
 }
 

@@ -7,6 +7,9 @@ use std::os::fd::AsFd;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use simplelog::{ConfigBuilder, WriteLogger};
 
+/// Bytes that a log line has at most, to be written in one go.
+const LINE_BYTES: usize = 8192;
+
 /// Starts logging at this level.
 pub(crate) fn start(level: LevelFilter) {
     if is_journal(io::stderr()) {
@@ -15,8 +18,9 @@ pub(crate) fn start(level: LevelFilter) {
         let mut config = ConfigBuilder::new();
         config.set_thread_level(LevelFilter::Off).set_target_level(LevelFilter::Off).set_location_level(LevelFilter::Off);
         config.set_time_level(LevelFilter::Error).set_time_format_rfc3339();
-        // written a line at a time: simplelog writes a dozen pieces of it
-        WriteLogger::init(level, config.build(), LineWriter::new(io::stderr())).expect("the logger is set once, here");
+        // written a line at a time, unless it is very long: simplelog writes a dozen pieces of it
+        WriteLogger::init(level, config.build(), LineWriter::with_capacity(LINE_BYTES, io::stderr()))
+            .expect("the logger is set once, here");
     }
     std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
 }

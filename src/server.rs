@@ -324,9 +324,13 @@ impl Server {
         self.shared.context.service.is_stopping.store(true, Relaxed);
         self.supervisor.stopping();
         self.listening.iter_mut().for_each(Listening::unlink);
-        // those whose connection the kernel has accepted already are clients like the others
+        // those whose connection the kernel has accepted already are clients like the others, also if there is no room for them yet
         for listener in 0..self.listening.len() {
-            while begun.elapsed() < STOP_TIME / 4 && self.accept(listener) && self.paused_until.is_none() {}
+            while begun.elapsed() < STOP_TIME / 4 && (self.accept(listener) || self.paused_until.is_some()) {
+                if self.paused_until.is_some() {
+                    self.turn(last_tick)?;
+                }
+            }
         }
         for listening in self.listening.drain(..) {
             // a listener that another process holds as well would be watched on, and tell of clients who are that one's

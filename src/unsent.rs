@@ -40,12 +40,10 @@ impl Unsent {
         self.first.len() + self.content.bytes().len()
     }
 
-    /// Bytes of memory that only it holds on to, beside its head.
+    /// Bytes of memory that only it holds on to.
     pub(crate) fn held(&self) -> usize {
-        match &self.content {
-            Content::Own(json) => json.capacity(),
-            _ => 0,
-        }
+        let own = if let Content::Own(json) = &self.content { json.capacity() } else { 0 };
+        self.first.capacity() + own
     }
 
     /// The kept representation that it is sent from, by address, and the bytes of that.
@@ -63,13 +61,14 @@ impl Unsent {
     pub(crate) fn send(&mut self, socket: impl AsFd) -> io::Result<bool> {
         while let Some(rest) = self.rest() {
             let sent = match rest {
-                [rest, b""] | [b"", rest] => send(&socket, rest)?,
-                both => taken(rustix::net::sendmsg(&socket, &both.map(IoSlice::new), &mut SendAncillaryBuffer::default(), SENDING))?,
+                [rest, b""] | [b"", rest] => rustix::net::send(&socket, rest, SENDING),
+                both => rustix::net::sendmsg(&socket, &both.map(IoSlice::new), &mut SendAncillaryBuffer::default(), SENDING),
             };
-            if sent == 0 {
-                return Ok(false);
+            match sent {
+                // no room at the moment
+                Ok(0) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(false),
+                sent => self.sent += sent?,
             }
-            self.sent += sent;
         }
         Ok(true)
     }
@@ -79,22 +78,6 @@ impl Unsent {
         let first = &self.first[self.sent.min(self.first.len())..];
         let content = &self.content.bytes()[self.sent.saturating_sub(self.first.len())..];
         (!first.is_empty() || !content.is_empty()).then_some([first, content])
-    }
-}
-
-/// Sends as many of these bytes as the socket has room for; says how many.
-///
-/// # Errors
-/// When the client has gone.
-pub(crate) fn send(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
-    taken(rustix::net::send(socket, bytes, SENDING))
-}
-
-/// How many bytes the socket took; none when it has no room at the moment.
-fn taken(sent: rustix::io::Result<usize>) -> io::Result<usize> {
-    match sent {
-        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
-        sent => Ok(sent?),
     }
 }
 
@@ -111,7 +94,7 @@ mod tests {
         theirs.set_nonblocking(true).expect("it is ours");
         let json: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
         let mut unsent = Unsent::new(b"head".to_vec(), Content::Shared(json.clone().into()));
-        assert_eq!((unsent.len(), unsent.held()), (json.len() + 4, 0));
+        assert_eq!((unsent.len(), unsent.held()), (json.len() + 4, 4));
         let (mut rounds, mut received) = (0, Vec::new());
         while !unsent.send(&ours).expect("the reader is there") {
             rounds += 1;

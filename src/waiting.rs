@@ -1,5 +1,5 @@
-//! Where connections wait without a worker: for a request, for the rest of one, or for room to send. One look at all of them tells who
-//! has waited too long. Knows when, and nothing of what is sent.
+//! Where connections wait without a worker: for a request, for the rest of one, for room to send, for what is to be thrown away, or for
+//! nothing but a worker. One look at all of them tells who has waited too long. Knows when, and nothing of what is sent.
 
 use std::collections::HashMap;
 use std::io;
@@ -113,8 +113,10 @@ impl WaitingRoom {
         let is_overdue = |(wait, since): (Wait, Instant)| {
             let limit = match wait {
                 Wait::Request => limits.keep_alive,
-                Wait::First | Wait::Rest | Wait::Room | Wait::Turn | Wait::Saver => limits.request_timeout,
+                Wait::First | Wait::Rest | Wait::Room => limits.request_timeout,
                 Wait::Drain => DRAIN_TIME,
+                // these are in the queue, and the client does not keep them there
+                Wait::Turn | Wait::Saver => return false,
             };
             now.duration_since(since) >= limit
         };

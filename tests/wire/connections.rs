@@ -117,6 +117,28 @@ fn a_request_that_is_there_in_time_is_answered_however_late_it_is_seen() {
 }
 
 #[test]
+fn a_reader_with_many_requests_behind_a_long_response_is_idle_when_all_are_answered() {
+    let colors: Vec<String> = (0..60_000).map(|number| format!(r##"{{"name":"color-{number}","value":"#{number:06x}"}}"##)).collect();
+    let server = Server::with_seed(&format!("[{}]", colors.join(",")), &["--keep-alive", "1"]);
+    let mut clients: Vec<Client> = (0..8).map(|_| server.connect()).collect();
+    let long = "GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(4);
+    let short = "GET /colors/color-7 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(60);
+    for client in &mut clients {
+        client.send(&long).send(&short);
+    }
+    std::thread::scope(|scope| {
+        for client in &mut clients {
+            scope.spawn(|| (0..64).for_each(|_| assert_eq!(client.response().status, 200)));
+        }
+    });
+    let before = server.cpu_ticks().expect("it runs");
+    clients.iter_mut().for_each(Client::expect_close);
+    // a hundredth of a second each, of the one that it waits
+    let ticks = server.cpu_ticks().expect("it runs") - before;
+    assert!(ticks < 50, "waiting for a request kept the processor busy: {ticks} ticks");
+}
+
+#[test]
 fn what_comes_behind_the_last_request_does_not_cost_its_answer() {
     let server = Server::start(&[]);
     let mut client = server.connect();
