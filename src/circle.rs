@@ -2,9 +2,9 @@
 //!
 //! A thread that waits for one client at a time has to be woken for each request, which costs more than the answer. So there are a few
 //! circles, about one a processor, each with a thread and an epoll instance of its own while it has members, and one wake-up serves all
-//! that can go on. A member that is silent leaves for the [`crate::waiting::WaitingRoom`]. Nothing done for a member waits for a client, nor
-//! for the disk unless there is no other worker that may. A member without company is the exception: the thread waits for its client, in
-//! the receiving itself, which saves one system call of three and a third of the time that a lone client waits for its answer.
+//! that can go on. A member that is silent leaves for the [`crate::waiting::WaitingRoom`]. Nothing done for a member waits for the disk, nor
+//! for a client. A member without company is the exception: the thread waits for its client, in the receiving itself, which saves one system
+//! call of three and a third of the time that a lone client waits for its answer.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -38,8 +38,6 @@ pub(crate) struct Circles {
     all: Vec<Circle>,
     /// Members of all of them together.
     members: AtomicUsize,
-    /// Whether their workers wait for the disk, since there is no other worker to do that.
-    may_save: bool,
 }
 
 /// One worker's connections.
@@ -79,7 +77,7 @@ impl Circles {
             let epoll = epoll::create(CreateFlags::CLOEXEC)?;
             Ok(Circle { epoll, door: Mutex::default(), members: AtomicUsize::new(0), is_private: AtomicBool::new(false) })
         };
-        Ok(Self { all: (0..count).map(circle).collect::<io::Result<_>>()?, members: AtomicUsize::new(0), may_save: workers_max == 1 })
+        Ok(Self { all: (0..count).map(circle).collect::<io::Result<_>>()?, members: AtomicUsize::new(0) })
     }
 
     /// How many circles there are.
@@ -241,9 +239,7 @@ impl Stay<'_> {
     fn attend_to(&mut self, descriptor: RawFd, now: Instant) {
         let Some(member) = self.members.get_mut(&descriptor) else { return };
         let (before, since) = member.connection.waits();
-        let may_save = self.circles.may_save;
-        // saves may take long, and the time a request is given begins after them
-        let turn = turn(&mut member.connection, self.context, Manner { may_wait: &|| false, may_save }, (!may_save).then_some(now));
+        let turn = turn(&mut member.connection, self.context, Manner { may_wait: &|| false, may_save: false }, Some(now));
         let stays = match turn {
             Ok(Wait::Rest) => before != Wait::Rest || now.duration_since(since) < PATIENCE,
             Ok(Wait::Request | Wait::Turn) => true,
@@ -267,7 +263,7 @@ impl Stay<'_> {
         }
         let (circles, circle) = (self.circles, self.circle);
         let may_wait = || circles.may_be_private(circle);
-        let turn = turn(&mut member.connection, self.context, Manner { may_wait: &may_wait, may_save: circles.may_save }, None);
+        let turn = turn(&mut member.connection, self.context, Manner { may_wait: &may_wait, may_save: false }, None);
         circle.is_private.store(false, Relaxed);
         // if it was not company that ended the wait, it was silence
         let stays = matches!(turn, Ok(Wait::Request) if !may_wait()) || matches!(turn, Ok(Wait::Turn));

@@ -36,8 +36,6 @@ pub(crate) struct Limits {
 pub(crate) struct Signs {
     /// There is no room for another connection: connections close with their next response.
     pub(crate) crowded: AtomicBool,
-    /// Changes that have to be saved wait for a worker and there can be no more workers: nobody keeps one waiting.
-    pub(crate) short_of_workers: AtomicBool,
     /// Bytes of requests that the accept loop knows to wait for workers of their own.
     pub(crate) queued_bytes: AtomicUsize,
 }
@@ -51,10 +49,5 @@ impl Context {
     /// See [`Signs::crowded`].
     pub(crate) fn is_crowded(&self) -> bool {
         self.signs.crowded.load(Relaxed)
-    }
-
-    /// See [`Signs::short_of_workers`].
-    pub(crate) fn is_short_of_workers(&self) -> bool {
-        self.signs.short_of_workers.load(Relaxed)
     }
 }

@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
@@ -94,6 +94,10 @@ struct Shared {
     circles: Circles,
     /// Counts the connections accepted and not closed yet.
     seats: Arc<Seats>,
+    /// Connections that have a worker of their own at the moment.
+    saving: AtomicUsize,
+    /// Most there may be.
+    savers_max: usize,
 }
 
 /// The number of connections for which the process may have descriptors beside those of its listeners and circles, at most
@@ -125,10 +129,10 @@ impl Server {
         }
         let circles = Circles::new(context.limits.workers_max)?;
         let attendants = workers::pool_of(circles.count(), "circle")?;
-        let savers_max = context.limits.workers_max - circles.count();
-        let savers = (context.service.store.is_durable() && savers_max > 0).then(|| Workers::new(savers_max)).transpose()?;
+        let savers_max = (context.limits.workers_max - circles.count()).max(1);
+        let savers = context.service.store.is_durable().then(|| Workers::new(savers_max)).transpose()?;
         let connections_max = connections_max(listening.len() + circles.count());
-        let shared = Arc::new(Shared { context, waiting, circles, seats });
+        let shared = Arc::new(Shared { context, waiting, circles, seats, saving: AtomicUsize::new(0), savers_max });
         Ok(Self {
             shared,
             attendants,
@@ -292,9 +296,7 @@ impl Server {
             shared.context.signs.queued_bytes.fetch_sub(bytes, Relaxed);
             shared.serve(connection);
         };
-        if savers.execute(serve) {
-            self.shared.context.signs.short_of_workers.store(true, Relaxed);
-        }
+        savers.execute(serve);
     }
 
     /// Ends what has waited too long or holds too much, and sees how things stand.
@@ -308,7 +310,6 @@ impl Server {
             self.make_room(now);
         }
         context.signs.crowded.store(is_full, Relaxed);
-        context.signs.short_of_workers.store(self.savers.as_ref().is_some_and(Workers::are_short), Relaxed);
         let crowd = seats.taken();
         let is_crowd_gone = self.crowd >= CROWD && 4 * crowd < self.crowd && now.duration_since(self.gave_back) >= GIVE_BACK_AGAIN;
         if self.savers.as_mut().is_some_and(|savers| savers.shrink(now)) || is_crowd_gone {
@@ -356,8 +357,12 @@ impl Server {
 impl Shared {
     /// Serves one connection until it waits for something, or ends.
     fn serve(&self, mut connection: Connection) {
-        let may_wait = || !self.context.is_short_of_workers();
-        if connection.turn(&self.context, Manner { may_wait: &may_wait, may_save: true }, None).is_ok() {
+        self.saving.fetch_add(1, Relaxed);
+        // a client that makes one change after the other keeps its worker, as long as every other client can have one at once
+        let may_wait = || 2 * self.saving.load(Relaxed) <= self.savers_max;
+        let turn = connection.turn(&self.context, Manner { may_wait: &may_wait, may_save: true }, None);
+        self.saving.fetch_sub(1, Relaxed);
+        if turn.is_ok() {
             self.wait(connection, false);
         }
     }

@@ -46,20 +46,14 @@ impl Workers {
         Ok(Self { pool: pool_of(START.min(max), NAME)?, max, peak: 0, counted_since: now, grow_after: now })
     }
 
-    /// Has a thread do `job`, a new one if all are at work; says whether it has to wait since there may be no more threads.
-    pub(crate) fn execute(&mut self, job: impl FnOnce() + Send + 'static) -> bool {
+    /// Has a thread do `job`: a new one if all are at work, and the next one that is free if there may be no more.
+    pub(crate) fn execute(&mut self, job: impl FnOnce() + Send + 'static) {
         let wanted = self.wanted();
         if wanted >= self.pool.max_count() {
             self.grow();
         }
         self.peak = self.peak.max(wanted + 1);
         self.pool.execute(job);
-        wanted >= self.pool.max_count()
-    }
-
-    /// Whether more is asked for than there may be threads.
-    pub(crate) fn are_short(&self) -> bool {
-        self.pool.queued_count() > 0 && self.wanted() > self.pool.max_count()
     }
 
     /// Whether there are threads to let go once there is nothing to do.
@@ -128,41 +122,38 @@ mod tests {
     use super::*;
 
     /// Sets `count` jobs going that each end when the returned sender is dropped; they report their start.
-    fn occupy(workers: &mut Workers, count: usize) -> (Vec<bool>, Receiver<()>, Vec<Sender<()>>) {
+    fn occupy(workers: &mut Workers, count: usize) -> (Receiver<()>, Vec<Sender<()>>) {
         let (started, starts) = channel();
         let mut holds = Vec::new();
-        let waits = (0..count)
-            .map(|_| {
-                let (hold, held) = channel::<()>();
-                holds.push(hold);
-                let started = started.clone();
-                workers.execute(move || {
-                    let _ = started.send(());
-                    let _ = held.recv();
-                })
-            })
-            .collect();
-        (waits, starts, holds)
+        for _ in 0..count {
+            let (hold, held) = channel::<()>();
+            holds.push(hold);
+            let started = started.clone();
+            workers.execute(move || {
+                let _ = started.send(());
+                let _ = held.recv();
+            });
+        }
+        (starts, holds)
     }
 
     #[test]
     fn every_job_has_a_thread_up_to_the_limit() {
         let mut workers = Workers::new(20).unwrap();
-        let (waits, starts, holds) = occupy(&mut workers, 20);
+        let (starts, mut holds) = occupy(&mut workers, 20);
         assert_eq!(starts.iter().take(20).count(), 20);
-        assert_eq!(waits, [false; 20]);
-        assert!(!workers.are_short());
-        assert!(workers.execute(|| {}));
-        assert!(workers.are_short());
-        drop(holds);
+        let (others, more) = occupy(&mut workers, 1);
+        assert_eq!((workers.pool.max_count(), workers.pool.queued_count()), (20, 1));
+        holds.pop();
+        others.recv().unwrap();
+        drop((holds, more));
         workers.pool.join();
-        assert!(!workers.are_short());
     }
 
     #[test]
     fn threads_at_work_are_kept_however_long_they_are() {
         let mut workers = Workers::new(64).unwrap();
-        let (_, starts, holds) = occupy(&mut workers, 64);
+        let (starts, holds) = occupy(&mut workers, 64);
         assert_eq!(starts.iter().take(64).count(), 64);
         let mut now = Instant::now();
         for _ in 0..3 {
@@ -176,7 +167,7 @@ mod tests {
     #[test]
     fn threads_without_work_are_let_go() {
         let mut workers = Workers::new(64).unwrap();
-        let (_, starts, holds) = occupy(&mut workers, 64);
+        let (starts, holds) = occupy(&mut workers, 64);
         assert_eq!(starts.iter().take(64).count(), 64);
         drop(holds);
         workers.pool.join();
