@@ -18,6 +18,7 @@ use crate::date;
 use crate::framing::{Intake, Step};
 use crate::head::Call;
 use crate::inlet::Inlet;
+use crate::logging;
 use crate::message::{Content, Method, Request, Response, Status};
 use crate::refusal::Refusal;
 use crate::respond::respond;
@@ -271,7 +272,7 @@ impl Connection {
         let unsent = Unsent::new(head, if method == Method::Head { Content::None } else { response.content });
         if let Some(begun) = begun {
             let what = format_args!("{} {:?}", request.method(), request.url());
-            log_access(request.remote_addr().copied(), &what, response.status, unsent.len(), begun);
+            logging::access(request.remote_addr().copied(), &what, response.status, unsent.len(), begun);
         }
         // tiny_http's way to the socket waits for a client that takes nothing; without this it would answer 500 by that way
         drop(request.into_writer());
@@ -290,7 +291,7 @@ impl Connection {
         let unsent = Unsent::new(head, if is_head { Content::None } else { response.content });
         if context.access_log {
             let client = rustix::net::getpeername(&self.inlet).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
-            log_access(client, &"-", response.status, unsent.len(), begun);
+            logging::access(client, &"-", response.status, unsent.len(), begun);
         }
         (self.intake, self.call) = (Intake::default(), None);
         (self.unsent, self.stage) = (Some(unsent), Stage::Refusing);
@@ -378,15 +379,6 @@ fn method(method: &tiny_http::Method) -> Method {
         tiny_http::Method::Delete => Method::Delete,
         tiny_http::Method::Options => Method::Options,
         _ => Method::Other,
-    }
-}
-
-/// Writes the access log's line: client, method and target, status, bytes sent, microseconds taken.
-fn log_access(client: Option<SocketAddr>, what: &dyn std::fmt::Display, status: Status, bytes: usize, begun: Instant) {
-    let (code, taken) = (status.code(), begun.elapsed().as_micros());
-    match client {
-        Some(client) => log::info!(target: "access", "{client} {what} {code} {bytes} {taken}us"),
-        None => log::info!(target: "access", "unix {what} {code} {bytes} {taken}us"),
     }
 }
 

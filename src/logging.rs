@@ -1,11 +1,16 @@
-//! Where log lines go: standard error, with time and level, or as the journal wants them. Decides nothing about what is logged.
+//! Log lines: where they go, which is standard error, with time and level or as the journal wants them, and how the access log spells a
+//! request. Decides nothing about what is logged.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::{self, LineWriter, Write as _};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use simplelog::{ConfigBuilder, WriteLogger};
+
+use crate::message::Status;
 
 /// Bytes that a log line has at most, to be written in one go.
 const LINE_BYTES: usize = 8192;
@@ -23,6 +28,15 @@ pub(crate) fn start(level: LevelFilter) {
             .expect("the logger is set once, here");
     }
     std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
+}
+
+/// Writes the access log's line: client, method and target, status, bytes sent, microseconds taken.
+pub(crate) fn access(client: Option<SocketAddr>, what: &dyn Display, status: Status, bytes: usize, begun: Instant) {
+    let (code, taken) = (status.code(), begun.elapsed().as_micros());
+    match client {
+        Some(client) => log::info!(target: "access", "{client} {what} {code} {bytes} {taken}us"),
+        None => log::info!(target: "access", "unix {what} {code} {bytes} {taken}us"),
+    }
 }
 
 /// Whether this stream goes to the journal: systemd.exec(5) has it name the device and inode of its end in `JOURNAL_STREAM`.

@@ -6,8 +6,8 @@
 //! - `args`, `logging`: command line and environment, with `documents` (man page and completions, in tests only); log lines
 //! - `server`: the accept loop, with `circle` (connections that a worker attends to by turns), `waiting` (those without one), `workers`
 //!   (threads), `memory` (the allocator), `listen` and `socket_file` (sockets), `supervisor` (what the service manager is told)
-//! - `connection`: one connection's life on a worker, with `framing`, `head`, `chunks` and `refusal` (RFC 9112), `inlet` (tiny_http's
-//!   border), `seats` (how many there are) and `date`
+//! - `connection`: one connection's life on a worker, with `framing`, `head`, `chunks` and `refusal` (RFC 9112), `unsent` (responses
+//!   under way), `inlet` (tiny_http's border), `seats` (how many there are) and `date`
 //! - `context`: what every worker knows
 //! - `respond`: every rule of the HTTP contract, with `origin` (browsers) and `resource` (targets)
 //! - `store`: the mutex around the list; `datafile`: the durable file; `change`: what a write does, with `conditions`
