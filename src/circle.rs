@@ -144,7 +144,7 @@ impl Circle {
     }
 }
 
-/// A connection in a circle. It is watched for requests, but for its first turn, which may wait for room to send.
+/// A connection in a circle.
 struct Member {
     /// The connection.
     connection: Connection,
@@ -154,6 +154,8 @@ struct Member {
     heard_in: usize,
     /// Whether it has requests to be answered, and gave way to others.
     gives_way: bool,
+    /// Whether it came for room to send, and is watched for that instead of for requests.
+    wants_room: bool,
 }
 
 /// A worker's stay with a circle.
@@ -227,11 +229,8 @@ impl Stay<'_> {
         let arrivals = take(&mut self.circle.door().arrivals);
         for connection in arrivals {
             let descriptor = connection.as_fd().as_raw_fd();
-            let gives_way = connection.waits().0 == Wait::Turn;
-            if gives_way {
-                self.giving_way.push_back(descriptor);
-            }
-            self.members.insert(descriptor, Member { connection, heard_at: now, heard_in: self.looks, gives_way });
+            let wants_room = connection.waits().0 == Wait::Room;
+            self.members.insert(descriptor, Member { connection, heard_at: now, heard_in: self.looks, gives_way: false, wants_room });
         }
     }
 
@@ -239,15 +238,12 @@ impl Stay<'_> {
     fn attend_to(&mut self, descriptor: RawFd, now: Instant) {
         let Some(member) = self.members.get_mut(&descriptor) else { return };
         let (before, since) = member.connection.waits();
-        let turn = turn(&mut member.connection, self.context, Manner { may_wait: &|| false, may_save: false }, Some(now));
+        let turn = member.connection.turn(self.context, Manner { may_wait: &|| false, may_save: false }, Some(now));
         let stays = match turn {
             Ok(Wait::Rest) => before != Wait::Rest || now.duration_since(since) < PATIENCE,
             Ok(Wait::Request | Wait::Turn) => true,
             _ => false,
         };
-        if stays && before == Wait::Room && self.watch_for_requests(descriptor).is_err() {
-            return self.close(descriptor);
-        }
         self.settle(descriptor, turn, stays, now);
     }
 
@@ -263,7 +259,7 @@ impl Stay<'_> {
         }
         let (circles, circle) = (self.circles, self.circle);
         let may_wait = || circles.may_be_private(circle);
-        let turn = turn(&mut member.connection, self.context, Manner { may_wait: &may_wait, may_save: false }, None);
+        let turn = member.connection.turn(self.context, Manner { may_wait: &may_wait, may_save: false }, None);
         circle.is_private.store(false, Relaxed);
         // if it was not company that ended the wait, it was silence
         let stays = matches!(turn, Ok(Wait::Request) if !may_wait()) || matches!(turn, Ok(Wait::Turn));
@@ -274,6 +270,11 @@ impl Stay<'_> {
     fn settle(&mut self, descriptor: RawFd, turn: io::Result<Wait>, stays: bool, now: Instant) {
         match (turn, self.members.get_mut(&descriptor)) {
             (Ok(wait), Some(member)) if stays => {
+                if replace(&mut member.wants_room, false) {
+                    let data = EventData::new_u64(descriptor as u64);
+                    // It is watched, so this does not fail.
+                    let _ = epoll::modify(&self.circle.epoll, &member.connection, data, EventFlags::IN);
+                }
                 (member.heard_at, member.heard_in, member.gives_way) = (now, self.looks, wait == Wait::Turn);
                 if member.gives_way {
                     self.giving_way.push_back(descriptor);
@@ -297,12 +298,6 @@ impl Stay<'_> {
         silent.into_iter().for_each(|descriptor| self.part_with(descriptor));
     }
 
-    /// Has a member that waited for room to send be watched like the others.
-    fn watch_for_requests(&self, descriptor: RawFd) -> io::Result<()> {
-        let Some(member) = self.members.get(&descriptor) else { return Ok(()) };
-        Ok(epoll::modify(&self.circle.epoll, &member.connection, EventData::new_u64(descriptor as u64), EventFlags::IN)?)
-    }
-
     /// Lets a member go on elsewhere.
     fn part_with(&mut self, descriptor: RawFd) {
         let Some(Member { connection, .. }) = self.members.remove(&descriptor) else { return };
@@ -323,11 +318,6 @@ impl Stay<'_> {
         door.is_attended = !door.arrivals.is_empty();
         !door.is_attended
     }
-}
-
-/// A connection's turn; one that panics is over, and no other.
-fn turn(connection: &mut Connection, context: &Context, manner: Manner<'_>, now: Option<Instant>) -> io::Result<Wait> {
-    catch_unwind(AssertUnwindSafe(|| connection.turn(context, manner, now))).unwrap_or_else(|_| Err(io::Error::other("a panic")))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! change that has to be saved is left to a worker that has nothing else to do and may wait for the disk.
 
 use std::io;
+use std::mem::replace;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,11 +18,11 @@ use crate::context::Context;
 use crate::date;
 use crate::framing::{Intake, Step};
 use crate::head::Call;
-use crate::inlet::Inlet;
+use crate::inlet::{self, Inlet};
 use crate::logging;
-use crate::message::{Content, Method, Request, Response, Status};
+use crate::message::{Content, Method, Request, Response};
 use crate::refusal::Refusal;
-use crate::respond::respond;
+use crate::respond::{respond, respond_or_500};
 use crate::seats::Seat;
 use crate::unsent::Unsent;
 
@@ -56,6 +57,8 @@ pub(crate) enum Wait {
     Room,
     /// What still comes behind the last request, to throw it away.
     Drain,
+    /// That the client takes the last of what was sent; nothing is received any more.
+    Delivery,
     /// Nothing but its next turn: it has requests to be answered, and gave way to others.
     Turn,
     /// A worker of its own, for a change that has to be saved.
@@ -108,6 +111,8 @@ pub(crate) struct Connection {
     stage: Stage,
     /// What the connection waits for, and since when.
     waits: (Wait, Instant),
+    /// Bytes sent and not taken by the client, when it was last looked at, since it waits for room.
+    undelivered: usize,
     /// Whether it came in on a listener whose own address is a loopback one.
     is_on_loopback: bool,
     /// Counts the connection; below the socket, so that it is counted until that is closed.
@@ -118,7 +123,17 @@ impl Connection {
     /// A connection that has just been accepted.
     pub(crate) fn new(inlet: Inlet, is_on_loopback: bool, seat: Seat) -> Self {
         let waits = (Wait::First, Instant::now());
-        Self { inlet, intake: Intake::default(), call: None, unsent: None, stage: Stage::Open, waits, is_on_loopback, _seat: seat }
+        Self {
+            inlet,
+            intake: Intake::default(),
+            call: None,
+            unsent: None,
+            stage: Stage::Open,
+            waits,
+            undelivered: 0,
+            is_on_loopback,
+            _seat: seat,
+        }
     }
 
     /// What the connection waits for, and since when.
@@ -141,15 +156,33 @@ impl Connection {
         self.unsent.as_ref()?.pinned()
     }
 
+    /// Whether the client has taken all that was sent.
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.inlet.undelivered() == 0
+    }
+
+    /// Whether a client that was slow to take a response has taken some of it after all; if so, it is given as much time again.
+    pub(crate) fn has_taken_some(&mut self, now: Instant) -> bool {
+        let before = replace(&mut self.undelivered, self.inlet.undelivered());
+        let has_taken_some = self.undelivered < before;
+        if has_taken_some {
+            self.waits.1 = now;
+        }
+        has_taken_some
+    }
+
     /// Does all there is to do at the moment; says what it waits for then. `now` spares a look at the clock, if one has just been taken.
     ///
     /// # Errors
-    /// When the connection is over, be it as agreed or because the client has gone.
+    /// When the connection is over, be it as agreed, because the client has gone, or because of a panic.
     pub(crate) fn turn(&mut self, context: &Context, manner: Manner<'_>, now: Option<Instant>) -> io::Result<Wait> {
-        let wait = self.work(context, manner)?;
+        let wait = catch_unwind(AssertUnwindSafe(|| self.work(context, manner))).unwrap_or_else(|_| Err(io::Error::other("a panic")))?;
         // a request has to be whole in time, however often a byte of it arrives; everything else starts the clock anew
-        if !(matches!(wait, Wait::Rest | Wait::Drain) && self.waits.0 == wait) {
+        if !(matches!(wait, Wait::Rest | Wait::Drain | Wait::Delivery) && self.waits.0 == wait) {
             self.waits = (wait, now.unwrap_or_else(Instant::now));
+        }
+        if wait == Wait::Room {
+            self.undelivered = self.inlet.undelivered();
         }
         Ok(wait)
     }
@@ -251,7 +284,7 @@ impl Connection {
         let begun = context.access_log.then(Instant::now);
         let Call { head, fields, content, keep_alive, says_keep_alive } = call;
         let request = self.inlet.request(head).ok_or(io::ErrorKind::InvalidData)?;
-        let method = method(request.method());
+        let method = inlet::method(&request);
         let response = {
             let asked = Request { method, target: request.url(), fields: &fields, content: &content, is_on_loopback: self.is_on_loopback };
             respond_or_500(|| respond(&context.service, &asked))
@@ -340,12 +373,19 @@ impl Connection {
     }
 
     /// Reads over what follows the last request, so that the kernel does not answer it with a reset that overtakes the last response.
-    fn throw_away(&mut self, mut left: usize) -> io::Result<Wait> {
+    fn throw_away(&mut self, left: usize) -> io::Result<Wait> {
+        let mut left = match self.waits {
+            // the client has ended its side, or there would be nothing to wake up for: what it has sent fits into the socket's buffer
+            (Wait::Delivery, _) => usize::MAX,
+            (Wait::Drain, since) if since.elapsed() >= DRAIN_TIME => 0,
+            _ => left,
+        };
         let mut bytes = [0; 16 * 1024];
         while left > 0 {
             match rustix::net::recv(&self.inlet, &mut bytes[..], RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => break,
+                Ok((_, 0)) => return Err(io::ErrorKind::ConnectionAborted.into()),
                 Ok((_, received)) => left = left.saturating_sub(received),
+                Err(rustix::io::Errno::AGAIN) if self.waits.0 == Wait::Delivery => return Ok(Wait::Delivery),
                 Err(rustix::io::Errno::AGAIN) => {
                     self.stage = Stage::Draining(left);
                     return Ok(Wait::Drain);
@@ -353,43 +393,14 @@ impl Connection {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(io::ErrorKind::ConnectionAborted.into())
+        // closed with something unread, the connection would be reset, and the client lose what it has not taken
+        self.stage = Stage::Draining(0);
+        if self.is_delivered() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(Wait::Delivery) }
     }
 }
 
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inlet.as_fd()
-    }
-}
-
-/// Answers a panic like any failure of ours; the list is as it was, since a change is made in one step or not at all.
-fn respond_or_500(respond: impl FnOnce() -> Response) -> Response {
-    catch_unwind(AssertUnwindSafe(respond))
-        .unwrap_or_else(|_| Response::error(Status::InternalServerError, "the service failed on this request, its log says where"))
-}
-
-/// tiny_http's method in our terms.
-fn method(method: &tiny_http::Method) -> Method {
-    match method {
-        tiny_http::Method::Get => Method::Get,
-        tiny_http::Method::Head => Method::Head,
-        tiny_http::Method::Post => Method::Post,
-        tiny_http::Method::Put => Method::Put,
-        tiny_http::Method::Delete => Method::Delete,
-        tiny_http::Method::Options => Method::Options,
-        _ => Method::Other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_panic_becomes_an_answer() {
-        let response = respond_or_500(|| panic!("a handler's bug"));
-        assert_eq!(response.status, Status::InternalServerError);
-        assert_eq!(response.content.bytes(), br#"{"error":true,"message":"the service failed on this request, its log says where"}"#);
     }
 }

@@ -27,14 +27,14 @@ pub(crate) struct Limits {
     pub(crate) request_timeout: Duration,
     /// Time between two requests on one connection.
     pub(crate) keep_alive: Duration,
-    /// Threads that answer requests, those that wait for the disk included.
+    /// Threads that answer requests, those that wait for the disk included; of these there is one in any case.
     pub(crate) workers_max: usize,
 }
 
 /// How things stand: set by the accept loop, read by the workers; each is a hint and none guards anything.
 #[derive(Debug, Default)]
 pub(crate) struct Signs {
-    /// There is no room for another connection: connections close with their next response.
+    /// Somebody waits for whom there is no room: connections close with their next response.
     pub(crate) crowded: AtomicBool,
     /// Bytes of requests that the accept loop knows to wait for workers of their own.
     pub(crate) queued_bytes: AtomicUsize,

@@ -13,6 +13,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
+use crate::message::Method;
+
 /// The requests that tiny_http reads off one connection; its own type for that has no public name.
 type Requests = Box<dyn Iterator<Item = Option<tiny_http::Request>> + Send>;
 
@@ -54,12 +56,34 @@ impl Inlet {
         SERVED.set(None);
         request.flatten()
     }
+
+    /// Bytes that were sent and that the other end has yet to take: of TCP, to acknowledge.
+    pub(crate) fn undelivered(&self) -> usize {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: TIOCOUTQ writes one int, where it is told to, and nothing else (tcp(7), SIOCOUTQ).
+        let failed = unsafe { libc::ioctl(self.descriptor, libc::TIOCOUTQ, &raw mut bytes) } != 0;
+        // of a socket that cannot say, there is nothing to wait for
+        if failed { 0 } else { usize::try_from(bytes).unwrap_or_default() }
+    }
 }
 
 impl AsFd for Inlet {
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: `requests` owns the descriptor and closes it when it is dropped, which the borrow of `self` keeps from happening.
         unsafe { BorrowedFd::borrow_raw(self.descriptor) }
+    }
+}
+
+/// A request's method in our terms.
+pub(crate) fn method(request: &tiny_http::Request) -> Method {
+    match request.method() {
+        tiny_http::Method::Get => Method::Get,
+        tiny_http::Method::Head => Method::Head,
+        tiny_http::Method::Post => Method::Post,
+        tiny_http::Method::Put => Method::Put,
+        tiny_http::Method::Delete => Method::Delete,
+        tiny_http::Method::Options => Method::Options,
+        _ => Method::Other,
     }
 }
 

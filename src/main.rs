@@ -4,8 +4,8 @@
 //!
 //! - `main`: start-up in reading order
 //! - `args`, `logging`: command line and environment, with `documents` (man page and completions, in tests only); log lines
-//! - `server`: the accept loop, with `circle` (connections that a worker attends to by turns), `waiting` (those without one), `workers`
-//!   (threads), `memory` (the allocator), `listen` and `socket_file` (sockets), `supervisor` (what the service manager is told)
+//! - `server`: the accept loop, with `circle` (connections that a worker attends to by turns), `waiting` (those without one), `savers`
+//!   (threads that wait for the disk), `memory` (the allocator), `listen` and `socket_file` (sockets), `supervisor` (what the service manager is told)
 //! - `connection`: one connection's life on a worker, with `framing`, `head`, `chunks` and `refusal` (RFC 9112), `unsent` (responses
 //!   under way), `inlet` (tiny_http's border), `seats` (how many there are) and `date`
 //! - `context`: what every worker knows
@@ -38,6 +38,7 @@ mod palette;
 mod refusal;
 mod resource;
 mod respond;
+mod savers;
 mod seats;
 mod server;
 mod socket_file;
@@ -45,7 +46,6 @@ mod store;
 mod supervisor;
 mod unsent;
 mod waiting;
-mod workers;
 
 use std::fmt;
 use std::fs;

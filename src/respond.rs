@@ -1,5 +1,6 @@
 //! Every rule of the HTTP contract: a request in, a response out. No sockets, no clock, no log.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::change::{Action, Change, Outcome};
@@ -39,6 +40,12 @@ pub(crate) fn respond(service: &Service, request: &Request<'_>) -> Response {
     response.cors = origin::cors(&service.exemptions, request);
     response.varies_by_origin = !service.exemptions.origins.is_empty();
     response
+}
+
+/// Answers a panic like any failure of ours; the list is as it was, since a change is made in one step or not at all.
+pub(crate) fn respond_or_500(respond: impl FnOnce() -> Response) -> Response {
+    catch_unwind(AssertUnwindSafe(respond))
+        .unwrap_or_else(|_| Response::error(Status::InternalServerError, "the service failed on this request, its log says where"))
 }
 
 /// Does what a request asks for.

@@ -236,3 +236,10 @@ mod conditional {
         assert_eq!(respond(&service, &bad).status, Status::BadRequest);
     }
 }
+
+#[test]
+fn a_panic_becomes_an_answer() {
+    let response = respond_or_500(|| panic!("a handler's bug"));
+    assert_eq!(response.status, Status::InternalServerError);
+    assert_eq!(response.content.bytes(), br#"{"error":true,"message":"the service failed on this request, its log says where"}"#);
+}

@@ -1,4 +1,4 @@
-//! Counts the open connections: each holds a seat for as long as it lives, however it ends. Knows nothing of what they do.
+//! How many connections there are, and may be: each holds a seat for as long as it lives, however it ends. Knows nothing of what they do.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,6 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use rustix::event::{EventfdFlags, eventfd};
+
+/// Most connections at a time: several times what a small host serves; idle ones take about 4 KiB each in the process.
+const CONNECTIONS_MAX: usize = 8192;
+
+/// Descriptors that are no connection's: standard streams, the accept loop's epoll instance, events, signals, files being saved.
+const DESCRIPTORS_RESERVED: usize = 32;
 
 /// All seats.
 #[derive(Debug)]
@@ -68,6 +74,18 @@ impl Drop for Seat {
             let _ = rustix::io::write(self.0.freed(), &1_u64.to_ne_bytes());
         }
     }
+}
+
+/// The number of connections for which the process may have descriptors beside those of its listeners and circles, at most
+/// [`CONNECTIONS_MAX`]; raises the limit as far as it goes.
+pub(crate) fn at_most(others: usize) -> usize {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // A process that may not raise its limit makes do with what it has.
+    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let descriptors = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    // tiny_http keeps two descriptors for each
+    (descriptors.saturating_sub(DESCRIPTORS_RESERVED + others) / 2).clamp(1, CONNECTIONS_MAX)
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use threadpool::ThreadPool;
 
 use crate::circle::{Circles, Unattended};
@@ -21,10 +21,10 @@ use crate::inlet::Inlet;
 use crate::listen::Listening;
 use crate::memory;
 use crate::refusal::Refusal;
-use crate::seats::Seats;
+use crate::savers::{self, Savers};
+use crate::seats::{self, Seats};
 use crate::supervisor::Supervisor;
 use crate::waiting::WaitingRoom;
-use crate::workers::{self, Workers};
 
 /// How often the waiting connections are looked at, while there are any, or threads to let go.
 const TICK: Duration = Duration::from_millis(100);
@@ -32,17 +32,14 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long the end may take: what is not answered by then is cut off.
 const STOP_TIME: Duration = Duration::from_secs(4);
 
+/// How long, at the end, those are still taken in whose connection the kernel has accepted.
+const LAST_ACCEPTS: Duration = Duration::from_secs(2);
+
 /// How long the listeners are left alone when the system has no descriptor or memory for a connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Connections accepted in a row before those that can go on get their turn.
 const ACCEPTS_IN_A_ROW: usize = 64;
-
-/// Most connections at a time: several times what a small host serves; idle ones take about 4 KiB each in the process.
-const CONNECTIONS_MAX: usize = 8192;
-
-/// Descriptors that are no connection's: standard streams, the accept loop's epoll instance, events, signals, files being saved.
-const DESCRIPTORS_RESERVED: usize = 32;
 
 /// Connections that leave so much memory behind that it is given back to the system when three quarters of them have gone.
 const CROWD: usize = 64;
@@ -62,6 +59,17 @@ const QUEUED: u64 = FREED + 2;
 /// Event data of the first listener.
 const LISTENERS: u64 = FREED + 3;
 
+/// Whether connections are taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    /// They are.
+    Open,
+    /// Somebody waits in the kernel until there is room.
+    Full,
+    /// Not before this time: the system had no descriptor or memory for one.
+    Failed(Instant),
+}
+
 /// The accept loop's own state.
 pub(crate) struct Server {
     /// Shared with the workers.
@@ -73,13 +81,13 @@ pub(crate) struct Server {
     /// When that was.
     gave_back: Instant,
     /// The threads that wait for the disk, if there is something to wait for.
-    savers: Option<Workers>,
+    savers: Option<Savers>,
     /// Where connections come from.
     listening: Vec<Listening>,
     /// Most connections at a time.
     connections_max: usize,
-    /// Until when the listeners are left alone, if they are; after that, until there is room.
-    paused_until: Option<Instant>,
+    /// Whether the listeners are looked after.
+    gate: Gate,
     /// Whom to tell how things go.
     supervisor: Supervisor,
 }
@@ -94,22 +102,12 @@ struct Shared {
     circles: Circles,
     /// Counts the connections accepted and not closed yet.
     seats: Arc<Seats>,
-    /// Connections that have a worker of their own at the moment.
+    /// Connections that wait for a worker of their own.
+    queued: AtomicUsize,
+    /// Connections that have one.
     saving: AtomicUsize,
     /// Most there may be.
     savers_max: usize,
-}
-
-/// The number of connections for which the process may have descriptors beside those of its listeners and circles, at most
-/// [`CONNECTIONS_MAX`]; raises the limit as far as it goes.
-fn connections_max(others: usize) -> usize {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // A process that may not raise its limit makes do with what it has.
-    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let descriptors = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-    // tiny_http keeps two descriptors for each
-    (descriptors.saturating_sub(DESCRIPTORS_RESERVED + others) / 2).clamp(1, CONNECTIONS_MAX)
 }
 
 impl Server {
@@ -128,11 +126,12 @@ impl Server {
             epoll::add(waiting.epoll(), &listening.listener, EventData::new_u64(data), EventFlags::IN)?;
         }
         let circles = Circles::new(context.limits.workers_max)?;
-        let attendants = workers::pool_of(circles.count(), "circle")?;
+        let attendants = savers::pool_of(circles.count(), "circle")?;
         let savers_max = (context.limits.workers_max - circles.count()).max(1);
-        let savers = context.service.store.is_durable().then(|| Workers::new(savers_max)).transpose()?;
-        let connections_max = connections_max(listening.len() + circles.count());
-        let shared = Arc::new(Shared { context, waiting, circles, seats, saving: AtomicUsize::new(0), savers_max });
+        let savers = context.service.store.is_durable().then(|| Savers::new(savers_max)).transpose()?;
+        let connections_max = seats::at_most(listening.len() + circles.count());
+        let shared =
+            Arc::new(Shared { context, waiting, circles, seats, queued: AtomicUsize::new(0), saving: AtomicUsize::new(0), savers_max });
         Ok(Self {
             shared,
             attendants,
@@ -141,7 +140,7 @@ impl Server {
             gave_back: Instant::now(),
             listening,
             connections_max,
-            paused_until: None,
+            gate: Gate::Open,
             supervisor: Supervisor::from_env(),
         })
     }
@@ -189,8 +188,13 @@ impl Server {
             *last_tick = now;
             self.tick(now);
         }
-        if self.paused_until.is_some_and(|until| until <= now) && self.shared.seats.taken() < self.connections_max {
-            self.resume();
+        let may_open = match self.gate {
+            Gate::Open => false,
+            Gate::Full => !self.is_full(),
+            Gate::Failed(until) => until <= now,
+        };
+        if may_open {
+            self.open();
         }
         self.supervisor.turn(now, self.shared.context.service.store.try_len());
         Ok(stop)
@@ -199,21 +203,26 @@ impl Server {
     /// How long to wait for something to happen: a tick while there are connections to look after, or threads or memory to let go, else as
     /// the supervisor has it.
     fn patience(&self) -> Option<Timespec> {
-        let may_give_back = self.crowd >= CROWD || self.savers.as_ref().is_some_and(Workers::are_many);
-        let has_to_tick = self.shared.seats.taken() > 0 || self.paused_until.is_some() || may_give_back;
+        let may_give_back = self.crowd >= CROWD || self.savers.as_ref().is_some_and(Savers::are_many);
+        let has_to_tick = self.shared.seats.taken() > 0 || self.gate != Gate::Open || may_give_back;
         let supervisor = || self.supervisor.patience(Instant::now(), self.shared.context.service.store.try_len());
         let time_out = if has_to_tick { Some(TICK) } else { supervisor() };
         // what is too long for the system is as good as forever
         time_out.and_then(|time| Timespec::try_from(time).ok())
     }
 
-    /// Takes in connections that a listener has, some at a time; says whether there may be more.
-    fn accept(&mut self, listener: usize) -> bool {
+    /// Takes in connections that a listener has, some at a time.
+    fn accept(&mut self, listener: usize) {
         for _ in 0..ACCEPTS_IN_A_ROW {
-            if !self.has_room() {
-                return true;
+            let Some(listening) = self.listening.get(listener) else { return };
+            if self.is_full() {
+                // nobody's trouble before there is somebody at the door
+                if has_newcomer(listening) {
+                    self.shut(Gate::Full);
+                    self.make_room(Instant::now());
+                }
+                return;
             }
-            let Some(listening) = self.listening.get(listener) else { return false };
             // the standard library's reader for tiny_http may fail to get its second descriptor, which tiny_http does not expect
             let accepted = std::panic::catch_unwind(|| {
                 let inlet = Inlet::accept(&listening.listener)?;
@@ -224,28 +233,20 @@ impl Server {
                     let seat = self.shared.seats.take();
                     self.shared.wait(Connection::new(inlet, listening.endpoint.is_loopback(), seat), true);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // the client has gone before its turn came
                 Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
                 Err(error) => {
                     log::warn!("cannot accept connections for the moment: {error}");
-                    self.pause(ACCEPT_AGAIN);
-                    return false;
+                    return self.shut(Gate::Failed(Instant::now() + ACCEPT_AGAIN));
                 }
             }
         }
-        true
     }
 
-    /// Whether there is room for another connection; if not, leaves the listeners alone and makes some.
-    fn has_room(&mut self) -> bool {
-        let has_room = self.shared.seats.taken() < self.connections_max;
-        self.shared.context.signs.crowded.store(!has_room, Relaxed);
-        if !has_room {
-            self.pause(Duration::ZERO);
-            self.make_room(Instant::now());
-        }
-        has_room
+    /// Whether there is no room for another connection.
+    fn is_full(&self) -> bool {
+        self.shared.seats.taken() >= self.connections_max
     }
 
     /// Hangs up some connections in favor of those that the kernel holds.
@@ -254,19 +255,23 @@ impl Server {
         self.shared.end(self.shared.waiting.make_room(now, self.connections_max.div_ceil(8)), &Refusal::NoRoom);
     }
 
-    /// Leaves the listeners alone, for this long and until there is room; the kernel holds their connections.
-    fn pause(&mut self, time: Duration) {
-        if self.paused_until.is_none() {
-            self.watch_listeners(EventFlags::empty());
-        }
-        self.paused_until = Some(Instant::now() + time);
+    /// Leaves the listeners alone; the kernel holds their connections.
+    fn shut(&mut self, gate: Gate) {
+        self.watch_listeners(EventFlags::empty());
+        self.set_gate(gate);
         self.shared.seats.await_free();
     }
 
     /// Takes connections in again.
-    fn resume(&mut self) {
+    fn open(&mut self) {
         self.watch_listeners(EventFlags::IN);
-        self.paused_until = None;
+        self.set_gate(Gate::Open);
+    }
+
+    /// Notes whether connections are taken in, also for the workers.
+    fn set_gate(&mut self, gate: Gate) {
+        self.gate = gate;
+        self.shared.context.signs.crowded.store(gate == Gate::Full, Relaxed);
     }
 
     /// Sets what is wanted to know of the listeners.
@@ -292,25 +297,24 @@ impl Server {
         };
         let bytes = connection.held();
         shared.context.signs.queued_bytes.fetch_add(bytes, Relaxed);
-        let serve = move || {
+        shared.queued.fetch_add(1, Relaxed);
+        savers.execute(move || {
             shared.context.signs.queued_bytes.fetch_sub(bytes, Relaxed);
+            shared.queued.fetch_sub(1, Relaxed);
             shared.serve(connection);
-        };
-        savers.execute(serve);
+        });
     }
 
     /// Ends what has waited too long or holds too much, and sees how things stand.
     fn tick(&mut self, now: Instant) {
-        let Shared { context, waiting, seats, .. } = &*self.shared;
-        self.shared.end(waiting.overdue(now, &context.limits), &Refusal::Timeout);
-        self.shared.end(waiting.heaviest(), &Refusal::NoRoom);
-        self.shared.end(waiting.pinning(), &Refusal::NoRoom);
-        let is_full = seats.taken() >= self.connections_max;
-        if self.paused_until.is_some() && is_full {
-            self.make_room(now);
+        let shared = Arc::clone(&self.shared);
+        shared.end(shared.waiting.overdue(now, &shared.context.limits), &Refusal::Timeout);
+        shared.end(shared.waiting.heaviest(), &Refusal::NoRoom);
+        shared.end(shared.waiting.pinning(), &Refusal::NoRoom);
+        if self.gate == Gate::Full {
+            if self.listening.iter().any(has_newcomer) { self.make_room(now) } else { self.open() }
         }
-        context.signs.crowded.store(is_full, Relaxed);
-        let crowd = seats.taken();
+        let crowd = shared.seats.taken();
         let is_crowd_gone = self.crowd >= CROWD && 4 * crowd < self.crowd && now.duration_since(self.gave_back) >= GIVE_BACK_AGAIN;
         if self.savers.as_mut().is_some_and(|savers| savers.shrink(now)) || is_crowd_gone {
             memory::give_back();
@@ -326,18 +330,15 @@ impl Server {
         self.supervisor.stopping();
         self.listening.iter_mut().for_each(Listening::unlink);
         // those whose connection the kernel has accepted already are clients like the others, also if there is no room for them yet
-        for listener in 0..self.listening.len() {
-            while begun.elapsed() < STOP_TIME / 4 && (self.accept(listener) || self.paused_until.is_some()) {
-                if self.paused_until.is_some() {
-                    self.turn(last_tick)?;
-                }
-            }
+        while begun.elapsed() < LAST_ACCEPTS && self.listening.iter().any(has_newcomer) {
+            drop(self.shared.waiting.dismiss_idle(Instant::now()));
+            self.turn(last_tick)?;
         }
         for listening in self.listening.drain(..) {
             // a listener that another process holds as well would be watched on, and tell of clients who are that one's
             epoll::delete(self.shared.waiting.epoll(), &listening.listener)?;
         }
-        self.paused_until = None;
+        self.set_gate(Gate::Open);
         loop {
             self.shared.seats.await_free();
             drop(self.shared.waiting.dismiss_idle(Instant::now()));
@@ -354,12 +355,18 @@ impl Server {
     }
 }
 
+/// Whether the kernel holds a connection of this listener that was not taken in yet.
+fn has_newcomer(listening: &Listening) -> bool {
+    let mut polled = [PollFd::new(&listening.listener, PollFlags::IN)];
+    rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
 impl Shared {
     /// Serves one connection until it waits for something, or ends.
     fn serve(&self, mut connection: Connection) {
         self.saving.fetch_add(1, Relaxed);
-        // a client that makes one change after the other keeps its worker, as long as every other client can have one at once
-        let may_wait = || 2 * self.saving.load(Relaxed) <= self.savers_max;
+        // a client that makes one change after the other keeps its worker, as long as others find one at once
+        let may_wait = || self.queued.load(Relaxed) == 0 && 2 * self.saving.load(Relaxed) <= self.savers_max;
         let turn = connection.turn(&self.context, Manner { may_wait: &may_wait, may_save: true }, None);
         self.saving.fetch_sub(1, Relaxed);
         if turn.is_ok() {

@@ -87,6 +87,8 @@ impl WaitingRoom {
         let wanted = match connection.waits().0 {
             Wait::First | Wait::Request | Wait::Rest | Wait::Drain => EventFlags::IN,
             Wait::Room => EventFlags::OUT,
+            // its end is told in any case
+            Wait::Delivery => EventFlags::empty(),
             Wait::Turn | Wait::Saver => return self.queue(connection),
         };
         let descriptor = connection.as_fd().as_raw_fd();
@@ -110,18 +112,21 @@ impl WaitingRoom {
 
     /// Takes out those that have waited too long.
     pub(crate) fn overdue(&self, now: Instant, limits: &Limits) -> Vec<Connection> {
-        let is_overdue = |(wait, since): (Wait, Instant)| {
-            let limit = match wait {
-                Wait::Request => limits.keep_alive,
-                Wait::First | Wait::Rest | Wait::Room => limits.request_timeout,
-                Wait::Drain => DRAIN_TIME,
+        let is_overdue = |connection: &mut Connection| {
+            let (wait, since) = connection.waits();
+            let waited = now.duration_since(since);
+            match wait {
+                Wait::First => waited >= limits.request_timeout && !has_request(connection),
+                Wait::Request => waited >= limits.keep_alive && !has_request(connection),
+                Wait::Rest => waited >= limits.request_timeout,
+                Wait::Room => waited >= limits.request_timeout && !connection.has_taken_some(now),
+                Wait::Drain => waited >= DRAIN_TIME && (waited >= limits.request_timeout || connection.is_delivered()),
+                Wait::Delivery => waited >= limits.request_timeout || connection.is_delivered(),
                 // these are in the queue, and the client does not keep them there
-                Wait::Turn | Wait::Saver => return false,
-            };
-            now.duration_since(since) >= limit
+                Wait::Turn | Wait::Saver => false,
+            }
         };
-        let is_late = |connection: &Connection| is_overdue(connection.waits()) && !has_request(connection);
-        self.places().extract_if(|_, connection| is_late(connection)).map(|(_, connection)| connection).collect()
+        self.places().extract_if(|_, connection| is_overdue(connection)).map(|(_, connection)| connection).collect()
     }
 
     /// Takes out those that hold most, as long as all together hold more than [`HELD_BYTES_MAX`].
@@ -168,10 +173,13 @@ impl WaitingRoom {
         out.into_iter().map(|(_, connection)| connection).collect()
     }
 
-    /// Takes out up to `count` connections to make room for others: those between two requests, the longest waiting first, and after
-    /// them those that have owed a request, or the taking of a response, for some seconds.
+    /// Takes out connections to make room for others, up to `count` with those that are about to go anyway: those between two requests, the
+    /// longest waiting first, and after them those that have owed a request, or the taking of a response, for some seconds.
     pub(crate) fn make_room(&self, now: Instant, count: usize) -> Vec<Connection> {
         let mut places = self.places();
+        let is_going =
+            |(wait, since): (Wait, Instant)| matches!(wait, Wait::Drain | Wait::Delivery) && now.duration_since(since) < GRACE_WHEN_CROWDED;
+        let count = count.saturating_sub(places.values().filter(|connection| is_going(connection.waits())).count());
         let mut may_go: Vec<(bool, Instant, RawFd)> = places
             .iter()
             .map(|(descriptor, connection)| (connection.waits(), *descriptor))

@@ -2,8 +2,9 @@
 //!
 //! Times and sizes are bounds that a slow machine keeps, not the figures that an idle one reaches; those are in README.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -119,6 +120,45 @@ fn responses_that_nobody_reads_are_given_up_at_the_request_timeout() {
     // what is closed here could stay with the kernel for many minutes, megabytes of it for each client
     eventually("the kernel gives up as well", || (unsent_bytes(target.server.address) == 0).then_some(()));
     drop(streams);
+    target.check_recovery();
+}
+
+#[test]
+fn what_is_sent_behind_a_refused_request_costs_no_answer_before_it() {
+    let target = Target::of(|| Server::with_seed(&many_colors(2000), &[]));
+    for too_much in ["POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n", "GET / HTTP/0.0\r\n\r\n"] {
+        let mut client = Client::new(narrow(target.server.address));
+        let mut sender = client.stream.try_clone().unwrap();
+        let requests = "GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(20) + too_much;
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                sender.write_all(requests.as_bytes()).unwrap();
+                // The service may close before it has read everything.
+                let _ = sender.write_all(&vec![b' '; 3_000_000]);
+            });
+            (0..20).for_each(|_| assert_eq!(client.response().status, 200));
+            let refusal = client.response();
+            assert!(refusal.status >= 400 && refusal.closes(), "{refusal:?}");
+        });
+    }
+    target.check_recovery();
+}
+
+#[test]
+fn a_reader_that_takes_a_little_at_a_time_is_not_given_up() {
+    let target = Target::of(|| Server::with_seed(&many_colors(60_000), &["--request-timeout", "1"]));
+    let mut client = target.server.connect();
+    client.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(10));
+    // some of the first response for three times as long as it may take none, and the rest in one go
+    let (_stop, stopped) = channel::<()>();
+    let mut received = vec![0; 1_000_000];
+    for little in received.chunks_mut(100_000) {
+        client.stream.read_exact(little).unwrap();
+        assert_eq!(stopped.recv_timeout(Duration::from_millis(300)), Err(RecvTimeoutError::Timeout));
+    }
+    client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    client.stream.read_to_end(&mut received).unwrap();
+    assert_eq!(String::from_utf8(received).unwrap().matches(r#""name":"red""#).count(), 10);
     target.check_recovery();
 }
 

@@ -132,6 +132,46 @@ fn few_descriptors_mean_few_connections_and_nothing_worse() {
 }
 
 #[test]
+fn a_full_house_turns_out_no_more_than_there_are_newcomers_for() {
+    let start = || {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "ulimit -n 100 && exec \"$0\" --listen 127.0.0.1:0"]).arg(colors(&[]).get_program());
+        command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(std::process::Stdio::piped());
+        Target::of(|| Server::spawn(command))
+    };
+    let half = |clients: &mut Vec<Client>| {
+        for client in clients {
+            client.send(&REQUEST[..20]);
+        }
+    };
+    let wait = |client: &Client, time| client.expect_nothing_for(Duration::from_millis(time));
+    // how many there may be: more than that do not get in
+    let target = start();
+    let mut clients: Vec<Client> = target.connections(60).into_iter().map(Client::new).collect();
+    half(&mut clients);
+    wait(&clients[0], 300);
+    let seats = target.open_connections();
+    assert!((20..50).contains(&seats), "{seats}");
+    drop(clients);
+    target.check_recovery();
+
+    let target = start();
+    let mut clients: Vec<Client> = target.connections(seats - 1).into_iter().map(Client::new).collect();
+    half(&mut clients);
+    // longer than one that owes something is left alone while there are others, and then the last seat is taken
+    wait(&clients[0], 2500);
+    clients.push(target.server.connect());
+    half(&mut clients);
+    wait(&clients[0], 300);
+    assert_eq!(clients.iter().filter(|client| client.has_answer()).count(), 0, "nobody waits for their seats");
+    assert_eq!(target.server.ask("GET", "/colors/red", "").status, 200);
+    let turned_out = clients.iter().filter(|client| client.has_answer()).count();
+    assert!((1..=seats / 4).contains(&turned_out), "{turned_out} of {seats} for one");
+    drop(clients);
+    target.check_recovery();
+}
+
+#[test]
 fn a_signal_ends_it_in_time_whoever_is_connected() {
     let target = Target::of(|| Server::with_seed(&many_colors(60_000), &[]));
     let mut stalled = target.connections(600);

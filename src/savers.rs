@@ -1,5 +1,5 @@
-//! The threads that serve one connection each, and may wait for the disk: few at first, more while connections wait for one, few again when
-//! most have had nothing to do.
+//! The threads that serve one connection each, since they may wait for the disk: few at first, more while connections wait for one, few
+//! again when most have had nothing to do.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +23,7 @@ const SHRINK_AFTER: Duration = Duration::from_secs(2);
 const GROW_AGAIN: Duration = Duration::from_secs(1);
 
 /// A pool of threads that grows and shrinks.
-pub(crate) struct Workers {
+pub(crate) struct Savers {
     /// The threads.
     pool: ThreadPool,
     /// Most threads there may be.
@@ -36,7 +36,7 @@ pub(crate) struct Workers {
     grow_after: Instant,
 }
 
-impl Workers {
+impl Savers {
     /// A pool of a few threads, to become `max` at most, which is at least 1.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Workers {
                 // the pool counts the thread that it did not get
                 self.pool.set_num_threads(count);
                 self.grow_after = Instant::now() + GROW_AGAIN;
-                log::warn!("no more than {count} workers for the moment: the system gives no more threads");
+                log::warn!("no more than {count} threads that save for the moment: the system gives no more");
                 return;
             }
         }
@@ -122,14 +122,14 @@ mod tests {
     use super::*;
 
     /// Sets `count` jobs going that each end when the returned sender is dropped; they report their start.
-    fn occupy(workers: &mut Workers, count: usize) -> (Receiver<()>, Vec<Sender<()>>) {
+    fn occupy(savers: &mut Savers, count: usize) -> (Receiver<()>, Vec<Sender<()>>) {
         let (started, starts) = channel();
         let mut holds = Vec::new();
         for _ in 0..count {
             let (hold, held) = channel::<()>();
             holds.push(hold);
             let started = started.clone();
-            workers.execute(move || {
+            savers.execute(move || {
                 let _ = started.send(());
                 let _ = held.recv();
             });
@@ -139,43 +139,43 @@ mod tests {
 
     #[test]
     fn every_job_has_a_thread_up_to_the_limit() {
-        let mut workers = Workers::new(20).unwrap();
-        let (starts, mut holds) = occupy(&mut workers, 20);
+        let mut savers = Savers::new(20).unwrap();
+        let (starts, mut holds) = occupy(&mut savers, 20);
         assert_eq!(starts.iter().take(20).count(), 20);
-        let (others, more) = occupy(&mut workers, 1);
-        assert_eq!((workers.pool.max_count(), workers.pool.queued_count()), (20, 1));
+        let (others, more) = occupy(&mut savers, 1);
+        assert_eq!((savers.pool.max_count(), savers.pool.queued_count()), (20, 1));
         holds.pop();
         others.recv().unwrap();
         drop((holds, more));
-        workers.pool.join();
+        savers.pool.join();
     }
 
     #[test]
     fn threads_at_work_are_kept_however_long_they_are() {
-        let mut workers = Workers::new(64).unwrap();
-        let (starts, holds) = occupy(&mut workers, 64);
+        let mut savers = Savers::new(64).unwrap();
+        let (starts, holds) = occupy(&mut savers, 64);
         assert_eq!(starts.iter().take(64).count(), 64);
         let mut now = Instant::now();
         for _ in 0..3 {
             now += SHRINK_AFTER;
-            workers.shrink(now);
+            savers.shrink(now);
         }
-        assert_eq!(workers.pool.max_count(), 64);
+        assert_eq!(savers.pool.max_count(), 64);
         drop(holds);
     }
 
     #[test]
     fn threads_without_work_are_let_go() {
-        let mut workers = Workers::new(64).unwrap();
-        let (starts, holds) = occupy(&mut workers, 64);
+        let mut savers = Savers::new(64).unwrap();
+        let (starts, holds) = occupy(&mut savers, 64);
         assert_eq!(starts.iter().take(64).count(), 64);
         drop(holds);
-        workers.pool.join();
+        savers.pool.join();
         let mut now = Instant::now();
         for _ in 0..2 {
             now += SHRINK_AFTER;
-            workers.shrink(now);
+            savers.shrink(now);
         }
-        assert_eq!(workers.pool.max_count(), START);
+        assert_eq!(savers.pool.max_count(), START);
     }
 }
