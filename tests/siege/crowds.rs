@@ -139,7 +139,7 @@ fn a_full_house_turns_out_no_more_than_there_are_newcomers_for() {
         command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(std::process::Stdio::piped());
         Target::of(|| Server::spawn(command))
     };
-    let half = |clients: &mut Vec<Client>| {
+    let half = |clients: &mut [Client]| {
         for client in clients {
             client.send(&REQUEST[..20]);
         }
@@ -161,7 +161,7 @@ fn a_full_house_turns_out_no_more_than_there_are_newcomers_for() {
     // longer than one that owes something is left alone while there are others, and then the last seat is taken
     wait(&clients[0], 2500);
     clients.push(target.server.connect());
-    half(&mut clients);
+    half(&mut clients[seats - 1..]);
     wait(&clients[0], 300);
     assert_eq!(clients.iter().filter(|client| client.has_answer()).count(), 0, "nobody waits for their seats");
     assert_eq!(target.server.ask("GET", "/colors/red", "").status, 200);
