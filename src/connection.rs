@@ -111,6 +111,8 @@ pub(crate) struct Connection {
     stage: Stage,
     /// What the connection waits for, and since when.
     waits: (Wait, Instant),
+    /// Since when it waits for room, in however many steps.
+    room_wanted_at: Instant,
     /// Bytes sent and not taken by the client, when it was last looked at, since it waits for room.
     undelivered: usize,
     /// Whether it came in on a listener whose own address is a loopback one.
@@ -130,6 +132,7 @@ impl Connection {
             unsent: None,
             stage: Stage::Open,
             waits,
+            room_wanted_at: waits.1,
             undelivered: 0,
             is_on_loopback,
             _seat: seat,
@@ -139,6 +142,12 @@ impl Connection {
     /// What the connection waits for, and since when.
     pub(crate) fn waits(&self) -> (Wait, Instant) {
         self.waits
+    }
+
+    /// Since when the client owes what the connection waits for; other than the time in [`Connection::waits`], this is not renewed when a
+    /// slow one takes some of a response.
+    pub(crate) fn in_debt_since(&self) -> Instant {
+        if self.waits.0 == Wait::Room { self.room_wanted_at } else { self.waits.1 }
     }
 
     /// Bytes of received requests, and of a long response of its own, that it keeps while it waits.
@@ -177,13 +186,18 @@ impl Connection {
     /// When the connection is over, be it as agreed, because the client has gone, or because of a panic.
     pub(crate) fn turn(&mut self, context: &Context, manner: Manner<'_>, now: Option<Instant>) -> io::Result<Wait> {
         let wait = catch_unwind(AssertUnwindSafe(|| self.work(context, manner))).unwrap_or_else(|_| Err(io::Error::other("a panic")))?;
-        // a request has to be whole in time, however often a byte of it arrives; everything else starts the clock anew
-        if !(matches!(wait, Wait::Rest | Wait::Drain | Wait::Delivery) && self.waits.0 == wait) {
-            self.waits = (wait, now.unwrap_or_else(Instant::now));
-        }
+        let now = now.unwrap_or_else(Instant::now);
         if wait == Wait::Room {
             self.undelivered = self.inlet.undelivered();
+            self.room_wanted_at = if self.waits.0 == Wait::Room { self.room_wanted_at } else { now };
         }
+        // a request has to be whole in time, however often a byte of it arrives, and an end is an end; everything else starts the clock anew
+        let goes_on = match wait {
+            Wait::Rest => self.waits.0 == Wait::Rest,
+            Wait::Drain | Wait::Delivery => matches!(self.waits.0, Wait::Drain | Wait::Delivery),
+            _ => false,
+        };
+        self.waits = (wait, if goes_on { self.waits.1 } else { now });
         Ok(wait)
     }
 

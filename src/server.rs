@@ -249,10 +249,12 @@ impl Server {
         self.shared.seats.taken() >= self.connections_max
     }
 
-    /// Hangs up some connections in favor of those that the kernel holds.
+    /// Hangs up some connections in favor of those that the kernel holds. They are told why, and not waited for: their seats are wanted.
     fn make_room(&self, now: Instant) {
         // an eighth at a time, so that a burst of newcomers does not wait a turn each
-        self.shared.end(self.shared.waiting.make_room(now, self.connections_max.div_ceil(8)), &Refusal::NoRoom);
+        for connection in self.shared.waiting.make_room(now, self.connections_max.div_ceil(8)) {
+            drop(connection.end(&Refusal::NoRoom, &self.shared.context));
+        }
     }
 
     /// Leaves the listeners alone; the kernel holds their connections.

@@ -173,18 +173,15 @@ impl WaitingRoom {
         out.into_iter().map(|(_, connection)| connection).collect()
     }
 
-    /// Takes out connections to make room for others, up to `count` with those that are about to go anyway: those between two requests, the
-    /// longest waiting first, and after them those that have owed a request, or the taking of a response, for some seconds.
+    /// Takes out up to `count` connections to make room for others: those to which nothing is owed, and which owe nothing, the longest waiting
+    /// first, and after them those that have owed a request, or the taking of a response, for some seconds, however little they got on.
     pub(crate) fn make_room(&self, now: Instant, count: usize) -> Vec<Connection> {
         let mut places = self.places();
-        let is_going =
-            |(wait, since): (Wait, Instant)| matches!(wait, Wait::Drain | Wait::Delivery) && now.duration_since(since) < GRACE_WHEN_CROWDED;
-        let count = count.saturating_sub(places.values().filter(|connection| is_going(connection.waits())).count());
         let mut may_go: Vec<(bool, Instant, RawFd)> = places
             .iter()
-            .map(|(descriptor, connection)| (connection.waits(), *descriptor))
-            .filter(|((wait, since), _)| *wait == Wait::Request || now.duration_since(*since) >= GRACE_WHEN_CROWDED)
-            .map(|((wait, since), descriptor)| (wait != Wait::Request, since, descriptor))
+            .map(|(descriptor, connection)| (connection.waits().0, connection.in_debt_since(), *descriptor))
+            .filter(|(wait, since, _)| *wait == Wait::Request || now.duration_since(*since) >= GRACE_WHEN_CROWDED)
+            .map(|(wait, since, descriptor)| (matches!(wait, Wait::First | Wait::Rest | Wait::Room), since, descriptor))
             .collect();
         may_go.sort_unstable();
         let silent = may_go.iter().map(|(_, _, descriptor)| descriptor).filter(|descriptor| !has_request(&places[descriptor]));

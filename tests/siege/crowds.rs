@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::flood::{CONTENT, Drippers, FIELDS, REQUEST, Target, drip, many_colors, pour, reset_on_close, throw};
+use crate::flood::{CONTENT, Drippers, FIELDS, REQUEST, Target, drip, many_colors, narrow, pour, reset_on_close, throw};
 use crate::harness::{Client, Server, colors, eventually};
 
 /// How often drippers send a byte.
@@ -128,6 +128,25 @@ fn few_descriptors_mean_few_connections_and_nothing_worse() {
     let silent = target.connections(30);
     assert!(target.time(3).worst() < Duration::from_secs(8));
     drop(silent);
+    target.check_recovery();
+}
+
+#[test]
+fn a_full_house_of_clients_that_take_nothing_lets_others_in() {
+    let target = Target::of(|| {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "ulimit -n 100 && exec \"$0\" --listen 127.0.0.1:0"]).arg(colors(&[]).get_program());
+        command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(std::process::Stdio::piped());
+        Server::spawn(command)
+    });
+    let mut clients: Vec<TcpStream> = (0..32).map(|_| narrow(target.server.address)).collect();
+    for client in &mut clients {
+        let requests = "GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3);
+        client.write_all((requests + &REQUEST[..20]).as_bytes()).unwrap();
+    }
+    // an eighth of them after two seconds, and not one eighth after the other until all are told
+    assert!(target.time(1).worst() < Duration::from_secs(8));
+    drop(clients);
     target.check_recovery();
 }
 
