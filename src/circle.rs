@@ -18,9 +18,10 @@ use std::time::{Duration, Instant};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use crate::connection::{Connection, Manner, Wait};
+use crate::connection::{Connection, Manner};
 use crate::context::Context;
 use crate::listen::PATIENCE;
+use crate::wait::{Wait, Waits};
 
 /// Members that give way, each attended to once, between two looks at who else can go on.
 const LATER_TURNS: usize = 64;
@@ -98,7 +99,7 @@ impl Circles {
             (index, circle) = self.choose();
             door = circle.door();
         }
-        let wanted = if connection.waits().0 == Wait::Room { EventFlags::OUT } else { EventFlags::IN };
+        let wanted = if connection.waits().what == Wait::Room { EventFlags::OUT } else { EventFlags::IN };
         // watched while the lock is held: the event finds the connection at the door
         epoll::add(&circle.epoll, &connection, EventData::new_u64(connection.as_fd().as_raw_fd() as u64), wanted)?;
         door.arrivals.push(connection);
@@ -229,7 +230,7 @@ impl Stay<'_> {
         let arrivals = take(&mut self.circle.door().arrivals);
         for connection in arrivals {
             let descriptor = connection.as_fd().as_raw_fd();
-            let wants_room = connection.waits().0 == Wait::Room;
+            let wants_room = connection.waits().what == Wait::Room;
             self.members.insert(descriptor, Member { connection, heard_at: now, heard_in: self.looks, gives_way: false, wants_room });
         }
     }
@@ -237,7 +238,7 @@ impl Stay<'_> {
     /// Gives a member its turn.
     fn attend_to(&mut self, descriptor: RawFd, now: Instant) {
         let Some(member) = self.members.get_mut(&descriptor) else { return };
-        let (before, since) = member.connection.waits();
+        let Waits { what: before, since, .. } = *member.connection.waits();
         let turn = member.connection.turn(self.context, Manner { may_wait: &|| false, may_save: false }, Some(now));
         let stays = match turn {
             Ok(Wait::Rest) => before != Wait::Rest || now.duration_since(since) < PATIENCE,

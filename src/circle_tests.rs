@@ -43,7 +43,7 @@ fn attend_to(connection: Connection) -> Vec<Wait> {
     let circles = Circles::new(4).unwrap();
     let unattended = circles.join(connection).unwrap().expect("nobody attends to it yet");
     let left = Mutex::new(Vec::new());
-    circles.attend(unattended, &context(), &|connection| left.lock().unwrap().push(connection.waits().0));
+    circles.attend(unattended, &context(), &|connection| left.lock().unwrap().push(connection.waits().what));
     assert_eq!(circles.members.load(Relaxed), 0);
     assert!(circles.all.iter().all(|circle| circle.members.load(Relaxed) == 0 && !circle.door().is_attended));
     left.into_inner().unwrap()

@@ -25,6 +25,7 @@ use crate::refusal::Refusal;
 use crate::respond::{respond, respond_or_500};
 use crate::seats::Seat;
 use crate::unsent::Unsent;
+use crate::wait::{Wait, Waits};
 
 /// Bytes asked of the socket at a time: a request of curl is a tenth of it, the largest request thirty times.
 const RECEIVE_BYTES: usize = 4096;
@@ -43,27 +44,6 @@ const DRAIN_BYTES_MAX: usize = 1024 * 1024;
 
 /// How long what comes behind the last request is read and thrown away.
 pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(1);
-
-/// What a connection waits for when a worker leaves it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// The first byte of its first request.
-    First,
-    /// The first byte of another request.
-    Request,
-    /// The rest of a request.
-    Rest,
-    /// Room to send the rest of a response.
-    Room,
-    /// What still comes behind the last request, to throw it away.
-    Drain,
-    /// That the client takes the last of what was sent; nothing is received any more.
-    Delivery,
-    /// Nothing but its next turn: it has requests to be answered, and gave way to others.
-    Turn,
-    /// A worker of its own, for a change that has to be saved.
-    Saver,
-}
 
 /// What a worker may wait for while it attends to a connection.
 #[derive(Clone, Copy)]
@@ -109,10 +89,8 @@ pub(crate) struct Connection {
     unsent: Option<Unsent>,
     /// How far it is from its end.
     stage: Stage,
-    /// What the connection waits for, and since when.
-    waits: (Wait, Instant),
-    /// Since when it waits for room, in however many steps.
-    room_wanted_at: Instant,
+    /// What it waits for, and since when.
+    waits: Waits,
     /// Bytes sent and not taken by the client, when it was last looked at, since it waits for room.
     undelivered: usize,
     /// Whether it came in on a listener whose own address is a loopback one.
@@ -124,7 +102,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// A connection that has just been accepted.
     pub(crate) fn new(inlet: Inlet, is_on_loopback: bool, seat: Seat) -> Self {
-        let waits = (Wait::First, Instant::now());
+        let waits = Waits::new(Instant::now());
         Self {
             inlet,
             intake: Intake::default(),
@@ -132,7 +110,6 @@ impl Connection {
             unsent: None,
             stage: Stage::Open,
             waits,
-            room_wanted_at: waits.1,
             undelivered: 0,
             is_on_loopback,
             _seat: seat,
@@ -140,14 +117,8 @@ impl Connection {
     }
 
     /// What the connection waits for, and since when.
-    pub(crate) fn waits(&self) -> (Wait, Instant) {
-        self.waits
-    }
-
-    /// Since when the client owes what the connection waits for; other than the time in [`Connection::waits`], this is not renewed when a
-    /// slow one takes some of a response.
-    pub(crate) fn in_debt_since(&self) -> Instant {
-        if self.waits.0 == Wait::Room { self.room_wanted_at } else { self.waits.1 }
+    pub(crate) fn waits(&self) -> &Waits {
+        &self.waits
     }
 
     /// Bytes of received requests, and of a long response of its own, that it keeps while it waits.
@@ -175,7 +146,7 @@ impl Connection {
         let before = replace(&mut self.undelivered, self.inlet.undelivered());
         let has_taken_some = self.undelivered < before;
         if has_taken_some {
-            self.waits.1 = now;
+            self.waits.renew(now);
         }
         has_taken_some
     }
@@ -186,24 +157,16 @@ impl Connection {
     /// When the connection is over, be it as agreed, because the client has gone, or because of a panic.
     pub(crate) fn turn(&mut self, context: &Context, manner: Manner<'_>, now: Option<Instant>) -> io::Result<Wait> {
         let wait = catch_unwind(AssertUnwindSafe(|| self.work(context, manner))).unwrap_or_else(|_| Err(io::Error::other("a panic")))?;
-        let now = now.unwrap_or_else(Instant::now);
+        self.waits.go_on(wait, now.unwrap_or_else(Instant::now));
         if wait == Wait::Room {
             self.undelivered = self.inlet.undelivered();
-            self.room_wanted_at = if self.waits.0 == Wait::Room { self.room_wanted_at } else { now };
         }
-        // a request has to be whole in time, however often a byte of it arrives, and an end is an end; everything else starts the clock anew
-        let goes_on = match wait {
-            Wait::Rest => self.waits.0 == Wait::Rest,
-            Wait::Drain | Wait::Delivery => matches!(self.waits.0, Wait::Drain | Wait::Delivery),
-            _ => false,
-        };
-        self.waits = (wait, if goes_on { self.waits.1 } else { now });
         Ok(wait)
     }
 
     /// Answers requests until there is something to wait for; see [`Connection::turn`].
     fn work(&mut self, context: &Context, manner: Manner<'_>) -> io::Result<Wait> {
-        let mut course = Course { is_patient: matches!(self.waits.0, Wait::First | Wait::Request), has_received: false, answers: 0 };
+        let mut course = Course { is_patient: matches!(self.waits.what, Wait::First | Wait::Request), has_received: false, answers: 0 };
         loop {
             if !self.send_rest()? {
                 return Ok(Wait::Room);
@@ -236,7 +199,7 @@ impl Connection {
                 Ok(Step::Whole(call)) => {
                     self.answer(call, context)?;
                     // what follows is another request, with a time of its own
-                    self.waits.0 = Wait::Request;
+                    self.waits.what = Wait::Request;
                     course.is_patient = true;
                     course.answers += 1;
                 }
@@ -279,7 +242,7 @@ impl Connection {
 
     /// Whether the request under way should be whole by now.
     fn is_late(&self, context: &Context) -> bool {
-        self.waits.0 == Wait::Rest && self.waits.1.elapsed() >= context.limits.request_timeout
+        self.waits.what == Wait::Rest && self.waits.since.elapsed() >= context.limits.request_timeout
     }
 
     /// Receives what there is; waits for it up to the socket's time-out if told to `stay`. Says whether anything came.
@@ -346,7 +309,7 @@ impl Connection {
 
     /// Ends a connection that waits; a client in the middle of a request is told why, if it takes that at once, and given back to be drained.
     pub(crate) fn end(mut self, why: &Refusal, context: &Context) -> Option<Self> {
-        if self.waits.0 != Wait::Rest {
+        if self.waits.what != Wait::Rest {
             return None;
         }
         self.refuse(why, context);
@@ -354,7 +317,7 @@ impl Connection {
             return None;
         }
         self.drain().ok()?;
-        self.waits = (Wait::Drain, Instant::now());
+        self.waits.go_on(Wait::Drain, Instant::now());
         Some(self)
     }
 
@@ -388,7 +351,7 @@ impl Connection {
 
     /// Reads over what follows the last request, so that the kernel does not answer it with a reset that overtakes the last response.
     fn throw_away(&mut self, left: usize) -> io::Result<Wait> {
-        let mut left = match self.waits {
+        let mut left = match (self.waits.what, self.waits.since) {
             // the client has ended its side, or there would be nothing to wake up for: what it has sent fits into the socket's buffer
             (Wait::Delivery, _) => usize::MAX,
             (Wait::Drain, since) if since.elapsed() >= DRAIN_TIME => 0,
@@ -399,7 +362,7 @@ impl Connection {
             match rustix::net::recv(&self.inlet, &mut bytes[..], RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => return Err(io::ErrorKind::ConnectionAborted.into()),
                 Ok((_, received)) => left = left.saturating_sub(received),
-                Err(rustix::io::Errno::AGAIN) if self.waits.0 == Wait::Delivery => return Ok(Wait::Delivery),
+                Err(rustix::io::Errno::AGAIN) if self.waits.what == Wait::Delivery => return Ok(Wait::Delivery),
                 Err(rustix::io::Errno::AGAIN) => {
                     self.stage = Stage::Draining(left);
                     return Ok(Wait::Drain);

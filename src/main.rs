@@ -7,7 +7,7 @@
 //! - `server`: the accept loop, with `circle` (connections that a worker attends to by turns), `waiting` (those without one), `savers`
 //!   (threads that wait for the disk), `memory` (the allocator), `listen` and `socket_file` (sockets), `supervisor` (what the service manager is told)
 //! - `connection`: one connection's life on a worker, with `framing`, `head`, `chunks` and `refusal` (RFC 9112), `unsent` (responses
-//!   under way), `inlet` (tiny_http's border), `seats` (how many there are) and `date`
+//!   under way), `wait` (what it waits for, since when), `inlet` (tiny_http's border), `seats` (how many there are) and `date`
 //! - `context`: what every worker knows
 //! - `respond`: every rule of the HTTP contract, with `origin` (browsers) and `resource` (targets)
 //! - `store`: the mutex around the list; `datafile`: the durable file; `change`: what a write does, with `conditions`
@@ -45,6 +45,7 @@ mod socket_file;
 mod store;
 mod supervisor;
 mod unsent;
+mod wait;
 mod waiting;
 
 use std::fmt;

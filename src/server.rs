@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use threadpool::ThreadPool;
 
 use crate::circle::{Circles, Unattended};
-use crate::connection::{Connection, Manner, Wait};
+use crate::connection::{Connection, Manner};
 use crate::context::Context;
 use crate::inlet::Inlet;
 use crate::listen::Listening;
@@ -24,6 +24,7 @@ use crate::refusal::Refusal;
 use crate::savers::{self, Savers};
 use crate::seats::{self, Seats};
 use crate::supervisor::Supervisor;
+use crate::wait::Wait;
 use crate::waiting::WaitingRoom;
 
 /// How often the waiting connections are looked at, while there are any, or threads to let go.
@@ -288,7 +289,7 @@ impl Server {
     fn dispatch(&mut self, connection: Connection) {
         let shared = Arc::clone(&self.shared);
         let savers = match &mut self.savers {
-            Some(savers) if matches!(connection.waits().0, Wait::Turn | Wait::Saver) => savers,
+            Some(savers) if matches!(connection.waits().what, Wait::Turn | Wait::Saver) => savers,
             _ => {
                 return match shared.circles.join(connection) {
                     Ok(Some(unattended)) => self.attendants.execute(move || shared.attend(unattended)),

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::connection::{Connection, DRAIN_TIME, Wait};
+use crate::connection::{Connection, DRAIN_TIME};
 use crate::context::Limits;
+use crate::wait::{Wait, Waits};
 
 /// Bytes of half-received requests, and of half-sent responses, kept for all waiting connections together; above it the ones that hold most
 /// are hung up.
@@ -84,7 +85,7 @@ impl WaitingRoom {
     /// # Errors
     /// When the kernel has no memory to watch another descriptor; the connection is closed then.
     pub(crate) fn admit(&self, connection: Connection, is_new: bool) -> io::Result<()> {
-        let wanted = match connection.waits().0 {
+        let wanted = match connection.waits().what {
             Wait::First | Wait::Request | Wait::Rest | Wait::Drain => EventFlags::IN,
             Wait::Room => EventFlags::OUT,
             // its end is told in any case
@@ -113,9 +114,9 @@ impl WaitingRoom {
     /// Takes out those that have waited too long.
     pub(crate) fn overdue(&self, now: Instant, limits: &Limits) -> Vec<Connection> {
         let is_overdue = |connection: &mut Connection| {
-            let (wait, since) = connection.waits();
+            let Waits { what, since, .. } = *connection.waits();
             let waited = now.duration_since(since);
-            match wait {
+            match what {
                 Wait::First => waited >= limits.request_timeout && !has_request(connection),
                 Wait::Request => waited >= limits.keep_alive && !has_request(connection),
                 Wait::Rest => waited >= limits.request_timeout,
@@ -153,8 +154,8 @@ impl WaitingRoom {
         let mut places = self.places();
         let mut versions: HashMap<usize, (Instant, usize)> = HashMap::new();
         for (connection, (address, bytes)) in places.values().filter_map(|connection| Some((connection, connection.pinned()?))) {
-            let (since, _) = versions.entry(address).or_insert((connection.waits().1, bytes));
-            *since = (*since).min(connection.waits().1);
+            let (since, _) = versions.entry(address).or_insert((connection.waits().since, bytes));
+            *since = (*since).min(connection.waits().since);
         }
         let mut pinned: usize = versions.values().map(|(_, bytes)| bytes).sum();
         let longest = versions.values().map(|(_, bytes)| *bytes).max().unwrap_or_default();
@@ -179,7 +180,7 @@ impl WaitingRoom {
         let mut places = self.places();
         let mut may_go: Vec<(bool, Instant, RawFd)> = places
             .iter()
-            .map(|(descriptor, connection)| (connection.waits().0, connection.in_debt_since(), *descriptor))
+            .map(|(descriptor, connection)| (connection.waits().what, connection.waits().in_debt_since, *descriptor))
             .filter(|(wait, since, _)| *wait == Wait::Request || now.duration_since(*since) >= GRACE_WHEN_CROWDED)
             .map(|(wait, since, descriptor)| (matches!(wait, Wait::First | Wait::Rest | Wait::Room), since, descriptor))
             .collect();
@@ -191,9 +192,8 @@ impl WaitingRoom {
 
     /// Takes out those that have sent nothing for a moment: nothing is owed to them. The others may just be sending another request.
     pub(crate) fn dismiss_idle(&self, now: Instant) -> Vec<Connection> {
-        let is_idle = |(wait, since): (Wait, Instant)| {
-            matches!(wait, Wait::First | Wait::Request) && now.duration_since(since) >= PAUSE_OF_BUSY_CLIENTS
-        };
+        let is_idle =
+            |waits: &Waits| matches!(waits.what, Wait::First | Wait::Request) && now.duration_since(waits.since) >= PAUSE_OF_BUSY_CLIENTS;
         let is_silent = |connection: &Connection| is_idle(connection.waits()) && !has_request(connection);
         self.places().extract_if(|_, connection| is_silent(connection)).map(|(_, connection)| connection).collect()
     }
@@ -206,6 +206,6 @@ impl WaitingRoom {
 
 /// Whether a connection that waits for a request has one, of which the accept loop has yet to hear: that one is not idle.
 fn has_request(connection: &Connection) -> bool {
-    let waits_for_one = matches!(connection.waits().0, Wait::First | Wait::Request);
+    let waits_for_one = matches!(connection.waits().what, Wait::First | Wait::Request);
     waits_for_one && rustix::io::ioctl_fionread(connection).is_ok_and(|bytes| bytes > 0)
 }

@@ -8,8 +8,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::flood::{CONTENT, FIELDS, REQUEST, RESIDENT_MAX, Target, drip, many_colors, narrow, pour, throw, unsent_bytes};
-use crate::harness::{Client, Server, eventually};
+use crate::flood::{CONTENT, FIELDS, REQUEST, RESIDENT_MAX, Target, drip, narrow, pour, throw, unsent_bytes};
+use crate::harness::{Client, Server, eventually, many_colors};
 
 /// Checks that a request which begins with `start` and goes on with a byte of `bytes` now and then is over after the request timeout.
 #[track_caller]

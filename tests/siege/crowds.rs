@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::flood::{CONTENT, Drippers, FIELDS, REQUEST, Target, drip, many_colors, narrow, pour, reset_on_close, throw};
-use crate::harness::{Client, Server, colors, eventually};
+use crate::flood::{CONTENT, Drippers, FIELDS, REQUEST, Target, drip, narrow, pour, reset_on_close, throw};
+use crate::harness::{Client, Server, eventually, many_colors};
 
 /// How often drippers send a byte.
 const BEAT: Duration = Duration::from_millis(300);
@@ -108,13 +108,7 @@ fn connections_reset_at_once_leave_nothing_behind() {
 
 #[test]
 fn few_descriptors_mean_few_connections_and_nothing_worse() {
-    let target = Target::of(|| {
-        let mut command = std::process::Command::new("sh");
-        let program = colors(&[]);
-        command.args(["-c", "ulimit -n 64 && exec \"$0\" --listen 127.0.0.1:0"]).arg(program.get_program());
-        command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(std::process::Stdio::piped());
-        Server::spawn(command)
-    });
+    let target = Target::of(|| Server::with_descriptors(64, &[]));
     let mut clients: Vec<_> = target.connections(200).into_iter().map(Client::new).collect();
     for client in &mut clients {
         let _ = client.stream.write_all(REQUEST.as_bytes());
@@ -133,12 +127,7 @@ fn few_descriptors_mean_few_connections_and_nothing_worse() {
 
 #[test]
 fn a_full_house_of_clients_that_take_nothing_lets_others_in() {
-    let target = Target::of(|| {
-        let mut command = std::process::Command::new("sh");
-        command.args(["-c", "ulimit -n 100 && exec \"$0\" --listen 127.0.0.1:0"]).arg(colors(&[]).get_program());
-        command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(std::process::Stdio::piped());
-        Server::spawn(command)
-    });
+    let target = Target::of(|| Server::with_descriptors(100, &[]));
     let mut clients: Vec<TcpStream> = (0..32).map(|_| narrow(target.server.address)).collect();
     for client in &mut clients {
         let requests = "GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3);
@@ -152,12 +141,7 @@ fn a_full_house_of_clients_that_take_nothing_lets_others_in() {
 
 #[test]
 fn a_full_house_turns_out_no_more_than_there_are_newcomers_for() {
-    let start = || {
-        let mut command = std::process::Command::new("sh");
-        command.args(["-c", "ulimit -n 100 && exec \"$0\" --listen 127.0.0.1:0"]).arg(colors(&[]).get_program());
-        command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(std::process::Stdio::piped());
-        Target::of(|| Server::spawn(command))
-    };
+    let start = || Target::of(|| Server::with_descriptors(100, &[]));
     let half = |clients: &mut [Client]| {
         for client in clients {
             client.send(&REQUEST[..20]);

@@ -140,12 +140,6 @@ pub(crate) fn unsent_bytes(address: SocketAddr) -> u64 {
     queues.map(|bytes| u64::from_str_radix(&bytes, 16).expect("queues are hexadecimal")).sum()
 }
 
-/// A seed of so many colors; 30,000 take 1.3 MB in JSON.
-pub(crate) fn many_colors(count: usize) -> String {
-    let colors: Vec<String> = (0..count).map(|number| format!(r##"{{"name":"color-{number}","value":"#{number:06x}"}}"##)).collect();
-    format!(r##"[{},{{"name":"red","value":"#ff0000"}}]"##, colors.join(","))
-}
-
 /// How long one request takes, from connecting to the last byte.
 #[track_caller]
 fn time_one(server: &Server) -> Duration {

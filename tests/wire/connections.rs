@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::harness::{Client, Server};
+use crate::harness::{Client, Server, many_colors};
 
 #[test]
 fn the_version_and_the_connection_field_decide_whether_it_stays() {
@@ -118,8 +118,8 @@ fn a_request_that_is_there_in_time_is_answered_however_late_it_is_seen() {
 
 #[test]
 fn a_reader_with_many_requests_behind_a_long_response_is_idle_when_all_are_answered() {
-    let colors: Vec<String> = (0..60_000).map(|number| format!(r##"{{"name":"color-{number}","value":"#{number:06x}"}}"##)).collect();
-    let server = Server::with_seed(&format!("[{}]", colors.join(",")), &["--keep-alive", "1"]);
+    let seed = many_colors(60_000);
+    let server = Server::with_seed(&seed, &["--keep-alive", "1"]);
     let mut clients: Vec<Client> = (0..8).map(|_| server.connect()).collect();
     let long = "GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(4);
     let short = "GET /colors/color-7 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(60);
@@ -150,9 +150,9 @@ fn what_comes_behind_the_last_request_does_not_cost_its_answer() {
 
 #[test]
 fn a_long_list_reaches_a_slow_reader_whole() {
-    let colors: Vec<String> = (0..60_000).map(|number| format!(r##"{{"name":"color-{number}","value":"#{number:06x}"}}"##)).collect();
-    let server = Server::with_seed(&format!("[{}]", colors.join(",")), &[]);
-    let expected = format!(r#"{{"data":[{}]}}"#, colors.join(","));
+    let seed = many_colors(60_000);
+    let server = Server::with_seed(&seed, &[]);
+    let expected = format!(r#"{{"data":{seed}}}"#);
     let mut slow: Vec<Client> = (0..8).map(|_| server.connect()).collect();
     for client in &mut slow {
         client.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\nGET /colors/color-7 HTTP/1.1\r\nHost: localhost\r\n\r\n");

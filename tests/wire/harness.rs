@@ -63,6 +63,15 @@ impl Server {
         Self::spawn(command)
     }
 
+    /// Starts the service on a free port with its own seed, as a process that may have no more than so many descriptors.
+    pub(crate) fn with_descriptors(limit: usize, arguments: &[&str]) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {limit} && exec \"$0\" --listen 127.0.0.1:0 \"$@\"")]);
+        command.arg(colors(&[]).get_program()).args(arguments);
+        command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
+        Self::spawn(command)
+    }
+
     /// Starts a command that is or becomes the service; its first line of output tells where it listens.
     pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.spawn().expect("the binary has been built");
@@ -165,6 +174,12 @@ pub(crate) fn is_installed(program: &str) -> bool {
         eprintln!("skipped: {program} is not installed");
     }
     is_there
+}
+
+/// A seed of so many colors; 30,000 take 1.3 MB in JSON.
+pub(crate) fn many_colors(count: usize) -> String {
+    let colors: Vec<String> = (0..count).map(|number| format!(r##"{{"name":"color-{number}","value":"#{number:06x}"}}"##)).collect();
+    format!(r##"[{},{{"name":"red","value":"#ff0000"}}]"##, colors.join(","))
 }
 
 /// Waits until `probe` gives something, and fails the test if it does not before the deadline.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::harness::{Client, Scratch, Server, colors, colors_inheriting, eventually, is_installed};
+use crate::harness::{Client, Scratch, Server, colors, colors_inheriting, eventually, is_installed, many_colors};
 
 /// A service with a unix socket at `path`, next to its TCP one.
 fn on_unix(path: &str, arguments: &[&str]) -> Server {
@@ -74,11 +74,11 @@ fn a_connection_on_a_unix_socket_stays_and_takes_requests_in_advance() {
 
 #[test]
 fn slow_readers_on_a_unix_socket_keep_no_worker() {
-    let colors: Vec<String> = (0..20_000).map(|number| format!(r##"{{"name":"color-{number}","value":"#{number:06x}"}}"##)).collect();
+    let seed = many_colors(20_000);
     let scratch = Scratch::new();
     let path = socket_in(&scratch);
-    let server = Server::with_seed(&format!("[{}]", colors.join(",")), &["--listen", &format!("unix:{path}"), "--workers", "2"]);
-    let expected = format!(r#"{{"data":[{}]}}"#, colors.join(","));
+    let server = Server::with_seed(&seed, &["--listen", &format!("unix:{path}"), "--workers", "2"]);
+    let expected = format!(r#"{{"data":{seed}}}"#);
     let mut slow: Vec<_> = (0..6).map(|_| Client::on_unix(&path)).collect();
     for client in &mut slow {
         client.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\nGET /colors/color-7 HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::harness::{Scratch, Server, colors, eventually};
+use crate::harness::{Scratch, Server, eventually};
 
 #[test]
 fn either_signal_ends_an_idle_service_at_once() {
@@ -69,11 +69,7 @@ fn nobody_new_is_served_and_a_request_never_finished_is_cut_off_in_time() {
 fn clients_that_a_full_house_kept_waiting_are_served_before_the_end() {
     let scratch = Scratch::new();
     let socket = scratch.0.join("socket");
-    let program = colors(&[]);
-    let mut command = std::process::Command::new("sh");
-    command.args(["-c", "ulimit -n 100 && exec \"$0\" --listen 127.0.0.1:0 --listen unix:$1"]).arg(program.get_program()).arg(&socket);
-    command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(std::process::Stdio::piped());
-    let server = Server::spawn(command);
+    let server = Server::with_descriptors(100, &["--listen", &format!("unix:{}", socket.display())]);
     let (begun, rest) = ("GET /colors/red HTTP/1.1\r\nHost: loc", "alhost\r\n\r\n");
     let mut clients: Vec<_> = (0..60).map(|_| server.connect()).collect();
     for client in &mut clients {
