@@ -3,7 +3,7 @@ complete -c colors -l unix-mode -d 'Permissions of a unix socket\'s file, octal'
 complete -c colors -l seed -d 'Fills the list; never written' -r -F
 complete -c colors -l data -d 'Keeps the list: each change is saved here before its answer' -r -F
 complete -c colors -l base-path -d 'Path that everything is served below, as in /api' -r
-complete -c colors -l workers -d 'Most threads: a few serve, others save changes' -r
+complete -c colors -l workers -d 'Event loops, a thread each; default one per processor, at least 2' -r
 complete -c colors -l max-body -d 'Longest content of a request, in bytes' -r
 complete -c colors -l request-timeout -d 'For a request to arrive or an answer to be taken' -r
 complete -c colors -l keep-alive -d 'Between two requests on a connection' -r

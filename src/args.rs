@@ -6,9 +6,8 @@ use std::time::Duration;
 use clap::Parser;
 use clap::builder::BoolishValueParser;
 
-use crate::listen::Endpoint;
-use crate::origin;
-use crate::resource::BasePath;
+use crate::server::Endpoint;
+use crate::service::{BasePath, parse_host, parse_origin};
 
 /// Closes the help.
 const ENVIRONMENT: &str = "\
@@ -39,9 +38,9 @@ pub(crate) struct Args {
     #[arg(long, env = "COLORS_BASE_PATH", value_name = "PATH", default_value = "", hide_default_value = true, value_parser = BasePath::parse, hide_env = true)]
     pub(crate) base_path: BasePath,
 
-    /// Most threads: a few serve, others save changes
-    #[arg(long, env = "COLORS_WORKERS", value_name = "N", default_value = "1024", value_parser = clap::value_parser!(u16).range(1..=4096), hide_env = true)]
-    pub(crate) workers: u16,
+    /// Event loops, a thread each; default one per processor, at least 2
+    #[arg(long, env = "COLORS_WORKERS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), hide_env = true)]
+    pub(crate) workers: Option<u16>,
 
     /// Longest content of a request, in bytes
     #[arg(long, env = "COLORS_MAX_BODY", value_name = "BYTES", default_value = "65536", value_parser = clap::value_parser!(u32).range(64..=64 << 20), hide_env = true)]
@@ -60,11 +59,11 @@ pub(crate) struct Args {
     pub(crate) read_only: bool,
 
     /// Let the web pages of this origin use it; repeatable
-    #[arg(long, env = "COLORS_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',', value_parser = origin::parse_origin, hide_env = true)]
+    #[arg(long, env = "COLORS_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',', value_parser = parse_origin, hide_env = true)]
     pub(crate) allow_origin: Vec<String>,
 
     /// Answer to this host name on loopback, too; repeatable
-    #[arg(long, env = "COLORS_ALLOW_HOST", value_name = "NAME", value_delimiter = ',', value_parser = origin::parse_host, hide_env = true)]
+    #[arg(long, env = "COLORS_ALLOW_HOST", value_name = "NAME", value_delimiter = ',', value_parser = parse_host, hide_env = true)]
     pub(crate) allow_host: Vec<String>,
 
     /// One of off, error, warn, info, debug
@@ -74,6 +73,14 @@ pub(crate) struct Args {
     /// Log a line for every request
     #[arg(long, env = "COLORS_ACCESS_LOG", hide_env = true, value_parser = BoolishValueParser::new())]
     pub(crate) access_log: bool,
+}
+
+impl Args {
+    /// How many event loops to run.
+    pub(crate) fn workers(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.workers.map_or_else(|| processors().max(2), usize::from)
+    }
 }
 
 /// Parses a time in seconds, fractions allowed, from 0.1 to a day.

@@ -10,7 +10,7 @@ use std::time::Instant;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use simplelog::{ConfigBuilder, WriteLogger};
 
-use crate::message::Status;
+use tiny_http::StatusCode;
 
 /// Bytes that a log line has at most, to be written in one go.
 const LINE_BYTES: usize = 8192;
@@ -31,8 +31,8 @@ pub(crate) fn start(level: LevelFilter) {
 }
 
 /// Writes the access log's line: client, method and target, status, bytes sent, microseconds taken.
-pub(crate) fn access(client: Option<SocketAddr>, what: &dyn Display, status: Status, bytes: usize, begun: Instant) {
-    let (code, taken) = (status.code(), begun.elapsed().as_micros());
+pub(crate) fn access(client: Option<SocketAddr>, what: &dyn Display, status: StatusCode, bytes: usize, begun: Instant) {
+    let (code, taken) = (status.0, begun.elapsed().as_micros());
     match client {
         Some(client) => log::info!(target: "access", "{client} {what} {code} {bytes} {taken}us"),
         None => log::info!(target: "access", "unix {what} {code} {bytes} {taken}us"),

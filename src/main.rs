@@ -1,52 +1,23 @@
 //! `colors`: a JSON web service that keeps an ordered list of named colors.
 //!
-//! A map of the code; arrows of use point down this list only:
+//! A map of the code; a folder uses those below it in this list, never those above:
 //!
-//! - `main`: start-up in reading order
-//! - `args`, `logging`: command line and environment, with `documents` (man page and completions, in tests only); log lines
-//! - `server`: the accept loop, with `circle` (connections that a worker attends to by turns), `waiting` (those without one), `savers`
-//!   (threads that wait for the disk), `memory` (the allocator), `listen` and `socket_file` (sockets), `supervisor` (what the service manager is told)
-//! - `connection`: one connection's life on a worker, with `framing`, `head`, `chunks` and `refusal` (RFC 9112), `unsent` (responses
-//!   under way), `wait` (what it waits for, since when), `inlet` (tiny_http's border), `seats` (how many there are) and `date`
-//! - `context`: what every worker knows
-//! - `respond`: every rule of the HTTP contract, with `origin` (browsers) and `resource` (targets)
-//! - `store`: the mutex around the list; `datafile`: the durable file; `change`: what a write does, with `conditions`
-//!   (If-Match); `palette`: the list itself; `color`: one color, and JSON
-//! - `message`: requests and responses as values
+//! - `main`: start-up in reading order, with `args` (command line and environment), `logging`, `systemd` (what the service manager is told)
+//!   and, in tests only, `documents` (man page and completions)
+//! - `server`: sockets and threads: the accept loop (`mod`), `worker` (an event loop), `connection` (the state machine), `output`, `listen`
+//! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path names), `origin` (browsers)
+//! - `store`: the mutex around the `Vec` of colors (`colors`), `change` (what a write does), `writer` (group commit), `file` (the durable file)
+//! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `chunked`, `request`, `response`, `conditional`
 
 mod args;
-mod change;
-mod chunks;
-mod circle;
-mod color;
-mod conditions;
-mod connection;
-mod context;
-mod datafile;
-mod date;
 #[cfg(test)]
 mod documents;
-mod framing;
-mod head;
-mod inlet;
-mod listen;
+mod http;
 mod logging;
-mod memory;
-mod message;
-mod origin;
-mod palette;
-mod refusal;
-mod resource;
-mod respond;
-mod savers;
-mod seats;
 mod server;
-mod socket_file;
+mod service;
 mod store;
-mod supervisor;
-mod unsent;
-mod wait;
-mod waiting;
+mod systemd;
 
 use std::fmt;
 use std::fs;
@@ -60,20 +31,18 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use threadpool::ThreadPool;
 
 use crate::args::Args;
-use crate::color::JsonError;
-use crate::context::{Context, Limits, Signs};
-use crate::datafile::{DataFile, OpenError, SaveError};
-use crate::listen::{Endpoint, Listening};
-use crate::origin::Exemptions;
-use crate::palette::Palette;
-use crate::respond::Service;
-use crate::server::Server;
-use crate::store::Store;
+use crate::server::{Endpoint, Limits, Listening, Server, Shared};
+use crate::service::{Exemptions, Service};
+use crate::store::{Colors, DataFile, JsonError, OpenError, SaveError, Store, Writer, color};
 
 /// Exit code of a second SIGTERM or SIGINT, which does not wait for what is under way.
 const EXIT_CUT_SHORT: i32 = 1;
+
+/// Bytes of stack of a thread; the deepest call takes a quarter of it.
+const STACK_BYTES: usize = 256 * 1024;
 
 /// Why the service cannot start or go on; each is one line, and exit code 1.
 #[derive(Debug)]
@@ -128,10 +97,9 @@ fn main() -> ExitCode {
 
 /// The service, from its start to its end.
 fn run(args: Args) -> Result<(), Failure> {
-    let inherited = listen::inherited().map_err(Failure::Inherited)?;
-    inlet::check().map_err(Failure::System)?;
+    let inherited = server::inherited().map_err(Failure::Inherited)?;
     survive_file_size_limits().map_err(Failure::System)?;
-    let store = open_store(&args.seed, args.data.as_deref())?;
+    let (store, writer) = open_store(&args.seed, args.data.as_deref())?;
     // until here a signal ends the process by itself: there is nothing to finish
     let stop = stop_on_signals().map_err(Failure::System)?;
     let listening = if inherited.is_empty() { listen_all(&args)? } else { inherited };
@@ -140,28 +108,40 @@ fn run(args: Args) -> Result<(), Failure> {
         let (endpoint, base) = (&listening.endpoint, args.base_path.as_str());
         log::info!("listening on {endpoint}{}{base} with {} colors", endpoint.separator(base), store.len());
     }
+    let workers = args.workers();
     let exemptions = Exemptions { origins: args.allow_origin, hosts: args.allow_host };
-    let context = Arc::new(Context {
-        service: Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), exemptions },
-        limits: Limits {
-            content_max: args.max_body as usize,
-            request_timeout: args.request_timeout,
-            keep_alive: args.keep_alive,
-            workers_max: usize::from(args.workers),
-        },
-        access_log: args.access_log && log::log_enabled!(log::Level::Info),
-        signs: Signs::default(),
-    });
-    let server = Server::new(context, listening, stop.as_fd()).map_err(Failure::System)?;
-    server.run().map_err(Failure::System)?;
+    let limits = Limits {
+        content_max: args.max_body as usize,
+        request_timeout: args.request_timeout,
+        keep_alive: args.keep_alive,
+        connections_max: server::connections_max(listening.len(), workers),
+    };
+    let service = Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), exemptions };
+    let access_log = args.access_log && log::log_enabled!(log::Level::Info);
+    let shared = Arc::new(Shared::new(service, limits, access_log).map_err(Failure::System)?);
+    if let Some(writer) = writer {
+        pool(1, "writer").map_err(Failure::System)?.execute(|| writer.run());
+    }
+    let pool = pool(workers, "worker").map_err(Failure::System)?;
+    let server = Server::new(shared, listening, &pool).map_err(Failure::System)?;
+    server.run(stop.as_fd()).map_err(Failure::System)?;
     log::info!("stopped");
     Ok(())
+}
+
+/// A pool of so many threads of this name.
+///
+/// # Errors
+/// When the system does not give that many.
+fn pool(threads: usize, name: &str) -> io::Result<ThreadPool> {
+    let build = || threadpool::Builder::new().num_threads(threads).thread_stack_size(STACK_BYTES).thread_name(name.to_owned()).build();
+    std::panic::catch_unwind(build).map_err(|_| io::Error::other("the system gives no more threads"))
 }
 
 /// Opens the listening sockets that the options ask for.
 fn listen_all(args: &Args) -> Result<Vec<Listening>, Failure> {
     let listen =
-        |endpoint: &Endpoint| listen::listen(endpoint, args.unix_mode).map_err(|error| Failure::Listen(endpoint.to_string(), error));
+        |endpoint: &Endpoint| server::listen(endpoint, args.unix_mode).map_err(|error| Failure::Listen(endpoint.to_string(), error));
     args.listen.iter().map(listen).collect()
 }
 
@@ -183,29 +163,30 @@ fn survive_file_size_limits() -> io::Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
-/// The list: of the durable file if there is one with a list in it, else of the seed.
-fn open_store(seed: &Path, data: Option<&Path>) -> Result<Store, Failure> {
-    let Some(data) = data else { return read_seed(seed).map(Store::in_memory) };
+/// The list: of the durable file if there is one with a list in it, else of the seed. With a durable file also the writer that has to run.
+fn open_store(seed: &Path, data: Option<&Path>) -> Result<(Store, Option<Writer>), Failure> {
+    let Some(data) = data else { return Ok((Store::in_memory(read_seed(seed)?), None)) };
     let name = || data.display().to_string();
     let file = DataFile::open(data).map_err(|error| Failure::DataFile(name(), error))?;
-    let palette = match file.read().map_err(|error| Failure::DataFile(name(), OpenError::Io(error)))? {
-        Some(content) => palette_of(data, &content)?,
+    let colors = match file.read().map_err(|error| Failure::DataFile(name(), OpenError::Io(error)))? {
+        Some(content) => colors_of(data, &content)?,
         None => {
-            let palette = read_seed(seed)?;
-            file.save(palette.colors()).map_err(|error| Failure::DataNotSaved(name(), error))?;
-            palette
+            let colors = read_seed(seed)?;
+            file.save(colors.colors()).map_err(|error| Failure::DataNotSaved(name(), error))?;
+            colors
         }
     };
-    Ok(Store::in_file(palette, file))
+    let (store, writer) = Store::in_file(colors, file);
+    Ok((store, Some(writer)))
 }
 
 /// The list that the seed describes.
-fn read_seed(file: &Path) -> Result<Palette, Failure> {
+fn read_seed(file: &Path) -> Result<Colors, Failure> {
     let content = fs::read(file).map_err(|error| Failure::SeedUnreadable(file.display().to_string(), error))?;
-    palette_of(file, &content)
+    colors_of(file, &content)
 }
 
 /// The list in the content of a file.
-fn palette_of(file: &Path, content: &[u8]) -> Result<Palette, Failure> {
-    color::from_file(content).map(Palette::new).map_err(|error| Failure::Malformed(file.display().to_string(), error))
+fn colors_of(file: &Path, content: &[u8]) -> Result<Colors, Failure> {
+    color::from_file(content).map(Colors::new).map_err(|error| Failure::Malformed(file.display().to_string(), error))
 }

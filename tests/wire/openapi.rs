@@ -26,7 +26,7 @@ struct Operation<'a> {
 
 impl Document {
     fn new() -> Self {
-        Self(serde_json::from_str(include_str!("../../src/openapi.json")).unwrap())
+        Self(serde_json::from_str(include_str!("../../src/service/openapi.json")).unwrap())
     }
 
     /// What a reference points to, or the value itself.
@@ -144,7 +144,7 @@ fn it_is_served_as_it_stands_and_leads_to_the_service_below_any_base_path() {
     for base in ["", "/api/v1"] {
         let server = Server::start(&["--base-path", base]);
         let address = format!("{base}/openapi.json");
-        assert_eq!(server.ask("GET", &address, "").content, include_str!("../../src/openapi.json"));
+        assert_eq!(server.ask("GET", &address, "").content, include_str!("../../src/service/openapi.json"));
         // RFC 3986 §5.2.4: "." leads to the directory of the document; paths are appended to it without its last slash
         assert_eq!(document.0["servers"][0]["url"], ".");
         let directory = address.rsplit_once('/').unwrap().0;

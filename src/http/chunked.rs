@@ -1,6 +1,6 @@
 //! Decodes chunked content (RFC 9112 §7.1) as it arrives, strictly: what one reader could take differently from another is an error.
 
-use crate::refusal::Refusal;
+use super::error::ProtocolError;
 
 /// Bytes of one chunk-size line with its extensions, or of one trailer field; a size alone is at most 16 digits.
 const LINE_BYTES_MAX: usize = 1024;
@@ -36,7 +36,13 @@ impl Chunks {
     ///
     /// # Errors
     /// When the coding is malformed, or the content becomes longer than `content_max` bytes.
-    pub(crate) fn take(&mut self, received: &[u8], start: &mut usize, content: &mut Vec<u8>, content_max: usize) -> Result<bool, Refusal> {
+    pub(crate) fn take(
+        &mut self,
+        received: &[u8],
+        start: &mut usize,
+        content: &mut Vec<u8>,
+        content_max: usize,
+    ) -> Result<bool, ProtocolError> {
         loop {
             let rest = &received[*start..];
             match self.next {
@@ -47,7 +53,7 @@ impl Chunks {
                     self.next = match usize::try_from(size) {
                         Ok(0) => Next::Trailer,
                         Ok(size) if size <= content_max.saturating_sub(content.len()) => Next::Data(size),
-                        _ => return Err(Refusal::ContentTooLarge(content_max)),
+                        _ => return Err(ProtocolError::ContentTooLarge(content_max)),
                     };
                 }
                 Next::Data(left) => {
@@ -65,7 +71,7 @@ impl Chunks {
                         self.next = Next::Size;
                     }
                     [] | [b'\r'] => return Ok(false),
-                    _ => return Err(Refusal::Chunk),
+                    _ => return Err(ProtocolError::Chunk),
                 },
                 Next::Trailer => {
                     let Some(line) = whole_line(rest)? else { return Ok(false) };
@@ -75,7 +81,7 @@ impl Chunks {
                     }
                     self.count_extra(line.len())?;
                     if !is_field_line(line) {
-                        return Err(Refusal::Chunk);
+                        return Err(ProtocolError::Chunk);
                     }
                 }
             }
@@ -83,7 +89,7 @@ impl Chunks {
     }
 
     /// The size of a chunk, from its line without the line break: 1 to 16 hexadecimal digits, extensions after `;`.
-    fn size(&mut self, line: &[u8]) -> Result<u64, Refusal> {
+    fn size(&mut self, line: &[u8]) -> Result<u64, ProtocolError> {
         let digits = match line.iter().position(|byte| *byte == b';') {
             Some(at) => {
                 self.count_extra(line.len() - at)?;
@@ -92,16 +98,16 @@ impl Chunks {
             None => line,
         };
         if digits.is_empty() || digits.len() > 16 || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return Err(Refusal::Chunk);
+            return Err(ProtocolError::Chunk);
         }
         let digits = str::from_utf8(digits).expect("hexadecimal digits are ASCII");
-        u64::from_str_radix(digits, 16).map_err(|_| Refusal::Chunk)
+        u64::from_str_radix(digits, 16).map_err(|_| ProtocolError::Chunk)
     }
 
     /// Keeps what is read over bounded.
-    fn count_extra(&mut self, bytes: usize) -> Result<(), Refusal> {
+    fn count_extra(&mut self, bytes: usize) -> Result<(), ProtocolError> {
         self.extra += bytes;
-        if self.extra > EXTRA_BYTES_MAX { Err(Refusal::Chunk) } else { Ok(()) }
+        if self.extra > EXTRA_BYTES_MAX { Err(ProtocolError::Chunk) } else { Ok(()) }
     }
 }
 
@@ -119,14 +125,14 @@ fn is_field_line(line: &[u8]) -> bool {
 }
 
 /// The first line of `bytes` without its CR LF, once all of it is there.
-fn whole_line(bytes: &[u8]) -> Result<Option<&[u8]>, Refusal> {
+fn whole_line(bytes: &[u8]) -> Result<Option<&[u8]>, ProtocolError> {
     let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     let Some(end) = window.iter().position(|byte| *byte == b'\n') else {
-        return if window.len() == LINE_BYTES_MAX { Err(Refusal::Chunk) } else { Ok(None) };
+        return if window.len() == LINE_BYTES_MAX { Err(ProtocolError::Chunk) } else { Ok(None) };
     };
     match window[..end].split_last() {
         Some((b'\r', line)) if !line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') => Ok(Some(line)),
-        _ => Err(Refusal::Chunk),
+        _ => Err(ProtocolError::Chunk),
     }
 }
 
@@ -136,7 +142,7 @@ mod tests {
 
     /// Decodes `coded`, fed whole and byte by byte; both must agree. Gives the content and how many bytes follow it.
     #[track_caller]
-    fn check(coded: &[u8], content_max: usize, expected: Result<Option<(&[u8], usize)>, Refusal>) {
+    fn check(coded: &[u8], content_max: usize, expected: Result<Option<(&[u8], usize)>, ProtocolError>) {
         let decode = |steps: &mut dyn Iterator<Item = usize>| {
             let (mut chunks, mut start, mut content) = (Chunks::default(), 0, Vec::new());
             for end in steps {
@@ -195,16 +201,16 @@ mod tests {
             b"3;\0\r\nabc\r\n",
             b"0\r\n\n",
         ] {
-            check(coded, 9, Err(Refusal::Chunk));
+            check(coded, 9, Err(ProtocolError::Chunk));
         }
-        check(&[b'1'; LINE_BYTES_MAX], 9, Err(Refusal::Chunk));
-        check("0\r\n".bytes().chain("a: b\r\n".bytes().cycle().take(30_000)).collect::<Vec<_>>().as_slice(), 9, Err(Refusal::Chunk));
+        check(&[b'1'; LINE_BYTES_MAX], 9, Err(ProtocolError::Chunk));
+        check("0\r\n".bytes().chain("a: b\r\n".bytes().cycle().take(30_000)).collect::<Vec<_>>().as_slice(), 9, Err(ProtocolError::Chunk));
     }
 
     #[test]
     fn more_than_the_limit_is_refused_at_its_announcement() {
-        check(b"A\r\n", 9, Err(Refusal::ContentTooLarge(9)));
-        check(b"5\r\nabcde\r\n5\r\n", 9, Err(Refusal::ContentTooLarge(9)));
-        check(b"ffffffffffffffff\r\n", 9, Err(Refusal::ContentTooLarge(9)));
+        check(b"A\r\n", 9, Err(ProtocolError::ContentTooLarge(9)));
+        check(b"5\r\nabcde\r\n5\r\n", 9, Err(ProtocolError::ContentTooLarge(9)));
+        check(b"ffffffffffffffff\r\n", 9, Err(ProtocolError::ContentTooLarge(9)));
     }
 }

@@ -2,62 +2,28 @@
 
 use std::mem::MaybeUninit;
 
-use crate::chunks::Chunks;
-use crate::message::Fields;
-use crate::refusal::{FIELD_LINES_MAX, Refusal};
-use crate::resource;
+use tiny_http::HTTPVersion;
+
+use super::chunked::Chunks;
+use super::error::{FIELD_LINES_MAX, ProtocolError};
+use super::request::{Fields, Request};
 
 /// What is said of a request line that does not parse.
 const REQUEST_LINE: &str = "the request line has to be method, target and HTTP/1.1, with one space between";
 
-/// One request, whole.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Call {
-    /// The head that tiny_http is to read: method and target. What version and fields mean is decided here.
-    pub(crate) head: Vec<u8>,
-    /// The fields that anything looks at.
-    pub(crate) fields: Fields,
-    /// The content, decoded from its transfer coding.
-    pub(crate) content: Vec<u8>,
-    /// Whether the client can be answered on this connection again (RFC 9112 §9.3).
-    pub(crate) keep_alive: bool,
-    /// Whether the client has to be told that the connection stays: HTTP/1.0 that asked for it.
-    pub(crate) says_keep_alive: bool,
-}
-
-impl Call {
-    /// Whether its method is one of those that a resource here allows and that change nothing (RFC 9110 §9.2.1).
-    pub(crate) fn is_safe(&self) -> bool {
-        self.is_head() || self.head.starts_with(b"GET ") || self.head.starts_with(b"OPTIONS ")
-    }
-
-    /// Whether its method is HEAD.
-    pub(crate) fn is_head(&self) -> bool {
-        self.head.starts_with(b"HEAD ")
-    }
-
-    /// Bytes of memory that it holds on to.
-    pub(crate) fn held(&self) -> usize {
-        let Fields { host, if_match, if_none_match, origin, sec_fetch_site, preflight_method } = &self.fields;
-        let fields = [host, if_match, if_none_match, origin, sec_fetch_site, preflight_method];
-        self.head.capacity() + self.content.capacity() + fields.into_iter().flatten().map(String::capacity).sum::<usize>()
-    }
-}
-
 /// A request whose content is on its way.
 #[derive(Debug)]
-pub(crate) struct Arriving {
+pub(super) struct Incoming {
     /// The request without its content, or with as much of it as is decoded.
-    pub(crate) call: Call,
-    /// What tells where the content ends.
-    pub(crate) framing: Framing,
-    /// Whether the client waits to hear `100 Continue`.
-    pub(crate) expects_continue: bool,
+    pub(super) request: Request,
+    pub(super) framing: Framing,
+    /// Whether the client waits for `100 Continue`.
+    pub(super) expects_continue: bool,
 }
 
 /// What tells where a content ends (RFC 9112 §6).
 #[derive(Debug)]
-pub(crate) enum Framing {
+pub(super) enum Framing {
     /// The content has this many bytes.
     Length(usize),
     /// The content comes in chunks.
@@ -68,26 +34,27 @@ pub(crate) enum Framing {
 ///
 /// # Errors
 /// When it is malformed, demands what the service does not have, or announces more than `content_max` bytes of content.
-pub(crate) fn read(head: &[u8], content_max: usize) -> Result<Arriving, Refusal> {
+pub(super) fn read(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
     let mut lines = [MaybeUninit::uninit(); FIELD_LINES_MAX];
-    let mut request = httparse::Request::new(&mut []);
-    match request.parse_with_uninit_headers(head, &mut lines) {
+    let mut parsed = httparse::Request::new(&mut []);
+    match parsed.parse_with_uninit_headers(head, &mut lines) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-        Ok(_) => return Err(Refusal::Malformed(REQUEST_LINE)),
-        Err(error) => return Err(refusal(error, head)),
+        Ok(_) => return Err(ProtocolError::Malformed(REQUEST_LINE)),
+        Err(error) => return Err(explain(error, head)),
     }
-    let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version) else {
-        return Err(Refusal::Malformed(REQUEST_LINE));
+    let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
+        return Err(ProtocolError::Malformed(REQUEST_LINE));
     };
     if !target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
-        return Err(Refusal::Malformed("the request target has a character that belongs percent-encoded"));
+        return Err(ProtocolError::Malformed("the request target has a character that belongs percent-encoded"));
     }
     let http_1_1 = minor == 1;
-    let lines = Lines(request.headers);
+    let lines = Lines(parsed.headers);
 
-    let keep_alive = !lines.lists("connection", "close") && (http_1_1 || lines.lists("connection", "keep-alive"));
-    let call = Call {
-        head: [method, " ", target, " HTTP/1.1\r\n\r\n"].concat().into_bytes(),
+    let request = Request {
+        method: method.parse().map_err(|()| ProtocolError::Malformed(REQUEST_LINE))?,
+        target: target.to_owned(),
+        version: HTTPVersion(1, minor),
         fields: Fields {
             host: host(target, http_1_1, &lines)?,
             if_match: lines.joined("if-match"),
@@ -97,8 +64,7 @@ pub(crate) fn read(head: &[u8], content_max: usize) -> Result<Arriving, Refusal>
             preflight_method: lines.joined("access-control-request-method"),
         },
         content: Vec::new(),
-        keep_alive,
-        says_keep_alive: keep_alive && !http_1_1,
+        keep_alive: !lines.lists("connection", "close") && (http_1_1 || lines.lists("connection", "keep-alive")),
     };
     let expects_continue = expects_continue(&lines, http_1_1)?;
     let framing = if lines.all("transfer-encoding").next().is_some() {
@@ -107,10 +73,10 @@ pub(crate) fn read(head: &[u8], content_max: usize) -> Result<Arriving, Refusal>
     } else {
         match usize::try_from(content_length(&lines)?) {
             Ok(length) if length <= content_max => Framing::Length(length),
-            _ => return Err(Refusal::ContentTooLarge(content_max)),
+            _ => return Err(ProtocolError::ContentTooLarge(content_max)),
         }
     };
-    Ok(Arriving { call, framing, expects_continue })
+    Ok(Incoming { request, framing, expects_continue })
 }
 
 /// The field lines of one request.
@@ -136,19 +102,29 @@ impl<'a> Lines<'a, '_> {
 }
 
 /// The host that the request is for, after checking that there is one (RFC 9112 §3.2).
-fn host(target: &str, http_1_1: bool, lines: &Lines<'_, '_>) -> Result<Option<String>, Refusal> {
+fn host(target: &str, http_1_1: bool, lines: &Lines<'_, '_>) -> Result<Option<String>, ProtocolError> {
     let mut hosts = lines.all("host");
     let host = match (hosts.next(), hosts.next()) {
-        (Some(host), None) => Some(str::from_utf8(host).ok().filter(|host| is_host(host)).ok_or(Refusal::Host)?),
+        (Some(host), None) => Some(str::from_utf8(host).ok().filter(|host| is_host(host)).ok_or(ProtocolError::Host)?),
         (None, None) if !http_1_1 => None,
-        _ => return Err(Refusal::Host),
+        _ => return Err(ProtocolError::Host),
     };
-    match resource::authority(target) {
+    match split_absolute_form(target) {
         // RFC 9112 §3.2.2: the authority of an absolute-form target is what counts
-        Some(authority) if is_host(authority) => Ok(Some(authority.to_owned())),
-        Some(_) => Err(Refusal::Malformed("the authority of the request target is not of the form host[:port]")),
+        Some((authority, _)) if is_host(authority) => Ok(Some(authority.to_owned())),
+        Some(_) => Err(ProtocolError::Malformed("the authority of the request target is not of the form host[:port]")),
         None => Ok(host.map(str::to_owned)),
     }
+}
+
+/// The authority of an absolute-form target, and what follows it: path and query (RFC 9112 §3.2.2). The scheme is `http` or `https`, in any
+/// case (RFC 3986 §3.1).
+pub(crate) fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
+    let rest = ["http://", "https://"].into_iter().find_map(|scheme| {
+        let (start, rest) = target.split_at_checked(scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then_some(rest)
+    })?;
+    Some(rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())))
 }
 
 /// Whether this is `uri-host [":" port]` with a host that is not empty (RFC 9110 §7.2, RFC 3986 §3.2.2).
@@ -167,55 +143,66 @@ fn is_host(value: &str) -> bool {
 }
 
 /// Whether the client waits for `100 Continue`; HTTP/1.0 cannot (RFC 9110 §10.1.1).
-fn expects_continue(lines: &Lines<'_, '_>, http_1_1: bool) -> Result<bool, Refusal> {
+fn expects_continue(lines: &Lines<'_, '_>, http_1_1: bool) -> Result<bool, ProtocolError> {
     let mut expectations = lines.all("expect").filter(|_| http_1_1).flat_map(|value| value.split(|byte| *byte == b',')).peekable();
     let expects_any = expectations.peek().is_some();
     let all_known = expectations.all(|expectation| expectation.trim_ascii().eq_ignore_ascii_case(b"100-continue"));
-    if all_known { Ok(expects_any) } else { Err(Refusal::Expectation) }
+    if all_known { Ok(expects_any) } else { Err(ProtocolError::Expectation) }
 }
 
 /// Checks that chunked is the one and only transfer coding.
-fn check_chunked(lines: &Lines<'_, '_>, http_1_1: bool) -> Result<(), Refusal> {
+fn check_chunked(lines: &Lines<'_, '_>, http_1_1: bool) -> Result<(), ProtocolError> {
     if lines.all("content-length").next().is_some() {
-        return Err(Refusal::TwoLengths);
+        return Err(ProtocolError::TwoLengths);
     }
     let codings = || lines.all("transfer-encoding").flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
     let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
     let times = codings().filter(|coding| is_chunked(coding)).count();
     match (codings().count(), codings().last()) {
         (1, Some(last)) if http_1_1 && is_chunked(last) => Ok(()),
-        (_, Some(last)) if http_1_1 && is_chunked(last) && times == 1 => Err(Refusal::UnknownCoding),
-        _ => Err(Refusal::TransferEncoding),
+        (_, Some(last)) if http_1_1 && is_chunked(last) && times == 1 => Err(ProtocolError::UnknownCoding),
+        _ => Err(ProtocolError::TransferEncoding),
     }
 }
 
 /// The announced length of the content in bytes; 0 without the field (RFC 9112 §6.3).
-fn content_length(lines: &Lines<'_, '_>) -> Result<u64, Refusal> {
+fn content_length(lines: &Lines<'_, '_>) -> Result<u64, ProtocolError> {
     let mut lengths = lines.all("content-length");
     match (lengths.next(), lengths.next()) {
         (None, _) => Ok(0),
         (Some(length), None) if length.iter().all(u8::is_ascii_digit) => {
-            str::from_utf8(length).ok().and_then(|digits| digits.parse().ok()).ok_or(Refusal::ContentLength)
+            str::from_utf8(length).ok().and_then(|digits| digits.parse().ok()).ok_or(ProtocolError::ContentLength)
         }
-        _ => Err(Refusal::ContentLength),
+        _ => Err(ProtocolError::ContentLength),
     }
 }
 
-/// Says in our words what the parser found wrong.
-fn refusal(error: httparse::Error, head: &[u8]) -> Refusal {
+fn explain(error: httparse::Error, head: &[u8]) -> ProtocolError {
     match error {
-        httparse::Error::TooManyHeaders => Refusal::HeadTooLarge,
+        httparse::Error::TooManyHeaders => ProtocolError::HeadTooLarge,
         httparse::Error::Version => {
             let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
             let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
             match version.strip_prefix(b"HTTP/") {
-                Some(b"1.0" | b"1.1") => Refusal::Malformed(REQUEST_LINE),
-                Some([major, b'.', minor]) if major.is_ascii_digit() && minor.is_ascii_digit() => Refusal::Version,
-                _ => Refusal::Malformed(REQUEST_LINE),
+                Some(b"1.0" | b"1.1") => ProtocolError::Malformed(REQUEST_LINE),
+                Some([major, b'.', minor]) if major.is_ascii_digit() && minor.is_ascii_digit() => ProtocolError::Version,
+                _ => ProtocolError::Malformed(REQUEST_LINE),
             }
         }
-        httparse::Error::HeaderName => Refusal::Malformed("a field name is malformed or followed by white space"),
-        httparse::Error::HeaderValue => Refusal::Malformed("a field value has a control character"),
-        _ => Refusal::Malformed(REQUEST_LINE),
+        httparse::Error::HeaderName => ProtocolError::Malformed("a field name is malformed or followed by white space"),
+        httparse::Error::HeaderValue => ProtocolError::Malformed("a field value has a control character"),
+        _ => ProtocolError::Malformed(REQUEST_LINE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absolute_form_has_an_authority() {
+        assert_eq!(split_absolute_form("http://example.org:80/colors"), Some(("example.org:80", "/colors")));
+        assert_eq!(split_absolute_form("HTTPS://example.org?x"), Some(("example.org", "?x")));
+        assert_eq!(split_absolute_form("/colors"), None);
     }
 }

@@ -1,19 +1,25 @@
 //! The list of colors: order, first match by name, and its kept representation. Knows nothing of HTTP, files or locks.
 
 use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use hashbrown::HashTable;
 use serde::Serialize;
 
-use crate::color::Color;
-use crate::message::EntityTag;
+use super::color::Color;
+use crate::http::{EntityTag, Representation};
+
+/// Bytes of old versions of the list that responses may be sent from, however often the list changes meanwhile; see [`Representation`].
+const OLD_VERSIONS_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Old versions that are kept however long they are.
+const OLD_VERSIONS_AT_LEAST: usize = 4;
 
 /// All colors in stored order, with an index that finds the first of a name without looking at the others.
 ///
 /// Finding, updating and appending take the same time however long the list is; removing moves what comes after.
 #[derive(Clone, Debug)]
-pub(crate) struct Palette {
+pub(crate) struct Colors {
     /// The colors; duplicates of a name are entries like any other.
     colors: Vec<Color>,
     /// Where the first color of each name is; compares names in `colors`, holds none itself.
@@ -22,6 +28,8 @@ pub(crate) struct Palette {
     hasher: RandomState,
     /// The list as JSON, until the next change.
     listing: Option<Listing>,
+    /// Old versions of the list that are still being sent, the oldest first.
+    old_versions: Vec<Weak<Representation>>,
 }
 
 /// What the index knows of one name.
@@ -37,21 +45,19 @@ struct Named {
 #[derive(Clone, Debug)]
 pub(crate) struct Listing {
     /// `{"data":[...]}`; shared with the responses that are being sent.
-    pub(crate) json: Arc<Vec<u8>>,
+    pub(crate) json: Arc<Representation>,
     /// The tag of these bytes.
     pub(crate) tag: EntityTag,
 }
 
-impl Palette {
+impl Colors {
     /// A list of these colors, in this order.
     pub(crate) fn new(colors: Vec<Color>) -> Self {
-        let mut palette =
-            Self { index: HashTable::with_capacity(colors.len()), colors: Vec::new(), hasher: RandomState::new(), listing: None };
-        palette.colors.reserve(colors.len());
-        for color in colors {
-            palette.append(color);
-        }
-        palette
+        let index = HashTable::with_capacity(colors.len());
+        let mut all =
+            Self { index, colors: Vec::with_capacity(colors.len()), hasher: RandomState::new(), listing: None, old_versions: Vec::new() };
+        colors.into_iter().for_each(|color| all.append(color));
+        all
     }
 
     /// How many colors there are, duplicates included.
@@ -71,7 +77,7 @@ impl Palette {
 
     /// Adds a color at the end, whatever names there are (spec, Color, rule 3).
     pub(crate) fn append(&mut self, color: Color) {
-        self.listing = None;
+        self.retire_listing();
         let first = self.colors.len();
         let (hasher, colors) = (&self.hasher, &self.colors);
         let hash = hasher.hash_one(&*color.name);
@@ -86,7 +92,7 @@ impl Palette {
     /// Gives the first color of this name another value; its place and name stay (spec, Endpoints, rule 3).
     pub(crate) fn update_first(&mut self, name: &str, value: Arc<str>) -> Option<&Color> {
         let position = self.position(name)?;
-        self.listing = None;
+        self.retire_listing();
         let color = &mut self.colors[position];
         color.value = value;
         Some(color)
@@ -96,7 +102,6 @@ impl Palette {
     pub(crate) fn remove_first(&mut self, name: &str) -> Option<Color> {
         let (hash, colors) = (self.hasher.hash_one(name), &self.colors);
         let mut entry = self.index.find_entry(hash, |named| *colors[named.first].name == *name).ok()?;
-        self.listing = None;
         let removed = entry.get().first;
         if entry.get().copies == 1 {
             entry.remove();
@@ -107,6 +112,7 @@ impl Palette {
             named.copies -= 1;
         }
         let color = self.colors.remove(removed);
+        self.retire_listing();
         self.move_up(removed);
         Some(color)
     }
@@ -137,6 +143,25 @@ impl Palette {
         self.listing.get_or_insert_with(|| Listing::of(colors))
     }
 
+    /// Lets go of the listing, which is about to be an old one. The oldest ones are withdrawn when all that are still being sent take too much.
+    fn retire_listing(&mut self) {
+        let Some(Listing { json, .. }) = self.listing.take() else { return };
+        self.old_versions.push(Arc::downgrade(&json));
+        drop(json);
+        self.old_versions.retain(|version| version.strong_count() > 0);
+        let versions: Vec<Arc<Representation>> = self.old_versions.iter().filter_map(Weak::upgrade).collect();
+        let longest = versions.iter().map(|version| version.json.len()).max().unwrap_or_default();
+        let mut bytes: usize = versions.iter().map(|version| version.json.len()).sum();
+        for version in versions {
+            if bytes <= OLD_VERSIONS_BYTES_MAX.max(OLD_VERSIONS_AT_LEAST * longest) {
+                return;
+            }
+            bytes -= version.json.len();
+            version.withdraw();
+            self.old_versions.remove(0);
+        }
+    }
+
     /// Where the first color of this name is.
     fn position(&self, name: &str) -> Option<usize> {
         let hash = self.hasher.hash_one(name);
@@ -155,7 +180,7 @@ impl Listing {
         }
         let mut json = Vec::with_capacity(16 + 48 * colors.len()); // bytes; a color of the seed takes 47 on average
         serde_json::to_writer(&mut json, &Envelope { data: colors }).expect("strings always serialize, and a Vec takes every byte");
-        Self { tag: tag_of(&json), json: Arc::new(json) }
+        Self { tag: tag_of(&json), json: Arc::new(Representation::new(json)) }
     }
 }
 
@@ -174,44 +199,58 @@ mod tests {
         Color { name: name.into(), value: value.into() }
     }
 
-    fn listed(palette: &mut Palette) -> String {
-        String::from_utf8(palette.listing().json.to_vec()).unwrap()
+    fn listed(colors: &mut Colors) -> String {
+        String::from_utf8(colors.listing().json.json.clone()).unwrap()
     }
 
     #[test]
     fn the_listing_is_the_envelope_and_follows_every_change() {
-        let mut palette = Palette::new(vec![]);
-        assert_eq!(listed(&mut palette), r#"{"data":[]}"#);
-        palette.append(color("a", "1"));
-        palette.append(color("b", "2"));
-        assert_eq!(listed(&mut palette), r#"{"data":[{"name":"a","value":"1"},{"name":"b","value":"2"}]}"#);
-        palette.update_first("a", "3".into());
-        assert_eq!(listed(&mut palette), r#"{"data":[{"name":"a","value":"3"},{"name":"b","value":"2"}]}"#);
-        palette.remove_first("a");
-        assert_eq!(listed(&mut palette), r#"{"data":[{"name":"b","value":"2"}]}"#);
+        let mut colors = Colors::new(vec![]);
+        assert_eq!(listed(&mut colors), r#"{"data":[]}"#);
+        colors.append(color("a", "1"));
+        colors.append(color("b", "2"));
+        assert_eq!(listed(&mut colors), r#"{"data":[{"name":"a","value":"1"},{"name":"b","value":"2"}]}"#);
+        colors.update_first("a", "3".into());
+        assert_eq!(listed(&mut colors), r#"{"data":[{"name":"a","value":"3"},{"name":"b","value":"2"}]}"#);
+        colors.remove_first("a");
+        assert_eq!(listed(&mut colors), r#"{"data":[{"name":"b","value":"2"}]}"#);
     }
 
     #[test]
     fn the_listing_is_kept_between_changes() {
-        let mut palette = Palette::new(vec![color("a", "1")]);
-        let kept = Arc::clone(&palette.listing().json);
-        assert!(palette.update_first("b", "2".into()).is_none() && palette.remove_first("b").is_none());
-        assert!(Arc::ptr_eq(&kept, &palette.listing().json));
+        let mut colors = Colors::new(vec![color("a", "1")]);
+        let kept = Arc::clone(&colors.listing().json);
+        assert!(colors.update_first("b", "2".into()).is_none() && colors.remove_first("b").is_none());
+        assert!(Arc::ptr_eq(&kept, &colors.listing().json));
+    }
+
+    #[test]
+    fn the_oldest_versions_are_withdrawn_when_all_take_too_much() {
+        let mut colors = Colors::new(vec![color("a", &"x".repeat(OLD_VERSIONS_BYTES_MAX / 5))]);
+        let versions: Vec<_> = (0..8)
+            .map(|number| {
+                let version = Arc::clone(&colors.listing().json);
+                colors.append(color(&number.to_string(), ""));
+                version
+            })
+            .collect();
+        let withdrawn: Vec<bool> = versions.iter().map(|version| version.is_withdrawn()).collect();
+        assert_eq!(withdrawn, [true, true, true, true, false, false, false, false]);
     }
 
     #[test]
     fn the_first_of_several_with_one_name_is_the_one_that_counts() {
-        let mut palette = Palette::new(vec![color("x", "0"), color("a", "1"), color("a", "2"), color("b", "3"), color("a", "4")]);
-        assert_eq!(palette.update_first("a", "9".into()), Some(&color("a", "9")));
-        assert_eq!(palette.remove_first("a"), Some(color("a", "9")));
-        assert_eq!(palette.first("a"), Some(&color("a", "2")));
-        assert_eq!(palette.remove_first("x"), Some(color("x", "0")));
-        assert_eq!(palette.remove_first("a"), Some(color("a", "2")));
-        assert_eq!(palette.first("a"), Some(&color("a", "4")));
-        assert_eq!(palette.first("b"), Some(&color("b", "3")));
-        assert_eq!(palette.remove_first("a"), Some(color("a", "4")));
-        assert_eq!(palette.first("a"), None);
-        assert_eq!(palette.colors(), [color("b", "3")]);
+        let mut colors = Colors::new(vec![color("x", "0"), color("a", "1"), color("a", "2"), color("b", "3"), color("a", "4")]);
+        assert_eq!(colors.update_first("a", "9".into()), Some(&color("a", "9")));
+        assert_eq!(colors.remove_first("a"), Some(color("a", "9")));
+        assert_eq!(colors.first("a"), Some(&color("a", "2")));
+        assert_eq!(colors.remove_first("x"), Some(color("x", "0")));
+        assert_eq!(colors.remove_first("a"), Some(color("a", "2")));
+        assert_eq!(colors.first("a"), Some(&color("a", "4")));
+        assert_eq!(colors.first("b"), Some(&color("b", "3")));
+        assert_eq!(colors.remove_first("a"), Some(color("a", "4")));
+        assert_eq!(colors.first("a"), None);
+        assert_eq!(colors.colors(), [color("b", "3")]);
     }
 
     #[test]
@@ -219,28 +258,28 @@ mod tests {
         const COUNT: usize = 200;
         for removed in 0..COUNT {
             let names: Vec<String> = (0..COUNT).map(|number| (number % 150).to_string()).collect();
-            let mut palette = Palette::new(names.iter().map(|name| color(name, "")).collect());
+            let mut colors = Colors::new(names.iter().map(|name| color(name, "")).collect());
             let name = &names[removed];
-            palette.remove_first(name);
+            colors.remove_first(name);
             for name in &names {
-                let expected = palette.colors.iter().position(|color| *color.name == **name);
-                assert_eq!(palette.position(name), expected, "{name} after the first {removed}");
+                let expected = colors.colors.iter().position(|color| *color.name == **name);
+                assert_eq!(colors.position(name), expected, "{name} after the first {removed}");
             }
         }
     }
 
     #[test]
     fn names_match_exactly() {
-        let palette = Palette::new(vec![color("Red", "1"), color("", "2"), color("\u{e9}", "3")]);
-        assert_eq!(palette.first(""), Some(&color("", "2")));
+        let colors = Colors::new(vec![color("Red", "1"), color("", "2"), color("\u{e9}", "3")]);
+        assert_eq!(colors.first(""), Some(&color("", "2")));
         for name in ["red", "Red ", "R", "e\u{301}"] {
-            assert_eq!(palette.first(name), None, "{name:?}");
+            assert_eq!(colors.first(name), None, "{name:?}");
         }
     }
 
     #[test]
     fn a_tag_is_that_of_the_bytes() {
-        let tag = |colors: Vec<Color>| Palette::new(colors).listing().tag;
+        let tag = |colors: Vec<Color>| Colors::new(colors).listing().tag;
         assert_eq!(tag(vec![color("a", "1")]), tag(vec![color("a", "1")]));
         assert_ne!(tag(vec![color("a", "1")]), tag(vec![color("a", "2")]));
     }

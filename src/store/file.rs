@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::color::Color;
+use super::color::Color;
 
 /// Permission bits of a file that did not exist before: its owner's alone, less what the umask takes.
 const NEW_FILE_MODE: u32 = 0o600;
@@ -172,7 +172,7 @@ mod tests {
         let colors = [Color { name: "a".into(), value: "1".into() }, Color { name: "b\n".into(), value: "2".into() }];
         let lines = to_lines(&colors);
         assert_eq!(str::from_utf8(&lines).unwrap(), "[\n{\"name\":\"a\",\"value\":\"1\"},\n{\"name\":\"b\\n\",\"value\":\"2\"}\n]");
-        assert_eq!(crate::color::from_file(&lines).unwrap(), colors);
+        assert_eq!(super::super::color::from_file(&lines).unwrap(), colors);
         assert_eq!(to_lines(&[]), b"[\n]");
     }
 
@@ -180,7 +180,7 @@ mod tests {
     fn no_beginning_of_a_file_passes_for_a_list() {
         let lines = to_lines(&[Color { name: "a".into(), value: "1".into() }]);
         for end in 0..lines.len() {
-            assert!(crate::color::from_file(&lines[..end]).is_err(), "{end}");
+            assert!(super::super::color::from_file(&lines[..end]).is_err(), "{end}");
         }
     }
 

@@ -1,132 +1,14 @@
-//! Requests and responses as plain values in the words of RFC 9110, and how a response is spelled on the wire.
-//! Knows neither sockets nor colors.
+//! A response as a value, and how its head is written. Knows neither sockets nor colors.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde::Serialize;
+use tiny_http::StatusCode;
 
-/// Request methods the service tells apart (RFC 9110 §9); case-sensitive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
-    /// Read.
-    Get,
-    /// Read, without the content.
-    Head,
-    /// Create.
-    Post,
-    /// Update.
-    Put,
-    /// Delete.
-    Delete,
-    /// Ask for the methods of a resource.
-    Options,
-    /// Any other token; no resource allows it.
-    Other,
-}
-
-/// The fields of a request that anything in the service looks at; repeated ones come joined by commas (RFC 9110 §5.3).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Fields {
-    /// Host, or the authority of an absolute-form target; `None` only from HTTP/1.0.
-    pub(crate) host: Option<String>,
-    /// If-Match (RFC 9110 §13.1.1).
-    pub(crate) if_match: Option<String>,
-    /// If-None-Match (RFC 9110 §13.1.2).
-    pub(crate) if_none_match: Option<String>,
-    /// Origin (RFC 6454 §7).
-    pub(crate) origin: Option<String>,
-    /// Sec-Fetch-Site (Fetch Metadata, W3C).
-    pub(crate) sec_fetch_site: Option<String>,
-    /// Access-Control-Request-Method: marks a preflight (Fetch standard, CORS protocol).
-    pub(crate) preflight_method: Option<String>,
-}
-
-/// A whole, well-framed request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Request<'a> {
-    /// What to do.
-    pub(crate) method: Method,
-    /// The request target as received: origin-form, absolute-form or `*`.
-    pub(crate) target: &'a str,
-    /// The fields that matter here.
-    pub(crate) fields: &'a Fields,
-    /// All of the content, decoded from its transfer coding.
-    pub(crate) content: &'a [u8],
-    /// Whether it came in on a listener whose own address is a loopback one.
-    pub(crate) is_on_loopback: bool,
-}
-
-/// Status codes the service answers with (RFC 9110 §15).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
-pub(crate) enum Status {
-    /// A read, an update or a delete succeeded.
-    Ok = 200,
-    /// A create succeeded.
-    Created = 201,
-    /// Answer to OPTIONS.
-    NoContent = 204,
-    /// The client's copy is current.
-    NotModified = 304,
-    /// The request is malformed.
-    BadRequest = 400,
-    /// The request may not come from where it comes from.
-    Forbidden = 403,
-    /// No such color or no such resource.
-    NotFound = 404,
-    /// The resource does not allow the method.
-    MethodNotAllowed = 405,
-    /// The request did not arrive in time.
-    RequestTimeout = 408,
-    /// If-Match or If-None-Match does not hold.
-    PreconditionFailed = 412,
-    /// The content is over the limit.
-    ContentTooLarge = 413,
-    /// An expectation other than 100-continue.
-    ExpectationFailed = 417,
-    /// Request line and fields are over the limit (RFC 6585 §5).
-    FieldsTooLarge = 431,
-    /// The change could not be saved, or a handler failed.
-    InternalServerError = 500,
-    /// A transfer coding other than chunked.
-    NotImplemented = 501,
-    /// Stopping, or no room.
-    ServiceUnavailable = 503,
-    /// Neither HTTP/1.0 nor HTTP/1.1.
-    VersionNotSupported = 505,
-}
-
-impl Status {
-    /// The code as a number, 200 to 505.
-    pub(crate) fn code(self) -> u16 {
-        self as u16
-    }
-
-    /// The status line, with the reason phrase of RFC 9110 §15.
-    fn line(self) -> &'static str {
-        match self {
-            Self::Ok => "HTTP/1.1 200 OK",
-            Self::Created => "HTTP/1.1 201 Created",
-            Self::NoContent => "HTTP/1.1 204 No Content",
-            Self::NotModified => "HTTP/1.1 304 Not Modified",
-            Self::BadRequest => "HTTP/1.1 400 Bad Request",
-            Self::Forbidden => "HTTP/1.1 403 Forbidden",
-            Self::NotFound => "HTTP/1.1 404 Not Found",
-            Self::MethodNotAllowed => "HTTP/1.1 405 Method Not Allowed",
-            Self::RequestTimeout => "HTTP/1.1 408 Request Timeout",
-            Self::PreconditionFailed => "HTTP/1.1 412 Precondition Failed",
-            Self::ContentTooLarge => "HTTP/1.1 413 Content Too Large",
-            Self::ExpectationFailed => "HTTP/1.1 417 Expectation Failed",
-            Self::FieldsTooLarge => "HTTP/1.1 431 Request Header Fields Too Large",
-            Self::InternalServerError => "HTTP/1.1 500 Internal Server Error",
-            Self::NotImplemented => "HTTP/1.1 501 Not Implemented",
-            Self::ServiceUnavailable => "HTTP/1.1 503 Service Unavailable",
-            Self::VersionNotSupported => "HTTP/1.1 505 HTTP Version Not Supported",
-        }
-    }
-}
+use super::date;
 
 /// A strong entity tag: a hash of the representation's bytes, shown as 16 hexadecimal digits in quotes (RFC 9110 §8.8.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,32 +16,55 @@ pub(crate) struct EntityTag(pub(crate) u64);
 
 impl EntityTag {
     /// The tag as it stands in a field.
-    fn spelled(self) -> [u8; 18] {
-        let mut spelled = [b'"'; 18];
-        for (position, digit) in spelled[1..17].iter_mut().enumerate() {
+    fn written(self) -> [u8; 18] {
+        let mut written = [b'"'; 18];
+        for (position, digit) in written[1..17].iter_mut().enumerate() {
             *digit = b"0123456789abcdef"[(self.0 >> (60 - 4 * position)) as usize & 0xf];
         }
-        spelled
+        written
     }
 }
 
 impl fmt::Display for EntityTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(str::from_utf8(&self.spelled()).expect("quotes and digits are ASCII"))
+        f.write_str(str::from_utf8(&self.written()).expect("quotes and digits are ASCII"))
     }
 }
 
 /// What a response carries; always JSON, if anything.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) enum Content {
     /// None, as in 204 and 304.
+    #[default]
     None,
     /// Text that is part of the program.
     Fixed(&'static str),
     /// Rendered for this response.
     Own(Vec<u8>),
-    /// A kept representation; cloning it copies no bytes.
-    Shared(Arc<Vec<u8>>),
+    /// Kept by the list, too; cloning it copies no bytes.
+    Shared(Arc<Representation>),
+}
+
+/// A representation that the list keeps and responses are sent from (RFC 9110 §3.2).
+#[derive(Debug)]
+pub(crate) struct Representation {
+    pub(crate) json: Vec<u8>,
+    withdrawn: AtomicBool,
+}
+
+impl Representation {
+    pub(crate) fn new(json: Vec<u8>) -> Self {
+        Self { json, withdrawn: AtomicBool::new(false) }
+    }
+
+    /// Has the responses that are still sent from it be cut off: it is an old version, and all of those take too much memory.
+    pub(crate) fn withdraw(&self) {
+        self.withdrawn.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.withdrawn.load(Relaxed)
+    }
 }
 
 impl Content {
@@ -169,16 +74,16 @@ impl Content {
             Self::None => &[],
             Self::Fixed(text) => text.as_bytes(),
             Self::Own(bytes) => bytes,
-            Self::Shared(bytes) => bytes,
+            Self::Shared(representation) => &representation.json,
         }
     }
 }
 
-/// An answer; the fields every response has are added when it is spelled.
+/// An answer; the fields every response has are added when it is written.
 #[derive(Clone, Debug)]
 pub(crate) struct Response {
     /// How it went.
-    pub(crate) status: Status,
+    pub(crate) status: StatusCode,
     /// The representation or the error.
     pub(crate) content: Content,
     /// ETag, on representations that a client may revalidate.
@@ -206,25 +111,22 @@ pub(crate) struct Cors {
 
 impl Response {
     /// A response with nothing but status and content.
-    pub(crate) fn new(status: Status, content: Content) -> Self {
+    pub(crate) fn new(status: StatusCode, content: Content) -> Self {
         Self { status, content, tag: None, location: None, allow: None, cors: None, varies_by_origin: false, remark: None }
     }
 
     /// A response whose content is `value` as JSON.
-    pub(crate) fn json(status: Status, value: &impl Serialize) -> Self {
+    pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Self {
         let mut content = Vec::with_capacity(128); // bytes; a color with its field names is under 100
         serde_json::to_writer(&mut content, value).expect("strings and booleans always serialize, and a Vec takes every byte");
         Self::new(status, Content::Own(content))
     }
 
     /// The Error body of the specification, with a message for whoever wrote the client: lower case, no full stop.
-    pub(crate) fn error(status: Status, message: impl Into<Cow<'static, str>>) -> Self {
-        /// The Error body, extended by a message.
+    pub(crate) fn error(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         #[derive(Serialize)]
         struct ErrorBody {
-            /// Always true (spec, Error body).
             error: bool,
-            /// What to mend.
             message: Cow<'static, str>,
         }
         Self::json(status, &ErrorBody { error: true, message: message.into() })
@@ -232,24 +134,34 @@ impl Response {
 
     /// The answer when no entry has the requested name: exactly the Error body of the specification (rule 5 of Endpoints).
     pub(crate) fn no_such_color() -> Self {
-        Self::new(Status::NotFound, Content::Fixed(r#"{"error":true}"#))
+        Self::new(StatusCode::NOT_FOUND, Content::Fixed(r#"{"error":true}"#))
     }
 
-    /// Spells everything before the content into `out`, up to and with the empty line.
-    ///
+    /// The head as it is sent now: everything before the content, with the empty line.
+    pub(crate) fn write_head_now(&self, out: &mut Vec<u8>, connection: Option<&'static str>) {
+        date::now(|date| self.write_head(out, date, connection));
+    }
+
     /// `date` is an IMF-fixdate (RFC 9110 §5.6.7).
-    pub(crate) fn spell_head(&self, out: &mut Vec<u8>, date: &str, connection: Option<&'static str>) {
-        out.extend_from_slice(self.status.line().as_bytes());
+    fn write_head(&self, out: &mut Vec<u8>, date: &str, connection: Option<&'static str>) {
+        let reason = match self.status {
+            StatusCode::PAYLOAD_TOO_LARGE => "Content Too Large", // RFC 9110 §15.5.14; the library has the name before that
+            status => status.default_reason_phrase(),
+        };
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(itoa::Buffer::new().format(self.status.0).as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(reason.as_bytes());
         push_field(out, "Date", date);
         out.extend_from_slice(b"\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff");
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
-        if !matches!(self.status, Status::NoContent | Status::NotModified) {
+        if !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             out.extend_from_slice(b"\r\nContent-Type: application/json\r\nContent-Length: ");
             out.extend_from_slice(itoa::Buffer::new().format(self.content.bytes().len()).as_bytes());
         }
         if let Some(tag) = self.tag {
             out.extend_from_slice(b"\r\nETag: ");
-            out.extend_from_slice(&tag.spelled());
+            out.extend_from_slice(&tag.written());
         }
         if let Some(location) = &self.location {
             push_field(out, "Location", location);
@@ -261,7 +173,7 @@ impl Response {
             push_field(out, "Vary", "Origin");
         }
         if let Some(cors) = &self.cors {
-            cors.spell(out);
+            cors.write(out);
         }
         if let Some(connection) = connection {
             push_field(out, "Connection", connection);
@@ -274,8 +186,8 @@ impl Cors {
     /// How long a browser may keep the answer to a preflight.
     const PREFLIGHT_SECONDS: &str = "600";
 
-    /// Spells the CORS fields.
-    fn spell(&self, out: &mut Vec<u8>) {
+    /// Writes the CORS fields.
+    fn write(&self, out: &mut Vec<u8>) {
         push_field(out, "Access-Control-Allow-Origin", &self.origin);
         if self.preflight {
             push_field(out, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE");
@@ -300,15 +212,15 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn spelled(response: &Response, connection: Option<&'static str>, expected: &str) {
+    fn written(response: &Response, connection: Option<&'static str>, expected: &str) {
         let mut out = Vec::new();
-        response.spell_head(&mut out, "Sat, 21 Nov 2026 01:02:03 GMT", connection);
+        response.write_head(&mut out, "Sat, 21 Nov 2026 01:02:03 GMT", connection);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
     #[test]
     fn a_response_carries_the_common_fields() {
-        spelled(
+        written(
             &Response::no_such_color(),
             None,
             "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\nCache-Control: no-cache\r\n\
@@ -318,8 +230,8 @@ mod tests {
 
     #[test]
     fn a_response_without_content_announces_none() {
-        let response = Response { allow: Some("GET"), ..Response::new(Status::NoContent, Content::None) };
-        spelled(
+        let response = Response { allow: Some("GET"), ..Response::new(StatusCode::NO_CONTENT, Content::None) };
+        written(
             &response,
             Some("close"),
             "HTTP/1.1 204 No Content\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\nCache-Control: no-cache\r\n\
@@ -335,7 +247,7 @@ mod tests {
 
     #[test]
     fn errors_are_the_error_body_with_a_message() {
-        let response = Response::error(Status::BadRequest, "missing field \"name\"");
+        let response = Response::error(StatusCode::BAD_REQUEST, "missing field \"name\"");
         assert_eq!(response.content.bytes(), br#"{"error":true,"message":"missing field \"name\""}"#);
         assert_eq!(Response::no_such_color().content.bytes(), br#"{"error":true}"#);
     }

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
+use crate::http::split_absolute_form;
+
 /// Everything a request target can name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Resource<'a> {
@@ -100,16 +102,11 @@ pub(crate) fn find<'a>(target: &'a str, base: &BasePath) -> Result<Resource<'a>,
     }
 }
 
-/// The authority of an absolute-form target, which overrides Host (RFC 9112 §3.2.2).
-pub(crate) fn authority(target: &str) -> Option<&str> {
-    let rest = without_scheme(target)?;
-    Some(&rest[..rest.find(['/', '?']).unwrap_or(rest.len())])
-}
-
 /// The path of a target, beginning with `/`, without its query.
 fn path_of(target: &str) -> Result<&str, TargetError> {
-    let from_path = match without_scheme(target) {
-        Some(rest) => rest.find(['/', '?']).map_or("/", |at| &rest[at..]),
+    let from_path = match split_absolute_form(target) {
+        Some((_, "")) => "/",
+        Some((_, rest)) => rest,
         None => target,
     };
     let path = &from_path[..from_path.find('?').unwrap_or(from_path.len())];
@@ -119,14 +116,6 @@ fn path_of(target: &str) -> Result<&str, TargetError> {
         _ if path.starts_with('/') => Ok(path),
         _ => Err(TargetError::Form),
     }
-}
-
-/// What follows `http://` or `https://`, in any case (RFC 3986 §3.1).
-fn without_scheme(target: &str) -> Option<&str> {
-    ["http://", "https://"].into_iter().find_map(|scheme| {
-        let (start, rest) = target.split_at_checked(scheme.len())?;
-        start.eq_ignore_ascii_case(scheme).then_some(rest)
-    })
 }
 
 /// Percent-decodes one segment (RFC 3986 §2.1); `+` stays a plus sign.
@@ -255,12 +244,5 @@ mod tests {
             assert_eq!(base.color(name), location);
             assert_eq!(find(location, &base), color(name));
         }
-    }
-
-    #[test]
-    fn the_authority_is_that_of_an_absolute_form() {
-        assert_eq!(authority("http://example.org:80/colors"), Some("example.org:80"));
-        assert_eq!(authority("http://example.org?x"), Some("example.org"));
-        assert_eq!(authority("/colors"), None);
     }
 }

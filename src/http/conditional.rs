@@ -1,6 +1,7 @@
 //! If-Match and If-None-Match (RFC 9110 §13.1): whether a request's conditions hold for an entity tag. Nothing else.
 
-use crate::message::{EntityTag, Fields};
+use super::request::Fields;
+use super::response::EntityTag;
 
 /// The conditions of one request, as received; made to outlive it, since a change may wait for others to be saved with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

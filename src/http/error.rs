@@ -1,18 +1,18 @@
-//! Why a connection's bytes are not answered as a request, and the limits of a request's head. One sentence for each.
+//! Why received bytes are not answered as a request, and the limits of a request's head.
 
 use std::fmt;
 
-use crate::message::Status;
+use tiny_http::StatusCode;
 
 /// Bytes of request line and fields together; Apache allows 8 KiB a line, browsers' cookies stay below 16 KiB in all.
-pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
+pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Field lines in one request; Apache's limit, several times what browsers behind proxies send.
-pub(crate) const FIELD_LINES_MAX: usize = 100;
+pub(super) const FIELD_LINES_MAX: usize = 100;
 
-/// Why a connection's bytes are not answered as a request; the connection is closed after saying so.
+/// Why received bytes are not answered as a request. The connection is closed after the response.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ProtocolError {
     /// When the bytes do not begin like a request, or a line of the head does not parse: 400. Says what is wrong.
     Malformed(&'static str),
     /// When a line of the head ends in LF alone, which others may read as part of the line: 400.
@@ -41,27 +41,26 @@ pub(crate) enum Refusal {
     CutOff,
     /// When a request has begun and did not arrive whole in time: 408.
     Timeout,
-    /// When a request, or the rest of it, would have to wait and there is no room for that: 503.
+    /// When the memory for unfinished requests and untaken responses is used up, or the connection limit is reached: 503.
     NoRoom,
 }
 
-impl Refusal {
-    /// The status that says it.
-    pub(crate) fn status(&self) -> Status {
+impl ProtocolError {
+    pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::Version => Status::VersionNotSupported,
-            Self::HeadTooLarge => Status::FieldsTooLarge,
-            Self::UnknownCoding => Status::NotImplemented,
-            Self::ContentTooLarge(_) => Status::ContentTooLarge,
-            Self::Expectation => Status::ExpectationFailed,
-            Self::Timeout => Status::RequestTimeout,
-            Self::NoRoom => Status::ServiceUnavailable,
-            _ => Status::BadRequest,
+            Self::Version => StatusCode::HTTPVERSION_NOT_SUPPORTED,
+            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
+            Self::ContentTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Expectation => StatusCode::EXPECTATION_FAILED,
+            Self::Timeout => StatusCode::REQUEST_TIMEOUT,
+            Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_REQUEST,
         }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed(what) => f.write_str(what),

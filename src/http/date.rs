@@ -9,7 +9,7 @@ thread_local! {
 }
 
 /// Hands the current time's text to `use_it`.
-pub(crate) fn now<T>(use_it: impl FnOnce(&str) -> T) -> T {
+pub(super) fn now<T>(use_it: impl FnOnce(&str) -> T) -> T {
     let now = SystemTime::now();
     let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     LAST.with_borrow_mut(|(last, text)| {

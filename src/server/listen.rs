@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -13,16 +12,10 @@ use std::time::Duration;
 use listenfd::ListenFd;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::socket_file::SocketFile;
+use super::socket_file::SocketFile;
 
 /// How many connections the kernel holds until they are accepted; it caps this at `net.core.somaxconn`, 4,096 by default.
 const BACKLOG: i32 = 4096;
-
-/// How long a worker waits in the receiving for the one client it has, and a silent member stays in its circle. Nobody waits for a client
-/// to take more.
-///
-/// Longer than the pause between two requests of a busy client, short enough to be nobody's waiting time.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Longest path of a unix socket, in bytes: `sun_path` has 108, one of them for the end (unix(7)).
 const UNIX_PATH_BYTES_MAX: usize = 107;
@@ -103,17 +96,6 @@ impl Listening {
             tiny_http::Listener::Unix(_) => Ok(()),
         }
     }
-
-    /// Sets the options that an accepted connection does not inherit from its listener: on a unix socket, all of them.
-    ///
-    /// # Errors
-    /// When the connection is gone already.
-    pub(crate) fn prepare_accepted(&self, connection: &impl AsFd) -> io::Result<()> {
-        match self.listener {
-            tiny_http::Listener::Tcp(_) => Ok(()),
-            tiny_http::Listener::Unix(_) => SockRef::from(connection).set_read_timeout(Some(PATIENCE)),
-        }
-    }
 }
 
 /// Opens a listening socket; `unix_mode` are the permissions of a unix socket's file.
@@ -174,7 +156,6 @@ fn adopt_tcp(listener: TcpListener) -> io::Result<Listening> {
     let socket = SockRef::from(&listener);
     // without it a response of two segments waits 40 ms for the client's delayed acknowledgement
     socket.set_tcp_nodelay(true)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
     let endpoint = Endpoint::Tcp(listener.local_addr()?);
     Ok(Listening { listener: tiny_http::Listener::Tcp(listener), endpoint, file: None })
 }

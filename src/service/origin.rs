@@ -4,7 +4,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::message::{Cors, Fields, Method, Request};
+use tiny_http::Method;
+
+use crate::http::{Cors, Fields, Request};
 
 /// Exemptions that the operator made.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +19,7 @@ pub(crate) struct Exemptions {
 
 /// Why a request is refused: 403.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Intrusion<'a> {
+pub(super) enum Intrusion<'a> {
     /// When a page of this other origin would change something; the origin as the browser gave it, if it did.
     CrossOrigin(Option<&'a str>),
     /// When a service on a loopback address is called by this name, which anyone's DNS may have pointed there (DNS rebinding).
@@ -26,7 +28,7 @@ pub(crate) enum Intrusion<'a> {
 
 impl Intrusion<'_> {
     /// What the client is told.
-    pub(crate) fn message(&self) -> &'static str {
+    pub(super) fn message(&self) -> &'static str {
         match self {
             Self::CrossOrigin(_) => "a page of another origin may not change the list",
             Self::ForeignHost(_) => "the service does not go by this host name",
@@ -34,7 +36,7 @@ impl Intrusion<'_> {
     }
 
     /// What the operator is told, with the option that would allow it.
-    pub(crate) fn explanation(&self) -> String {
+    pub(super) fn explanation(&self) -> String {
         match self {
             Self::CrossOrigin(Some(origin)) => {
                 format!("refused a change from the origin {origin:?}; --allow-origin with it would allow that")
@@ -51,15 +53,15 @@ impl Intrusion<'_> {
 ///
 /// # Errors
 /// When a browser may have been tricked into sending it.
-pub(crate) fn check<'a>(exemptions: &Exemptions, request: &Request<'a>) -> Result<(), Intrusion<'a>> {
+pub(super) fn check<'a>(exemptions: &Exemptions, request: &'a Request, on_loopback: bool) -> Result<(), Intrusion<'a>> {
     if let Some(host) = request.fields.host.as_deref()
-        && request.is_on_loopback
+        && on_loopback
         && !is_own_host(exemptions, host)
     {
         return Err(Intrusion::ForeignHost(host));
     }
     // RFC 9110 §9.2.1: these change nothing
-    if matches!(request.method, Method::Get | Method::Head | Method::Options) || is_same_origin(exemptions, request.fields) {
+    if request.is_safe() || is_same_origin(exemptions, &request.fields) {
         Ok(())
     } else {
         Err(Intrusion::CrossOrigin(request.fields.origin.as_deref()))
@@ -67,7 +69,7 @@ pub(crate) fn check<'a>(exemptions: &Exemptions, request: &Request<'a>) -> Resul
 }
 
 /// The CORS fields for the response to a request; `None` unless its origin is exempt.
-pub(crate) fn cors(exemptions: &Exemptions, request: &Request<'_>) -> Option<Cors> {
+pub(super) fn cors(exemptions: &Exemptions, request: &Request) -> Option<Cors> {
     let origin = request.fields.origin.as_deref().filter(|origin| is_exempt(exemptions, origin))?;
     Some(Cors { origin: origin.to_owned(), preflight: request.method == Method::Options && request.fields.preflight_method.is_some() })
 }
@@ -127,7 +129,14 @@ pub(crate) fn parse_host(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use tiny_http::HTTPVersion;
+
     use super::*;
+
+    fn request(method: Method, fields: Fields) -> Request {
+        let version = HTTPVersion(1, 1);
+        Request { method, target: "/colors".to_owned(), version, fields, content: Vec::new(), keep_alive: true }
+    }
 
     const HOST: &str = "own.example:8080";
 
@@ -151,14 +160,14 @@ mod tests {
             (Method::Post, true),
             (Method::Put, true),
             (Method::Delete, true),
-            (Method::Other, true),
+            (Method::Patch, true),
             (Method::Get, false),
             (Method::Head, false),
             (Method::Options, false),
         ] {
-            let request = Request { method, target: "/colors", fields, content: b"", is_on_loopback: false };
+            let request = request(method, fields.clone());
             let expected = if allowed || !changes { Ok(()) } else { Err(Intrusion::CrossOrigin(origin)) };
-            assert_eq!(check(&exemptions(), &request), expected, "{method:?} {fields:?}");
+            assert_eq!(check(&exemptions(), &request, false), expected, "{request:?}");
         }
     }
 
@@ -206,16 +215,15 @@ mod tests {
 
     #[test]
     fn an_origin_needs_a_host_to_equal() {
-        let fields = &fields(None, Some("http://"));
-        let request = Request { method: Method::Post, target: "/colors", fields, content: b"", is_on_loopback: true };
-        assert_eq!(check(&exemptions(), &request), Err(Intrusion::CrossOrigin(Some("http://"))));
+        let request = request(Method::Post, fields(None, Some("http://")));
+        assert_eq!(check(&exemptions(), &request, true), Err(Intrusion::CrossOrigin(Some("http://"))));
     }
 
     #[test]
     fn on_a_loopback_address_foreign_host_names_are_refused() {
-        let ask = |host, is_on_loopback| {
-            let request = Request { method: Method::Get, target: "/colors", fields: &fields(host, None), content: b"", is_on_loopback };
-            check(&exemptions(), &request).map_err(|intrusion| intrusion.explanation())
+        let ask = |host, on_loopback| {
+            let request = request(Method::Get, fields(host, None));
+            check(&exemptions(), &request, on_loopback).map_err(|intrusion| intrusion.explanation())
         };
         for host in [
             "127.0.0.1",
@@ -249,8 +257,8 @@ mod tests {
     #[test]
     fn only_exempt_origins_get_cors_fields() {
         let ask = |method, origin, preflight_method| {
-            let fields = &Fields { preflight_method: owned(preflight_method), ..fields(Some(HOST), origin) };
-            cors(&exemptions(), &Request { method, target: "/colors", fields, content: b"", is_on_loopback: false })
+            let fields = Fields { preflight_method: owned(preflight_method), ..fields(Some(HOST), origin) };
+            cors(&exemptions(), &request(method, fields))
         };
         let friend = Some("https://friend.example");
         let expected = |preflight| Some(Cors { origin: "https://friend.example".to_owned(), preflight });

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::color::Color;
-use crate::conditions::Conditions;
-use crate::palette::{Palette, tag_of};
+use super::color::Color;
+use super::colors::{Colors, tag_of};
+use crate::http::conditional::Conditions;
 
 /// A change that a client asked for.
 #[derive(Clone, Debug)]
@@ -43,36 +43,36 @@ pub(crate) enum Outcome {
 
 impl Change {
     /// Applies the change, or finds why not; says what came of it and whether the list is another now.
-    pub(crate) fn apply(&self, palette: &mut Palette) -> (Outcome, bool) {
-        if let Some(refusal) = self.refusal(palette) {
+    pub(crate) fn apply(&self, colors: &mut Colors) -> (Outcome, bool) {
+        if let Some(refusal) = self.refusal(colors) {
             return (refusal, false);
         }
         match &self.action {
             Action::Create(color) => {
-                let is_first = palette.first(&color.name).is_none();
-                palette.append(color.clone());
+                let is_first = colors.first(&color.name).is_none();
+                colors.append(color.clone());
                 (Outcome::Created(color.clone(), is_first), true)
             }
             Action::Update(name, value) => {
                 let changes = value.is_some();
                 let updated = match value {
-                    Some(value) => palette.update_first(name, Arc::clone(value)),
-                    None => palette.first(name),
+                    Some(value) => colors.update_first(name, Arc::clone(value)),
+                    None => colors.first(name),
                 };
                 updated.map_or((Outcome::NotFound, false), |color| (Outcome::Updated(color.clone()), changes))
             }
-            Action::Delete(name) => palette.remove_first(name).map_or((Outcome::NotFound, false), |color| (Outcome::Deleted(color), true)),
+            Action::Delete(name) => colors.remove_first(name).map_or((Outcome::NotFound, false), |color| (Outcome::Deleted(color), true)),
         }
     }
 
     /// What keeps the change from being made. A missing color comes before a failed condition (RFC 9110 §13.2.1).
-    fn refusal(&self, palette: &mut Palette) -> Option<Outcome> {
+    fn refusal(&self, colors: &mut Colors) -> Option<Outcome> {
         if self.conditions.is_empty() {
             return None;
         }
         let current = match &self.action {
-            Action::Create(_) => palette.listing().tag,
-            Action::Update(name, _) | Action::Delete(name) => match palette.first(name) {
+            Action::Create(_) => colors.listing().tag,
+            Action::Update(name, _) | Action::Delete(name) => match colors.first(name) {
                 Some(color) => tag_of(&color.to_json()),
                 None => return Some(Outcome::NotFound),
             },
@@ -84,7 +84,7 @@ impl Change {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Fields;
+    use crate::http::Fields;
 
     fn color(name: &str, value: &str) -> Color {
         Color { name: name.into(), value: value.into() }
@@ -92,10 +92,10 @@ mod tests {
 
     /// Applies an action under an If-Match to the list `a=1, a=2`; gives the outcome, whether it says so, and the list after.
     fn apply(action: Action, if_match: Option<&str>) -> (Outcome, bool, Vec<Color>) {
-        let mut palette = Palette::new(vec![color("a", "1"), color("a", "2")]);
+        let mut colors = Colors::new(vec![color("a", "1"), color("a", "2")]);
         let conditions = Conditions::of(&Fields { if_match: if_match.map(str::to_owned), ..Fields::default() });
-        let (outcome, changed) = Change { action, conditions }.apply(&mut palette);
-        (outcome, changed, palette.colors().to_vec())
+        let (outcome, changed) = Change { action, conditions }.apply(&mut colors);
+        (outcome, changed, colors.colors().to_vec())
     }
 
     #[test]

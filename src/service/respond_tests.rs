@@ -1,16 +1,18 @@
 //! The contract, row by row, without a socket.
 
 use super::*;
-use crate::color::Color;
-use crate::message::Fields;
-use crate::palette::Palette;
+use tiny_http::HTTPVersion;
+
+use crate::http::Fields;
+use crate::store::Colors;
+use crate::store::color::Color;
 
 /// A service with the colors `red`, `blue` and a second `red`.
 fn service() -> Service {
     let color = |name: &str, value: &str| Color { name: name.into(), value: value.into() };
-    let palette = Palette::new(vec![color("red", "#f00"), color("blue", "#00f"), color("red", "#e00")]);
+    let colors = Colors::new(vec![color("red", "#f00"), color("blue", "#00f"), color("red", "#e00")]);
     Service {
-        store: Store::in_memory(palette),
+        store: Store::in_memory(colors),
         base: BasePath::default(),
         read_only: false,
         is_stopping: AtomicBool::new(false),
@@ -20,37 +22,49 @@ fn service() -> Service {
 
 const LIST: &str = r##"{"data":[{"name":"red","value":"#f00"},{"name":"blue","value":"#00f"},{"name":"red","value":"#e00"}]}"##;
 
+fn request(method: Method, target: &str, fields: Fields, content: &str) -> Request {
+    let version = HTTPVersion(1, 1);
+    Request { method, target: target.to_owned(), version, fields, content: content.as_bytes().to_vec(), keep_alive: true }
+}
+
+fn respond(service: &Service, request: &Request) -> Response {
+    match service.respond(request, true) {
+        Answer::Now(response) => response,
+        Answer::Commit(_) => panic!("the list is in memory"),
+    }
+}
+
 fn ask(service: &Service, method: Method, target: &str, content: &str) -> Response {
-    respond(service, &Request { method, target, fields: &Fields::default(), content: content.as_bytes(), is_on_loopback: true })
+    respond(service, &request(method, target, Fields::default(), content))
 }
 
 /// Asks a fresh service; checks status and content.
 #[track_caller]
-fn check(method: Method, target: &str, content: &str, status: Status, expected: &str) -> Response {
-    let response = ask(&service(), method, target, content);
+fn check(method: Method, target: &str, content: &str, status: StatusCode, expected: &str) -> Response {
+    let response = ask(&service(), method.clone(), target, content);
     assert_eq!((response.status, str::from_utf8(response.content.bytes()).unwrap()), (status, expected), "{method:?} {target} {content}");
     response
 }
 
 #[test]
 fn reads_answer_the_list_or_the_first_color() {
-    check(Method::Get, "/colors", "", Status::Ok, LIST);
-    check(Method::Get, "/colors?sort=name", "ignored", Status::Ok, LIST);
-    check(Method::Head, "/colors", "", Status::Ok, LIST);
-    check(Method::Get, "/colors/red", "", Status::Ok, r##"{"name":"red","value":"#f00"}"##);
-    check(Method::Get, "/colors/r%65d", "", Status::Ok, r##"{"name":"red","value":"#f00"}"##);
-    check(Method::Get, "/colors/Red", "", Status::NotFound, r#"{"error":true}"#);
-    check(Method::Get, "/colors/", "", Status::NotFound, r#"{"error":true}"#);
-    check(Method::Get, "/openapi.json", "", Status::Ok, OPENAPI);
-    check(Method::Head, "/openapi.json", "", Status::Ok, OPENAPI);
+    check(Method::Get, "/colors", "", StatusCode::OK, LIST);
+    check(Method::Get, "/colors?sort=name", "ignored", StatusCode::OK, LIST);
+    check(Method::Head, "/colors", "", StatusCode::OK, LIST);
+    check(Method::Get, "/colors/red", "", StatusCode::OK, r##"{"name":"red","value":"#f00"}"##);
+    check(Method::Get, "/colors/r%65d", "", StatusCode::OK, r##"{"name":"red","value":"#f00"}"##);
+    check(Method::Get, "/colors/Red", "", StatusCode::NOT_FOUND, r#"{"error":true}"#);
+    check(Method::Get, "/colors/", "", StatusCode::NOT_FOUND, r#"{"error":true}"#);
+    check(Method::Get, "/openapi.json", "", StatusCode::OK, OPENAPI);
+    check(Method::Head, "/openapi.json", "", StatusCode::OK, OPENAPI);
 }
 
 #[test]
 fn a_create_answers_201_and_where_the_color_is() {
     let made = r##"{"name":"a/b","value":"#1"}"##;
-    assert_eq!(check(Method::Post, "/colors", made, Status::Created, made).location.as_deref(), Some("/colors/a%2Fb"));
+    assert_eq!(check(Method::Post, "/colors", made, StatusCode::CREATED, made).location.as_deref(), Some("/colors/a%2Fb"));
     let again = r##"{"name":"red","value":"#1"}"##;
-    assert_eq!(check(Method::Post, "/colors", again, Status::Created, again).location, None);
+    assert_eq!(check(Method::Post, "/colors", again, StatusCode::CREATED, again).location, None);
 }
 
 #[test]
@@ -63,17 +77,17 @@ fn a_create_appends() {
 
 #[test]
 fn an_update_answers_the_color_as_it_is_now() {
-    check(Method::Put, "/colors/red", r##"{"value":"#1"}"##, Status::Ok, r##"{"name":"red","value":"#1"}"##);
-    check(Method::Put, "/colors/red", r##"{"name":"x","value":"#1"}"##, Status::Ok, r##"{"name":"red","value":"#1"}"##);
-    check(Method::Put, "/colors/red", "{}", Status::Ok, r##"{"name":"red","value":"#f00"}"##);
-    check(Method::Put, "/colors/red", "", Status::Ok, r##"{"name":"red","value":"#f00"}"##);
-    check(Method::Put, "/colors/no", r##"{"value":"#1"}"##, Status::NotFound, r#"{"error":true}"#);
-    check(Method::Put, "/colors/no", "not JSON", Status::NotFound, r#"{"error":true}"#);
+    check(Method::Put, "/colors/red", r##"{"value":"#1"}"##, StatusCode::OK, r##"{"name":"red","value":"#1"}"##);
+    check(Method::Put, "/colors/red", r##"{"name":"x","value":"#1"}"##, StatusCode::OK, r##"{"name":"red","value":"#1"}"##);
+    check(Method::Put, "/colors/red", "{}", StatusCode::OK, r##"{"name":"red","value":"#f00"}"##);
+    check(Method::Put, "/colors/red", "", StatusCode::OK, r##"{"name":"red","value":"#f00"}"##);
+    check(Method::Put, "/colors/no", r##"{"value":"#1"}"##, StatusCode::NOT_FOUND, r#"{"error":true}"#);
+    check(Method::Put, "/colors/no", "not JSON", StatusCode::NOT_FOUND, r#"{"error":true}"#);
     check(
         Method::Put,
         "/colors/red",
         r#"{"value":1}"#,
-        Status::BadRequest,
+        StatusCode::BAD_REQUEST,
         r#"{"error":true,"message":"invalid type: integer `1`, expected a string in field \"value\" at line 1 column 10"}"#,
     );
 }
@@ -91,7 +105,7 @@ fn a_delete_answers_the_color_as_it_was_and_uncovers_the_next() {
 fn refused_content_changes_nothing() {
     let service = service();
     for content in ["", "nonsense", "[]", "{}", r#"{"name":"a"}"#, r#"{"name":"a","value":1}"#, r#"{"name":"a","name":"a","value":"b"}"#] {
-        assert_eq!(ask(&service, Method::Post, "/colors", content).status, Status::BadRequest, "{content:?}");
+        assert_eq!(ask(&service, Method::Post, "/colors", content).status, StatusCode::BAD_REQUEST, "{content:?}");
     }
     assert_eq!(ask(&service, Method::Get, "/colors", "").content.bytes(), LIST.as_bytes());
 }
@@ -100,18 +114,18 @@ fn refused_content_changes_nothing() {
 fn a_resource_says_which_methods_it_allows() {
     let (list, one, fixed) = ("GET, HEAD, POST, OPTIONS", "GET, HEAD, PUT, DELETE, OPTIONS", "GET, HEAD, OPTIONS");
     for (target, allow, refused) in [
-        ("/colors", list, &[Method::Put, Method::Delete, Method::Other][..]),
-        ("/colors/x", one, &[Method::Post, Method::Other]),
-        ("/health", fixed, &[Method::Post, Method::Put, Method::Delete, Method::Other]),
-        ("/openapi.json", fixed, &[Method::Post, Method::Put, Method::Delete, Method::Other]),
+        ("/colors", list, &[Method::Put, Method::Delete, Method::Patch][..]),
+        ("/colors/x", one, &[Method::Post, Method::Patch]),
+        ("/health", fixed, &[Method::Post, Method::Put, Method::Delete, Method::Patch]),
+        ("/openapi.json", fixed, &[Method::Post, Method::Put, Method::Delete, Method::Patch]),
     ] {
-        assert_eq!(check(Method::Options, target, "", Status::NoContent, "").allow, Some(allow));
-        for &method in refused {
+        assert_eq!(check(Method::Options, target, "", StatusCode::NO_CONTENT, "").allow, Some(allow));
+        for method in refused {
             let message = format!(r#"{{"error":true,"message":"the method is not allowed here, only {allow}"}}"#);
-            assert_eq!(check(method, target, "", Status::MethodNotAllowed, &message).allow, Some(allow));
+            assert_eq!(check(method.clone(), target, "", StatusCode::METHOD_NOT_ALLOWED, &message).allow, Some(allow));
         }
     }
-    assert_eq!(check(Method::Options, "*", "", Status::NoContent, "").allow, Some("GET, HEAD, POST, PUT, DELETE, OPTIONS"));
+    assert_eq!(check(Method::Options, "*", "", StatusCode::NO_CONTENT, "").allow, Some("GET, HEAD, POST, PUT, DELETE, OPTIONS"));
 }
 
 #[test]
@@ -119,7 +133,7 @@ fn read_only_allows_only_reads() {
     let service = Service { read_only: true, ..service() };
     for (method, target) in [(Method::Post, "/colors"), (Method::Put, "/colors/red"), (Method::Delete, "/colors/red")] {
         let response = ask(&service, method, target, r#"{"name":"a","value":"b"}"#);
-        assert_eq!((response.status, response.allow), (Status::MethodNotAllowed, Some("GET, HEAD, OPTIONS")));
+        assert_eq!((response.status, response.allow), (StatusCode::METHOD_NOT_ALLOWED, Some("GET, HEAD, OPTIONS")));
     }
     assert_eq!(ask(&service, Method::Get, "/colors", "").content.bytes(), LIST.as_bytes());
     assert_eq!(ask(&service, Method::Options, "/colors", "").allow, Some("GET, HEAD, OPTIONS"));
@@ -132,32 +146,32 @@ fn health_is_ok_until_the_end() {
     assert_eq!(ask(&service, Method::Post, "/health", "").allow, Some("GET, HEAD, OPTIONS"));
     service.is_stopping.store(true, Relaxed);
     let response = ask(&service, Method::Get, "/health", "");
-    assert_eq!((response.status, response.content.bytes()), (Status::ServiceUnavailable, &br#"{"status":"stopping"}"#[..]));
+    assert_eq!((response.status, response.content.bytes()), (StatusCode::SERVICE_UNAVAILABLE, &br#"{"status":"stopping"}"#[..]));
 }
 
 #[test]
 fn targets_that_name_nothing_say_why() {
     let unknown = r#"{"error":true,"message":"no such resource, the list is at /colors"}"#;
-    check(Method::Get, "/", "", Status::NotFound, unknown);
-    check(Method::Delete, "/colors/red/", "", Status::NotFound, unknown);
+    check(Method::Get, "/", "", StatusCode::NOT_FOUND, unknown);
+    check(Method::Delete, "/colors/red/", "", StatusCode::NOT_FOUND, unknown);
     let escape = r#"{"error":true,"message":"the path has a bad percent escape, or one that does not decode to UTF-8"}"#;
-    check(Method::Get, "/colors/%ff", "", Status::BadRequest, escape);
+    check(Method::Get, "/colors/%ff", "", StatusCode::BAD_REQUEST, escape);
     let form = r#"{"error":true,"message":"the request target has to be a path, as in /colors"}"#;
-    check(Method::Get, "*", "", Status::BadRequest, form);
+    check(Method::Get, "*", "", StatusCode::BAD_REQUEST, form);
 }
 
 #[test]
 fn an_intrusion_is_refused_before_anything_else_and_remarked() {
     let service = service();
     let ask = |method, target, origin: Option<&str>, host: Option<&str>| {
-        let fields = &Fields { origin: origin.map(str::to_owned), host: host.map(str::to_owned), ..Fields::default() };
-        respond(&service, &Request { method, target, fields, content: b"", is_on_loopback: true })
+        let fields = Fields { origin: origin.map(str::to_owned), host: host.map(str::to_owned), ..Fields::default() };
+        respond(&service, &request(method, target, fields, ""))
     };
     for target in ["/colors/red", "/nowhere", "/%"] {
         let refused = ask(Method::Delete, target, Some("http://evil.example"), None);
         assert_eq!(refused.content.bytes(), br#"{"error":true,"message":"a page of another origin may not change the list"}"#);
-        assert_eq!((refused.status, refused.remark.is_some(), refused.cors), (Status::Forbidden, true, None));
-        assert_eq!(ask(Method::Get, target, None, Some("evil.example")).status, Status::Forbidden);
+        assert_eq!((refused.status, refused.remark.is_some(), refused.cors), (StatusCode::FORBIDDEN, true, None));
+        assert_eq!(ask(Method::Get, target, None, Some("evil.example")).status, StatusCode::FORBIDDEN);
     }
     assert_eq!(ask(Method::Get, "/colors", None, None).content.bytes(), LIST.as_bytes());
 }
@@ -166,12 +180,11 @@ fn an_intrusion_is_refused_before_anything_else_and_remarked() {
 fn an_exempt_origin_is_answered_with_cors_fields() {
     let origin = "https://friend.example";
     let service = Service { exemptions: Exemptions { origins: vec![origin.to_owned()], hosts: vec![] }, ..service() };
-    let fields = &Fields { origin: Some(origin.to_owned()), preflight_method: Some("DELETE".to_owned()), ..Fields::default() };
-    let request = Request { method: Method::Options, target: "/colors/red", fields, content: b"", is_on_loopback: true };
-    let preflight = respond(&service, &request);
-    assert_eq!((preflight.status, preflight.cors.map(|cors| cors.preflight)), (Status::NoContent, Some(true)));
-    let deleted = respond(&service, &Request { method: Method::Delete, ..request });
-    assert_eq!((deleted.status, deleted.cors.map(|cors| cors.preflight)), (Status::Ok, Some(false)));
+    let fields = Fields { origin: Some(origin.to_owned()), preflight_method: Some("DELETE".to_owned()), ..Fields::default() };
+    let preflight = respond(&service, &request(Method::Options, "/colors/red", fields.clone(), ""));
+    assert_eq!((preflight.status, preflight.cors.map(|cors| cors.preflight)), (StatusCode::NO_CONTENT, Some(true)));
+    let deleted = respond(&service, &request(Method::Delete, "/colors/red", fields, ""));
+    assert_eq!((deleted.status, deleted.cors.map(|cors| cors.preflight)), (StatusCode::OK, Some(false)));
     assert!(ask(&service, Method::Get, "/colors", "").varies_by_origin);
 }
 
@@ -179,7 +192,7 @@ mod conditional {
     use super::*;
 
     fn ask_if(service: &Service, method: Method, target: &str, fields: &Fields) -> Response {
-        respond(service, &Request { method, target, fields, content: br##"{"name":"red","value":"#1"}"##, is_on_loopback: true })
+        respond(service, &request(method, target, fields.clone(), r##"{"name":"red","value":"#1"}"##))
     }
 
     #[test]
@@ -188,10 +201,14 @@ mod conditional {
         for target in ["/colors", "/colors/red", "/openapi.json"] {
             let tag = ask(&service, Method::Get, target, "").tag.unwrap().to_string();
             for method in [Method::Get, Method::Head] {
-                let same = ask_if(&service, method, target, &Fields { if_none_match: Some(tag.clone()), ..Fields::default() });
-                assert_eq!((same.status, same.content.bytes(), same.tag.unwrap().to_string()), (Status::NotModified, &[][..], tag.clone()));
-                let other = ask_if(&service, method, target, &Fields { if_none_match: Some("\"x\"".to_owned()), ..Fields::default() });
-                assert_eq!(other.status, Status::Ok);
+                let same = ask_if(&service, method.clone(), target, &Fields { if_none_match: Some(tag.clone()), ..Fields::default() });
+                assert_eq!(
+                    (same.status, same.content.bytes(), same.tag.unwrap().to_string()),
+                    (StatusCode::NOT_MODIFIED, &[][..], tag.clone())
+                );
+                let other =
+                    ask_if(&service, method.clone(), target, &Fields { if_none_match: Some("\"x\"".to_owned()), ..Fields::default() });
+                assert_eq!(other.status, StatusCode::OK);
             }
         }
     }
@@ -204,7 +221,7 @@ mod conditional {
                 &Fields { if_match: Some("\"x\"".to_owned()), ..Fields::default() },
                 &Fields { if_none_match: Some("*".to_owned()), ..Fields::default() },
             ] {
-                assert_eq!(ask_if(&service, method, target, fields).status, Status::PreconditionFailed, "{method:?}");
+                assert_eq!(ask_if(&service, method.clone(), target, fields).status, StatusCode::PRECONDITION_FAILED, "{method:?}");
             }
         }
         assert_eq!(ask(&service, Method::Get, "/colors", "").content.bytes(), LIST.as_bytes());
@@ -220,8 +237,8 @@ mod conditional {
             let service = service();
             let tag = ask(&service, Method::Get, read, "").tag.unwrap().to_string();
             let fields = &Fields { if_match: Some(tag), ..Fields::default() };
-            assert!(matches!(ask_if(&service, method, target, fields).status, Status::Ok | Status::Created), "{method:?}");
-            assert_eq!(ask_if(&service, method, target, fields).status, Status::PreconditionFailed, "{method:?}");
+            assert!(matches!(ask_if(&service, method.clone(), target, fields).status, StatusCode::OK | StatusCode::CREATED), "{method:?}");
+            assert_eq!(ask_if(&service, method.clone(), target, fields).status, StatusCode::PRECONDITION_FAILED, "{method:?}");
         }
     }
 
@@ -229,17 +246,10 @@ mod conditional {
     fn what_else_is_wrong_wins_over_the_condition() {
         let service = service();
         let fields = &Fields { if_match: Some("\"x\"".to_owned()), ..Fields::default() };
-        assert_eq!(ask_if(&service, Method::Put, "/colors/no", fields).status, Status::NotFound);
-        assert_eq!(ask_if(&service, Method::Delete, "/colors/no", fields).status, Status::NotFound);
-        assert_eq!(ask_if(&service, Method::Post, "/colors/red", fields).status, Status::MethodNotAllowed);
-        let bad = Request { method: Method::Post, target: "/colors", fields, content: b"[]", is_on_loopback: true };
-        assert_eq!(respond(&service, &bad).status, Status::BadRequest);
+        assert_eq!(ask_if(&service, Method::Put, "/colors/no", fields).status, StatusCode::NOT_FOUND);
+        assert_eq!(ask_if(&service, Method::Delete, "/colors/no", fields).status, StatusCode::NOT_FOUND);
+        assert_eq!(ask_if(&service, Method::Post, "/colors/red", fields).status, StatusCode::METHOD_NOT_ALLOWED);
+        let bad = request(Method::Post, "/colors", fields.clone(), "[]");
+        assert_eq!(respond(&service, &bad).status, StatusCode::BAD_REQUEST);
     }
-}
-
-#[test]
-fn a_panic_becomes_an_answer() {
-    let response = respond_or_500(|| panic!("a handler's bug"));
-    assert_eq!(response.status, Status::InternalServerError);
-    assert_eq!(response.content.bytes(), br#"{"error":true,"message":"the service failed on this request, its log says where"}"#);
 }

@@ -7,9 +7,6 @@ use sd_notify::NotifyState;
 /// Shortest time between two counts of colors; each wakes the manager and whoever watches it.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long to wait before another try when what was due could not be said.
-const RETRY: Duration = Duration::from_millis(100);
-
 /// The way to the service manager.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
@@ -67,13 +64,9 @@ impl Supervisor {
         (beats, is_news.then_some(count))
     }
 
-    /// How long the accept loop may wait for something to happen before it has to turn; `None` for as long as it likes.
-    pub(crate) fn patience(&self, now: Instant, colors: Option<usize>) -> Option<Duration> {
-        let until = |since: Instant, interval: Duration| (since + interval).saturating_duration_since(now).max(RETRY);
-        let is_outdated = self.is_there && colors != Some(self.told.0);
-        let beat = self.heartbeat.map(|heartbeat| until(self.beaten, heartbeat));
-        let status = is_outdated.then(|| until(self.told.1, STATUS_INTERVAL));
-        beat.into_iter().chain(status).min()
+    /// How long the accept loop may wait for connections before it has to call [`Supervisor::turn`] again; `None` for as long as it likes.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        self.is_there.then(|| self.heartbeat.map_or(STATUS_INTERVAL, |heartbeat| heartbeat.min(STATUS_INTERVAL)))
     }
 
     /// Sends one message.
@@ -121,18 +114,6 @@ mod tests {
         assert_eq!(supervisor.due(start + SECOND, Some(8)), (false, None));
         assert_eq!(supervisor.due(start + 2 * SECOND, Some(8)), (true, Some(8)));
         assert_eq!(supervisor.due(start + 3 * SECOND, Some(8)), (false, None));
-    }
-
-    #[test]
-    fn the_accept_loop_turns_in_time_for_what_is_due() {
-        let now = Instant::now();
-        let there = supervisor(true, now);
-        assert_eq!(there.patience(now, Some(5)), Some(2 * SECOND));
-        assert_eq!(there.patience(now + SECOND, Some(5)), Some(SECOND));
-        assert_eq!(there.patience(now, Some(6)), Some(SECOND));
-        assert_eq!(there.patience(now + 3 * SECOND, None), Some(RETRY));
-        let absent = supervisor(false, now);
-        assert_eq!(absent.patience(now, Some(6)), None);
     }
 
     #[test]

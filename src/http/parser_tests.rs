@@ -1,0 +1,237 @@
+//! Tables of what is a request and what is not.
+
+use super::*;
+use crate::http::Fields;
+use crate::http::error::FIELD_LINES_MAX;
+
+/// Method and target, the content, and whether the connection stays.
+type Expected<'a> = Result<(&'a str, &'a str, bool), ProtocolError>;
+
+/// Feeds `bytes` at once and byte by byte; both must end in `expected`, and a whole request must leave `left` bytes.
+#[track_caller]
+fn check_leaving(bytes: &[u8], left: usize, expected: &Expected<'_>) {
+    let run = |size: usize| -> Result<(Request, usize), ProtocolError> {
+        let mut parser = Parser::default();
+        for piece in bytes.chunks(size) {
+            parser.append(piece);
+            if let Step::Whole(request) = parser.step(16)? {
+                let unread = bytes.len() - (piece.as_ptr() as usize - bytes.as_ptr() as usize) - piece.len();
+                return Ok((request, parser.received.len() - parser.start + unread));
+            }
+        }
+        panic!("no whole request in {:?}", String::from_utf8_lossy(bytes));
+    };
+    for size in [bytes.len(), 1] {
+        let label = String::from_utf8_lossy(bytes);
+        match (run(size), expected) {
+            (Ok((request, rest)), Ok((head, content, keep_alive))) => {
+                assert_eq!(format!("{} {}", request.method, request.target), *head, "{label:?}");
+                assert_eq!(String::from_utf8_lossy(&request.content), *content, "{label:?}");
+                assert_eq!((request.keep_alive, rest), (*keep_alive, left), "{label:?}");
+            }
+            (Err(error), Err(expected)) => assert_eq!(error, *expected, "{label:?}"),
+            (actual, expected) => panic!("{label:?} in pieces of {size}: {actual:?}, not {expected:?}"),
+        }
+    }
+}
+
+#[track_caller]
+fn check(bytes: impl AsRef<[u8]>, expected: Expected<'_>) {
+    check_leaving(bytes.as_ref(), 0, &expected);
+}
+
+#[test]
+fn a_plain_request_keeps_what_matters() {
+    check("GET /a HTTP/1.1\r\nHost: h\r\n\r\n", Ok(("GET /a", "", true)));
+    check("\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n", Ok(("GET /a", "", true)));
+    check("x-y /a HTTP/1.1\r\nhOsT:\th:80 \r\n\r\n", Ok(("x-y /a", "", true)));
+    check("GET http://h/a HTTP/1.1\r\nHost: other\r\n\r\n", Ok(("GET http://h/a", "", true)));
+    check(
+        "GET /a HTTP/1.1\r\nCookie: \u{e9}\ta\r\nHost: [::1]:8\r\nIf-Match: \"a\"\r\nX-Empty:\r\nif-match:\t\"\u{e9}\"\r\n\r\n",
+        Ok(("GET /a", "", true)),
+    );
+}
+
+#[test]
+fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
+    let fields = |request: &str| {
+        let mut parser = Parser::default();
+        parser.append(request.as_bytes());
+        let Ok(Step::Whole(request)) = parser.step(16) else { panic!("{request:?}") };
+        request.fields
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        fields("GET /a HTTP/1.1\r\nHOST: \ta:1 \r\nIf-Match: \"a\"\r\nCookie: x\r\nif-match:\t\"\u{e9}\"\r\nOrigin:\r\n\r\n"),
+        Fields { host: some("a:1"), if_match: some("\"a\", \"\u{e9}\""), origin: some(""), ..Fields::default() }
+    );
+    assert_eq!(
+        fields(
+            "OPTIONS http://b/a HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\nOrigin: x\r\nOrigin: y\r\nSec-Fetch-Site: none\r\n\
+             Access-Control-Request-Method: PUT\r\n\r\n"
+        ),
+        Fields {
+            host: some("b"),
+            if_match: None,
+            if_none_match: some("*"),
+            origin: some("x, y"),
+            sec_fetch_site: some("none"),
+            preflight_method: some("PUT"),
+        }
+    );
+    assert_eq!(fields("GET /a HTTP/1.0\r\n\r\n"), Fields::default());
+}
+
+#[test]
+fn the_version_and_connection_decide_whether_the_connection_stays() {
+    let head = "GET /a";
+    check("GET /a HTTP/1.0\r\n\r\n", Ok((head, "", false)));
+    check("GET /a HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", Ok((head, "", true)));
+    check("GET /a HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n", Ok((head, "", false)));
+    check("GET /a HTTP/1.1\r\nHost: h\r\nConnection: x, CLOSE\r\n\r\n", Ok((head, "", false)));
+    check("GET /a HTTP/1.1\r\nHost: h\r\nConnection: not-close\r\n\r\n", Ok((head, "", true)));
+    check("GET /a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", Ok((head, "", true)));
+}
+
+#[test]
+fn content_ends_where_its_framing_says() {
+    let head = "POST /a";
+    let post = "POST /a HTTP/1.1\r\nHost: h\r\n";
+    check_leaving(format!("{post}Content-Length: 3\r\n\r\nabcGET").as_bytes(), 3, &Ok((head, "abc", true)));
+    check_leaving(format!("{post}Transfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET").as_bytes(), 3, &Ok((head, "abc", true)));
+    check(format!("{post}Content-Length: 0016\r\n\r\n0123456789abcdef"), Ok((head, "0123456789abcdef", true)));
+    check(format!("{post}Content-Length: 0\r\n\r\n"), Ok((head, "", true)));
+    check_leaving(format!("{post}\r\nabc").as_bytes(), 3, &Ok((head, "", true)));
+}
+
+#[test]
+fn lengths_that_could_be_misread_are_refused() {
+    let post = "POST /a HTTP/1.1\r\nHost: h\r\n";
+    for length in ["+3", "-3", "3, 4", "3,3", "3 3", "abc", "", "0x3", "3.0", "10000000000000000000000000"] {
+        check(format!("{post}Content-Length: {length}\r\n\r\nabc"), Err(ProtocolError::ContentLength));
+    }
+    check(format!("{post}Content-Length: 3\r\ncontent-length: 3\r\n\r\nabc"), Err(ProtocolError::ContentLength));
+    check(format!("{post}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), Err(ProtocolError::TwoLengths));
+    for (coding, error) in [
+        ("chunked, chunked", ProtocolError::TransferEncoding),
+        ("gzip", ProtocolError::TransferEncoding),
+        ("chunked, gzip", ProtocolError::TransferEncoding),
+        ("xchunked", ProtocolError::TransferEncoding),
+        ("", ProtocolError::TransferEncoding),
+        ("gzip, chunked", ProtocolError::UnknownCoding),
+    ] {
+        check(format!("{post}Transfer-Encoding: {coding}\r\n\r\n0\r\n\r\n"), Err(error));
+    }
+    check("POST /a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", Err(ProtocolError::TransferEncoding));
+    check(
+        format!("{post}Transfer-Encoding : chunked\r\n\r\n"),
+        Err(ProtocolError::Malformed("a field name is malformed or followed by white space")),
+    );
+}
+
+#[test]
+fn content_over_the_limit_is_refused_before_it_arrives() {
+    let post = "POST /a HTTP/1.1\r\nHost: h\r\n";
+    for length in ["17", "10000000000", "100000000000000", "9223372036854775808", "18446744073709551615"] {
+        check(format!("{post}Content-Length: {length}\r\n\r\n"), Err(ProtocolError::ContentTooLarge(16)));
+        check(format!("{post}Expect: 100-continue\r\nContent-Length: {length}\r\n\r\n"), Err(ProtocolError::ContentTooLarge(16)));
+    }
+    check(format!("{post}Transfer-Encoding: chunked\r\n\r\n11\r\n"), Err(ProtocolError::ContentTooLarge(16)));
+}
+
+#[test]
+fn a_host_is_given_once_and_well_formed() {
+    check("GET /a HTTP/1.1\r\n\r\n", Err(ProtocolError::Host));
+    check("GET /a HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", Err(ProtocolError::Host));
+    check("GET /a HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", Err(ProtocolError::Host));
+    for host in ["", "a b", "a/b", "a@b", "a:b", "a:80:80", ":80", "[::1", "[::g]", "[::1]x", "::1", "a, b", "\u{e9}", "http://a"] {
+        check(format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n"), Err(ProtocolError::Host));
+    }
+    for host in ["a", "a:", "a.b:80", "127.0.0.1:1", "[::1]", "[2001:db8::1]:443", "xn--caf-dma.example", "a_b"] {
+        check(format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n"), Ok(("GET /a", "", true)));
+    }
+    check(
+        "GET http://a@b/ HTTP/1.1\r\nHost: a\r\n\r\n",
+        Err(ProtocolError::Malformed("the authority of the request target is not of the form host[:port]")),
+    );
+}
+
+#[test]
+fn versions_other_than_1_are_refused() {
+    for version in ["HTTP/2.0", "HTTP/3.0", "HTTP/0.9", "HTTP/1.2"] {
+        check(format!("GET /a {version}\r\nHost: h\r\n\r\n"), Err(ProtocolError::Version));
+    }
+    check("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Err(ProtocolError::Version));
+}
+
+#[test]
+fn malformed_lines_are_refused() {
+    let line = || Err(ProtocolError::Malformed("the request line has to be method, target and HTTP/1.1, with one space between"));
+    for request in
+        ["GET /a\r\n\r\n", "GET  /a HTTP/1.1\r\n\r\n", "GET /a HTTP/1.1 \r\n\r\n", "GET /a b HTTP/1.1\r\n\r\n", "GET /a HTTP/11\r\n\r\n"]
+    {
+        check(request, line());
+    }
+    let escape = || Err(ProtocolError::Malformed("the request target has a character that belongs percent-encoded"));
+    check("GET /\u{e9} HTTP/1.1\r\nHost: h\r\n\r\n", escape());
+    check("GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n", escape());
+    check("\x16\x03\x01", Err(ProtocolError::Malformed("this is not an HTTP request")));
+    check(" GET", Err(ProtocolError::Malformed("this is not an HTTP request")));
+    check("GET /a HTTP/1.1\nHost: h\n\n", Err(ProtocolError::BareLineFeed));
+    check("GET /a HTTP/1.1\r\nHost: h\n\r\n", Err(ProtocolError::BareLineFeed));
+    let get = "GET /a HTTP/1.1\r\nHost: h\r\n";
+    let name = || Err(ProtocolError::Malformed("a field name is malformed or followed by white space"));
+    check(format!("{get} folded: x\r\n\r\n"), name());
+    check(format!("{get}A b: x\r\n\r\n"), name());
+    check(format!("{get}: x\r\n\r\n"), name());
+    check(format!("{get}A: \0\r\n\r\n"), Err(ProtocolError::Malformed("a field value has a control character")));
+}
+
+#[test]
+fn heads_without_end_are_refused_at_the_limit() {
+    let line = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(HEAD_BYTES_MAX));
+    check(&line[..HEAD_BYTES_MAX + 1], Err(ProtocolError::HeadTooLarge));
+    let longest = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(HEAD_BYTES_MAX - 27));
+    assert_eq!(longest.len(), HEAD_BYTES_MAX);
+    check(&longest, Ok((&longest[..HEAD_BYTES_MAX - 22], "", true)));
+    check(format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(FIELD_LINES_MAX)), Err(ProtocolError::HeadTooLarge));
+    check(format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(FIELD_LINES_MAX - 1)), Ok(("GET /", "", true)));
+}
+
+#[test]
+fn a_client_that_waits_is_told_to_go_on_once() {
+    let mut parser = Parser::default();
+    parser.append(b"POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n");
+    assert_eq!(parser.step(16), Ok(Step::Continue));
+    assert_eq!(parser.step(16), Ok(Step::More));
+    parser.append(b"{}");
+    assert!(matches!(parser.step(16), Ok(Step::Whole(_))));
+    assert!(parser.is_idle());
+
+    check("GET /a HTTP/1.1\r\nHost: h\r\nExpect: 200-ok\r\n\r\n", Err(ProtocolError::Expectation));
+    check("GET /a HTTP/1.0\r\nExpect: 200-ok\r\n\r\n", Ok(("GET /a", "", false)));
+}
+
+#[test]
+fn a_cut_request_is_never_whole() {
+    for request in [
+        "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc",
+        "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    ] {
+        for end in 0..request.len() {
+            let mut parser = Parser::default();
+            parser.append(&request.as_bytes()[..end]);
+            assert_eq!(parser.step(16), Ok(Step::More), "{:?}", &request[..end]);
+            assert_eq!(parser.is_idle(), end == 0);
+        }
+    }
+}
+
+#[test]
+fn all_that_a_half_received_request_holds_is_counted() {
+    let mut parser = Parser::default();
+    let head = format!("POST /a HTTP/1.1\r\nHost: h\r\nIf-Match: {}\r\nContent-Length: 9\r\n\r\n", "a".repeat(60_000));
+    parser.append(head.as_bytes());
+    assert_eq!(parser.step(16), Ok(Step::More));
+    assert!((60_000..62_000).contains(&parser.memory()), "{}", parser.memory());
+}

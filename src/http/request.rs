@@ -1,0 +1,44 @@
+//! A request as a value, in the words of RFC 9110. Knows nothing of how it arrived.
+
+use tiny_http::{HTTPVersion, Method};
+
+/// A whole, well-framed request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    /// The request target as received: origin-form, absolute-form or `*` (RFC 9112 §3.2).
+    pub(crate) target: String,
+    pub(crate) version: HTTPVersion,
+    pub(crate) fields: Fields,
+    /// All of the content, decoded from its transfer coding.
+    pub(crate) content: Vec<u8>,
+    /// Whether the client wants to send another request on this connection (RFC 9112 §9.3).
+    pub(crate) keep_alive: bool,
+}
+
+/// The fields that anything in the service looks at; repeated ones are joined by commas (RFC 9110 §5.3).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fields {
+    /// Host, or the authority of an absolute-form target; `None` only from HTTP/1.0.
+    pub(crate) host: Option<String>,
+    pub(crate) if_match: Option<String>,
+    pub(crate) if_none_match: Option<String>,
+    pub(crate) origin: Option<String>,
+    pub(crate) sec_fetch_site: Option<String>,
+    /// Access-Control-Request-Method: marks a preflight (Fetch standard, CORS protocol).
+    pub(crate) preflight_method: Option<String>,
+}
+
+impl Request {
+    /// Whether the method is one that changes nothing (RFC 9110 §9.2.1).
+    pub(crate) fn is_safe(&self) -> bool {
+        matches!(self.method, Method::Get | Method::Head | Method::Options)
+    }
+
+    /// Bytes of memory that the request owns.
+    pub(crate) fn memory(&self) -> usize {
+        let Fields { host, if_match, if_none_match, origin, sec_fetch_site, preflight_method } = &self.fields;
+        let fields = [host, if_match, if_none_match, origin, sec_fetch_site, preflight_method];
+        self.target.capacity() + self.content.capacity() + fields.into_iter().flatten().map(String::capacity).sum::<usize>()
+    }
+}

@@ -1,0 +1,366 @@
+//! One connection: a state machine that receives, answers and sends, and never waits for its client. Knows nothing of other connections.
+
+use std::io;
+use std::mem::replace;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, Shutdown};
+use tiny_http::{HTTPVersion, Method};
+
+use super::accept::Socket;
+use super::output::{Output, Sent};
+use super::shared::{Share, Shared};
+use crate::http::{Parser, ProtocolError, Request, Response, Step};
+use crate::logging;
+use crate::service::Answer;
+use crate::store::{Change, NotSaved, Outcome};
+
+/// Bytes received at a time: a request of curl takes a tenth of it, and a pipelining client has no more in its buffer.
+const RECEIVE_BYTES: usize = 4096;
+
+/// Requests answered in a row before other connections have their turn: pipelining clients cannot starve light ones.
+const ANSWERS_IN_A_ROW: usize = 16;
+
+/// How long, and how many bytes, a client may go on sending behind its last response. A close before that could cost it the response.
+const LINGER_TIME: Duration = Duration::from_secs(2);
+const LINGER_BYTES_MAX: usize = 1024 * 1024;
+
+/// How long an idle connection stays when the service is stopping; a busy client does not pause for longer.
+const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
+
+/// What a connection waits for.
+#[derive(Debug)]
+enum State {
+    /// The first byte of a request.
+    Idle,
+    /// The rest of a request.
+    Reading,
+    /// The outcome of a change. Nothing is received meanwhile, so that nothing overtakes it.
+    Committing(Box<Committing>),
+    /// Room for more of the output.
+    Writing,
+    /// The end: the last response is sent, and so many more bytes of what the client still sends are read and dropped.
+    Lingering { left: usize },
+}
+
+#[derive(Debug)]
+struct Committing {
+    request: Request,
+    /// Bytes of memory that the change takes.
+    memory: usize,
+    begun: Option<Instant>,
+}
+
+/// What follows once the output is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    NextRequest,
+    Close,
+    /// The client may still be sending.
+    Linger,
+}
+
+#[derive(Debug)]
+pub(super) enum Event {
+    /// There is something to receive, or the connection has ended.
+    Readable,
+    Writable,
+    /// The other connections have had their turn.
+    Turn,
+    /// The change that was waited for is saved, or was not made.
+    Outcome(Result<Outcome, NotSaved>),
+    /// The deadline has passed.
+    Deadline,
+    /// The connection limit is reached, and others wait.
+    LimitReached,
+}
+
+/// What the worker has to do for the connection next.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Wait for these events on the socket.
+    Wait(EventFlags),
+    /// Serve it again when the other connections have had their turn.
+    Queue,
+    /// Have this change saved.
+    Commit(Change),
+    Close,
+}
+
+pub(super) struct Connection {
+    socket: Socket,
+    /// The listener's own address is a loopback one.
+    on_loopback: bool,
+    parser: Parser,
+    output: Output,
+    state: State,
+    /// When the state began, or the client last took some of the output.
+    since: Instant,
+    after: After,
+    had_request: bool,
+    share: Share,
+}
+
+impl Connection {
+    pub(super) fn new(socket: Socket, on_loopback: bool, share: Share, now: Instant) -> Self {
+        Self {
+            socket,
+            on_loopback,
+            parser: Parser::default(),
+            output: Output::default(),
+            state: State::Idle,
+            since: now,
+            after: After::NextRequest,
+            had_request: false,
+            share,
+        }
+    }
+
+    /// Does all there is to do after an event. `scratch` is where bytes are received to.
+    pub(super) fn advance(&mut self, event: Event, shared: &Shared, now: Instant, scratch: &mut [u8]) -> Next {
+        // An error means that the client has gone: nobody is left to tell.
+        let next = self.handle(event, shared, now, scratch).unwrap_or(Next::Close);
+        let committing = if let State::Committing(committing) = &self.state { committing.memory } else { 0 };
+        self.share.set_memory(self.parser.memory() + self.output.memory() + committing);
+        next
+    }
+
+    /// When the connection has been in its state for too long, if there is such a time.
+    pub(super) fn deadline(&self, shared: &Shared) -> Option<Instant> {
+        let limits = &shared.limits;
+        let time = match self.state {
+            State::Idle if shared.is_stopping() => STOPPING_KEEP_ALIVE.min(limits.keep_alive),
+            State::Idle if self.had_request => limits.keep_alive,
+            State::Idle | State::Reading | State::Writing => limits.request_timeout,
+            State::Committing(_) => return None,
+            State::Lingering { .. } => LINGER_TIME,
+        };
+        Some(self.since + time)
+    }
+
+    /// Whether it may be closed in favor of others, and in which order: first those that are idle, then those that have owed something for
+    /// at least `patience`; of each the longest waiting first.
+    pub(super) fn may_make_room(&self, now: Instant, patience: Duration) -> Option<(bool, Instant)> {
+        match self.state {
+            State::Idle if self.had_request => Some((false, self.since)),
+            State::Committing(_) => None,
+            _ => (now.duration_since(self.since) >= patience).then_some((true, self.since)),
+        }
+    }
+
+    /// Whether its output is sent from a version of the list that has to be let go.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.output.is_withdrawn()
+    }
+
+    fn handle(&mut self, event: Event, shared: &Shared, now: Instant, scratch: &mut [u8]) -> io::Result<Next> {
+        match (event, &mut self.state) {
+            (Event::Readable, State::Idle | State::Reading) => {
+                if !self.receive(scratch)? {
+                    self.refuse(&ProtocolError::CutOff, None, shared);
+                }
+                self.answer(shared, now)
+            }
+            (Event::Readable, State::Lingering { left }) => {
+                let left = *left;
+                self.linger(left, scratch)
+            }
+            (Event::Turn, State::Idle | State::Reading) => self.answer(shared, now),
+            (Event::Readable | Event::Writable, State::Writing) => self.flush(!self.parser.is_idle(), now),
+            (Event::Outcome(outcome), State::Committing(_)) => {
+                if let State::Committing(committing) = replace(&mut self.state, State::Idle) {
+                    let response = shared.service.complete(&committing.request, outcome);
+                    self.push(&committing.request, response, committing.begun, shared);
+                }
+                self.flush(!self.parser.is_idle(), now)
+            }
+            (Event::Deadline, State::Writing) => self.flush_late(now),
+            (Event::Deadline, State::Reading) => {
+                self.refuse(&ProtocolError::Timeout, None, shared);
+                self.flush(false, now)
+            }
+            (Event::LimitReached, State::Reading) => {
+                self.refuse(&ProtocolError::NoRoom, None, shared);
+                self.output.send(&self.socket).map(|_| Next::Close)
+            }
+            // what else can happen is an end: the client has gone, or its time is over
+            _ => Ok(Next::Close),
+        }
+    }
+
+    /// Receives some of what there is. False at an end in the middle of a request.
+    ///
+    /// # Errors
+    /// When the connection has ended, as it may between two requests.
+    fn receive(&mut self, scratch: &mut [u8]) -> io::Result<bool> {
+        let length = self.parser.missing().clamp(RECEIVE_BYTES, scratch.len());
+        match rustix::net::recv(&self.socket, &mut scratch[..length], RecvFlags::DONTWAIT) {
+            Ok((_, 0)) if self.parser.is_idle() => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok((_, received)) => {
+                self.parser.append(&scratch[..received]);
+                Ok(received > 0)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Answers the requests in the buffer, as many as may be answered in a row.
+    fn answer(&mut self, shared: &Shared, now: Instant) -> io::Result<Next> {
+        let mut answers = 0;
+        while self.after == After::NextRequest {
+            if answers == ANSWERS_IN_A_ROW || !self.output.has_room() {
+                return self.flush(!self.parser.is_idle(), now);
+            }
+            match self.parser.step(shared.limits.content_max) {
+                Ok(Step::More) if self.share.is_refused(self.parser.memory()) => self.refuse(&ProtocolError::NoRoom, None, shared),
+                Ok(Step::More) => break,
+                Ok(Step::Continue) => self.output.push_continue(),
+                Ok(Step::Whole(request)) => {
+                    answers += 1;
+                    // what follows is another request, with a time of its own
+                    (self.state, self.since, self.had_request) = (State::Idle, now, true);
+                    if let Some(change) = self.answer_one(request, shared) {
+                        self.output.send(&self.socket)?;
+                        return Ok(Next::Commit(change));
+                    }
+                }
+                Err(error) => self.refuse(&error, None, shared),
+            }
+        }
+        self.flush(false, now)
+    }
+
+    /// Answers a request, unless that takes a change that has to be saved first.
+    fn answer_one(&mut self, mut request: Request, shared: &Shared) -> Option<Change> {
+        let begun = shared.access_log.then(Instant::now);
+        let memory = request.memory();
+        if self.share.is_refused(memory) {
+            self.refuse(&ProtocolError::NoRoom, Some(&request), shared);
+            return None;
+        }
+        match shared.service.respond(&request, self.on_loopback) {
+            Answer::Now(response) => {
+                self.push(&request, response, begun, shared);
+                None
+            }
+            Answer::Commit(change) => {
+                request.content = Vec::new();
+                self.state = State::Committing(Box::new(Committing { request, memory, begun }));
+                Some(change)
+            }
+        }
+    }
+
+    /// Puts the response to a request behind the output.
+    fn push(&mut self, request: &Request, response: Response, begun: Option<Instant>, shared: &Shared) {
+        let is_last = !request.keep_alive || shared.is_stopping() || shared.limit_reached();
+        let connection = if is_last {
+            self.after = After::Close;
+            Some("close")
+        } else {
+            // RFC 9112 §9.3: HTTP/1.0 has to be told that the connection stays
+            (request.version < HTTPVersion(1, 1)).then_some("keep-alive")
+        };
+        if let Some(remark) = &response.remark {
+            log::warn!("{remark}");
+        }
+        let status = response.status;
+        let bytes = self.output.push(response, request.method == Method::Head, connection);
+        if let Some(begun) = begun {
+            let what = format_args!("{} {:?}", request.method, request.target);
+            logging::access(self.peer(), &what, status, bytes, begun);
+        }
+    }
+
+    /// Answers what cannot be read as a request, or cannot be served; nothing that follows it is read as a request.
+    fn refuse(&mut self, error: &ProtocolError, request: Option<&Request>, shared: &Shared) {
+        let begun = shared.access_log.then(Instant::now);
+        let is_head = request.map_or_else(|| self.parser.asks_for_head_alone(), |request| request.method == Method::Head);
+        let response = Response::error(error.status(), error.to_string());
+        let status = response.status;
+        let bytes = self.output.push(response, is_head, Some("close"));
+        if let Some(begun) = begun {
+            logging::access(self.peer(), &"-", status, bytes, begun);
+        }
+        self.parser = Parser::default();
+        self.after = After::Linger;
+    }
+
+    /// Sends what the socket has room for. `may_have_requests`: the buffer may have whole requests that are not answered yet.
+    fn flush(&mut self, may_have_requests: bool, now: Instant) -> io::Result<Next> {
+        if let Sent::Part { progress } = self.output.send(&self.socket)? {
+            if progress || !matches!(self.state, State::Writing) {
+                (self.state, self.since) = (State::Writing, now);
+            }
+            return Ok(Next::Wait(EventFlags::OUT));
+        }
+        if self.after != After::NextRequest {
+            return self.finish(now);
+        }
+        let is_idle = self.parser.is_idle();
+        match (&self.state, is_idle) {
+            // the clock of a request goes on however often a byte of it arrives
+            (State::Idle, true) | (State::Reading, false) => {}
+            (_, true) => (self.state, self.since) = (State::Idle, now),
+            (_, false) => (self.state, self.since) = (State::Reading, now),
+        }
+        Ok(if may_have_requests { Next::Queue } else { Next::Wait(EventFlags::IN) })
+    }
+
+    /// The same when the client has not taken anything in time, as far as epoll tells: it does so only when a third of the socket's buffer is
+    /// free, which a slow reader may take long to make.
+    fn flush_late(&mut self, now: Instant) -> io::Result<Next> {
+        let before = self.since;
+        let next = self.flush(!self.parser.is_idle(), now)?;
+        Ok(if matches!(self.state, State::Writing) && self.since == before { Next::Close } else { next })
+    }
+
+    /// Ends the connection after its last response.
+    fn finish(&mut self, now: Instant) -> io::Result<Next> {
+        if self.after == After::Close && self.parser.is_idle() && self.drop_received(&mut [0; 1024])? == 0 {
+            return Ok(Next::Close);
+        }
+        rustix::net::shutdown(&self.socket, Shutdown::Write)?;
+        self.parser = Parser::default();
+        (self.state, self.since) = (State::Lingering { left: LINGER_BYTES_MAX }, now);
+        Ok(Next::Wait(EventFlags::IN))
+    }
+
+    /// Reads over what the client still sends. Closed with something unread, the connection would be reset.
+    fn linger(&mut self, mut left: usize, scratch: &mut [u8]) -> io::Result<Next> {
+        while left > 0 {
+            match self.drop_received(scratch)? {
+                0 => break,
+                dropped => left = left.saturating_sub(dropped),
+            }
+        }
+        self.state = State::Lingering { left };
+        Ok(Next::Wait(if left > 0 { EventFlags::IN } else { EventFlags::empty() }))
+    }
+
+    /// Receives some bytes and drops them; gives how many.
+    fn drop_received(&mut self, scratch: &mut [u8]) -> io::Result<usize> {
+        match rustix::net::recv(&self.socket, scratch, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok((_, received)) => Ok(received),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The client's address; `None` on a unix socket.
+    fn peer(&self) -> Option<SocketAddr> {
+        rustix::net::getpeername(&self.socket).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok())
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,194 @@
+//! Sockets and threads: the accept loop, on the main thread, and the workers that it hands connections to.
+
+mod accept;
+mod connection;
+mod listen;
+mod output;
+mod shared;
+mod socket_file;
+mod worker;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use threadpool::ThreadPool;
+
+pub(crate) use listen::{Endpoint, Listening, inherited, listen};
+pub(crate) use shared::{Limits, Shared};
+use worker::{Inbox, Worker};
+
+use crate::systemd::Supervisor;
+
+/// How long the end may take: what is not answered by then is cut off.
+const STOP_TIME: Duration = Duration::from_secs(4);
+
+/// How long the listeners are left alone when there is no room or the system has no descriptor or memory for a connection.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections accepted from one listener in a row.
+const ACCEPTS_IN_A_ROW: usize = 64;
+
+/// Most connections at a time: several times what a small host serves.
+const CONNECTIONS_MAX: usize = 8192;
+
+/// Descriptors that are no connection's: standard streams, epoll instances, events, signals, files being saved.
+const DESCRIPTORS_RESERVED: usize = 32;
+
+/// The accept loop.
+pub(crate) struct Server {
+    shared: Arc<Shared>,
+    inboxes: Vec<Arc<Inbox>>,
+    listening: Vec<Listening>,
+    /// Listeners are not polled before this time: the system had no descriptor or memory for a connection.
+    paused_until: Option<Instant>,
+    supervisor: Supervisor,
+}
+
+impl Server {
+    /// Starts workers, one on each thread of the pool.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub(crate) fn new(shared: Arc<Shared>, listening: Vec<Listening>, pool: &ThreadPool) -> io::Result<Self> {
+        let mut inboxes = Vec::new();
+        for _ in 0..pool.max_count() {
+            let inbox = Arc::new(Inbox::new()?);
+            let worker = Worker::new(Arc::clone(&shared), Arc::clone(&inbox))?;
+            pool.execute(|| worker.run());
+            inboxes.push(inbox);
+        }
+        Ok(Self { shared, inboxes, listening, paused_until: None, supervisor: Supervisor::from_env() })
+    }
+
+    /// Serves until `stop` becomes readable, then finishes what is under way.
+    ///
+    /// # Errors
+    /// When the kernel fails to tell what happens on the sockets.
+    pub(crate) fn run(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
+        self.supervisor.ready(self.shared.service.store.len());
+        while !self.accept_ready(stop)? {
+            let now = Instant::now();
+            self.supervisor.turn(now, self.shared.service.store.try_len());
+            if self.shared.limit_reached() {
+                self.look_for_room()?;
+            }
+        }
+        self.stop()
+    }
+
+    /// Waits for connections and accepts them; says whether the service has to stop.
+    fn accept_ready(&mut self, stop: BorrowedFd<'_>) -> io::Result<bool> {
+        let now = Instant::now();
+        self.paused_until = self.paused_until.filter(|until| *until > now);
+        let is_closed_to_new = self.paused_until.is_some() || self.shared.limit_reached();
+        let time = if is_closed_to_new { Some(PAUSE) } else { self.supervisor.patience() };
+        // what is too long for the system is as good as forever
+        let time = time.and_then(|time| Timespec::try_from(time).ok());
+        let listeners = self.listening.iter().filter(|_| !is_closed_to_new);
+        let mut polled = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN), PollFd::from_borrowed_fd(self.shared.closed(), PollFlags::IN)];
+        polled.extend(listeners.map(|listening| PollFd::new(&listening.listener, PollFlags::IN)));
+        match rustix::event::poll(&mut polled, time.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
+        if ready[1] {
+            self.shared.note_closed();
+        }
+        for (index, _) in ready[2..].iter().enumerate().filter(|(_, ready)| **ready) {
+            self.accept_from(index);
+        }
+        Ok(ready[0])
+    }
+
+    /// Accepts connections that a listener has, some at a time.
+    fn accept_from(&mut self, index: usize) {
+        let listening = &self.listening[index];
+        for _ in 0..ACCEPTS_IN_A_ROW {
+            if self.shared.is_full() {
+                // whether somebody waits is known when the listener is ready again
+                if has_pending(listening) {
+                    self.shared.set_limit_reached(true);
+                    self.shared.await_close();
+                }
+                return;
+            }
+            match accept::accept(&listening.listener) {
+                Ok(socket) => {
+                    let inbox = self.inboxes.iter().min_by_key(|inbox| Worker::load(inbox)).expect("there is a worker");
+                    inbox.add(socket, listening.endpoint.is_loopback(), &self.shared);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // the client has gone before it was accepted
+                Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
+                Err(error) => {
+                    log::warn!("cannot accept connections for the moment: {error}");
+                    self.paused_until = Some(Instant::now() + PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Accepts connections again when there is room, or nobody waits for it any more.
+    fn look_for_room(&self) -> io::Result<()> {
+        if !self.shared.is_full() || !self.listening.iter().any(has_pending) {
+            self.shared.set_limit_reached(false);
+        } else {
+            self.shared.await_close();
+        }
+        Ok(())
+    }
+
+    /// Finishes what is under way, for [`STOP_TIME`] at most.
+    fn stop(mut self) -> io::Result<()> {
+        let begun = Instant::now();
+        self.supervisor.stopping();
+        self.listening.iter_mut().for_each(Listening::unlink);
+        // those whose connection the kernel has accepted already are clients like the others, as far as there is room for them
+        for index in 0..self.listening.len() {
+            self.accept_from(index);
+        }
+        self.listening.clear();
+        self.shared.service.is_stopping.store(true, Relaxed);
+        self.shared.set_limit_reached(false);
+        self.inboxes.iter().for_each(|inbox| inbox.wake());
+        loop {
+            self.shared.await_close();
+            let left = STOP_TIME.saturating_sub(begun.elapsed());
+            let connections = self.shared.connections();
+            if connections > 0 && left.is_zero() {
+                log::warn!("cut off {connections} connections that were not done {} s after the signal", STOP_TIME.as_secs());
+            }
+            if connections == 0 || left.is_zero() {
+                return Ok(());
+            }
+            let mut polled = [PollFd::from_borrowed_fd(self.shared.closed(), PollFlags::IN)];
+            // Interrupted or not: the number of connections tells.
+            let _ = rustix::event::poll(&mut polled, Timespec::try_from(left).ok().as_ref());
+            self.shared.note_closed();
+        }
+    }
+}
+
+/// Whether the kernel holds a connection of this listener that is not accepted yet.
+fn has_pending(listening: &Listening) -> bool {
+    let mut polled = [PollFd::new(&listening.listener, PollFlags::IN)];
+    rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+/// The number of connections for which the process may have descriptors beside those of its listeners and workers, at most
+/// [`CONNECTIONS_MAX`]; raises the limit as far as it goes.
+pub(crate) fn connections_max(listeners: usize, workers: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    // A process that may not raise its limit makes do with what it has.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let descriptors = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    // tiny_http keeps two descriptors of each connection; each worker has an epoll instance and an inbox
+    (descriptors.saturating_sub(DESCRIPTORS_RESERVED + listeners + 2 * workers) / 2).clamp(1, CONNECTIONS_MAX)
+}

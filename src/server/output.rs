@@ -1,0 +1,154 @@
+//! What is left to send on a connection. Sends no more than the socket has room for, so that it never waits for a client.
+
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+
+use crate::http::{Content, Response};
+
+/// Longest content in bytes that is copied behind its head; a longer one is sent from where it is kept.
+const COPY_BYTES_MAX: usize = 1024;
+
+/// Bytes of responses that are put together before they are sent: 16 responses with one color each.
+const BATCH_BYTES: usize = 8 * 1024;
+
+/// Bytes of an empty buffer that a connection keeps for its next response.
+const KEEP_BYTES_MAX: usize = 1024;
+
+const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
+
+/// Responses on their way to the client, in order.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    /// Heads and short contents.
+    buffer: Vec<u8>,
+    /// A long content behind them.
+    content: Content,
+    /// Bytes sent so far of both.
+    sent: usize,
+}
+
+/// How far sending got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    All,
+    /// The socket has no room for more; says whether it took anything.
+    Part {
+        progress: bool,
+    },
+}
+
+impl Output {
+    /// Appends a response; `connection` is the value of its Connection field. Gives its length in bytes.
+    pub(super) fn push(&mut self, response: Response, is_head: bool, connection: Option<&'static str>) -> usize {
+        let before = self.buffer.len();
+        response.write_head_now(&mut self.buffer, connection);
+        // RFC 9110 §9.3.2: a response to HEAD MUST NOT have content
+        let content = if is_head { Content::None } else { response.content };
+        if content.bytes().len() <= COPY_BYTES_MAX {
+            self.buffer.extend_from_slice(content.bytes());
+        } else {
+            self.content = content;
+        }
+        self.buffer.len() - before + self.content.bytes().len()
+    }
+
+    /// Appends the interim response to `Expect: 100-continue` (RFC 9110 §10.1.1).
+    pub(super) fn push_continue(&mut self) {
+        self.buffer.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+    }
+
+    /// Whether another response may be put behind what there is.
+    pub(super) fn has_room(&self) -> bool {
+        matches!(self.content, Content::None) && self.buffer.len() < BATCH_BYTES
+    }
+
+    /// Bytes of memory that nobody else has: a content that is shared with the list costs nothing.
+    pub(super) fn memory(&self) -> usize {
+        let own = if let Content::Own(json) = &self.content { json.capacity() } else { 0 };
+        if self.buffer.is_empty() { 0 } else { self.buffer.capacity() + own }
+    }
+
+    /// Whether it is sent from a version of the list that has to be let go.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        matches!(&self.content, Content::Shared(version) if version.is_withdrawn())
+    }
+
+    /// Sends what the socket has room for.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    pub(super) fn send(&mut self, socket: impl AsFd) -> io::Result<Sent> {
+        let mut progress = false;
+        while let Some(rest) = self.rest() {
+            let sent = match rest {
+                [rest, b""] | [b"", rest] => rustix::net::send(&socket, rest, SEND_FLAGS),
+                both => rustix::net::sendmsg(&socket, &both.map(IoSlice::new), &mut SendAncillaryBuffer::default(), SEND_FLAGS),
+            };
+            match sent {
+                Ok(0) | Err(Errno::AGAIN | Errno::INTR) => return Ok(Sent::Part { progress }),
+                sent => self.sent += sent?,
+            }
+            progress = true;
+        }
+        (self.content, self.sent) = (Content::None, 0);
+        self.buffer.clear();
+        if self.buffer.capacity() > KEEP_BYTES_MAX {
+            self.buffer = Vec::new();
+        }
+        Ok(Sent::All)
+    }
+
+    /// The bytes to send next, from two places; `None` when all are sent.
+    fn rest(&self) -> Option<[&[u8]; 2]> {
+        let buffer = &self.buffer[self.sent.min(self.buffer.len())..];
+        let content = &self.content.bytes()[self.sent.saturating_sub(self.buffer.len())..];
+        (!buffer.is_empty() || !content.is_empty()).then_some([buffer, content])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use tiny_http::StatusCode;
+
+    use super::*;
+
+    #[test]
+    fn all_of_it_arrives_once_however_often_the_reader_makes_room() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
+        theirs.set_nonblocking(true).expect("it is ours");
+        let json: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
+        let mut output = Output::default();
+        let length = output.push(Response::new(StatusCode::OK, Content::Own(json.clone())), false, None);
+        assert!(length > json.len() && !output.has_room());
+        let (mut rounds, mut received) = (0, Vec::new());
+        while output.send(&ours).expect("the reader is there") != Sent::All {
+            rounds += 1;
+            let mut some = [0; 70_001];
+            let count = theirs.read(&mut some).expect("something was sent");
+            received.extend_from_slice(&some[..count]);
+        }
+        assert!(output.has_room() && output.memory() <= KEEP_BYTES_MAX);
+        drop(ours);
+        theirs.read_to_end(&mut received).expect("the rest is there");
+        assert!(rounds > 1, "the socket took all at once");
+        assert!(received.len() == length && received.ends_with(&json));
+    }
+
+    #[test]
+    fn short_responses_go_together() {
+        let mut output = Output::default();
+        output.push_continue();
+        output.push(Response::no_such_color(), false, None);
+        output.push(Response::no_such_color(), true, Some("close"));
+        let Some([bytes, b""]) = output.rest() else { panic!("one buffer") };
+        let text = str::from_utf8(bytes).unwrap();
+        assert_eq!((text.matches("HTTP/1.1 404 ").count(), text.matches(r#"{"error":true}"#).count()), (2, 1));
+        assert!(text.ends_with("Connection: close\r\n\r\n"));
+    }
+}

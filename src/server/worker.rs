@@ -1,0 +1,277 @@
+//! A worker: one thread, one epoll instance, and the connections that were given to it, each for life. No lock but the inbox.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::mem::take;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+
+use super::accept::Socket;
+use super::connection::{Connection, Event, Next};
+use super::shared::{Share, Shared};
+use crate::store::{Change, NotSaved, Outcome};
+
+/// How often deadlines are looked at, while there are connections.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Connections of the run queue that are served between two looks at who else is ready.
+const TURNS: usize = 64;
+
+/// When the connection limit is reached, how long a client may owe a request, or the taking of a response.
+const PATIENCE_AT_LIMIT: Duration = Duration::from_secs(2);
+
+/// Bytes received at a time at most, of a content whose length is known.
+const RECEIVE_BYTES_MAX: usize = 64 * 1024;
+
+/// Event data of the inbox; connections have their ids, from 1 on.
+const INBOX: u64 = 0;
+
+/// What reaches a worker from other threads.
+pub(super) struct Inbox {
+    mail: Mutex<Mail>,
+    /// Readable while there is mail.
+    eventfd: OwnedFd,
+    /// The worker's connections, those in the inbox included.
+    pub(super) connections: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct Mail {
+    connections: Vec<Connection>,
+    /// What came of changes, by the id of the connection that waits for it.
+    outcomes: Vec<(u64, Result<Outcome, NotSaved>)>,
+}
+
+impl Inbox {
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub(super) fn new() -> io::Result<Self> {
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { mail: Mutex::default(), eventfd, connections: Arc::default() })
+    }
+
+    /// Gives the worker a new connection.
+    pub(super) fn add(&self, socket: Socket, on_loopback: bool, shared: &Arc<Shared>) {
+        let share = Share::new(Arc::clone(shared), Arc::clone(&self.connections));
+        let connection = Connection::new(socket, on_loopback, share, Instant::now());
+        self.post(|mail| mail.connections.push(connection));
+    }
+
+    /// Wakes the worker up.
+    pub(super) fn wake(&self) {
+        // The event's counter would have to stand at 2^64 - 2 to fail.
+        let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
+    }
+
+    fn post(&self, put: impl FnOnce(&mut Mail)) {
+        let was_empty = {
+            let mut mail = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
+            let was_empty = mail.connections.is_empty() && mail.outcomes.is_empty();
+            put(&mut mail);
+            was_empty
+        };
+        if was_empty {
+            self.wake();
+        }
+    }
+
+    fn take(&self) -> Mail {
+        // Nothing to read means that it was read before.
+        let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
+        take(&mut *self.mail.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A connection as its worker has it.
+struct Entry {
+    connection: Connection,
+    /// The events that epoll watches it for.
+    watched: EventFlags,
+    /// It is in the run queue, and has requests in its buffer.
+    queued: bool,
+}
+
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    inbox: Arc<Inbox>,
+    epoll: OwnedFd,
+    /// By ids that are never used again.
+    connections: HashMap<u64, Entry>,
+    last_id: u64,
+    /// Connections that have more requests in their buffers, in the order they are served.
+    run_queue: VecDeque<u64>,
+    /// Where all connections receive to.
+    scratch: Vec<u8>,
+}
+
+impl Worker {
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub(super) fn new(shared: Arc<Shared>, inbox: Arc<Inbox>) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
+        Ok(Self {
+            shared,
+            inbox,
+            epoll,
+            connections: HashMap::new(),
+            last_id: INBOX,
+            run_queue: VecDeque::new(),
+            scratch: vec![0; RECEIVE_BYTES_MAX],
+        })
+    }
+
+    /// Serves connections for as long as the process lives.
+    pub(super) fn run(mut self) {
+        // nothing is known to panic outside of a connection; if something does, it costs the connections and not the worker
+        while catch_unwind(AssertUnwindSafe(|| self.serve_all())).is_err() {
+            self.connections.clear();
+        }
+    }
+
+    fn serve_all(&mut self) {
+        let mut events = Vec::new();
+        let mut next_tick = Instant::now() + TICK;
+        loop {
+            let is_complete = self.wait(&mut events, next_tick);
+            let now = Instant::now();
+            let mut has_mail = false;
+            for event in events.drain(..) {
+                match event.data.u64() {
+                    INBOX => has_mail = true,
+                    id => self.serve_ready(id, event.flags, now),
+                }
+            }
+            if has_mail {
+                self.take_mail(now);
+            }
+            for _ in 0..self.run_queue.len().min(TURNS) {
+                if let Some(id) = self.run_queue.pop_front() {
+                    self.connections.entry(id).and_modify(|entry| entry.queued = false);
+                    self.serve(id, Event::Turn, now);
+                }
+            }
+            // only after a pass over all that are ready: whoever is not among them has sent nothing
+            if is_complete && now >= next_tick {
+                next_tick = now + TICK;
+                self.tick(now);
+            }
+        }
+    }
+
+    /// Waits until a connection is ready, there is mail, or it is time for the next tick. False if it is not known who is ready.
+    fn wait(&self, events: &mut Vec<epoll::Event>, next_tick: Instant) -> bool {
+        // room for all, so that one pass is complete
+        events.reserve(self.connections.len() + 1);
+        let time = match (self.run_queue.is_empty(), self.connections.is_empty()) {
+            (false, _) => Some(Duration::ZERO),
+            (true, true) => None,
+            (true, false) => Some(next_tick.saturating_duration_since(Instant::now())),
+        };
+        let time = time.and_then(|time| Timespec::try_from(time).ok());
+        epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), time.as_ref()).is_ok()
+    }
+
+    fn take_mail(&mut self, now: Instant) {
+        let Mail { connections, outcomes } = self.inbox.take();
+        for (id, outcome) in outcomes {
+            // one whose connection is closed is dropped; its change stands
+            self.serve(id, Event::Outcome(outcome), now);
+        }
+        for connection in connections {
+            self.last_id += 1;
+            let id = self.last_id;
+            match epoll::add(&self.epoll, &connection, EventData::new_u64(id), EventFlags::IN) {
+                Ok(()) => {
+                    self.connections.insert(id, Entry { connection, watched: EventFlags::IN, queued: false });
+                    // most clients have sent their request by now
+                    self.serve(id, Event::Readable, now);
+                }
+                Err(error) => log::warn!("closed a connection that cannot be watched: {error}"),
+            }
+        }
+    }
+
+    /// Serves a connection that epoll reports.
+    fn serve_ready(&mut self, id: u64, flags: EventFlags, now: Instant) {
+        let is_queued = self.connections.get(&id).is_some_and(|entry| entry.queued);
+        if flags.intersects(EventFlags::OUT) {
+            self.serve(id, Event::Writable, now);
+        } else if !is_queued {
+            // also when the connection has ended (EPOLLHUP, EPOLLERR): receiving tells
+            self.serve(id, Event::Readable, now);
+        }
+    }
+
+    fn serve(&mut self, id: u64, event: Event, now: Instant) {
+        let Some(entry) = self.connections.get_mut(&id) else { return };
+        let next =
+            catch_unwind(AssertUnwindSafe(|| entry.connection.advance(event, &self.shared, now, &mut self.scratch))).unwrap_or(Next::Close);
+        let wanted = match next {
+            Next::Wait(flags) => flags,
+            Next::Queue => {
+                entry.queued = true;
+                self.run_queue.push_back(id);
+                EventFlags::IN
+            }
+            Next::Commit(_) => EventFlags::empty(),
+            Next::Close => return drop(self.connections.remove(&id)),
+        };
+        if wanted != entry.watched {
+            entry.watched = wanted;
+            // It is watched, so this does not fail.
+            let _ = epoll::modify(&self.epoll, &entry.connection, EventData::new_u64(id), wanted);
+        }
+        if let Next::Commit(change) = next {
+            self.commit(id, change);
+        }
+    }
+
+    /// Has a change saved; its outcome comes back by the inbox.
+    fn commit(&self, id: u64, change: Change) {
+        let inbox = Arc::clone(&self.inbox);
+        self.shared.service.store.commit(change, move |outcome| inbox.post(|mail| mail.outcomes.push((id, outcome))));
+    }
+
+    /// Closes the connections whose deadline has passed, and those that have to make room for others.
+    fn tick(&mut self, now: Instant) {
+        let shared = &self.shared;
+        let is_over = |entry: &Entry| !entry.queued && entry.connection.deadline(shared).is_some_and(|deadline| deadline <= now);
+        let over: Vec<u64> = self.connections.iter().filter(|(_, entry)| is_over(entry)).map(|(id, _)| *id).collect();
+        over.into_iter().for_each(|id| self.serve(id, Event::Deadline, now));
+        let connections = self.connections.len();
+        self.connections.retain(|_, entry| !entry.connection.is_withdrawn());
+        if self.connections.len() < connections {
+            let count = connections - self.connections.len();
+            log::warn!("closed {count} connections: the old versions of the list that they were still reading took too much memory");
+        }
+        if self.shared.limit_reached() {
+            self.make_room(now);
+        }
+    }
+
+    /// Closes an eighth of the connections, those that have been idle for longest first.
+    fn make_room(&mut self, now: Instant) {
+        let may_close = |(id, entry): (&u64, &Entry)| {
+            let (owes, since) = entry.connection.may_make_room(now, PATIENCE_AT_LIMIT).filter(|_| !entry.queued)?;
+            Some((owes, since, *id))
+        };
+        let mut candidates: Vec<_> = self.connections.iter().filter_map(may_close).collect();
+        candidates.sort_unstable();
+        candidates.truncate(self.connections.len().div_ceil(8));
+        for (_, _, id) in candidates {
+            self.serve(id, Event::LimitReached, now);
+        }
+    }
+
+    /// How many connections the worker has, with those in its inbox.
+    pub(super) fn load(inbox: &Inbox) -> usize {
+        inbox.connections.load(Relaxed)
+    }
+}
