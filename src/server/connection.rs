@@ -165,10 +165,7 @@ impl Connection {
                 }
                 self.answer(shared, now)
             }
-            (Event::Readable, State::Lingering { left }) => {
-                let left = *left;
-                self.linger(left, scratch)
-            }
+            (Event::Readable, &mut State::Lingering { left }) if left > 0 => self.linger(left, scratch),
             (Event::Turn, State::Idle | State::Reading) => self.answer(shared, now),
             (Event::Readable | Event::Writable, State::Writing) => self.flush(!self.parser.is_idle(), now),
             (Event::Outcome(outcome), State::Committing(_)) => {

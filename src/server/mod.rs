@@ -72,10 +72,9 @@ impl Server {
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
         self.supervisor.ready(self.shared.service.store.len());
         while !self.accept_ready(stop)? {
-            let now = Instant::now();
-            self.supervisor.turn(now, self.shared.service.store.try_len());
+            self.supervisor.turn(Instant::now(), self.shared.service.store.try_len());
             if self.shared.limit_reached() {
-                self.look_for_room()?;
+                self.look_for_room();
             }
         }
         self.stop()
@@ -106,8 +105,8 @@ impl Server {
         Ok(ready[0])
     }
 
-    /// Accepts connections that a listener has, some at a time.
-    fn accept_from(&mut self, index: usize) {
+    /// Accepts connections that a listener has, some at a time. Says whether there may be more.
+    fn accept_from(&mut self, index: usize) -> bool {
         let listening = &self.listening[index];
         for _ in 0..ACCEPTS_IN_A_ROW {
             if self.shared.is_full() {
@@ -116,33 +115,33 @@ impl Server {
                     self.shared.set_limit_reached(true);
                     self.shared.await_close();
                 }
-                return;
+                return false;
             }
             match accept::accept(&listening.listener) {
                 Ok(socket) => {
                     let inbox = self.inboxes.iter().min_by_key(|inbox| Worker::load(inbox)).expect("there is a worker");
                     inbox.add(socket, listening.endpoint.is_loopback(), &self.shared);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 // the client has gone before it was accepted
                 Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
                 Err(error) => {
                     log::warn!("cannot accept connections for the moment: {error}");
                     self.paused_until = Some(Instant::now() + PAUSE);
-                    return;
+                    return false;
                 }
             }
         }
+        true
     }
 
     /// Accepts connections again when there is room, or nobody waits for it any more.
-    fn look_for_room(&self) -> io::Result<()> {
+    fn look_for_room(&self) {
         if !self.shared.is_full() || !self.listening.iter().any(has_pending) {
             self.shared.set_limit_reached(false);
         } else {
             self.shared.await_close();
         }
-        Ok(())
     }
 
     /// Finishes what is under way, for [`STOP_TIME`] at most.
@@ -152,7 +151,7 @@ impl Server {
         self.listening.iter_mut().for_each(Listening::unlink);
         // those whose connection the kernel has accepted already are clients like the others, as far as there is room for them
         for index in 0..self.listening.len() {
-            self.accept_from(index);
+            while self.accept_from(index) {}
         }
         self.listening.clear();
         self.shared.service.is_stopping.store(true, Relaxed);

@@ -1,15 +1,140 @@
-//! The list and how it is kept: a mutex around the colors, one writer for the durable file. No HTTP but its entity tags.
+//! The list and how it is kept: one mutex around the colors, which all workers share, and one writer for the durable file. Nothing here but
+//! the writer waits for the disk. No HTTP but its entity tags.
 
 mod change;
 pub(crate) mod color;
 mod colors;
 mod file;
-mod store;
 mod writer;
 
+use std::fmt;
+use std::mem::replace;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
 pub(crate) use change::{Action, Change, Outcome};
+use color::Color;
 pub(crate) use color::JsonError;
+use colors::Listing;
 pub(crate) use colors::{Colors, tag_of};
 pub(crate) use file::{DataFile, OpenError, SaveError};
-pub(crate) use store::{NotSaved, Store};
+use writer::Commit;
 pub(crate) use writer::Writer;
+
+/// The shared list.
+#[derive(Debug)]
+pub(crate) struct Store {
+    shared: Arc<Shared>,
+    /// Where changes wait for the writer; `None` when the list lives in memory alone.
+    queue: Option<Sender<Commit>>,
+}
+
+/// What the store and its writer share.
+#[derive(Debug)]
+struct Shared {
+    /// What readers see; with a durable file, never anything that is not in it.
+    colors: Mutex<Colors>,
+    /// Whether the last save failed.
+    has_failed: AtomicBool,
+}
+
+/// Why a change was not made: the reason that its save failed.
+#[derive(Clone, Debug)]
+pub(crate) struct NotSaved(Arc<str>);
+
+impl fmt::Display for NotSaved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<SaveError> for NotSaved {
+    fn from(error: SaveError) -> Self {
+        Self(error.to_string().into())
+    }
+}
+
+impl Store {
+    /// A list that lives in memory alone.
+    pub(crate) fn in_memory(colors: Colors) -> Self {
+        Self { shared: Arc::new(Shared::new(colors)), queue: None }
+    }
+
+    /// A list that lives in a file, which holds it already, and the writer that has to run for changes to be made.
+    pub(crate) fn in_file(colors: Colors, file: DataFile) -> (Self, Writer) {
+        let shared = Arc::new(Shared::new(colors));
+        let (queue, commits) = mpsc::channel();
+        (Self { shared: Arc::clone(&shared), queue: Some(queue) }, Writer::new(shared, file, commits))
+    }
+
+    /// Whether changes go by [`Store::commit`].
+    pub(crate) fn is_durable(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// How many colors there are.
+    pub(crate) fn len(&self) -> usize {
+        self.shared.colors().len()
+    }
+
+    /// How many colors there are, unless somebody holds the list at the moment; never waits.
+    pub(crate) fn try_len(&self) -> Option<usize> {
+        match self.shared.colors.try_lock() {
+            Ok(colors) => Some(colors.len()),
+            Err(TryLockError::Poisoned(colors)) => Some(colors.into_inner().len()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The first color of this name; copies two pointers, no text.
+    pub(crate) fn first(&self, name: &str) -> Option<Color> {
+        self.shared.colors().first(name).cloned()
+    }
+
+    /// The whole list as JSON; copies no bytes of it.
+    pub(crate) fn listing(&self) -> Listing {
+        self.shared.colors().listing().clone()
+    }
+
+    /// Whether the last attempt to save a change failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.shared.has_failed.load(Relaxed)
+    }
+
+    /// Makes a change in memory, or finds that it cannot be made. Not for a durable list.
+    pub(crate) fn apply(&self, change: &Change) -> Outcome {
+        debug_assert!(!self.is_durable(), "a durable list is changed by its writer alone");
+        change.apply(&mut self.shared.colors()).0
+    }
+
+    /// Queues a change for the writer, which calls `reply` once it is on the disk and everybody can see it, or was not made.
+    pub(crate) fn commit(&self, change: Change, reply: impl FnOnce(Result<Outcome, NotSaved>) + Send + 'static) {
+        let commit = Commit { change, reply: Box::new(reply) };
+        let refused = match &self.queue {
+            Some(queue) => queue.send(commit).err().map(|refused| refused.0),
+            None => Some(commit),
+        };
+        if let Some(commit) = refused {
+            (commit.reply)(Err(NotSaved("the writer has ended".into())));
+        }
+    }
+}
+
+impl Shared {
+    fn new(colors: Colors) -> Self {
+        Self { colors: Mutex::new(colors), has_failed: AtomicBool::new(false) }
+    }
+
+    /// The lock on the list. A panic while it was held does no harm: every change is either made or not begun.
+    fn colors(&self) -> MutexGuard<'_, Colors> {
+        self.colors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets everybody see another list.
+    fn publish(&self, colors: Colors) {
+        let before = { replace(&mut *self.colors(), colors) };
+        // freed outside the lock: it may be long
+        drop(before);
+    }
+}

@@ -9,7 +9,7 @@ use std::sync::mpsc::Receiver;
 
 use super::change::{Change, Outcome};
 use super::file::DataFile;
-use super::store::{NotSaved, Shared};
+use super::{NotSaved, Shared};
 
 /// A change on its way to the file.
 pub(super) struct Commit {
