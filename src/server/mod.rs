@@ -27,6 +27,9 @@ use crate::systemd::Supervisor;
 /// How long the end may take: what is not answered by then is cut off.
 const STOP_TIME: Duration = Duration::from_secs(4);
 
+/// How long, at the end, those are still accepted whose connection the kernel holds.
+const LAST_ACCEPTS: Duration = Duration::from_secs(2);
+
 /// How long the listeners are left alone when there is no room or the system has no descriptor or memory for a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -77,7 +80,8 @@ impl Server {
                 self.look_for_room();
             }
         }
-        self.stop()
+        self.stop();
+        Ok(())
     }
 
     /// Waits for connections and accepts them; says whether the service has to stop.
@@ -145,33 +149,45 @@ impl Server {
     }
 
     /// Finishes what is under way, for [`STOP_TIME`] at most.
-    fn stop(mut self) -> io::Result<()> {
+    fn stop(mut self) {
         let begun = Instant::now();
         self.supervisor.stopping();
         self.listening.iter_mut().for_each(Listening::unlink);
-        // those whose connection the kernel has accepted already are clients like the others, as far as there is room for them
+        self.shared.service.is_stopping.store(true, Relaxed);
+        self.inboxes.iter().for_each(|inbox| inbox.wake());
+        // those whose connection the kernel has accepted already are clients like the others
+        while self.accept_pending() && begun.elapsed() < LAST_ACCEPTS {
+            self.wait_for_close(PAUSE);
+        }
+        self.listening.clear();
+        self.shared.set_limit_reached(false);
+        while self.shared.connections() > 0 {
+            let left = STOP_TIME.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                let connections = self.shared.connections();
+                log::warn!("cut off {connections} connections that were not done {} s after the signal", STOP_TIME.as_secs());
+                break;
+            }
+            self.wait_for_close(left);
+        }
+    }
+
+    /// Accepts what the kernel holds; says whether there is more than there is room for.
+    fn accept_pending(&mut self) -> bool {
         for index in 0..self.listening.len() {
             while self.accept_from(index) {}
         }
-        self.listening.clear();
-        self.shared.service.is_stopping.store(true, Relaxed);
-        self.shared.set_limit_reached(false);
-        self.inboxes.iter().for_each(|inbox| inbox.wake());
-        loop {
-            self.shared.await_close();
-            let left = STOP_TIME.saturating_sub(begun.elapsed());
-            let connections = self.shared.connections();
-            if connections > 0 && left.is_zero() {
-                log::warn!("cut off {connections} connections that were not done {} s after the signal", STOP_TIME.as_secs());
-            }
-            if connections == 0 || left.is_zero() {
-                return Ok(());
-            }
-            let mut polled = [PollFd::from_borrowed_fd(self.shared.closed(), PollFlags::IN)];
-            // Interrupted or not: the number of connections tells.
-            let _ = rustix::event::poll(&mut polled, Timespec::try_from(left).ok().as_ref());
-            self.shared.note_closed();
-        }
+        self.listening.iter().any(has_pending)
+    }
+
+    /// Waits until a connection is closed.
+    fn wait_for_close(&self, time: Duration) {
+        self.shared.await_close();
+        let time = Timespec::try_from(if self.shared.connections() == 0 { Duration::ZERO } else { time });
+        let mut polled = [PollFd::from_borrowed_fd(self.shared.closed(), PollFlags::IN)];
+        // Interrupted or not: the caller looks at what there is.
+        let _ = rustix::event::poll(&mut polled, time.ok().as_ref());
+        self.shared.note_closed();
     }
 }
 
