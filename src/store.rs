@@ -171,8 +171,8 @@ impl Store {
     fn take_back(&self, saving: &Saving, error: &SaveError) {
         if error.is_replaced {
             let current = self.palette().clone();
-            // What the disk has is uncertain after such a failure, whatever this says; it is the best that can be done.
-            let _ = saving.file.save(current.colors());
+            // If this fails too, the next save that works replaces the file.
+            let _ = saving.file.put_back(current.colors());
         }
     }
 
