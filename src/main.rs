@@ -68,10 +68,7 @@ impl fmt::Display for Failure {
         match self {
             Self::SeedUnreadable(file, error) => write!(f, "cannot read the seed {file}: {error}; name another with --seed"),
             Self::Malformed(file, JsonError { reason, line, column }) => write!(f, "{file}:{line}:{column}: {reason}"),
-            Self::DataFile(file, OpenError::InUse) => {
-                write!(f, "cannot use {file}: another process keeps its list there; name another file with --data")
-            }
-            Self::DataFile(file, OpenError::Io(error)) => write!(f, "cannot use {file}: {error}; name another file with --data"),
+            Self::DataFile(file, error) => write!(f, "cannot use {file}: {error}"),
             Self::DataNotSaved(file, error) => write!(f, "cannot create {file}: {error}"),
             Self::Listen(endpoint, error) if error.kind() == io::ErrorKind::AddrInUse => {
                 write!(f, "cannot listen on {endpoint}: another program does already; choose another address with --listen")

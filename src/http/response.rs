@@ -10,24 +10,25 @@ use tiny_http::StatusCode;
 
 use super::date;
 
-/// A strong entity tag: a hash of the representation's bytes, shown as 16 hexadecimal digits in quotes (RFC 9110 §8.8.3).
+/// A strong entity tag (RFC 9110 §8.8.3): 128 bits of a hash of the representation's bytes, written as 32 hexadecimal digits in quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EntityTag(pub(crate) u64);
+pub(crate) struct EntityTag(pub(crate) [u8; 16]);
 
 impl EntityTag {
-    /// The tag as it stands in a field.
-    fn written(self) -> [u8; 18] {
-        let mut written = [b'"'; 18];
-        for (position, digit) in written[1..17].iter_mut().enumerate() {
-            *digit = b"0123456789abcdef"[(self.0 >> (60 - 4 * position)) as usize & 0xf];
+    fn quoted(self) -> [u8; 34] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut quoted = [b'"'; 34];
+        for (pair, byte) in quoted[1..33].chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 0xf)];
         }
-        written
+        quoted
     }
 }
 
 impl fmt::Display for EntityTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(str::from_utf8(&self.written()).expect("quotes and digits are ASCII"))
+        f.write_str(str::from_utf8(&self.quoted()).expect("quotes and digits are ASCII"))
     }
 }
 
@@ -161,7 +162,7 @@ impl Response {
         }
         if let Some(tag) = self.tag {
             out.extend_from_slice(b"\r\nETag: ");
-            out.extend_from_slice(&tag.written());
+            out.extend_from_slice(&tag.quoted());
         }
         if let Some(location) = &self.location {
             push_field(out, "Location", location);
@@ -240,9 +241,10 @@ mod tests {
     }
 
     #[test]
-    fn an_entity_tag_is_16_digits_in_quotes() {
-        assert_eq!(EntityTag(0x0123_4567_89ab_cdef).to_string(), "\"0123456789abcdef\"");
-        assert_eq!(EntityTag(1).to_string(), "\"0000000000000001\"");
+    fn an_entity_tag_is_32_digits_in_quotes() {
+        let tag = EntityTag(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef_u128.to_be_bytes());
+        assert_eq!(tag.to_string(), "\"0123456789abcdef0123456789abcdef\"");
+        assert_eq!(EntityTag(1_u128.to_be_bytes()).to_string(), "\"00000000000000000000000000000001\"");
     }
 
     #[test]

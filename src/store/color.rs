@@ -1,25 +1,31 @@
-//! A color, and the three forms in which one is read: content of a create, content of an update, a file of colors.
+//! A color, and the three forms in which colors are read: content of a create, content of an update, a file of colors.
 //! Knows JSON and nothing of HTTP or of the list.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+
+/// So that the path of every color fits into a request: three times as much percent-encoded, where 64 KiB are the limit.
+const NAME_BYTES_MAX: usize = 4096; // of UTF-8
+
+/// A long string in the place of an object must not come back whole in the message.
+const QUOTED_CHARS_MAX: usize = 100;
 
 /// One entry of the list; serializes to exactly the two fields of the specification, in its order.
 ///
 /// Both strings are shared, so that a copy of a color, or of the whole list, copies no text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Color {
-    /// What paths identify the color by; any string, the empty one too; need not be unique.
+    /// At most 4,096 bytes, may be empty, need not be unique.
     pub(crate) name: Arc<str>,
-    /// The color's representation, for example `#663399`; any string.
+    /// For example `#663399`; any string.
     pub(crate) value: Arc<str>,
 }
 
 impl Color {
-    /// The color as JSON, as every response shows it.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let mut json = Vec::with_capacity(32 + self.name.len() + self.value.len()); // bytes; 22 of them are the field names
         serde_json::to_writer(&mut json, self).expect("strings always serialize, and a Vec takes every byte");
@@ -27,10 +33,10 @@ impl Color {
     }
 }
 
-/// Why some JSON is not what it was read as.
+/// Why content is not what it was read as.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct JsonError {
-    /// What is wrong: lower case, no full stop.
+    /// Lower case, no full stop.
     pub(crate) reason: String,
     /// Counted from 1; 0 when the JSON is empty.
     pub(crate) line: usize,
@@ -49,30 +55,28 @@ impl From<serde_json::Error> for JsonError {
         let (line, column) = (error.line(), error.column());
         let text = error.to_string();
         let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
-        let reason = match error.classify() {
-            serde_json::error::Category::Data => reason.to_owned(),
-            _ => format!("not valid JSON: {reason}"),
-        };
+        let reason = if error.is_data() { shorten(reason) } else { format!("not valid JSON: {reason}") };
         Self { reason, line, column }
     }
 }
 
-/// Content as text: JSON is UTF-8 (RFC 8259 §8.1), also in fields that are read over.
-fn text(content: &[u8]) -> Result<&str, JsonError> {
-    str::from_utf8(content).map_err(|error| {
-        let before = &content[..error.valid_up_to()];
-        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        let column = 1 + before.iter().rev().take_while(|byte| **byte != b'\n').count();
-        JsonError { reason: "not valid JSON: it is not UTF-8".to_owned(), line, column }
-    })
+/// Cuts what `invalid type: string "...", expected ...` quotes of the content; keeps the closing quote.
+fn shorten(reason: &str) -> String {
+    if let Some((quoted, expected)) = reason.rsplit_once(", expected ")
+        && let Some((cut, _)) = quoted.char_indices().nth(QUOTED_CHARS_MAX)
+    {
+        let quote = quoted.chars().next_back().unwrap_or('"');
+        return format!("{}…{quote}, expected {expected}", &quoted[..cut]);
+    }
+    reason.to_owned()
 }
 
 /// Reads the content of a create: an object with the strings `name` and `value`; further fields are ignored (spec, Color, rule 2).
 ///
 /// # Errors
-/// When the content is not JSON, not an object, or a field is missing, not a string or given twice.
+/// When the content is not JSON or not an object, a field is missing, not a string or given twice, or the name is too long.
 pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
-    serde_json::from_str(text(content)?).map_err(JsonError::from)
+    Ok(serde_json::from_str(text(content)?)?)
 }
 
 /// Reads the content of an update: an object whose optional string `value` is the new value; `name` and the rest are ignored.
@@ -85,7 +89,10 @@ pub(crate) fn from_update(content: &[u8]) -> Result<Option<Arc<str>>, JsonError>
     if content.is_empty() {
         return Ok(None);
     }
-    let Update(value) = serde_json::from_str(text(content)?).map_err(JsonError::from)?;
+    let mut json = serde_json::Deserializer::from_str(text(content)?);
+    let expected = "an object with an optional string \"value\"";
+    let [value] = json.deserialize_map(Fields { names: ["value"], are_required: false, expected })?;
+    json.end()?;
     Ok(value)
 }
 
@@ -94,99 +101,78 @@ pub(crate) fn from_update(content: &[u8]) -> Result<Option<Arc<str>>, JsonError>
 /// # Errors
 /// When the file is not JSON, is neither of the two forms, or an entry is not a color.
 pub(crate) fn from_file(content: &[u8]) -> Result<Vec<Color>, JsonError> {
-    let File(colors) = serde_json::from_str(text(content)?).map_err(JsonError::from)?;
+    let mut json = serde_json::Deserializer::from_str(text(content)?);
+    let colors = json.deserialize_any(ArrayOrEnvelope)?;
+    json.end()?;
     Ok(colors)
 }
 
+/// JSON is UTF-8 (RFC 8259 §8.1), also in fields that are ignored.
+fn text(content: &[u8]) -> Result<&str, JsonError> {
+    str::from_utf8(content).map_err(|error| {
+        let before = &content[..error.valid_up_to()];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let column = 1 + before.iter().rev().take_while(|byte| **byte != b'\n').count();
+        JsonError { reason: "not valid JSON: it is not UTF-8".to_owned(), line, column }
+    })
+}
+
+// Not derived: that would take an array for an object too, and not name the field that has a wrong type.
+
 impl<'de> Deserialize<'de> for Color {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let what = "an object with the strings \"name\" and \"value\"";
-        let visitor = FieldsVisitor { wanted: &["name", "value"], are_required: true, what };
-        let [Some(name), Some(value)] = deserializer.deserialize_map(visitor)? else {
-            unreachable!("the visitor gives every field that is required");
+        let expected = "an object with the strings \"name\" and \"value\"";
+        let [Some(name), Some(value)] = deserializer.deserialize_map(Fields { names: ["name", "value"], are_required: true, expected })?
+        else {
+            unreachable!("required fields are there or an error");
         };
         Ok(Self { name, value })
     }
 }
 
-/// What an update asks for.
-struct Update(Option<Arc<str>>);
-
-impl<'de> Deserialize<'de> for Update {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let what = "an object with an optional string \"value\"";
-        let [value] = deserializer.deserialize_map(FieldsVisitor { wanted: &["value"], are_required: false, what })?;
-        Ok(Self(value))
-    }
-}
-
-/// Takes the wanted string fields out of an object, each at most once, and nothing else: an array is not an object.
-struct FieldsVisitor<const N: usize> {
-    /// Names of the fields to take.
-    wanted: &'static [&'static str; N],
-    /// Whether each of them has to be there.
+/// Takes string fields out of an object, each at most once, and ignores the others.
+struct Fields<const N: usize> {
+    names: [&'static str; N],
     are_required: bool,
-    /// Names the expected form in an error.
-    what: &'static str,
+    /// The form of the object, for errors.
+    expected: &'static str,
 }
 
-impl<'de, const N: usize> Visitor<'de> for FieldsVisitor<N> {
+impl<'de, const N: usize> Visitor<'de> for Fields<N> {
     type Value = [Option<Arc<str>>; N];
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.what)
+        f.write_str(self.expected)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = [const { None }; N];
-        while let Some(Key(position)) = map.next_key_seed(KeySeed(self.wanted))? {
-            let Some(position) = position else {
-                map.next_value::<IgnoredAny>()?;
-                continue;
-            };
-            let field = self.wanted[position];
-            if found[position].is_some() {
-                return Err(A::Error::custom(format_args!("field {field:?} is given twice")));
+        while let Some(Key(key)) = map.next_key()? {
+            match self.names.iter().position(|name| *name == key) {
+                None => drop(map.next_value::<IgnoredAny>()?),
+                Some(field) if found[field].is_some() => return Err(given_twice(&key)),
+                Some(field) => found[field] = Some(map.next_value_seed(Field(self.names[field]))?),
             }
-            found[position] = Some(map.next_value_seed(StringSeed(field))?);
         }
         match found.iter().position(Option::is_none) {
-            Some(missing) if self.are_required => Err(A::Error::custom(format_args!("missing field {:?}", self.wanted[missing]))),
+            Some(missing) if self.are_required => Err(A::Error::custom(format_args!("missing field {:?}", self.names[missing]))),
             _ => Ok(found),
         }
     }
 }
 
-/// Position of an object's key among the wanted ones, if it is one of them.
-struct Key(Option<usize>);
+/// Copied only if it has escapes.
+#[derive(Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Compares a key with the wanted ones without keeping it.
-struct KeySeed(&'static [&'static str]);
-
-impl<'de> serde::de::DeserializeSeed<'de> for KeySeed {
-    type Value = Key;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
-        deserializer.deserialize_str(self)
-    }
+fn given_twice<E: Error>(field: &str) -> E {
+    E::custom(format_args!("field {field:?} is given twice"))
 }
 
-impl Visitor<'_> for KeySeed {
-    type Value = Key;
+/// Reads the string of the field with this name straight into shared text.
+struct Field(&'static str);
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a field name")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, key: &str) -> Result<Key, E> {
-        Ok(Key(self.0.iter().position(|wanted| *wanted == key)))
-    }
-}
-
-/// Reads a string straight into shared text; the error names the field.
-struct StringSeed(&'static str);
-
-impl<'de> serde::de::DeserializeSeed<'de> for StringSeed {
+impl<'de> DeserializeSeed<'de> for Field {
     type Value = Arc<str>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Arc<str>, D::Error> {
@@ -194,55 +180,48 @@ impl<'de> serde::de::DeserializeSeed<'de> for StringSeed {
     }
 }
 
-impl<'de> Visitor<'de> for StringSeed {
+impl Visitor<'_> for Field {
     type Value = Arc<str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a string in field {:?}", self.0)
     }
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Arc<str>, E> {
+    fn visit_str<E: Error>(self, text: &str) -> Result<Arc<str>, E> {
+        if self.0 == "name" && text.len() > NAME_BYTES_MAX {
+            return Err(E::custom(format_args!("field \"name\" has {} bytes, at most {NAME_BYTES_MAX} are allowed", text.len())));
+        }
         Ok(Arc::from(text))
     }
 }
 
-/// The colors of a file.
-struct File(Vec<Color>);
+struct ArrayOrEnvelope;
 
-impl<'de> Deserialize<'de> for File {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(FileVisitor)
-    }
-}
-
-/// Takes either form of a file of colors.
-struct FileVisitor;
-
-impl<'de> Visitor<'de> for FileVisitor {
-    type Value = File;
+impl<'de> Visitor<'de> for ArrayOrEnvelope {
+    type Value = Vec<Color>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an array of colors or an object with such an array in \"data\"")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<File, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<Color>, A::Error> {
         let mut colors = Vec::new();
         while let Some(color) = seq.next_element()? {
             colors.push(color);
         }
-        Ok(File(colors))
+        Ok(colors)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<File, A::Error> {
-        let mut data: Option<Vec<Color>> = None;
-        while let Some(Key(position)) = map.next_key_seed(KeySeed(&["data"]))? {
-            match position {
-                None => drop(map.next_value::<IgnoredAny>()?),
-                Some(_) if data.is_some() => return Err(A::Error::custom("field \"data\" is given twice")),
-                Some(_) => data = Some(map.next_value()?),
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<Color>, A::Error> {
+        let mut data = None;
+        while let Some(Key(key)) = map.next_key()? {
+            match &*key {
+                "data" if data.is_some() => return Err(given_twice("data")),
+                "data" => data = Some(map.next_value()?),
+                _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        data.map(File).ok_or_else(|| A::Error::custom("missing field \"data\""))
+        data.ok_or_else(|| A::Error::custom("missing field \"data\""))
     }
 }
 
@@ -328,6 +307,36 @@ mod tests {
             read("7"),
             Err((1, 1, "invalid type: integer `7`, expected an array of colors or an object with such an array in \"data\"".to_owned()))
         );
+    }
+
+    #[test]
+    fn a_name_has_at_most_4096_bytes() {
+        let content = |name: &str| format!(r#"{{"value":"1","name":"{name}"}}"#);
+        for name in ["a".repeat(4096), "é".repeat(2048)] {
+            create(&content(&name), Ok(color(&name, "1")));
+        }
+        let error = "field \"name\" has 4097 bytes, at most 4096 are allowed at line 1 column 4119";
+        create(&content(&"a".repeat(4097)), Err(error));
+        create(&content(&format!("{}é", "a".repeat(4095))), Err(error));
+        create(&content(&"\\u0061".repeat(4096)), Ok(color(&"a".repeat(4096), "1")));
+        create(&format!(r#"{{"name":"a","value":"{}"}}"#, "a".repeat(4097)), Ok(color("a", &"a".repeat(4097))));
+        update(&format!(r#"{{"name":"{}"}}"#, "a".repeat(4097)), Ok(None));
+    }
+
+    #[test]
+    fn a_key_may_be_written_with_escapes() {
+        create(r#"{"n\u0061me":"a","value":"1","\u0076":0}"#, Ok(color("a", "1")));
+    }
+
+    #[test]
+    fn an_error_quotes_100_characters_at_most() {
+        let expected = "expected an object with the strings \"name\" and \"value\"";
+        let long = |character: char, count: usize| String::from_iter(std::iter::repeat_n(character, count));
+        let quoted = |text: &str| format!("invalid type: string \"{text}\", {expected} at line 1 column ");
+        create(&format!("\"{}\"", long('a', 60)), Err(&(quoted(&long('a', 60)) + "62")));
+        create(&format!("\"{}\"", long('a', 60_000)), Err(&(quoted(&format!("{}…", long('a', 78))) + "60002")));
+        create(&format!("\"{}\"", long('é', 60_000)), Err(&(quoted(&format!("{}…", long('é', 78))) + "120002")));
+        create("[\", expected x\"]", Err(&format!("invalid type: sequence, {expected} at line 1 column 0")));
     }
 
     #[test]

@@ -79,10 +79,11 @@ impl Writer {
         saved
     }
 
-    /// Puts the list that everybody sees back into the file, since the one that failed to be saved got there.
+    /// Puts the list that everybody sees back into the file, since the one that could not be saved got there.
     fn put_back(&self) {
         let current = self.shared.colors().clone();
-        // What the disk has is uncertain after such a failure, whatever this says; it is the best that can be done.
-        let _ = self.file.save(current.colors());
+        if let Err(error) = self.file.put_back(current.colors()) {
+            log::error!("a change that was refused may be in the data file: {error}");
+        }
     }
 }

@@ -11,6 +11,7 @@ mod browsers;
 mod chroot;
 mod connections;
 mod contract;
+mod data_file;
 mod durable;
 mod framing;
 #[allow(dead_code, reason = "the siege needs the rest of it")]
