@@ -42,7 +42,6 @@ pub(crate) struct Client(BufReader<TcpStream>);
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?; // under callgrind, a list takes a while
         Ok(Self(BufReader::with_capacity(64 * 1024, stream))) // bytes; 148 colors fit
     }

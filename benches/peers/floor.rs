@@ -53,6 +53,7 @@ fn main() -> io::Result<()> {
     let response = fs::read(file)?;
     let closes = String::from_utf8_lossy(&response).to_ascii_lowercase().contains("connection: close");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.parse().map_err(io::Error::other)?))?;
+    rustix::net::listen(&listener, 1024)?; // std's own limit of pending connections is 128
     let event_loop = |_| Ok(EventLoop { epoll: epoll::create(CreateFlags::CLOEXEC)?, connections: Mutex::default() });
     let loops = (0..thread::available_parallelism()?.get()).map(event_loop).collect::<io::Result<Vec<_>>>()?;
     thread::scope(|scope| {
