@@ -1,76 +1,79 @@
-//! `compare`: measures colors, beside the servers that people would pick instead. Loads nothing but what it started on loopback itself.
-//!
-//! A map of the code; arrows of use point down this list only:
-//!
-//! - `main`, `args`: start-up in reading order; the command line
-//! - `versus`, `growth`, `instructions`: the first three tables
-//! - `durability`: the fourth, in three parts; `kills`: the last of them
-//! - `ledger`: what was acknowledged, and what of it is left; `writers`: writes that wait for their answers; `disk`: what is written to
-//! - `table`: medians and Markdown; `machine`: where and when it was measured
-//! - `wrk`, `client`: the two ways to send requests; `workload`: which requests
-//! - `kind`, `servers`, `nginx`, `json_server`: which servers there are, and how each is started and stopped
-//! - `programs`: building and finding programs; `process`: what the kernel knows of a process; `scratch`: temporary files
-//! - `colors`: the colors of a list; `failure`: why a comparison cannot go on
+//! `compare`: measures colors beside other servers on this machine, over loopback. `README.md` explains the tables.
 
-mod args;
 mod client;
-mod colors;
-mod disk;
-mod durability;
-mod failure;
+mod contest;
 mod growth;
 mod instructions;
-mod json_server;
-mod kills;
-mod kind;
-mod ledger;
-mod machine;
-mod nginx;
-mod process;
-mod programs;
-mod scratch;
-mod servers;
+mod server;
 mod table;
-mod versus;
 mod workload;
 mod writers;
-mod wrk;
 
-use std::process::ExitCode;
+use std::path::PathBuf;
+use std::{env, thread};
 
+use anyhow::Result;
 use clap::Parser;
 
-use crate::args::Args;
-use crate::failure::Failure;
-use crate::programs::Programs;
-use crate::scratch::Scratch;
+use crate::server::{Kind, Programs};
+use crate::workload::Workload;
 
-fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("compare: {failure}");
-            ExitCode::FAILURE
-        }
-    }
+/// Measures colors beside other servers, on this machine, and prints Markdown tables.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Measure this colors instead of building it
+    #[arg(long, value_name = "PATH")]
+    colors: Option<PathBuf>,
+    /// Measure this build of colors, too
+    #[arg(long, value_name = "PATH")]
+    before: Option<PathBuf>,
+    /// Measured runs of each server; in each round every server has its turn
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Length of a measured run
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+    /// How many connections wrk keeps busy
+    #[arg(long, value_name = "N,...", default_value = "1,32,256", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    connections: Vec<u32>,
+    /// How many threads wrk has; more threads than connections are skipped
+    #[arg(long, value_name = "N,...", default_value = "1,2", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
+    threads: Vec<u32>,
+    /// How many colors the list has
+    #[arg(long, value_name = "N,...", default_value = "148", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    colors_count: Vec<u32>,
+    /// Which requests to send
+    #[arg(long, value_name = "NAME,...", default_value = "read-one,read-all,update,create-delete,new-connection", value_delimiter = ',')]
+    workloads: Vec<Workload>,
+    /// Which servers to measure beside colors; `colors` for none
+    #[arg(long, value_name = "NAME,...", default_value = "axum,actix,nginx,floor", value_delimiter = ',')]
+    only: Vec<Kind>,
+    /// Print how many instructions a request takes
+    #[arg(long)]
+    instructions: bool,
+    /// Print what each operation costs as the list grows from 100 to 1,000,000 colors
+    #[arg(long)]
+    growth: bool,
+    /// Print what 1 and 64 concurrent writers get done when each change is saved
+    #[arg(long)]
+    writers: bool,
 }
 
-/// The tables that were asked for, one after the other.
-fn run(args: &Args) -> Result<(), Failure> {
-    let scratch = Scratch::new()?;
-    let programs = Programs::build(args.colors.as_deref())?;
-    machine::describe();
-    if !args.growth && !args.instructions && !args.durability {
-        versus::print(args, &programs, &scratch)?;
-    }
-    if args.growth {
-        growth::print(args, &programs)?;
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let programs = Programs::build(args.colors.as_deref(), args.before.as_deref())?;
+    println!("{} processors, `compare {}`", thread::available_parallelism()?, env::args().skip(1).collect::<Vec<_>>().join(" "));
+    if !(args.instructions || args.growth || args.writers) {
+        contest::print(&args, &programs)?;
     }
     if args.instructions {
-        instructions::print(&programs, &scratch)?;
+        instructions::print(&programs, &args.workloads)?;
     }
-    if args.durability {
-        durability::print(args, &programs)?;
+    if args.growth {
+        growth::print(&programs, args.seconds)?;
+    }
+    if args.writers {
+        writers::print(&programs, args.rounds, args.seconds)?;
     }
     Ok(())
 }

@@ -1,98 +1,45 @@
-//! The colors API on actix-web, written the usual way, to be measured beside the product. Does nothing that the API does not ask for.
+//! The colors API on actix-web, written the usual way. Does nothing that the API does not ask for.
+
+mod api;
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 
-use actix_web::{App, HttpResponse, HttpServer, delete, get, post, put, web};
-use clap::Parser;
-use serde::{Deserialize, Serialize};
+use actix_web::web::{Data, Json, Path};
+use actix_web::{App, HttpResponse, HttpServer, delete, get, post, put};
+use serde_json::json;
 
-/// Serves the colors API with actix-web, on loopback.
-#[derive(Parser)]
-struct Args {
-    /// Port to listen on
-    #[arg(long)]
-    port: u16,
+use crate::api::{Color, Envelope, Update};
 
-    /// File of colors to start with
-    #[arg(long, value_name = "FILE")]
-    seed: PathBuf,
-}
+type Colors = Data<Mutex<Vec<Color>>>;
 
-/// One color.
-#[derive(Clone, Deserialize, Serialize)]
-struct Color {
-    /// Identifies it in paths.
-    name: String,
-    /// For example `#112233`.
-    value: String,
-}
-
-/// The answer to a read of the whole list.
-#[derive(Serialize)]
-struct Envelope<'a> {
-    /// All colors in stored order.
-    data: &'a [Color],
-}
-
-/// What an update may change.
-#[derive(Deserialize)]
-struct Update {
-    /// The new value, if any.
-    value: Option<String>,
-}
-
-/// The content of every error.
-#[derive(Serialize)]
-struct Error {
-    /// Always true.
-    error: bool,
-}
-
-/// The list that all workers share.
-struct Palette(Mutex<Vec<Color>>);
-
-impl Palette {
-    /// The list, for this handler alone.
-    fn lock(&self) -> MutexGuard<'_, Vec<Color>> {
-        self.0.lock().expect("no handler panics while it holds the lock")
-    }
-}
-
-/// Answers with this color, or that there is none of that name.
 fn found(color: Option<&Color>) -> HttpResponse {
     match color {
         Some(color) => HttpResponse::Ok().json(color),
-        None => HttpResponse::NotFound().json(Error { error: true }),
+        None => HttpResponse::NotFound().json(json!({ "error": true })),
     }
 }
 
-/// Lists all colors.
 #[get("/colors")]
-async fn read_all(palette: web::Data<Palette>) -> HttpResponse {
-    HttpResponse::Ok().json(Envelope { data: &palette.lock() })
+async fn read_all(colors: Colors) -> HttpResponse {
+    HttpResponse::Ok().json(Envelope { data: &colors.lock().expect("unpoisoned") })
 }
 
-/// Finds one color.
 #[get("/colors/{name}")]
-async fn read_one(palette: web::Data<Palette>, name: web::Path<String>) -> HttpResponse {
-    found(palette.lock().iter().find(|color| color.name == *name))
+async fn read_one(colors: Colors, name: Path<String>) -> HttpResponse {
+    found(colors.lock().expect("unpoisoned").iter().find(|color| color.name == *name))
 }
 
-/// Appends a color.
 #[post("/colors")]
-async fn create(palette: web::Data<Palette>, color: web::Json<Color>) -> HttpResponse {
-    let color = color.into_inner();
-    palette.lock().push(color.clone());
+async fn create(colors: Colors, color: Json<Color>) -> HttpResponse {
+    colors.lock().expect("unpoisoned").push(color.clone());
     HttpResponse::Created().json(color)
 }
 
-/// Gives a color another value.
 #[put("/colors/{name}")]
-async fn update(palette: web::Data<Palette>, name: web::Path<String>, update: web::Json<Update>) -> HttpResponse {
-    let mut colors = palette.lock();
+async fn update(colors: Colors, name: Path<String>, update: Json<Update>) -> HttpResponse {
+    let mut colors = colors.lock().expect("unpoisoned");
     let mut color = colors.iter_mut().find(|color| color.name == *name);
     if let (Some(color), Some(value)) = (&mut color, update.into_inner().value) {
         color.value = value;
@@ -100,26 +47,22 @@ async fn update(palette: web::Data<Palette>, name: web::Path<String>, update: we
     found(color.as_deref())
 }
 
-/// Removes a color.
 #[delete("/colors/{name}")]
-async fn remove(palette: web::Data<Palette>, name: web::Path<String>) -> HttpResponse {
-    let mut colors = palette.lock();
+async fn remove(colors: Colors, name: Path<String>) -> HttpResponse {
+    let mut colors = colors.lock().expect("unpoisoned");
     let position = colors.iter().position(|color| color.name == *name);
-    let removed = position.map(|position| colors.remove(position));
-    found(removed.as_ref())
+    found(position.map(|position| colors.remove(position)).as_ref())
 }
 
 #[actix_web::main]
 async fn main() -> io::Result<()> {
-    let args = Args::parse();
-    let colors: Vec<Color> = serde_json::from_slice(&std::fs::read(args.seed)?)?;
-    let palette = web::Data::new(Palette(Mutex::new(colors)));
+    let (port, colors) = api::arguments()?;
+    let colors = Data::new(Mutex::new(colors));
     HttpServer::new(move || {
-        let palette = palette.clone();
-        App::new().app_data(palette).service(read_all).service(read_one).service(create).service(update).service(remove)
+        App::new().app_data(colors.clone()).service(read_all).service(read_one).service(create).service(update).service(remove)
     })
     .tcp_nodelay(true)
-    .bind((Ipv4Addr::LOCALHOST, args.port))?
+    .bind((Ipv4Addr::LOCALHOST, port))?
     .run()
     .await
 }

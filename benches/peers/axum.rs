@@ -1,9 +1,10 @@
-//! The colors API on axum, written the usual way, to be measured beside the product. Does nothing that the API does not ask for.
+//! The colors API on axum, written the usual way. Does nothing that the API does not ask for.
+
+mod api;
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -11,116 +12,58 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
-use clap::Parser;
-use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokio::net::TcpListener;
 
-/// Serves the colors API with axum, on loopback.
-#[derive(Parser)]
-struct Args {
-    /// Port to listen on
-    #[arg(long)]
-    port: u16,
+use crate::api::{Color, Envelope, Update};
 
-    /// File of colors to start with
-    #[arg(long, value_name = "FILE")]
-    seed: PathBuf,
-}
+type Colors = State<Arc<Mutex<Vec<Color>>>>;
 
-/// One color.
-#[derive(Clone, Deserialize, Serialize)]
-struct Color {
-    /// Identifies it in paths.
-    name: String,
-    /// For example `#112233`.
-    value: String,
-}
-
-/// The answer to a read of the whole list.
-#[derive(Serialize)]
-struct Envelope<'a> {
-    /// All colors in stored order.
-    data: &'a [Color],
-}
-
-/// What an update may change.
-#[derive(Deserialize)]
-struct Update {
-    /// The new value, if any.
-    value: Option<String>,
-}
-
-/// The content of every error.
-#[derive(Serialize)]
-struct Error {
-    /// Always true.
-    error: bool,
-}
-
-/// There is no color of that name.
-struct NotFound;
-
-impl IntoResponse for NotFound {
-    fn into_response(self) -> Response {
-        (StatusCode::NOT_FOUND, Json(Error { error: true })).into_response()
+fn found(color: Option<Color>) -> Response {
+    match color {
+        Some(color) => Json(color).into_response(),
+        None => (StatusCode::NOT_FOUND, Json(json!({ "error": true }))).into_response(),
     }
 }
 
-/// The list that all handlers share.
-#[derive(Clone)]
-struct Palette(Arc<Mutex<Vec<Color>>>);
-
-impl Palette {
-    /// The list, for this handler alone.
-    fn lock(&self) -> MutexGuard<'_, Vec<Color>> {
-        self.0.lock().expect("no handler panics while it holds the lock")
-    }
+async fn read_all(State(colors): Colors) -> Response {
+    // Serializing under the lock is cheaper than cloning the list first.
+    Json(Envelope { data: &colors.lock().expect("unpoisoned") }).into_response()
 }
 
-/// GET /colors
-async fn read_all(State(palette): State<Palette>) -> Response {
-    Json(Envelope { data: &palette.lock() }).into_response()
+async fn read_one(State(colors): Colors, Path(name): Path<String>) -> Response {
+    found(colors.lock().expect("unpoisoned").iter().find(|color| color.name == name).cloned())
 }
 
-/// GET /colors/{name}
-async fn read_one(State(palette): State<Palette>, Path(name): Path<String>) -> Result<Json<Color>, NotFound> {
-    palette.lock().iter().find(|color| color.name == name).cloned().map(Json).ok_or(NotFound)
-}
-
-/// POST /colors
-async fn create(State(palette): State<Palette>, Json(color): Json<Color>) -> (StatusCode, Json<Color>) {
-    palette.lock().push(color.clone());
+async fn create(State(colors): Colors, Json(color): Json<Color>) -> (StatusCode, Json<Color>) {
+    colors.lock().expect("unpoisoned").push(color.clone());
     (StatusCode::CREATED, Json(color))
 }
 
-/// PUT /colors/{name}
-async fn update(State(palette): State<Palette>, Path(name): Path<String>, Json(update): Json<Update>) -> Result<Json<Color>, NotFound> {
-    let mut colors = palette.lock();
-    let color = colors.iter_mut().find(|color| color.name == name).ok_or(NotFound)?;
-    if let Some(value) = update.value {
+async fn update(State(colors): Colors, Path(name): Path<String>, Json(update): Json<Update>) -> Response {
+    let mut colors = colors.lock().expect("unpoisoned");
+    let mut color = colors.iter_mut().find(|color| color.name == name);
+    if let (Some(color), Some(value)) = (&mut color, update.value) {
         color.value = value;
     }
-    Ok(Json(color.clone()))
+    found(color.cloned())
 }
 
-/// DELETE /colors/{name}
-async fn delete(State(palette): State<Palette>, Path(name): Path<String>) -> Result<Json<Color>, NotFound> {
-    let mut colors = palette.lock();
-    let position = colors.iter().position(|color| color.name == name).ok_or(NotFound)?;
-    Ok(Json(colors.remove(position)))
+async fn delete(State(colors): Colors, Path(name): Path<String>) -> Response {
+    let mut colors = colors.lock().expect("unpoisoned");
+    let position = colors.iter().position(|color| color.name == name);
+    found(position.map(|position| colors.remove(position)))
 }
 
 #[tokio::main]
 async fn main() -> io::Result<()> {
-    let args = Args::parse();
-    let colors: Vec<Color> = serde_json::from_slice(&std::fs::read(args.seed)?)?;
+    let (port, colors) = api::arguments()?;
     let app = Router::new()
         .route("/colors", get(read_all).post(create))
         .route("/colors/{name}", get(read_one).put(update).delete(delete))
-        .with_state(Palette(Arc::new(Mutex::new(colors))));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).await?.tap_io(|connection| {
-        // A connection that cannot be told not to wait is served all the same.
-        let _ = connection.set_nodelay(true);
-    });
+        .with_state(Arc::new(Mutex::new(colors)));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+        .await?
+        .tap_io(|connection| connection.set_nodelay(true).expect("a TCP socket has the option"));
     axum::serve(listener, app).await
 }

@@ -1,0 +1,180 @@
+//! Builds, starts and stops servers, and reads what the kernel knows of their processes. Sends them nothing.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use nix::sys::signal::{Signal, kill};
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::workload::{Color, Workload, to_json};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    Colors,
+    #[value(skip)]
+    Before,
+    Axum,
+    Actix,
+    Nginx,
+    Floor,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        ["colors", "before", "axum", "actix-web", "nginx", "floor"][self as usize]
+    }
+
+    pub(crate) fn serves(self, workload: Workload) -> bool {
+        match self {
+            Self::Nginx => !matches!(workload, Workload::Update | Workload::CreateDelete),
+            Self::Floor => matches!(workload, Workload::ReadOne | Workload::NewConnection),
+            _ => true,
+        }
+    }
+}
+
+pub(crate) struct Programs {
+    pub(crate) colors: PathBuf,
+    pub(crate) before: Option<PathBuf>,
+    peers: PathBuf,
+}
+
+impl Programs {
+    pub(crate) fn build(colors: Option<&Path>, before: Option<&Path>) -> Result<Self> {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let peers = build(here, &["--bin", "peer-axum", "--bin", "peer-actix", "--bin", "peer-floor"])?;
+        let find = |path: &Path| path.canonicalize().with_context(|| path.display().to_string());
+        let colors = colors.map_or_else(|| Ok(build(&here.join(".."), &[])?.join("colors")), find)?;
+        Ok(Self { colors, before: before.map(find).transpose()?, peers })
+    }
+}
+
+/// Builds programs and returns the directory that they are in.
+fn build(package: &Path, options: &[&str]) -> Result<PathBuf> {
+    let target = package.join("target");
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--release", "--locked"]).args(options).arg("--target-dir").arg(&target).current_dir(package);
+    ensure!(cargo.status().context("cargo")?.success(), "cargo build failed in {}", package.display());
+    Ok(target.join("release"))
+}
+
+/// A new directory, on the disk that this crate is on since `/tmp` may be in memory; and an address whose port was free a moment ago.
+fn place() -> Result<(TempDir, SocketAddr)> {
+    let files = tempfile::Builder::new().prefix("compare-").tempdir_in(Path::new(env!("CARGO_MANIFEST_DIR")).join("target"))?;
+    Ok((files, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?))
+}
+
+/// A running server; stopped when this value is dropped.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    /// From the start of the process until it listened.
+    pub(crate) start_time: Duration,
+    child: Child,
+    /// Removed after the end of the process.
+    _files: TempDir,
+}
+
+impl Server {
+    /// Starts a server with this list. `response` is what the floor sends.
+    pub(crate) fn start(kind: Kind, programs: &Programs, colors: &[Color], response: &[u8]) -> Result<Self> {
+        let peer = |name: &str, content: &[u8]| {
+            let (files, address) = place()?;
+            fs::write(files.path().join("content"), content)?;
+            let mut command = Command::new(programs.peers.join(name));
+            command.args([&address.port().to_string(), "content"]);
+            Self::launch(command, files, address)
+        };
+        let started = match kind {
+            Kind::Colors => Self::start_colors(Command::new(&programs.colors), "--seed", colors),
+            Kind::Before => Self::start_colors(Command::new(programs.before.as_ref().context("not given")?), "--seed", colors),
+            Kind::Axum => peer("peer-axum", to_json(&colors).as_bytes()),
+            Kind::Actix => peer("peer-actix", to_json(&colors).as_bytes()),
+            Kind::Floor => peer("peer-floor", response),
+            Kind::Nginx => Self::start_nginx(colors),
+        };
+        started.with_context(|| kind.name())
+    }
+
+    /// Starts the product by a command that lacks only its options. `option` says what the list is: `--seed` or `--data`.
+    pub(crate) fn start_colors(mut command: Command, option: &str, colors: &[Color]) -> Result<Self> {
+        let (files, address) = place()?;
+        fs::write(files.path().join("list.json"), to_json(&colors))?;
+        command.args([option, "list.json", "--listen", &address.to_string()]);
+        // The product reads options from the environment, too; it is measured with its defaults.
+        for (name, _) in env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"COLORS_")) {
+            command.env_remove(name);
+        }
+        Self::launch(command, files, address)
+    }
+
+    fn start_nginx(colors: &[Color]) -> Result<Self> {
+        let (files, address) = place()?;
+        let path = |name: &str| files.path().join(name);
+        let one = &colors[colors.len() / 2]; // the only one that is asked for
+        let configuration = include_str!("../peers/nginx.conf").replace("DIR", &files.path().display().to_string());
+        fs::write(path("nginx.conf"), configuration.replace("PORT", &address.port().to_string()).replace("NAME", &one.name))?;
+        fs::write(path("all.json"), json!({ "data": colors }).to_string())?;
+        fs::write(path("one.json"), to_json(one))?;
+        let mut command = Command::new("nginx");
+        // Debian keeps nginx out of the path of ordinary users.
+        command.env("PATH", env::var("PATH").unwrap_or_default() + ":/usr/sbin").args(["-e", "stderr", "-c"]).arg(path("nginx.conf"));
+        Self::launch(command, files, address)
+    }
+
+    /// Runs the command in this directory and waits until something listens at this address.
+    fn launch(mut command: Command, files: TempDir, address: SocketAddr) -> Result<Self> {
+        let log = files.path().join("log");
+        command.current_dir(&files).stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
+        let began = Instant::now();
+        let child = command.spawn().with_context(|| format!("{} does not start", command.get_program().display()))?;
+        let mut server = Self { address, start_time: Duration::ZERO, child, _files: files };
+        while TcpStream::connect(address).is_err() {
+            let ended = server.child.try_wait()?.is_some();
+            ensure!(!ended && began.elapsed().as_secs() < 60, "does not listen; it printed {:?}", fs::read_to_string(&log)?);
+            thread::sleep(Duration::from_millis(1));
+        }
+        server.start_time = began.elapsed();
+        Ok(server)
+    }
+
+    /// Its process and the children of that: nginx's workers.
+    fn processes(&self) -> Vec<i32> {
+        let root = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{root}/task/{root}/children")).unwrap_or_default();
+        [root as i32].into_iter().chain(children.split_whitespace().filter_map(|child| child.parse().ok())).collect()
+    }
+
+    /// User and system time so far, that of threads that have ended included.
+    pub(crate) fn cpu_us(&self) -> Result<f64> {
+        let time = |process| Ok(Duration::from(clock_gettime(clock_getcpuclockid(Pid::from_raw(process))?)?).as_secs_f64() * 1e6);
+        self.processes().into_iter().map(time).sum()
+    }
+
+    /// Resident memory; pages that processes share count once for each.
+    pub(crate) fn resident_mib(&self) -> f64 {
+        let of_one = |process| {
+            let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok())
+        };
+        self.processes().into_iter().filter_map(of_one).sum::<f64>() / 1024.0
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            // SIGTERM has nginx end its workers, and callgrind print its sums. If the process has just ended, all the better.
+            let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
+            let _ = self.child.wait();
+        }
+    }
+}
