@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
 use tiny_http::StatusCode;
@@ -15,6 +15,13 @@ use super::date;
 pub(crate) struct EntityTag(pub(crate) [u8; 16]);
 
 impl EntityTag {
+    /// The tag of these bytes: the same from one start of the program to the next, and nobody can find other bytes with the same tag.
+    pub(crate) fn of(representation: &[u8]) -> Self {
+        let mut tag = [0; 16];
+        blake3::Hasher::new().update(representation).finalize_xof().fill(&mut tag);
+        Self(tag)
+    }
+
     fn quoted(self) -> [u8; 34] {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut quoted = [b'"'; 34];
@@ -40,25 +47,34 @@ pub(crate) enum Content {
     None,
     /// Text that is part of the program.
     Fixed(&'static str),
-    /// Rendered for this response.
     Own(Vec<u8>),
     /// Kept by the list, too; cloning it copies no bytes.
     Shared(Arc<Representation>),
 }
 
-/// A representation that the list keeps and responses are sent from (RFC 9110 §3.2).
+/// A representation that the list keeps, and that responses are sent from without copying it (RFC 9110 §3.2).
 #[derive(Debug)]
 pub(crate) struct Representation {
-    pub(crate) json: Vec<u8>,
+    json: Box<[u8]>,
+    /// Made when it is first asked for.
+    tag: OnceLock<EntityTag>,
     withdrawn: AtomicBool,
 }
 
 impl Representation {
-    pub(crate) fn new(json: Vec<u8>) -> Self {
-        Self { json, withdrawn: AtomicBool::new(false) }
+    pub(crate) fn new(json: impl Into<Box<[u8]>>) -> Self {
+        Self { json: json.into(), tag: OnceLock::new(), withdrawn: AtomicBool::new(false) }
     }
 
-    /// Has the responses that are still sent from it be cut off: it is an old version, and all of those take too much memory.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.json
+    }
+
+    pub(crate) fn tag(&self) -> EntityTag {
+        *self.tag.get_or_init(|| EntityTag::of(&self.json))
+    }
+
+    /// Has the responses that are still sent from it be cut off: it is an old one, and all of those take too much memory.
     pub(crate) fn withdraw(&self) {
         self.withdrawn.store(true, Relaxed);
     }
@@ -75,7 +91,7 @@ impl Content {
             Self::None => &[],
             Self::Fixed(text) => text.as_bytes(),
             Self::Own(bytes) => bytes,
-            Self::Shared(representation) => &representation.json,
+            Self::Shared(representation) => representation.bytes(),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::origin::{self, Exemptions};
 use super::target::{self, BasePath, Resource, TargetError};
 use crate::http::conditional::{self, Conditions};
 use crate::http::{Content, EntityTag, Request, Response};
-use crate::store::{Action, Change, JsonError, NotSaved, Outcome, Store, color, tag_of};
+use crate::store::{Action, Change, JsonError, NotSaved, Outcome, Store, color};
 
 /// The OpenAPI 3.1 document of the service. Its one server is ".", so it is right below any base path and behind any proxy: a relative
 /// server URL is resolved against the address that the document was read from (OpenAPI 3.1, Server Object).
@@ -77,7 +77,9 @@ fn act(service: &Service, request: &Request) -> Answer {
         (Resource::Service, method) if *method != Method::Options => Answer::Now(target_error(&TargetError::Form, &service.base)),
         (_, Method::Options) => Answer::Now(Response { allow: Some(allow), ..Response::new(StatusCode::NO_CONTENT, Content::None) }),
         (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service)),
-        (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, tag_of(OPENAPI.as_bytes()), Content::Fixed(OPENAPI))),
+        (Resource::OpenApi, Method::Get | Method::Head) => {
+            Answer::Now(read(request, EntityTag::of(OPENAPI.as_bytes()), Content::Fixed(OPENAPI)))
+        }
         (Resource::Colors, Method::Get | Method::Head) => Answer::Now(read_all(service, request)),
         (Resource::Color(name), Method::Get | Method::Head) => Answer::Now(read_one(service, request, &name)),
         (Resource::Colors, Method::Post) if !service.read_only => create(service, request),
@@ -128,15 +130,14 @@ fn health(service: &Service) -> Response {
 
 /// Read all: the whole list (spec, Endpoints, rule 1).
 fn read_all(service: &Service, request: &Request) -> Response {
-    let listing = service.store.listing();
-    read(request, listing.tag, Content::Shared(listing.json))
+    let envelope = service.store.envelope();
+    read(request, envelope.tag(), Content::Shared(envelope))
 }
 
 /// Read one: the first color of the name.
 fn read_one(service: &Service, request: &Request, name: &str) -> Response {
     let Some(color) = service.store.first(name) else { return Response::no_such_color() };
-    let json = color.to_json();
-    read(request, tag_of(&json), Content::Own(json))
+    read(request, color.tag(), Content::Shared(color))
 }
 
 /// A representation with its tag, or 304 for a client that has it (RFC 9110 §15.4.5).
@@ -178,9 +179,9 @@ fn changed(service: &Service, outcome: Result<Outcome, NotSaved>) -> Response {
         Ok(Outcome::Created(color, is_first)) => {
             // RFC 9110 §10.2.2: Location names the created color, so there is none when an earlier entry has its name
             let location = is_first.then(|| service.base.color(&color.name));
-            Response { location, ..Response::new(StatusCode::CREATED, Content::Own(color.to_json())) }
+            Response { location, ..Response::new(StatusCode::CREATED, Content::Shared(color.json)) }
         }
-        Ok(Outcome::Updated(color) | Outcome::Deleted(color)) => Response::new(StatusCode::OK, Content::Own(color.to_json())),
+        Ok(Outcome::Updated(color) | Outcome::Deleted(color)) => Response::new(StatusCode::OK, Content::Shared(color.json)),
         Ok(Outcome::NotFound) => Response::no_such_color(),
         Ok(Outcome::ConditionFailed) => {
             Response::error(StatusCode::PRECONDITION_FAILED, "the condition does not hold, read the current state and decide again")

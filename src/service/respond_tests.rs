@@ -9,7 +9,7 @@ use crate::store::color::Color;
 
 /// A service with the colors `red`, `blue` and a second `red`.
 fn service() -> Service {
-    let color = |name: &str, value: &str| Color { name: name.into(), value: value.into() };
+    let color = |name: &str, value: &str| Color::new(name, value);
     let colors = Colors::new(vec![color("red", "#f00"), color("blue", "#00f"), color("red", "#e00")]);
     Service {
         store: Store::in_memory(colors),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::color::Color;
-use super::colors::{Colors, tag_of};
+use super::colors::Colors;
 use crate::http::conditional::Conditions;
 
 /// A change that a client asked for.
@@ -27,7 +27,7 @@ pub(crate) enum Action {
 }
 
 /// What came of a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
     /// When the color was appended; says whether it is the first of its name, the one its path names.
     Created(Color, bool),
@@ -56,7 +56,7 @@ impl Change {
             Action::Update(name, value) => {
                 let changes = value.is_some();
                 let updated = match value {
-                    Some(value) => colors.update_first(name, Arc::clone(value)),
+                    Some(value) => colors.update_first(name, value),
                     None => colors.first(name),
                 };
                 updated.map_or((Outcome::NotFound, false), |color| (Outcome::Updated(color.clone()), changes))
@@ -71,9 +71,9 @@ impl Change {
             return None;
         }
         let current = match &self.action {
-            Action::Create(_) => colors.listing().tag,
+            Action::Create(_) => colors.envelope().tag(),
             Action::Update(name, _) | Action::Delete(name) => match colors.first(name) {
-                Some(color) => tag_of(&color.to_json()),
+                Some(color) => color.json.tag(),
                 None => return Some(Outcome::NotFound),
             },
         };
@@ -87,7 +87,7 @@ mod tests {
     use crate::http::Fields;
 
     fn color(name: &str, value: &str) -> Color {
-        Color { name: name.into(), value: value.into() }
+        Color::new(name, value)
     }
 
     /// Applies an action under an If-Match to the list `a=1, a=2`; gives the outcome, whether it says so, and the list after.
@@ -123,7 +123,7 @@ mod tests {
         for action in [Action::Update("b".into(), Some("3".into())), Action::Delete("b".into())] {
             assert_eq!(apply(action, Some("\"x\"")), (Outcome::NotFound, false, before.clone()));
         }
-        let tag = tag_of(br#"{"name":"a","value":"1"}"#).to_string();
+        let tag = color("a", "1").json.tag().to_string();
         assert_eq!(apply(Action::Delete("a".into()), Some(&tag)).0, Outcome::Deleted(color("a", "1")));
     }
 }

@@ -8,28 +8,40 @@ use std::sync::Arc;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
+use crate::http::Representation;
+
 /// So that the path of every color fits into a request: three times as much percent-encoded, where 64 KiB are the limit.
 const NAME_BYTES_MAX: usize = 4096; // of UTF-8
 
 /// A long string in the place of an object must not come back whole in the message.
 const QUOTED_CHARS_MAX: usize = 100;
 
-/// One entry of the list; serializes to exactly the two fields of the specification, in its order.
-///
-/// Both strings are shared, so that a copy of a color, or of the whole list, copies no text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// One entry of the list. Both parts are shared: a copy of a color, or of the whole list, copies no text.
+#[derive(Clone, Debug)]
 pub(crate) struct Color {
     /// At most 4,096 bytes, may be empty, need not be unique.
     pub(crate) name: Arc<str>,
-    /// For example `#663399`; any string.
-    pub(crate) value: Arc<str>,
+    /// Exactly the fields `name` and `value`, in this order (spec, Color, rule 1). Nothing ever needs the value alone.
+    pub(crate) json: Arc<Representation>,
 }
 
 impl Color {
-    pub(crate) fn to_json(&self) -> Vec<u8> {
-        let mut json = Vec::with_capacity(32 + self.name.len() + self.value.len()); // bytes; 22 of them are the field names
-        serde_json::to_writer(&mut json, self).expect("strings always serialize, and a Vec takes every byte");
-        json
+    pub(crate) fn new(name: impl Into<Arc<str>>, value: &str) -> Self {
+        #[derive(Serialize)]
+        struct Fields<'a> {
+            name: &'a str,
+            value: &'a str,
+        }
+        let name = name.into();
+        let mut json = Vec::with_capacity(24 + name.len() + value.len()); // bytes; 22 of them are not the name or the value
+        serde_json::to_writer(&mut json, &Fields { name: &name, value }).expect("strings always serialize, and a Vec takes every byte");
+        Self { name, json: Arc::new(Representation::new(json)) }
+    }
+}
+
+impl PartialEq for Color {
+    fn eq(&self, other: &Self) -> bool {
+        self.json.bytes() == other.json.bytes()
     }
 }
 
@@ -126,7 +138,7 @@ impl<'de> Deserialize<'de> for Color {
         else {
             unreachable!("required fields are there or an error");
         };
-        Ok(Self { name, value })
+        Ok(Self::new(name, &value))
     }
 }
 
@@ -230,7 +242,7 @@ mod tests {
     use super::*;
 
     fn color(name: &str, value: &str) -> Color {
-        Color { name: name.into(), value: value.into() }
+        Color::new(name, value)
     }
 
     #[track_caller]
@@ -341,6 +353,6 @@ mod tests {
 
     #[test]
     fn a_color_serializes_to_exactly_name_and_value() {
-        assert_eq!(serde_json::to_string(&color("a\"b", "#1")).unwrap(), r##"{"name":"a\"b","value":"#1"}"##);
+        assert_eq!(str::from_utf8(color("a\"b", "#1").json.bytes()).unwrap(), r##"{"name":"a\"b","value":"#1"}"##);
     }
 }

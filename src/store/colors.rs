@@ -1,19 +1,22 @@
 //! The list of colors: order, first match by name, and its kept representation. Knows nothing of HTTP, files or locks.
 
 use std::hash::{BuildHasher, RandomState};
+use std::mem::replace;
 use std::sync::{Arc, Weak};
 
 use hashbrown::HashTable;
-use serde::Serialize;
 
 use super::color::Color;
-use crate::http::{EntityTag, Representation};
+use crate::http::Representation;
 
-/// Bytes of old versions of the list that responses may be sent from, however often the list changes meanwhile; see [`Representation`].
-const OLD_VERSIONS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of representations that are not current any more and still being sent, however often the list changes meanwhile.
+const RETIRED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Old versions that are kept however long they are.
-const OLD_VERSIONS_AT_LEAST: usize = 4;
+/// Representations that are not withdrawn however long they are.
+const RETIRED_AT_LEAST: usize = 4;
+
+/// Bytes of a representation that counts: of shorter ones, every connection may have one.
+const LONG: usize = 4096;
 
 /// All colors in stored order, with an index that finds the first of a name without looking at the others.
 ///
@@ -26,10 +29,10 @@ pub(crate) struct Colors {
     index: HashTable<Named>,
     /// Seeded at random, so that names cannot be chosen to collide.
     hasher: RandomState,
-    /// The list as JSON, until the next change.
-    listing: Option<Listing>,
-    /// Old versions of the list that are still being sent, the oldest first.
-    old_versions: Vec<Weak<Representation>>,
+    /// The collection envelope of the specification, until the next change.
+    envelope: Option<Arc<Representation>>,
+    /// Long representations that are not current any more and may still be being sent, the oldest first.
+    retired: Vec<Weak<Representation>>,
 }
 
 /// What the index knows of one name.
@@ -41,21 +44,12 @@ struct Named {
     copies: usize,
 }
 
-/// The collection envelope of the specification, as JSON, with its entity tag.
-#[derive(Clone, Debug)]
-pub(crate) struct Listing {
-    /// `{"data":[...]}`; shared with the responses that are being sent.
-    pub(crate) json: Arc<Representation>,
-    /// The tag of these bytes.
-    pub(crate) tag: EntityTag,
-}
-
 impl Colors {
     /// A list of these colors, in this order.
     pub(crate) fn new(colors: Vec<Color>) -> Self {
         let index = HashTable::with_capacity(colors.len());
         let mut all =
-            Self { index, colors: Vec::with_capacity(colors.len()), hasher: RandomState::new(), listing: None, old_versions: Vec::new() };
+            Self { index, colors: Vec::with_capacity(colors.len()), hasher: RandomState::new(), envelope: None, retired: Vec::new() };
         colors.into_iter().for_each(|color| all.append(color));
         all
     }
@@ -77,7 +71,7 @@ impl Colors {
 
     /// Adds a color at the end, whatever names there are (spec, Color, rule 3).
     pub(crate) fn append(&mut self, color: Color) {
-        self.retire_listing();
+        self.retire_envelope();
         let first = self.colors.len();
         let (hasher, colors) = (&self.hasher, &self.colors);
         let hash = hasher.hash_one(&*color.name);
@@ -90,12 +84,13 @@ impl Colors {
     }
 
     /// Gives the first color of this name another value; its place and name stay (spec, Endpoints, rule 3).
-    pub(crate) fn update_first(&mut self, name: &str, value: Arc<str>) -> Option<&Color> {
+    pub(crate) fn update_first(&mut self, name: &str, value: &str) -> Option<&Color> {
         let position = self.position(name)?;
-        self.retire_listing();
-        let color = &mut self.colors[position];
-        color.value = value;
-        Some(color)
+        let name = Arc::clone(&self.colors[position].name);
+        let before = replace(&mut self.colors[position], Color::new(name, value));
+        self.retire_envelope();
+        self.retire(&before.json);
+        Some(&self.colors[position])
     }
 
     /// Takes the first color of this name out of the list; the next of that name, if any, becomes its first.
@@ -112,7 +107,8 @@ impl Colors {
             named.copies -= 1;
         }
         let color = self.colors.remove(removed);
-        self.retire_listing();
+        self.retire_envelope();
+        self.retire(&color.json);
         self.move_up(removed);
         Some(color)
     }
@@ -137,28 +133,43 @@ impl Colors {
         }
     }
 
-    /// The list as JSON; made anew only by the first reader after a change.
-    pub(crate) fn listing(&mut self) -> &Listing {
+    /// The collection envelope of the specification: `{"data":[...]}`. Made anew by the first reader after a change.
+    pub(super) fn envelope(&mut self) -> &Arc<Representation> {
         let colors = &self.colors;
-        self.listing.get_or_insert_with(|| Listing::of(colors))
+        self.envelope.get_or_insert_with(|| {
+            let length: usize = colors.iter().map(|color| color.json.bytes().len() + 1).sum();
+            let mut json = Vec::with_capacity(length + 16); // bytes; 11 of them are the envelope's own
+            json.extend_from_slice(br#"{"data":["#);
+            push_joined(&mut json, colors, b",");
+            json.extend_from_slice(b"]}");
+            Arc::new(Representation::new(json))
+        })
     }
 
-    /// Lets go of the listing, which is about to be an old one. The oldest ones are withdrawn when all that are still being sent take too much.
-    fn retire_listing(&mut self) {
-        let Some(Listing { json, .. }) = self.listing.take() else { return };
-        self.old_versions.push(Arc::downgrade(&json));
-        drop(json);
-        self.old_versions.retain(|version| version.strong_count() > 0);
-        let versions: Vec<Arc<Representation>> = self.old_versions.iter().filter_map(Weak::upgrade).collect();
-        let longest = versions.iter().map(|version| version.json.len()).max().unwrap_or_default();
-        let mut bytes: usize = versions.iter().map(|version| version.json.len()).sum();
-        for version in versions {
-            if bytes <= OLD_VERSIONS_BYTES_MAX.max(OLD_VERSIONS_AT_LEAST * longest) {
+    fn retire_envelope(&mut self) {
+        if let Some(envelope) = self.envelope.take() {
+            self.retire(&envelope);
+        }
+    }
+
+    /// Notes that a representation is not current any more. The oldest ones are withdrawn when all that are still being sent take too much.
+    fn retire(&mut self, old: &Arc<Representation>) {
+        if old.bytes().len() < LONG {
+            return;
+        }
+        self.retired.push(Arc::downgrade(old));
+        self.retired.retain(|retired| retired.strong_count() > 0);
+        let kept: Vec<Arc<Representation>> = self.retired.iter().filter_map(Weak::upgrade).collect();
+        let lengths = || kept.iter().map(|retired| retired.bytes().len());
+        let most = RETIRED_BYTES_MAX.max(RETIRED_AT_LEAST * lengths().max().unwrap_or_default());
+        let mut bytes: usize = lengths().sum();
+        for retired in kept {
+            if bytes <= most {
                 return;
             }
-            bytes -= version.json.len();
-            version.withdraw();
-            self.old_versions.remove(0);
+            bytes -= retired.bytes().len();
+            retired.withdraw();
+            self.retired.remove(0);
         }
     }
 
@@ -169,27 +180,12 @@ impl Colors {
     }
 }
 
-impl Listing {
-    /// Renders the envelope.
-    fn of(colors: &[Color]) -> Self {
-        /// The collection envelope of the specification.
-        #[derive(Serialize)]
-        struct Envelope<'a> {
-            /// All colors in stored order.
-            data: &'a [Color],
-        }
-        let mut json = Vec::with_capacity(16 + 48 * colors.len()); // bytes; a color of the seed takes 47 on average
-        serde_json::to_writer(&mut json, &Envelope { data: colors }).expect("strings always serialize, and a Vec takes every byte");
-        Self { tag: tag_of(&json), json: Arc::new(Representation::new(json)) }
+/// Appends colors as JSON with `separator` between two.
+pub(super) fn push_joined(out: &mut Vec<u8>, colors: &[Color], separator: &[u8]) {
+    for (position, color) in colors.iter().enumerate() {
+        out.extend_from_slice(if position == 0 { b"" } else { separator });
+        out.extend_from_slice(color.json.bytes());
     }
-}
-
-/// The strong entity tag of a representation: half of its BLAKE3 hash, so that nobody can make two with the same tag. It depends on
-/// nothing but the bytes, so that a tag is good after a restart.
-pub(crate) fn tag_of(representation: &[u8]) -> EntityTag {
-    let mut tag = [0; 16];
-    tag.copy_from_slice(&blake3::hash(representation).as_bytes()[..16]);
-    EntityTag(tag)
 }
 
 #[cfg(test)]
@@ -197,40 +193,40 @@ mod tests {
     use super::*;
 
     fn color(name: &str, value: &str) -> Color {
-        Color { name: name.into(), value: value.into() }
+        Color::new(name, value)
     }
 
     fn listed(colors: &mut Colors) -> String {
-        String::from_utf8(colors.listing().json.json.clone()).unwrap()
+        String::from_utf8(colors.envelope().bytes().to_vec()).unwrap()
     }
 
     #[test]
-    fn the_listing_is_the_envelope_and_follows_every_change() {
+    fn the_envelope_is_the_envelope_and_follows_every_change() {
         let mut colors = Colors::new(vec![]);
         assert_eq!(listed(&mut colors), r#"{"data":[]}"#);
         colors.append(color("a", "1"));
         colors.append(color("b", "2"));
         assert_eq!(listed(&mut colors), r#"{"data":[{"name":"a","value":"1"},{"name":"b","value":"2"}]}"#);
-        colors.update_first("a", "3".into());
+        colors.update_first("a", "3");
         assert_eq!(listed(&mut colors), r#"{"data":[{"name":"a","value":"3"},{"name":"b","value":"2"}]}"#);
         colors.remove_first("a");
         assert_eq!(listed(&mut colors), r#"{"data":[{"name":"b","value":"2"}]}"#);
     }
 
     #[test]
-    fn the_listing_is_kept_between_changes() {
+    fn the_envelope_is_kept_between_changes() {
         let mut colors = Colors::new(vec![color("a", "1")]);
-        let kept = Arc::clone(&colors.listing().json);
-        assert!(colors.update_first("b", "2".into()).is_none() && colors.remove_first("b").is_none());
-        assert!(Arc::ptr_eq(&kept, &colors.listing().json));
+        let kept = Arc::clone(colors.envelope());
+        assert!(colors.update_first("b", "2").is_none() && colors.remove_first("b").is_none());
+        assert!(Arc::ptr_eq(&kept, colors.envelope()));
     }
 
     #[test]
     fn the_oldest_versions_are_withdrawn_when_all_take_too_much() {
-        let mut colors = Colors::new(vec![color("a", &"x".repeat(OLD_VERSIONS_BYTES_MAX / 5))]);
+        let mut colors = Colors::new(vec![color("a", &"x".repeat(RETIRED_BYTES_MAX / 5))]);
         let versions: Vec<_> = (0..8)
             .map(|number| {
-                let version = Arc::clone(&colors.listing().json);
+                let version = Arc::clone(colors.envelope());
                 colors.append(color(&number.to_string(), ""));
                 version
             })
@@ -242,7 +238,7 @@ mod tests {
     #[test]
     fn the_first_of_several_with_one_name_is_the_one_that_counts() {
         let mut colors = Colors::new(vec![color("x", "0"), color("a", "1"), color("a", "2"), color("b", "3"), color("a", "4")]);
-        assert_eq!(colors.update_first("a", "9".into()), Some(&color("a", "9")));
+        assert_eq!(colors.update_first("a", "9"), Some(&color("a", "9")));
         assert_eq!(colors.remove_first("a"), Some(color("a", "9")));
         assert_eq!(colors.first("a"), Some(&color("a", "2")));
         assert_eq!(colors.remove_first("x"), Some(color("x", "0")));
@@ -276,14 +272,5 @@ mod tests {
         for name in ["red", "Red ", "R", "e\u{301}"] {
             assert_eq!(colors.first(name), None, "{name:?}");
         }
-    }
-
-    #[test]
-    fn a_tag_is_that_of_the_bytes() {
-        let tag = |colors: Vec<Color>| Colors::new(colors).listing().tag;
-        assert_eq!(tag(vec![color("a", "1")]), tag(vec![color("a", "1")]));
-        assert_ne!(tag(vec![color("a", "1")]), tag(vec![color("a", "2")]));
-        // the first 16 bytes of the official test vector for no input
-        assert_eq!(tag_of(b"").to_string(), "\"af1349b9f5f9a1a6a0404dea36dcc949\"");
     }
 }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use super::color::Color;
+use super::colors::push_joined;
 
 /// Mode of a file that did not exist before, less what the umask takes.
 const NEW_FILE_MODE: u32 = 0o600;
@@ -279,9 +280,9 @@ fn file_name(path: &Path) -> String {
 fn to_lines(colors: &[Color]) -> Vec<u8> {
     let mut lines = Vec::with_capacity(16 + 48 * colors.len()); // bytes; a color of the seed takes 47 on average
     lines.extend_from_slice(b"[");
-    for (position, color) in colors.iter().enumerate() {
-        lines.extend_from_slice(if position == 0 { b"\n" } else { b",\n" });
-        serde_json::to_writer(&mut lines, color).expect("strings always serialize, and a Vec takes every byte");
+    if !colors.is_empty() {
+        lines.push(b'\n');
+        push_joined(&mut lines, colors, b",\n");
     }
     lines.extend_from_slice(b"\n]");
     lines
@@ -306,7 +307,7 @@ mod tests {
 
     #[test]
     fn the_file_has_one_color_per_line_and_is_a_seed() {
-        let colors = [Color { name: "a".into(), value: "1".into() }, Color { name: "b\n".into(), value: "2".into() }];
+        let colors = [Color::new("a", "1"), Color::new("b\n", "2")];
         let lines = to_lines(&colors);
         assert_eq!(str::from_utf8(&lines).unwrap(), "[\n{\"name\":\"a\",\"value\":\"1\"},\n{\"name\":\"b\\n\",\"value\":\"2\"}\n]");
         assert_eq!(crate::store::color::from_file(&lines).unwrap(), colors);
@@ -315,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_file_cut_short_is_not_a_list() {
-        let lines = to_lines(&[Color { name: "a".into(), value: "1".into() }]);
+        let lines = to_lines(&[Color::new("a", "1")]);
         for end in 0..lines.len() {
             assert!(crate::store::color::from_file(&lines[..end]).is_err(), "{end}");
         }

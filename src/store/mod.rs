@@ -14,13 +14,13 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 pub(crate) use change::{Action, Change, Outcome};
-use color::Color;
 pub(crate) use color::JsonError;
-use colors::Listing;
-pub(crate) use colors::{Colors, tag_of};
+pub(crate) use colors::Colors;
 pub(crate) use file::{DataFile, OpenError, SaveError};
 use writer::Commit;
 pub(crate) use writer::Writer;
+
+use crate::http::Representation;
 
 /// The shared list.
 #[derive(Debug)]
@@ -87,14 +87,14 @@ impl Store {
         }
     }
 
-    /// The first color of this name; copies two pointers, no text.
-    pub(crate) fn first(&self, name: &str) -> Option<Color> {
-        self.shared.colors().first(name).cloned()
+    /// The first color of this name.
+    pub(crate) fn first(&self, name: &str) -> Option<Arc<Representation>> {
+        self.shared.colors().first(name).map(|color| Arc::clone(&color.json))
     }
 
-    /// The whole list as JSON; copies no bytes of it.
-    pub(crate) fn listing(&self) -> Listing {
-        self.shared.colors().listing().clone()
+    /// The collection envelope of the specification.
+    pub(crate) fn envelope(&self) -> Arc<Representation> {
+        Arc::clone(self.shared.colors().envelope())
     }
 
     /// Whether the last attempt to save a change failed.
