@@ -19,6 +19,7 @@ mod listening;
 mod model;
 mod nginx;
 mod openapi;
+mod packaging;
 mod parallel;
 mod readme;
 mod restart;
