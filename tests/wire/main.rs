@@ -20,6 +20,7 @@ mod listening;
 mod model;
 mod nginx;
 mod openapi;
+mod packaging;
 mod parallel;
 mod readme;
 mod restart;

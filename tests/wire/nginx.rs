@@ -1,4 +1,4 @@
-//! Behind the nginx of `nginx/colors.conf`: what clients see through it, and what its cache serves while the service is down.
+//! Behind the nginx of `packaging/nginx/colors.conf`: what clients see through it, and what its cache serves while the service is down.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -33,7 +33,7 @@ impl Proxy {
         }
         let scratch = Scratch::new();
         let root = scratch.0.display();
-        let mut site = include_str!("../../nginx/colors.conf").to_owned();
+        let mut site = include_str!("../../packaging/nginx/colors.conf").to_owned();
         for (path, here) in [
             ("/run/colors/colors.sock", format!("{root}/service")),
             ("listen 80;", format!("listen unix:{root}/front;")),

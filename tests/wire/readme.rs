@@ -60,16 +60,12 @@ fn its_option_table_is_that_of_the_program() {
 #[test]
 fn its_install_commands_find_their_files() {
     let scratch = Scratch::new();
-    let program = crate::harness::colors(&[]).get_program().to_str().unwrap().to_owned();
     let readme = include_str!("../../README.md");
-    let commands: Vec<&str> = readme.lines().filter(|line| line.starts_with("install -D ")).collect();
-    assert!(commands.len() >= 8, "{commands:?}");
+    let commands: Vec<&str> = readme.lines().map(str::trim_start).filter(|line| line.starts_with("install -D ")).collect();
+    assert_eq!(commands.len(), 3, "{commands:?}");
     for command in commands {
-        // below a root of its own, and this build in place of the release's
-        let here = command.replace(" /", &format!(" {}/", scratch.0.display())).replace("target/release/colors", &program);
+        let here = command.replace(" /", &format!(" {}/", scratch.0.display()));
         let output = Command::new("sh").args(["-c", &here]).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
         assert!(output.status.success(), "{here}: {}", String::from_utf8_lossy(&output.stderr));
     }
-    let program = scratch.0.join("usr/local/bin/colors");
-    assert!(Command::new(program).arg("--version").stdout(Stdio::null()).status().unwrap().success());
 }

@@ -96,14 +96,14 @@ fn a_manager_that_is_gone_is_worth_a_warning_and_no_more() {
 fn units(is_activated: bool) -> Scratch {
     let scratch = Scratch::new();
     let program = colors(&[]).get_program().to_str().unwrap().to_owned();
-    let service = include_str!("../../systemd/colors.service");
-    let command = "ExecStart=/usr/local/bin/colors\n";
+    let service = include_str!("../../packaging/systemd/colors.service");
+    let command = "ExecStart=/usr/bin/colors\n";
     assert!(service.contains(command));
     scratch.write("colors.service", service.replace(command, &format!("ExecStart={program}\n")));
-    scratch.write("colors.socket", include_str!("../../systemd/colors.socket"));
+    scratch.write("colors.socket", include_str!("../../packaging/systemd/colors.socket"));
     if is_activated {
         fs::create_dir(scratch.0.join("colors.service.d")).unwrap();
-        scratch.write("colors.service.d/activated.conf", include_str!("../../systemd/activated.conf"));
+        scratch.write("colors.service.d/activated.conf", include_str!("../../packaging/systemd/activated.conf"));
     }
     scratch
 }
@@ -132,7 +132,7 @@ fn the_units_are_sound_and_leave_little_exposed() {
 
 /// The values that the unit gives a setting, in order.
 fn setting(name: &str) -> Vec<&'static str> {
-    let service = include_str!("../../systemd/colors.service");
+    let service = include_str!("../../packaging/systemd/colors.service");
     service.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')).flat_map(|values| values.split(' ')).collect()
 }
 
