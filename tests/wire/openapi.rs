@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Response, Server};
+use crate::client::Response;
+use crate::harness::Server;
 
 const README: &str = include_str!("../../README.md");
 
