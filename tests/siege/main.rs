@@ -12,3 +12,4 @@ mod flood;
 #[path = "../wire/harness.rs"]
 #[allow(dead_code, reason = "the other tests need the rest of it")]
 mod harness;
+mod limits;
