@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::harness::{DEADLINE, Server, eventually};
@@ -136,9 +137,14 @@ impl Target {
 
 /// A new connection with small buffers, so that the service soon waits for this side to read.
 pub(crate) fn narrow(address: SocketAddr) -> TcpStream {
+    connect_with_buffers(address, 4096)
+}
+
+/// A new connection with buffers of about so many bytes on this side.
+fn connect_with_buffers(address: SocketAddr, bytes: usize) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None).unwrap();
-    socket.set_recv_buffer_size(4096).unwrap();
-    socket.set_send_buffer_size(4096).unwrap();
+    socket.set_recv_buffer_size(bytes).unwrap();
+    socket.set_send_buffer_size(bytes).unwrap();
     socket.connect(&address.into()).expect("the service listens");
     socket.into()
 }
@@ -222,7 +228,8 @@ impl Pipeliners {
     /// Starts them; all have had an answer when this returns.
     pub(crate) fn start(address: SocketAddr, count: usize) -> Self {
         let connect = |_| {
-            let stream = TcpStream::connect(address).expect("the service listens");
+            // as much as the system allows, so that a service without limits goes on for long
+            let stream = connect_with_buffers(address, 1 << 20);
             stream.set_nonblocking(true).expect("sockets can be set not to block");
             stream
         };
@@ -235,12 +242,16 @@ impl Pipeliners {
                 let requests = REQUEST.repeat(1000);
                 let mut bytes = vec![0; 256 * 1024];
                 let (mut sent, mut is_answered) = (vec![0; streams.len()], vec![false; streams.len()]);
+                let mut next: Vec<usize> = (0..streams.len()).collect();
                 while !over.load(Relaxed) {
-                    for ((stream, sent), is_answered) in streams.iter_mut().zip(&mut sent).zip(&mut is_answered) {
-                        // An error means that the service takes, or has, nothing more at the moment.
-                        *sent = (*sent + stream.write(&requests.as_bytes()[*sent..]).unwrap_or(0)) % requests.len();
-                        *is_answered |= stream.read(&mut bytes).is_ok_and(|length| length > 0);
+                    for index in next {
+                        // An error means that the service has, or takes, nothing more at the moment.
+                        is_answered[index] |= streams[index].read(&mut bytes).is_ok_and(|length| length > 0);
+                        sent[index] =
+                            (sent[index] + streams[index].write(&requests.as_bytes()[sent[index]..]).unwrap_or(0)) % requests.len();
                     }
+                    // whoever is answered at the moment goes on at once, and so does not run dry
+                    next = readable(&streams);
                     if is_answered.iter().all(|is_answered| *is_answered) {
                         // The other end is gone after the first time.
                         let _ = all_answered.send(());
@@ -252,6 +263,14 @@ impl Pipeliners {
         answers.recv_timeout(DEADLINE).expect("all are answered");
         this
     }
+}
+
+/// Which of the streams have something to read, soon.
+fn readable(streams: &[TcpStream]) -> Vec<usize> {
+    let soon = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    let mut polled: Vec<PollFd<'_>> = streams.iter().map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
+    poll(&mut polled, Some(&soon)).expect("there is memory for it");
+    (0..streams.len()).filter(|index| !polled[*index].revents().is_empty()).collect()
 }
 
 impl Drop for Pipeliners {
