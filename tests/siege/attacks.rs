@@ -75,7 +75,7 @@ fn check_endless(start: &str, again: &str) {
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
     for (taken, time) in outcomes {
-        // 1 MiB is read over, and the kernel has buffers on either side
+        // 1 MiB is read and discarded, and the kernel has buffers on both sides
         assert!(taken < 16 << 20, "{taken} bytes of {again:?}");
         assert!(time < Duration::from_secs(5), "{time:?}");
     }
@@ -130,7 +130,7 @@ fn a_reader_that_takes_a_little_at_a_time_is_not_given_up() {
     let target = Target::of(|| Server::with_seed(&long_list(2_600_000), &["--request-timeout", "1"]));
     let mut client = target.server.connect();
     client.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(10));
-    // some of the first response for three times as long as it may take none, and the rest in one go
+    // it takes a little for three times the request timeout, and then all the rest
     let (_stop, stopped) = channel::<()>();
     let mut received = vec![0; 1_000_000];
     for little in received.chunks_mut(100_000) {
@@ -178,7 +178,7 @@ fn announced_lengths_reserve_no_memory() {
 fn random_bytes_get_a_response_or_none_and_change_nothing() {
     let target = Target::start(&[]);
     let mut random = fastrand::Rng::with_seed(9112);
-    // none of them can change the list, and what a mutation makes of them is the same in every run
+    // none of them changes the list, and the seed makes every run the same
     let valid: [&[u8]; 5] = [
         REQUEST.as_bytes(),
         b"POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 14\r\n\r\n{\"name\":\"mine\"}",

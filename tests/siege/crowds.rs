@@ -72,7 +72,7 @@ fn clients_that_take_a_long_response_slowly_keep_nobody_waiting() {
         }
     });
     let times = target.time_for(Duration::from_secs(2));
-    // the start takes a while: the kernel takes 4 MB for each of them
+    // the kernel takes 4 MB for each of them at first, which takes a while
     assert!(times.worst() < Duration::from_secs(2), "{:?}", times.worst());
     drop(stop);
     readers.join().unwrap();
@@ -102,7 +102,7 @@ fn clients_that_pipeline_without_end_keep_no_light_client_waiting() {
     let pipeliners = Pipeliners::start(target.server.address, 300);
     let beside_them = target.time(9).median();
     drop(pipeliners);
-    // a pass over all of them, some requests of each; without limit to those it takes as long as their buffers last
+    // one waits until some requests of each of them are answered; if all that have come were answered, it would take ten times as long
     assert!(beside_them < Duration::from_millis(250) + 1000 * alone, "{beside_them:?}, alone {alone:?}");
     target.check_recovery();
 }
@@ -163,14 +163,14 @@ fn responses_that_nobody_reads_are_given_up_at_the_request_timeout() {
     for stream in &mut streams {
         stream.write_all(b"GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     }
-    // all of them are owed 130 MB, and the service has the 1.3 MB of each once
+    // the 130 MB to be sent are one list of 1.3 MB
     assert!(target.time(20).worst() < Duration::from_secs(1));
     let begun = Instant::now();
     target.wait_until_all_are_closed();
     assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     let peak = target.server.proc_status("VmHWM");
     assert!(peak < RESIDENT_MAX, "{peak} KiB");
-    // what is closed here could stay with the kernel for many minutes, megabytes of it for each client
+    // the kernel would keep megabytes for each client for many minutes after the close
     eventually("the kernel gives up as well", || (target.server.queued_bytes().0 == 0).then_some(()));
     drop(streams);
     target.check_recovery();
@@ -185,9 +185,9 @@ fn requests_that_are_almost_whole_take_little_memory_together() {
         // Some are refused or closed when all hold too much.
         let _ = stream.write_all(start.as_bytes());
     }
-    // those who come last are accepted last, so that all of the others are by now
+    // connections are accepted in order, so all of them are by the time that these are answered
     assert!(target.time(20).worst() < Duration::from_secs(1));
-    // 32 MiB are 512 of them, and a connection is little besides
+    // 32 MiB are 512 of them
     eventually("about 32 MiB are held", || (target.server.connections() <= 600).then_some(()));
     assert!(target.server.connections() > 100, "the budget was not used");
     let peak = target.server.proc_status("VmHWM");

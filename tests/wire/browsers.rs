@@ -1,5 +1,5 @@
 //! What a web page can make a visitor's browser send: none of it changes the list, and what other programs send still does. All forms of
-//! origins and hosts are in the tests of `src/origin.rs`.
+//! origins and hosts are in the unit tests.
 
 use crate::harness::{Server, eventually};
 

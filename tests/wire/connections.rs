@@ -101,7 +101,7 @@ fn a_request_that_is_there_in_time_is_answered_however_late_it_is_seen() {
         for client in &mut clients {
             assert_eq!(client.send(request).response().status, 200);
         }
-        // more requests come than it may see at a time, and when it runs again all of their connections look overdue
+        // when it runs again, all connections look overdue, and there are more requests than it may see at a time
         server.pause();
         for client in &mut clients {
             client.send(request);
@@ -132,7 +132,7 @@ fn connections_that_were_slow_to_read_use_no_processor_once_all_is_answered() {
     });
     let before = server.cpu_ticks().expect("it runs");
     clients.iter_mut().for_each(Client::expect_close);
-    // a hundredth of a second each, of the one that it waits
+    // ticks are hundredths of a second, and the wait takes one second
     let ticks = server.cpu_ticks().expect("it runs") - before;
     assert!(ticks < 50, "waiting for a request kept the processor busy: {ticks} ticks");
 }

@@ -1,5 +1,5 @@
-//! The HTTP contract on the wire: each operation, and each of its errors once. Its tables, row by row, are in the tests of `src/respond.rs`,
-//! `src/resource.rs` and `src/color.rs`.
+//! The HTTP contract on the wire: each operation, and each of its errors once. Its tables, row by row, are in the unit
+//! tests.
 
 use crate::harness::Server;
 

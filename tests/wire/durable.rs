@@ -73,7 +73,7 @@ fn the_file_is_made_from_the_seed_and_is_the_list_from_then_on() {
 
 #[test]
 fn no_acknowledged_change_is_lost_to_kill_9() {
-    const ROUNDS: usize = 40;
+    const ROUNDS: usize = 30;
     const WRITERS: usize = 4;
     let scratch = Scratch::new();
     let file = scratch.write("list.json", "[]");

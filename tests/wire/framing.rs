@@ -1,5 +1,5 @@
 //! What is a request and what is not, on the wire, once per error: refusals close, and none of their bytes is ever another request. All
-//! forms of each error are in the tests of `src/framing.rs` and `src/chunks.rs`.
+//! forms of each error are in the unit tests.
 
 use std::net::Shutdown;
 

@@ -98,7 +98,6 @@ impl Server {
         Self { child, address, own_sockets, log, reader: Some(reader) }
     }
 
-    /// A new connection.
     pub(crate) fn connect(&self) -> Client {
         Client::new(TcpStream::connect(self.address).expect("the service listens"))
     }
@@ -120,24 +119,20 @@ impl Server {
         self.log.lock().unwrap().clone()
     }
 
-    /// The process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Processor time it has used, in hundredths of a second; `None` once it has ended (proc_pid_stat(5)).
+    /// Processor time it has used, in hundredths of a second; `None` once it has ended.
     pub(crate) fn cpu_ticks(&self) -> Option<u64> {
-        let stat = process_stat(Path::new(&format!("/proc/{}", self.pid())))?;
-        (stat[0] != "Z").then(|| cpu_ticks(&stat))
+        cpu_ticks_of(self.pid())
     }
 
-    /// Sends a signal.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).expect("the service runs");
     }
 
-    /// Whether the process runs still.
     pub(crate) fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
@@ -161,7 +156,7 @@ impl Server {
         threads.filter_map(|thread| Some(cpu_ticks(&process_stat(&thread.ok()?.path())?))).collect()
     }
 
-    /// Stops the process as SIGSTOP does, which takes a moment.
+    /// Stops the process with SIGSTOP. The signal is asynchronous, so this waits until the process has stopped.
     pub(crate) fn pause(&self) {
         self.signal(rustix::process::Signal::STOP);
         let directory = PathBuf::from(format!("/proc/{}", self.pid()));
@@ -194,16 +189,22 @@ impl Drop for Server {
     }
 }
 
-/// The state of a process or thread and what follows it in its `stat` (proc_pid_stat(5)); `None` if it does not exist any more.
+/// The fields of `stat` from the state on (proc_pid_stat(5)); `None` if the process or thread has ended.
 fn process_stat(directory: &Path) -> Option<Vec<String>> {
     let stat = fs::read_to_string(directory.join("stat")).ok()?;
-    // its name may contain anything
+    // the name before it is in parentheses and may contain anything
     Some(stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect())
 }
 
 /// Processor time in user and in kernel mode.
 fn cpu_ticks(stat: &[String]) -> u64 {
     stat[11].parse::<u64>().unwrap() + stat[12].parse::<u64>().unwrap()
+}
+
+/// Processor time that a process has used, in hundredths of a second; `None` once it has ended.
+pub(crate) fn cpu_ticks_of(process: u32) -> Option<u64> {
+    let stat = process_stat(Path::new(&format!("/proc/{process}")))?;
+    (stat[0] != "Z").then(|| cpu_ticks(&stat))
 }
 
 /// The sockets of a process, each once, however many descriptors lead to it.

@@ -10,7 +10,7 @@ use crate::harness::{Scratch, Server, eventually};
 
 #[test]
 fn either_signal_ends_an_idle_service_at_once() {
-    for signal in [Signal::TERM, Signal::INT] {
+    let check = |signal| {
         let server = Server::start(&[]);
         let mut idle = server.connect();
         idle.expect_open();
@@ -21,7 +21,12 @@ fn either_signal_ends_an_idle_service_at_once() {
         assert_eq!(status.code(), Some(0), "{log}");
         assert!(begun.elapsed() < Duration::from_secs(5));
         assert!(log.ends_with("stopped\n"), "{log}");
-    }
+    };
+    std::thread::scope(|scope| {
+        for signal in [Signal::TERM, Signal::INT] {
+            scope.spawn(move || check(signal));
+        }
+    });
 }
 
 #[test]
@@ -59,7 +64,7 @@ fn nobody_new_is_served_and_a_request_never_finished_is_cut_off_in_time() {
         }
         None => Some(()),
     });
-    // a hundredth of a second each, of the four that the wait takes
+    // ticks are hundredths of a second, and the wait takes four seconds
     assert!(ticks < 100, "waiting for a client kept the processor busy: {ticks} ticks");
     let (status, log) = server.wait();
     assert_eq!(status.code(), Some(0));
