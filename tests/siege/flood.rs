@@ -317,6 +317,7 @@ pub(crate) fn pour(address: SocketAddr, start: &str, again: &str) -> (usize, Dur
         match stream.write(block.as_bytes()) {
             Ok(written) => taken += written,
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => return (taken, begun.elapsed()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("the service neither reads nor closes: {error}"),
         }
     }

@@ -1,11 +1,11 @@
 //! Speaks HTTP to the service byte by byte. Every response read here passes the checks that hold for all.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{Error, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::harness::DEADLINE;
 
@@ -54,9 +54,14 @@ impl Client<TcpStream> {
     /// Checks that nothing comes for some time.
     #[track_caller]
     pub(crate) fn expect_nothing_for(&self, time: Duration) {
-        self.stream.set_read_timeout(Some(time)).unwrap();
-        let come = self.stream.peek(&mut [0]);
-        assert!(come.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "something came: {come:?}");
+        let begun = Instant::now();
+        while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
+            self.stream.set_read_timeout(Some(left)).unwrap();
+            let peeked = self.stream.peek(&mut [0]);
+            // signal(7): a read with a time-out is interrupted when the process was stopped and goes on
+            let is_nothing = |error: &Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+            assert!(peeked.as_ref().is_err_and(is_nothing), "something came: {peeked:?}");
+        }
         self.stream.set_read_timeout(Some(DEADLINE)).unwrap();
     }
 
@@ -157,9 +162,9 @@ impl<S: Read + Write> Client<S> {
                 self.received.extend_from_slice(&bytes[..length]);
                 length > 0
             }
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
-            // signal(7): a read with a time-out ends like this when the process was stopped and goes on
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => true,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            // see `expect_nothing_for`
+            Err(error) if error.kind() == ErrorKind::Interrupted => true,
             Err(error) => panic!("neither answer nor end: {error}"),
         }
     }

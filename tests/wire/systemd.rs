@@ -42,7 +42,13 @@ impl Manager {
     #[track_caller]
     fn message(&self) -> String {
         let mut bytes = [0; 512];
-        let length = self.socket.recv(&mut bytes).expect("a message in time");
+        let length = loop {
+            match self.socket.recv(&mut bytes) {
+                // signal(7): a read with a time-out is interrupted when the process was stopped and goes on
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                received => break received.expect("a message in time"),
+            }
+        };
         String::from_utf8(bytes[..length].to_vec()).unwrap()
     }
 }
