@@ -1,4 +1,4 @@
-//! Clients that send or take what no client that means well does: they get a refusal or none, and the service lets go of what they took.
+//! Clients that send or take what no legitimate client does: they get a refusal or nothing, and the service frees what they took.
 //!
 //! Times and sizes are bounds that a slow machine keeps, not the figures that an idle one reaches; those are in README.
 
@@ -8,13 +8,14 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::flood::{CONTENT, FIELDS, REQUEST, RESIDENT_MAX, Target, drip, narrow, pour, throw, unsent_bytes};
-use crate::harness::{Client, Server, eventually, many_colors};
+use crate::client::Client;
+use crate::flood::{CONTENT, FIELDS, REQUEST, RESIDENT_MAX, Target, drip, narrow, pour, reset_on_close, throw};
+use crate::harness::{Server, long_list};
 
 /// Checks that a request which begins with `start` and goes on with a byte of `bytes` now and then is over after the request timeout.
 #[track_caller]
 fn check_slow(start: &str, bytes: &[u8]) {
-    let target = Target::start(&["--request-timeout", "1", "--keep-alive", "0.2"]);
+    let target = Target::start(&["--request-timeout", "0.5", "--keep-alive", "0.2"]);
     let address = target.server.address;
     let outcomes: Vec<(String, Duration)> = thread::scope(|scope| {
         let clients: Vec<_> = (0..8).map(|_| scope.spawn(|| drip(address, start, bytes, Duration::from_millis(50)))).collect();
@@ -23,7 +24,7 @@ fn check_slow(start: &str, bytes: &[u8]) {
     for (response, time) in outcomes {
         assert!(response.starts_with("HTTP/1.1 408 "), "{response:?}");
         assert!(response.ends_with(r#"{"error":true,"message":"the request did not arrive in time"}"#), "{response:?}");
-        assert!((0.9..6.0).contains(&time.as_secs_f64()), "{time:?}");
+        assert!((0.45..6.0).contains(&time.as_secs_f64()), "{time:?}");
     }
     target.check_recovery();
 }
@@ -40,15 +41,15 @@ fn fields_that_drip_end_at_the_request_timeout() {
 
 #[test]
 fn clients_that_drip_in_step_end_at_the_request_timeout() {
-    // a look at who has waited too long is often due just when their bytes arrive, and must not overlook them for that
-    let target = Target::start(&["--request-timeout", "1"]);
+    // deadlines are often checked just when bytes arrive, and those bytes must not renew them
+    let target = Target::start(&["--request-timeout", "0.5"]);
     let address = target.server.address;
     for _ in 0..4 {
         let worst = thread::scope(|scope| {
             let clients: Vec<_> = (0..8).map(|_| scope.spawn(|| drip(address, FIELDS, &[b'x'; 1000], Duration::from_millis(50)))).collect();
             clients.into_iter().map(|client| client.join().unwrap().1).max().unwrap()
         });
-        assert!(worst < Duration::from_millis(2500), "{worst:?}");
+        assert!(worst < Duration::from_secs(2), "{worst:?}");
     }
     target.check_recovery();
 }
@@ -74,9 +75,9 @@ fn check_endless(start: &str, again: &str) {
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
     for (taken, time) in outcomes {
-        // 1 MiB is read over, and the kernel has buffers on either side
+        // 1 MiB is read and discarded, and the kernel has buffers on both sides
         assert!(taken < 16 << 20, "{taken} bytes of {again:?}");
-        assert!(time < Duration::from_secs(3), "{time:?}");
+        assert!(time < Duration::from_secs(5), "{time:?}");
     }
     let peak = target.server.proc_status("VmHWM");
     assert!(peak < RESIDENT_MAX, "{peak} KiB");
@@ -104,28 +105,8 @@ fn chunked_content_without_end_is_cut_off() {
 }
 
 #[test]
-fn responses_that_nobody_reads_are_given_up_at_the_request_timeout() {
-    let target = Target::of(|| Server::with_seed(&many_colors(30_000), &["--request-timeout", "1", "--keep-alive", "1"]));
-    let mut streams: Vec<TcpStream> = (0..100).map(|_| narrow(target.server.address)).collect();
-    for stream in &mut streams {
-        stream.write_all(b"GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    }
-    // all of them are owed 130 MB, and the service has the 1.3 MB of each once
-    assert!(target.time(20).worst() < Duration::from_secs(1));
-    let begun = Instant::now();
-    target.wait_until_all_are_closed();
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
-    let peak = target.server.proc_status("VmHWM");
-    assert!(peak < RESIDENT_MAX, "{peak} KiB");
-    // what is closed here could stay with the kernel for many minutes, megabytes of it for each client
-    eventually("the kernel gives up as well", || (unsent_bytes(target.server.address) == 0).then_some(()));
-    drop(streams);
-    target.check_recovery();
-}
-
-#[test]
 fn what_is_sent_behind_a_refused_request_costs_no_answer_before_it() {
-    let target = Target::of(|| Server::with_seed(&many_colors(2000), &[]));
+    let target = Target::of(|| Server::with_seed(&long_list(90_000), &[]));
     for too_much in ["POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n", "GET / HTTP/0.0\r\n\r\n"] {
         let mut client = Client::new(narrow(target.server.address));
         let mut sender = client.stream.try_clone().unwrap();
@@ -146,10 +127,10 @@ fn what_is_sent_behind_a_refused_request_costs_no_answer_before_it() {
 
 #[test]
 fn a_reader_that_takes_a_little_at_a_time_is_not_given_up() {
-    let target = Target::of(|| Server::with_seed(&many_colors(60_000), &["--request-timeout", "1"]));
+    let target = Target::of(|| Server::with_seed(&long_list(2_600_000), &["--request-timeout", "1"]));
     let mut client = target.server.connect();
     client.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(10));
-    // some of the first response for three times as long as it may take none, and the rest in one go
+    // it takes a little for three times the request timeout, and then all the rest
     let (_stop, stopped) = channel::<()>();
     let mut received = vec![0; 1_000_000];
     for little in received.chunks_mut(100_000) {
@@ -164,9 +145,9 @@ fn a_reader_that_takes_a_little_at_a_time_is_not_given_up() {
 
 #[test]
 fn requests_are_not_read_on_while_nobody_reads_the_responses() {
-    let target = Target::start(&["--request-timeout", "1"]);
+    let target = Target::start(&["--request-timeout", "0.5"]);
     let requests = REQUEST.repeat(1000);
-    let mut streams: Vec<TcpStream> = (0..20).map(|_| narrow(target.server.address)).collect();
+    let mut streams: Vec<TcpStream> = (0..10).map(|_| narrow(target.server.address)).collect();
     for stream in &mut streams {
         stream.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
         let begun = Instant::now();
@@ -181,29 +162,11 @@ fn requests_are_not_read_on_while_nobody_reads_the_responses() {
 }
 
 #[test]
-fn absurd_lengths_are_refused_and_large_ones_reserve_nothing() {
-    let target = Target::start(&["--max-body", "67108864", "--request-timeout", "1"]);
-    let with = |field: &str| format!("POST /colors HTTP/1.1\r\nHost: localhost\r\n{field}\r\n\r\n");
-    for (request, status) in [
-        (with("Content-Length: 67108865"), 413),
-        (with("Content-Length: 4294967296"), 413),
-        (with("Content-Length: 9223372036854775807"), 413),
-        (with("Content-Length: 18446744073709551615"), 413),
-        (with("Content-Length: 18446744073709551616"), 400),
-        (with(&format!("Content-Length: {}", "9".repeat(60_000))), 400),
-        (with("Transfer-Encoding: chunked") + "4000001\r\n", 413),
-        (with("Transfer-Encoding: chunked") + "ffffffffffffffff\r\n", 413),
-        (with("Transfer-Encoding: chunked") + "10000000000000000\r\n", 400),
-        (with("Transfer-Encoding: chunked") + &"0".repeat(10_000), 400),
-    ] {
-        let mut client = target.server.connect();
-        client.send(&request);
-        assert_eq!(client.response().status, status, "{:?}", &request[..request.len().min(100)]);
-        client.expect_close();
-    }
+fn announced_lengths_reserve_no_memory() {
+    let target = Target::start(&["--max-body", "67108864", "--request-timeout", "0.5"]);
     let mut streams = target.connections(500);
     for stream in &mut streams {
-        stream.write_all(with("Content-Length: 67108864").as_bytes()).unwrap();
+        stream.write_all(b"POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 67108864\r\n\r\n").unwrap();
     }
     target.wait_until_all_are_closed();
     let peak = target.server.proc_status("VmHWM");
@@ -212,30 +175,10 @@ fn absurd_lengths_are_refused_and_large_ones_reserve_nothing() {
 }
 
 #[test]
-fn requests_that_are_almost_whole_take_little_memory_together() {
-    let target = Target::start(&[]);
-    let mut streams = target.connections(1500);
-    let start = format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65536\r\n\r\n{}", " ".repeat(65_535));
-    for stream in &mut streams {
-        // Those that hold most are hung up when all hold too much.
-        let _ = stream.write_all(start.as_bytes());
-    }
-    // those who come last are accepted last, so that all of the others are by now
-    assert!(target.time(20).worst() < Duration::from_secs(1));
-    // 32 MiB are 512 of them
-    eventually("no more than 32 MiB are held", || (target.open_connections() <= 512).then_some(()));
-    assert!(target.open_connections() > 400, "and not much less");
-    let peak = target.server.proc_status("VmHWM");
-    assert!(peak < 2 * RESIDENT_MAX, "{peak} KiB");
-    drop(streams);
-    target.check_recovery();
-}
-
-#[test]
 fn random_bytes_get_a_response_or_none_and_change_nothing() {
     let target = Target::start(&[]);
     let mut random = fastrand::Rng::with_seed(9112);
-    // none of them can change the list, and what a mutation makes of them is the same in every run
+    // none of them changes the list, and the seed makes every run the same
     let valid: [&[u8]; 5] = [
         REQUEST.as_bytes(),
         b"POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 14\r\n\r\n{\"name\":\"mine\"}",
@@ -265,40 +208,35 @@ fn random_bytes_get_a_response_or_none_and_change_nothing() {
 }
 
 #[test]
-fn a_version_that_is_not_spoken_costs_no_worker() {
-    let target = Target::start(&["--request-timeout", "20"]);
-    let mut clients: Vec<Client> = target.connections(1500).into_iter().map(Client::new).collect();
-    for client in &mut clients {
-        client.send("GET / HTTP/2.0\r\nHost: localhost\r\n\r\n");
-    }
-    assert!(target.time(20).worst() < Duration::from_secs(1));
-    for client in &mut clients {
-        assert_eq!(client.response().status, 505);
-        client.expect_close();
-    }
-    target.wait_until_all_are_closed();
-    target.check_recovery();
-}
-
-#[test]
-fn responses_that_nobody_reads_keep_few_versions_of_the_list() {
+fn a_list_that_changes_between_unread_responses_is_kept_in_few_versions() {
     // longer than the 4 MB that the kernel takes of a response by itself
-    let target = Target::of(|| Server::with_seed(&many_colors(150_000), &["--request-timeout", "60"]));
+    let target = Target::of(|| Server::with_seed(&long_list(5_000_000), &["--request-timeout", "60"]));
     let bytes = target.server.list().len();
     let mut writer = target.server.connect();
     let mut readers = Vec::new();
-    for version in 0..60 {
+    for version in 0..22 {
         let mut reader = narrow(target.server.address);
         reader.write_all(b"GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         assert_eq!(reader.peek(&mut [0]).unwrap(), 1);
         readers.push(reader);
         assert_eq!(writer.ask("PUT", "/colors/color-0", &format!(r#"{{"value":"{version}"}}"#)).status, 200);
     }
-    // 64 MiB of versions are 10; the list itself, its index and the one being made are as much again
+    // 64 MiB of versions are 13; the list itself, the one being made and what the start has left behind are some more
     let peak = target.server.proc_status("VmHWM") * 1024;
-    assert!(peak < 35 * bytes, "{peak} bytes, {} versions", peak / bytes);
+    assert!(peak < 19 * bytes, "{peak} bytes, {} versions", peak / bytes);
     assert_eq!(writer.ask("PUT", "/colors/color-0", r##"{"value":"#000000"}"##).status, 200);
     drop((readers, writer));
     target.wait_until_all_are_closed();
     assert_eq!(target.server.list().len(), bytes);
+}
+
+#[test]
+fn connections_reset_at_once_leave_nothing_behind() {
+    let target = Target::start(&[]);
+    for number in 0..5000 {
+        let mut stream = TcpStream::connect(target.server.address).unwrap();
+        reset_on_close(&stream);
+        stream.write_all([b"", FIELDS.as_bytes(), REQUEST.as_bytes()][number % 3]).unwrap();
+    }
+    target.check_recovery();
 }

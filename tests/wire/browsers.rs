@@ -1,4 +1,5 @@
-//! What a web page can make a visitor's browser send: none of it changes the list, and what other programs send still does.
+//! What a web page can make a visitor's browser send: none of it changes the list, and what other programs send still does. All forms of
+//! origins and hosts are in the unit tests.
 
 use crate::harness::{Server, eventually};
 
@@ -19,48 +20,16 @@ fn nothing_that_a_page_of_another_origin_can_send_changes_the_list() {
     let server = Server::start(&["--allow-origin", "https://friend.example", "--allow-host", "own.example"]);
     let before = server.list();
     for fields in [
-        // a form, in the three encodings that need no preflight, and fetch in mode no-cors
         "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nContent-Type: application/x-www-form-urlencoded\r\n",
-        "Origin: http://evil.example\r\nContent-Type: application/x-www-form-urlencoded\r\n",
-        "Origin: http://evil.example\r\nContent-Type: multipart/form-data; boundary=x\r\n",
         "Origin: http://evil.example\r\nContent-Type: text/plain\r\n",
-        "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\nOrigin: http://evil.example\r\nContent-Type: text/plain;charset=UTF-8\r\n",
-        // another program of the same machine, another name below the same domain
-        "Sec-Fetch-Site: same-site\r\nOrigin: http://own.example:3000\r\n",
-        "Origin: http://own.example:3000\r\n",
-        "Origin: http://own.example\r\n",
-        "Origin: http://evil.own.example:8080\r\n",
-        // a sandboxed frame, a file, a redirect across origins
-        "Origin: null\r\n",
-        "Origin:\r\n",
-        // userinfo, ports, paths and case: no browser sends them, and none of them is the origin
-        "Origin: http://own.example:8080@evil.example\r\n",
-        "Origin: http://evil.example@own.example:8080\r\n",
-        "Origin: http://own.example:8080.evil.example\r\n",
-        "Origin: http://own.example:80800\r\n",
-        "Origin: http://own.example:8080/\r\n",
-        "Origin: http://OWN.example:8080\r\n",
-        "Origin: https://friend.example.evil.example\r\n",
-        "Origin: http://friend.example\r\n",
-        "Origin: https://friend.example:443\r\n",
-        // two fields, in either order, and two members in one
-        "Origin: http://own.example:8080\r\nOrigin: http://evil.example\r\n",
-        "Origin: http://evil.example\r\nOrigin: http://own.example:8080\r\n",
+        // several fields are one list
         "Origin: http://own.example:8080\r\nOrigin: http://own.example:8080\r\n",
-        "Origin: https://friend.example, https://friend.example\r\n",
         "Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n",
     ] {
         check_changes(&server, &format!("Host: own.example:8080\r\n{fields}"), [403; 3]);
     }
-    for fields in [
-        "Host: [::1]:8080\r\nOrigin: http://[::1]\r\n",
-        "Host: [::1]:8080\r\nOrigin: http://[::1]:3000\r\n",
-        "Host: [::1]:8080\r\nOrigin: http://[0:0:0:0:0:0:0:1]:8080\r\n",
-        "Host: [::1]:8080\r\nOrigin: http://localhost:8080\r\n",
-        "Host: 127.0.0.1:8080\r\nOrigin: http://localhost:8080\r\n",
-    ] {
-        check_changes(&server, fields, [403; 3]);
-    }
+    // addresses are compared as they are written
+    check_changes(&server, "Host: [::1]:8080\r\nOrigin: http://[0:0:0:0:0:0:0:1]:8080\r\n", [403; 3]);
     assert_eq!(server.list(), before);
 }
 
@@ -69,7 +38,7 @@ fn a_name_that_anyone_can_point_at_a_loopback_address_reaches_nothing() {
     let server = Server::start(&["--allow-host", "own.example"]);
     let before = server.list();
     // to the browser these are requests of one origin: page and service have the same name
-    for host in ["evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "own.example.evil.example", "0"] {
+    for host in ["evil.example:8080", "own.example.evil.example"] {
         check_changes(&server, &format!("Host: {host}\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://{host}\r\n"), [403; 3]);
         check_changes(&server, &format!("Host: {host}\r\n"), [403; 3]);
         for target in ["/colors", "/colors/red", "/health", "/openapi.json"] {
@@ -80,13 +49,6 @@ fn a_name_that_anyone_can_point_at_a_loopback_address_reaches_nothing() {
             assert_eq!(client.response().status, 403, "{target} {host}");
         }
     }
-    for host in
-        ["localhost@evil.example", "localhost:80@evil.example", "[::1]evil.example", "[::1]:80.evil.example", "localhost, evil.example"]
-    {
-        let mut client = server.connect();
-        client.send(format!("GET /colors HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-        assert_eq!(client.response().status, 400, "{host}");
-    }
     assert_eq!(server.list(), before);
 }
 
@@ -94,10 +56,7 @@ fn a_name_that_anyone_can_point_at_a_loopback_address_reaches_nothing() {
 fn pages_of_the_service_and_of_allowed_origins_may_change_the_list() {
     for fields in [
         "Host: localhost:8080\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://localhost:8080\r\n",
-        "Host: localhost:8080\r\nSec-Fetch-Site: none\r\n",
         "Host: localhost:8080\r\nOrigin: http://localhost:8080\r\n",
-        "Host: [::1]:8080\r\nOrigin: http://[::1]:8080\r\n",
-        "Host: own.example\r\nOrigin: https://own.example\r\n",
         "Host: localhost\r\nSec-Fetch-Site: cross-site\r\nOrigin: https://friend.example\r\n",
     ] {
         let server = Server::start(&["--allow-origin", "https://friend.example", "--allow-host", "own.example"]);
@@ -108,13 +67,8 @@ fn pages_of_the_service_and_of_allowed_origins_may_change_the_list() {
 #[test]
 fn other_programs_need_no_field_and_no_content_type() {
     let server = Server::start(&[]);
-    for host in ["localhost", "127.0.0.1:8080", "[::1]:8080", "a.localhost"] {
-        for content_type in
-            ["", "application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain", "?"]
-        {
-            let content_type = if content_type.is_empty() { String::new() } else { format!("Content-Type: {content_type}\r\n") };
-            check_changes(&server, &format!("Host: {host}\r\n{content_type}Accept: text/html\r\n"), [201, 200, 200]);
-        }
+    for content_type in ["", "Content-Type: application/x-www-form-urlencoded\r\n", "Content-Type: ?\r\n"] {
+        check_changes(&server, &format!("Host: 127.0.0.1:8080\r\n{content_type}Accept: text/html\r\n"), [201, 200, 200]);
     }
 }
 

@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::harness::{Scratch, Server};
+use crate::client::Client;
+use crate::harness::{Scratch, Server, skip};
 
 /// Names the binary to try out; README has the command that builds it.
 const BINARY: &str = "COLORS_STATIC_BINARY";
@@ -13,7 +14,7 @@ const BINARY: &str = "COLORS_STATIC_BINARY";
 #[test]
 fn the_static_binary_needs_nothing_but_its_seed() {
     let Some(binary) = std::env::var_os(BINARY).filter(|_| rustix::process::geteuid().is_root()) else {
-        return eprintln!("skipped: {BINARY} is not set, or the user is not root");
+        return skip(&format!("{BINARY} is not set, or the user is not root"));
     };
     let scratch = Scratch::new();
     let root = scratch.0.join("root");
@@ -26,7 +27,7 @@ fn the_static_binary_needs_nothing_but_its_seed() {
     let server = Server::spawn(command);
     assert_eq!(server.list().matches("\"name\"").count(), 148);
     assert_eq!(server.ask("POST", "/colors", r#"{"name":"ink","value":"1"}"#).status, 201);
-    assert_eq!(crate::harness::Client::on_unix(root.join("s")).ask("GET", "/colors/ink", "").status, 200);
+    assert_eq!(Client::on_unix(root.join("s")).ask("GET", "/colors/ink", "").status, 200);
     server.signal(Signal::TERM);
     let (status, log) = server.wait();
     assert!(status.success() && log.ends_with("stopped\n"), "{log}");

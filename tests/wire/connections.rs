@@ -1,13 +1,14 @@
-//! When a connection stays and when it ends, and that many may stay at once.
+//! When a connection stays open and when it closes, and that many may be open at once.
 
 use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::harness::{Client, Server, many_colors};
+use crate::client::Client;
+use crate::harness::{Server, long_list};
 
 #[test]
-fn the_version_and_the_connection_field_decide_whether_it_stays() {
+fn the_version_and_the_connection_field_decide_whether_it_stays_open() {
     let server = Server::start(&[]);
     for (request, connection) in [
         ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n", None),
@@ -15,8 +16,6 @@ fn the_version_and_the_connection_field_decide_whether_it_stays() {
         ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\nConnection: x, Close\r\n\r\n", Some("close")),
         ("GET /colors/red HTTP/1.0\r\n\r\n", Some("close")),
         ("GET /colors/red HTTP/1.0\r\nHost: localhost\r\nConnection: Keep-Alive\r\n\r\n", Some("keep-alive")),
-        ("GET /colors/red HTTP/1.0\r\nConnection: close\r\n\r\n", Some("close")),
-        ("GET /colors/red HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n", Some("close")),
     ] {
         let mut client = server.connect();
         client.send(request);
@@ -44,9 +43,9 @@ fn errors_leave_the_connection_open() {
 
 #[test]
 fn many_connections_opened_at_once_are_all_answered_while_all_stay_open() {
-    for workers in ["1024", "3"] {
+    for workers in ["1", "2", "4"] {
         let server = Server::start(&["--workers", workers]);
-        for count in [8, 64, 256] {
+        for count in [8, 256] {
             let mut clients: Vec<Client> = (0..count).map(|_| server.connect()).collect();
             for round in 0..3 {
                 for client in &mut clients {
@@ -102,8 +101,8 @@ fn a_request_that_is_there_in_time_is_answered_however_late_it_is_seen() {
         for client in &mut clients {
             assert_eq!(client.send(request).response().status, 200);
         }
-        // more requests than are seen at a time come while the service gets no processor, and it has to hurry then
-        server.signal(Signal::STOP);
+        // when it runs again, all connections look overdue, and there are more requests than it may see at a time
+        server.pause();
         for client in &mut clients {
             client.send(request);
         }
@@ -117,8 +116,8 @@ fn a_request_that_is_there_in_time_is_answered_however_late_it_is_seen() {
 }
 
 #[test]
-fn a_reader_with_many_requests_behind_a_long_response_is_idle_when_all_are_answered() {
-    let seed = many_colors(60_000);
+fn connections_that_were_slow_to_read_use_no_processor_once_all_is_answered() {
+    let seed = long_list(2_600_000);
     let server = Server::with_seed(&seed, &["--keep-alive", "1"]);
     let mut clients: Vec<Client> = (0..8).map(|_| server.connect()).collect();
     let long = "GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(4);
@@ -133,7 +132,7 @@ fn a_reader_with_many_requests_behind_a_long_response_is_idle_when_all_are_answe
     });
     let before = server.cpu_ticks().expect("it runs");
     clients.iter_mut().for_each(Client::expect_close);
-    // a hundredth of a second each, of the one that it waits
+    // ticks are hundredths of a second, and the wait takes one second
     let ticks = server.cpu_ticks().expect("it runs") - before;
     assert!(ticks < 50, "waiting for a request kept the processor busy: {ticks} ticks");
 }
@@ -150,7 +149,7 @@ fn what_comes_behind_the_last_request_does_not_cost_its_answer() {
 
 #[test]
 fn a_long_list_reaches_a_slow_reader_whole() {
-    let seed = many_colors(60_000);
+    let seed = long_list(2_600_000);
     let server = Server::with_seed(&seed, &[]);
     let expected = format!(r#"{{"data":{seed}}}"#);
     let mut slow: Vec<Client> = (0..8).map(|_| server.connect()).collect();
@@ -158,7 +157,7 @@ fn a_long_list_reaches_a_slow_reader_whole() {
         client.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\nGET /colors/color-7 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     }
     // nobody has read a byte of the eight responses yet
-    assert_eq!(server.ask("GET", "/colors/color-59999", "").status, 200);
+    assert_eq!(server.ask("GET", "/colors/red", "").status, 200);
     for client in &mut slow {
         assert!(client.response().content == expected);
         assert_eq!(client.response().content, r##"{"name":"color-7","value":"#000007"}"##);

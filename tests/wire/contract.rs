@@ -1,4 +1,5 @@
-//! The tables of the HTTP contract, row by row, on the wire.
+//! The HTTP contract on the wire: each operation, and each of its errors once. Its tables, row by row, are in the unit
+//! tests.
 
 use crate::harness::Server;
 
@@ -19,7 +20,7 @@ fn reads_answer_the_list_and_its_colors() {
 #[test]
 fn the_seed_is_css_color_module_level_4() {
     let list = Server::start(&[]).list();
-    // CSS Color Module Level 4 §6.1: first and last, both spellings of gray, the two pairs of synonyms, the newest
+    // CSS Color Module Level 4 §6.1: first and last, gray and grey, the two pairs of synonyms, the newest
     for (name, value) in [
         ("aliceblue", "#f0f8ff"),
         ("yellowgreen", "#9acd32"),
@@ -70,84 +71,29 @@ fn a_color_lives_from_create_to_delete() {
 }
 
 #[test]
-fn a_duplicate_is_appended_and_the_first_of_a_name_counts() {
-    let server = Server::with_seed(r#"[{"name":"a","value":"1"},{"name":"b","value":"2"}]"#, &[]);
-    let made = server.ask("POST", "/colors", r#"{"name":"a","value":"3"}"#);
-    assert_eq!((made.status, made.field("location")), (201, None));
-    server.ask("PUT", "/colors/a", r#"{"value":"4"}"#);
-    assert_eq!(server.list(), r#"{"data":[{"name":"a","value":"4"},{"name":"b","value":"2"},{"name":"a","value":"3"}]}"#);
-    assert_eq!(server.ask("DELETE", "/colors/a", "").content, r#"{"name":"a","value":"4"}"#);
-    assert_eq!(server.ask("GET", "/colors/a", "").content, r#"{"name":"a","value":"3"}"#);
-}
-
-#[test]
 fn methods_that_a_resource_does_not_have_are_405_with_allow() {
     let server = Server::start(&[]);
     let (list, one) = ("GET, HEAD, POST, OPTIONS", "GET, HEAD, PUT, DELETE, OPTIONS");
-    for (method, target, allow) in [
-        ("PUT", "/colors", list),
-        ("DELETE", "/colors", list),
-        ("PATCH", "/colors", list),
-        ("get", "/colors", list),
-        ("TRACE", "/colors", list),
-        ("POST", "/colors/red", one),
-        ("PATCH", "/colors/nosuchcolor", one),
-        ("BREW", "/colors/", one),
-    ] {
+    for (method, target, allow) in [("PATCH", "/colors", list), ("get", "/colors", list), ("POST", "/colors/red", one)] {
         let response = server.ask(method, target, "");
         assert_eq!((response.status, response.field("allow")), (405, Some(allow)), "{method} {target}");
         assert_eq!(response.message(), format!("the method is not allowed here, only {allow}"));
     }
-    for (target, allow) in [("/colors", list), ("/colors/red", one), ("/colors/nosuchcolor", one)] {
-        let response = server.ask("OPTIONS", target, "");
-        assert_eq!((response.status, response.field("allow")), (204, Some(allow)), "{target}");
-    }
+    let options = server.ask("OPTIONS", "/colors/red", "");
+    assert_eq!((options.status, options.field("allow")), (204, Some(one)));
     assert_eq!(server.ask("OPTIONS", "*", "").field("allow"), Some("GET, HEAD, POST, PUT, DELETE, OPTIONS"));
     assert_eq!(server.ask("CONNECT", "example.org:80", "").status, 400);
 }
 
 #[test]
-fn read_only_answers_405_to_every_write() {
-    let server = Server::start(&["--read-only"]);
-    let before = server.list();
-    for (method, target) in [("POST", "/colors"), ("PUT", "/colors/red"), ("DELETE", "/colors/red")] {
-        let response = server.ask(method, target, r#"{"name":"a","value":"b"}"#);
-        assert_eq!((response.status, response.field("allow")), (405, Some("GET, HEAD, OPTIONS")));
-    }
-    assert_eq!(server.list(), before);
-}
-
-#[test]
 fn targets_are_split_then_decoded() {
-    let server = Server::with_seed(
-        r#"[{"name":"a/b","value":"1"},{"name":"","value":"2"},{"name":"..","value":"3"},{"name":"a+b","value":"4"},{"name":"é","value":"5"}]"#,
-        &[],
-    );
-    for (target, value) in [
-        ("/colors/a%2Fb", "1"),
-        ("/colors/", "2"),
-        ("/colors/?a=b", "2"),
-        ("/colors/..", "3"),
-        ("/colors/%2e%2E", "3"),
-        ("/colors/a+b", "4"),
-        ("/colors/%C3%A9", "5"),
-        ("http://localhost/colors/a+b", "4"),
-        ("http://other.localhost:1/%63olors/a+b?x", "4"),
-    ] {
-        let response = server.ask("GET", target, "");
-        assert!(response.content.ends_with(&format!(r#""value":"{value}"}}"#)), "{target}: {response:?}");
-    }
+    let server = Server::with_seed(r#"[{"name":"a/b","value":"1"},{"name":"..","value":"2"}]"#, &[]);
     for (target, status) in [
-        ("/colors/A%2Fb", 404),
-        ("/colors/e%CC%81", 404),
-        ("/colors/a%20b", 404),
+        ("/colors/a%2Fb?c", 200),
+        ("/colors/..", 200),
+        ("http://other.localhost:1/%63olors/a%2Fb", 200),
         ("/colors/a/b", 404),
-        ("/COLORS", 404),
-        ("/", 404),
-        ("/colors/%", 400),
         ("/colors/%f", 400),
-        ("/colors/%ff", 400),
-        ("/nowhere/%zz", 400),
     ] {
         assert_eq!(server.ask("GET", target, "").status, status, "{target}");
     }
@@ -159,32 +105,18 @@ fn with_a_base_path_nothing_is_elsewhere() {
     assert_eq!(server.ask("GET", "/api/v1/colors/red", "").content, r##"{"name":"red","value":"#ff0000"}"##);
     let made = server.ask("POST", "/api/v1/colors", r#"{"name":"new","value":"1"}"#);
     assert_eq!(made.field("location"), Some("/api/v1/colors/new"));
-    for target in ["/colors", "/api/colors", "/colors/red"] {
-        let response = server.ask("GET", target, "");
-        assert_eq!((response.status, response.message().as_str()), (404, "no such resource, the list is at /api/v1/colors"));
-    }
+    let elsewhere = server.ask("GET", "/colors", "");
+    assert_eq!((elsewhere.status, elsewhere.message().as_str()), (404, "no such resource, the list is at /api/v1/colors"));
 }
 
 #[test]
 fn content_that_is_no_color_is_400_and_changes_nothing() {
     let server = Server::start(&[]);
     let before = server.list();
-    for (content, message) in [
-        ("", "not valid JSON: EOF while parsing a value at line 1 column 0"),
-        ("nonsense", "not valid JSON: expected ident at line 1 column 2"),
-        ("[]", "invalid type: sequence, expected an object with the strings \"name\" and \"value\" at line 1 column 0"),
-        ("{}", "missing field \"name\" at line 1 column 2"),
-        (r#"{"name":"a"}"#, "missing field \"value\" at line 1 column 12"),
-        (r#"{"name":"a","value":7}"#, "invalid type: integer `7`, expected a string in field \"value\" at line 1 column 21"),
-        (r#"{"name":"a","value":"b","name":"c"}"#, "field \"name\" is given twice at line 1 column 30"),
-    ] {
-        let response = server.ask("POST", "/colors", content);
-        assert_eq!((response.status, response.message().as_str()), (400, message), "{content}");
-    }
-    for content in ["[]", "7", r#"{"value":null}"#, r#"{"value":"a","value":"b"}"#, "{"] {
-        assert_eq!(server.ask("PUT", "/colors/red", content).status, 400, "{content}");
-        assert_eq!(server.ask("PUT", "/colors/nosuchcolor", content).content, r#"{"error":true}"#);
-    }
+    let response = server.ask("POST", "/colors", r#"{"name":"a"}"#);
+    assert_eq!((response.status, response.message().as_str()), (400, "missing field \"value\" at line 1 column 12"));
+    assert_eq!(server.ask("PUT", "/colors/red", "{").status, 400);
+    assert_eq!(server.ask("PUT", "/colors/nosuchcolor", "{").content, r#"{"error":true}"#);
     assert_eq!(server.list(), before);
 }
 

@@ -1,4 +1,5 @@
-//! What is a request and what is not, on the wire: refusals close, and none of their bytes is ever another request.
+//! What is a request and what is not, on the wire, once per error: refusals close, and none of their bytes is ever another request. All
+//! forms of each error are in the unit tests.
 
 use std::net::Shutdown;
 
@@ -8,30 +9,14 @@ use crate::harness::Server;
 const SMUGGLED: &str = "DELETE /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// Framing errors as heads without the version, each with the status that answers it in HTTP/1.1.
-const REFUSED: [(&str, u16); 24] = [
+const REFUSED: [(&str, u16); 8] = [
     ("POST /colors {v}\r\nHost: a\r\nHost: a\r\n\r\n", 400),
-    ("GET /colors {v}\r\nHost: a b\r\n\r\n", 400),
-    ("GET /colors {v}\r\nHost: http://a\r\n\r\n", 400),
-    ("GET /colors {v}\r\nHost:\r\n\r\n", 400),
-    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n{}", 400),
-    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 400),
-    ("POST /colors {v}\r\nHost: a\r\nContent-Length: +2\r\n\r\n{}", 400),
     ("POST /colors {v}\r\nHost: a\r\nContent-Length: 3, 4\r\n\r\n{}", 400),
-    ("POST /colors {v}\r\nHost: a\r\nContent-Length: abc\r\n\r\n{}", 400),
-    ("POST /colors {v}\r\nHost: a\r\nContent-Length: -1\r\n\r\n{}", 400),
-    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 10000000000000000000000000\r\n\r\n{}", 400),
-    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 18446744073709551615\r\n\r\n{}", 413),
-    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 9223372036854775808\r\n\r\n{}", 413),
-    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 100000000000000\r\n\r\n{}", 413),
     ("POST /colors {v}\r\nHost: a\r\nContent-Length: 10000000000\r\n\r\n{}", 413),
     ("POST /colors {v}\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
     ("POST /colors {v}\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 400),
-    ("POST /colors {v}\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n", 400),
     ("GET /colors {v}\r\nHost: a\r\nX: a\nContent-Length: 3\r\n\r\n", 400),
     ("GET /colors {v}\r\nHost: a\r\n folded: x\r\n\r\n", 400),
-    ("GET /colors  {v}\r\nHost: a\r\n\r\n", 400),
-    ("GET  /colors {v}\r\nHost: a\r\n\r\n", 400),
-    ("GET /colors#a {v}\r\nHost: a\r\n\r\n", 400),
     ("nonsense\r\n\r\n", 400),
 ];
 
@@ -83,8 +68,6 @@ fn what_only_http_1_1_demands() {
         ("GET /colors HTTP/1.1\r\nHost: localhost\r\nExpect: tea\r\n\r\n", 417),
         ("GET /colors HTTP/1.0\r\nExpect: tea\r\n\r\n", 200),
         ("GET /colors HTTP/2.0\r\nHost: localhost\r\n\r\n", 505),
-        ("GET /colors HTTP/3.0\r\nHost: localhost\r\n\r\n", 505),
-        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
     ] {
         let mut client = server.connect();
         client.send(request);
@@ -95,26 +78,6 @@ fn what_only_http_1_1_demands() {
 }
 
 #[test]
-fn what_other_servers_trip_over_is_harmless() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
-    for fields in [
-        "User-Agent: caf\u{e9}\r\n",
-        "X-Tab: a\tb\r\n",
-        "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
-        "Connection: not-close\r\n",
-        "Cookie:\r\n",
-    ] {
-        assert_eq!(client.ask_with("GET", "/colors/red", fields, "").status, 200, "{fields:?}");
-    }
-    client.send("\r\nGET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    assert_eq!(client.response().status, 200);
-    let upgrade = "Connection: upgrade\r\nUpgrade: x\r\n";
-    assert_eq!(client.ask_with("PUT", "/colors/red", upgrade, r#"{"value":"1"}"#).content, r#"{"name":"red","value":"1"}"#);
-    client.expect_open();
-}
-
-#[test]
 fn chunked_content_is_content() {
     let server = Server::with_seed("[]", &[]);
     let mut client = server.connect();
@@ -122,12 +85,10 @@ fn chunked_content_is_content() {
     client.send(post).send("8;x=y\r\n{\"name\":\r\n10\r\n\"a\",\"value\":\"b\"}\r\n0\r\nTrailer: x\r\n\r\n");
     assert_eq!(client.response().content, r#"{"name":"a","value":"b"}"#);
     client.expect_open();
-    for chunks in ["5\r\n{}\r\n0\r\n\r\n", "x\r\n", "+2\r\n{}\r\n0\r\n\r\n", "2\n{}\n0\n\n", "2\r\n{}0\r\n\r\n"] {
-        let mut client = server.connect();
-        client.send(post).send(chunks).send(SMUGGLED);
-        assert_eq!(client.response().status, 400, "{chunks:?}");
-        client.expect_close();
-    }
+    let mut client = server.connect();
+    client.send(post).send("2\r\n{}0\r\n\r\n").send(SMUGGLED);
+    assert_eq!(client.response().status, 400);
+    client.expect_close();
     let mut client = server.connect();
     client.send(post).send("ffffffffffffffff\r\n");
     assert_eq!(client.response().status, 413);
@@ -175,14 +136,11 @@ fn a_client_that_expects_100_is_told_to_go_on_or_refused_at_once() {
     assert_eq!(client.response().status, 100);
     client.send(r#"{"name":"a","value":"b"}"#);
     assert_eq!(client.response().status, 201);
-    for length in ["101", "10000000000"] {
-        let mut client = server.connect();
-        client.send(format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"));
-        let response = client.response();
-        assert_eq!((response.status, response.message().as_str()), (413, "the content is longer than the limit of 100 bytes"));
-        assert!(response.closes());
-        client.expect_close();
-    }
+    client.send("POST /colors HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 101\r\n\r\n");
+    let response = client.response();
+    assert_eq!((response.status, response.message().as_str()), (413, "the content is longer than the limit of 100 bytes"));
+    assert!(response.closes());
+    client.expect_close();
 }
 
 #[test]
@@ -224,7 +182,7 @@ fn pipelined_requests_are_answered_in_order() {
 
 #[test]
 fn requests_that_come_all_at_once_are_all_answered() {
-    for workers in ["1024", "1"] {
+    for workers in ["1", "4"] {
         let server = Server::start(&["--workers", workers]);
         let mut clients = [server.connect(), server.connect()];
         for client in &mut clients {
@@ -249,23 +207,8 @@ fn a_request_may_come_a_byte_at_a_time() {
 #[test]
 fn a_head_without_end_is_refused_at_the_limit() {
     let server = Server::start(&[]);
-    for start in ["GET /", "GET / HTTP/1.1\r\nHost: localhost\r\nA: "] {
-        let mut client = server.connect();
-        client.send(start).send(vec![b'a'; 70_000]);
-        assert_eq!(client.response().status, 431);
-        client.expect_close();
-    }
     let mut client = server.connect();
-    client.send("GET / HTTP/1.1\r\nHost: localhost\r\n").send("A: b\r\n".repeat(101)).send("\r\n");
+    client.send("GET / HTTP/1.1\r\nHost: localhost\r\nA: ").send(vec![b'a'; 70_000]);
     assert_eq!(client.response().status, 431);
-}
-
-#[test]
-fn bytes_that_are_no_http_are_refused_at_the_first() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
-    client.send(b"\x16\x03\x01\x02\x00\x01");
-    let response = client.response();
-    assert_eq!((response.status, response.message().as_str()), (400, "this is not an HTTP request"));
     client.expect_close();
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal};
 
-use crate::harness::{DEADLINE, Scratch, Server, eventually, is_installed, many_colors};
+use crate::harness::{DEADLINE, Scratch, Server, eventually, is_installed, long_list};
 
 /// A running nginx; stopped when dropped.
 struct Proxy {
@@ -132,9 +132,9 @@ fn every_method_and_target_passes_as_it_came() {
 fn connections_to_the_service_are_kept_and_a_long_list_passes_whole() {
     let Some(proxy) = Proxy::start() else { return };
     let entry = |number| format!(r##"{{"name":"color-{number}","value":"#{number:06x}"}}"##);
-    let colors = many_colors(20_000);
+    let colors = long_list(900_000);
     let seed = proxy.scratch.write("seed.json", &colors);
-    let server = proxy.service(&["--seed", &seed, "--access-log", "--workers", "2"]);
+    let server = proxy.service(&["--seed", &seed, "--access-log"]);
     assert!(proxy.read("/colors").content == format!(r#"{{"data":{colors}}}"#));
     for number in 0..50 {
         assert_eq!(proxy.read(&format!("/colors/color-{number}")).content, entry(number));

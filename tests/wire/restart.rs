@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::harness::{Client, Response, Scratch, Server, colors_inheriting, eventually};
+use crate::client::{Client, Response};
+use crate::harness::{Scratch, Server, colors_inheriting, eventually};
 
-/// A client that says nothing for longer may be hung up by a service that stops: it looks idle.
+/// A client that says nothing for longer may be disconnected by a service that stops: it looks idle.
 const BUSY: Duration = Duration::from_millis(200);
 
 /// Sends a request; `None` when the connection ends in place of a response.
@@ -38,7 +39,7 @@ fn keep_asking(address: SocketAddr, stop: &AtomicBool, answered: &AtomicUsize) {
         for (request, status) in requests.iter().cycle() {
             let begun = Instant::now();
             let Some(response) = ask(&mut client, request) else {
-                assert!(begun.elapsed() > BUSY, "hung up without a word");
+                assert!(begun.elapsed() > BUSY, "closed in the middle of a dialogue");
                 break;
             };
             assert_eq!(response.status, *status);

@@ -1,14 +1,16 @@
 //! SIGTERM and SIGINT: what is under way is finished, what is idle is closed, and the exit code is 0.
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::client::Client;
 use crate::harness::{Scratch, Server, eventually};
 
 #[test]
 fn either_signal_ends_an_idle_service_at_once() {
-    for signal in [Signal::TERM, Signal::INT] {
+    let check = |signal| {
         let server = Server::start(&[]);
         let mut idle = server.connect();
         idle.expect_open();
@@ -19,7 +21,12 @@ fn either_signal_ends_an_idle_service_at_once() {
         assert_eq!(status.code(), Some(0), "{log}");
         assert!(begun.elapsed() < Duration::from_secs(5));
         assert!(log.ends_with("stopped\n"), "{log}");
-    }
+    };
+    std::thread::scope(|scope| {
+        for signal in [Signal::TERM, Signal::INT] {
+            scope.spawn(move || check(signal));
+        }
+    });
 }
 
 #[test]
@@ -57,7 +64,7 @@ fn nobody_new_is_served_and_a_request_never_finished_is_cut_off_in_time() {
         }
         None => Some(()),
     });
-    // a hundredth of a second each, of the four that the wait takes
+    // ticks are hundredths of a second, and the wait takes four seconds
     assert!(ticks < 100, "waiting for a client kept the processor busy: {ticks} ticks");
     let (status, log) = server.wait();
     assert_eq!(status.code(), Some(0));
@@ -66,24 +73,27 @@ fn nobody_new_is_served_and_a_request_never_finished_is_cut_off_in_time() {
 }
 
 #[test]
-fn clients_that_a_full_house_kept_waiting_are_served_before_the_end() {
+fn at_the_connection_limit_all_that_were_accepted_are_served_before_the_end() {
     let scratch = Scratch::new();
     let socket = scratch.0.join("socket");
     let server = Server::with_descriptors(100, &["--listen", &format!("unix:{}", socket.display())]);
     let (begun, rest) = ("GET /colors/red HTTP/1.1\r\nHost: loc", "alhost\r\n\r\n");
-    let mut clients: Vec<_> = (0..60).map(|_| server.connect()).collect();
+    let mut clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send(begun);
     }
-    eventually("all seats are taken", || (server.descriptors() > 70).then_some(()));
+    let accepted = eventually("some are accepted", || Some(server.connections()).filter(|connections| *connections > 20));
     server.signal(Signal::TERM);
     eventually("the end begins", || (!socket.exists()).then_some(()));
     for client in &mut clients {
-        client.send(rest);
+        // One that the kernel held may have been reset.
+        let _ = client.stream.write_all(rest.as_bytes());
     }
-    for client in &mut clients {
-        assert_eq!(client.response().status, 200);
-    }
+    let answers = clients.iter_mut().map(Client::whatever_comes).filter(|answer| !answer.is_empty());
+    let (served, refused): (Vec<_>, Vec<_>) = answers.partition(|answer| answer.starts_with("HTTP/1.1 200 "));
+    assert!(served.len() >= accepted, "{} of {accepted}", served.len());
+    assert!(served.iter().all(|answer| answer.ends_with(r##"{"name":"red","value":"#ff0000"}"##)), "{served:?}");
+    assert!(refused.iter().all(|answer| answer.starts_with("HTTP/1.1 503 ") || answer.starts_with("HTTP/1.1 408 ")), "{refused:?}");
     assert_eq!(server.wait().0.code(), Some(0));
 }
 

@@ -1,0 +1,121 @@
+//! The limit of connections, which follows from that of descriptors, and the time that the end may take.
+//!
+//! Times are bounds that a slow machine keeps, not the figures that an idle one reaches.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::client::Client;
+use crate::flood::{CONTENT, FIELDS, REQUEST, Target, narrow};
+use crate::harness::{Server, eventually, long_list};
+
+#[test]
+fn few_descriptors_mean_few_connections_and_nothing_worse() {
+    let target = Target::of(|| Server::with_descriptors(64, &[]));
+    let mut clients: Vec<_> = target.connections(200).into_iter().map(Client::new).collect();
+    for client in &mut clients {
+        let _ = client.stream.write_all(REQUEST.as_bytes());
+    }
+    for client in &mut clients {
+        assert_eq!(client.response().status, 200);
+    }
+    assert!(!target.server.log().contains("WARN"), "{}", target.server.log());
+    drop(clients);
+    // more connections than there can be, none of which ever sends anything
+    let silent = target.connections(40);
+    assert!(target.time(1).worst() < Duration::from_secs(15));
+    drop(silent);
+    target.check_recovery();
+}
+
+/// Descriptors of a service that is to reach its connection limit soon.
+const FEW_DESCRIPTORS: usize = 100;
+
+/// How many connections there may be with [`FEW_DESCRIPTORS`].
+fn connection_limit() -> usize {
+    let target = Target::of(|| Server::with_descriptors(FEW_DESCRIPTORS, &[]));
+    let mut clients: Vec<Client> = target.connections(FEW_DESCRIPTORS).into_iter().map(Client::new).collect();
+    begin_requests(&mut clients);
+    // much longer than it takes to accept one more
+    let limit = eventually("no more are accepted", || {
+        let before = target.server.connections();
+        clients[0].expect_nothing_for(Duration::from_millis(300));
+        (before > 0 && target.server.connections() == before).then_some(before)
+    });
+    assert!((20..FEW_DESCRIPTORS).contains(&limit), "{limit}");
+    limit
+}
+
+/// Sends the first bytes of a request on each connection.
+fn begin_requests(clients: &mut [Client]) {
+    for client in clients {
+        client.send(&REQUEST[..20]);
+    }
+}
+
+#[test]
+fn at_the_connection_limit_clients_that_read_nothing_give_way_to_others() {
+    let limit = connection_limit();
+    let target = Target::of(|| Server::with_descriptors(FEW_DESCRIPTORS, &[]));
+    let mut clients: Vec<TcpStream> = (0..limit).map(|_| narrow(target.server.address)).collect();
+    for client in &mut clients {
+        let requests = "GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3);
+        client.write_all((requests + &REQUEST[..20]).as_bytes()).unwrap();
+    }
+    // some of them are closed after two seconds, and none of them is waited for
+    assert!(target.time(1).worst() < Duration::from_secs(10));
+    drop(clients);
+    target.check_recovery();
+}
+
+#[test]
+fn at_the_connection_limit_no_more_are_closed_than_others_need() {
+    let limit = connection_limit();
+    let target = Target::of(|| Server::with_descriptors(FEW_DESCRIPTORS, &[]));
+    let mut clients: Vec<Client> = target.connections(limit).into_iter().map(Client::new).collect();
+    begin_requests(&mut clients);
+    // longer than an unfinished request is left alone when others need its place
+    clients[0].expect_nothing_for(Duration::from_millis(2500));
+    assert_eq!(clients.iter().filter(|client| client.has_answer()).count(), 0, "nobody needs their places");
+    assert_eq!(target.server.ask("GET", "/colors/red", "").status, 200);
+    let closed = clients.iter().filter(|client| client.has_answer()).count();
+    assert!((1..=limit / 2).contains(&closed), "{closed} of {limit} for one");
+    drop(clients);
+    target.check_recovery();
+}
+
+#[test]
+fn a_signal_ends_it_in_time_whoever_is_connected() {
+    let target = Target::of(|| Server::with_seed(&long_list(2_600_000), &[]));
+    let mut stalled = target.connections(600);
+    for (number, stream) in stalled.iter_mut().enumerate() {
+        stream.write_all([b"", FIELDS.as_bytes(), CONTENT.as_bytes()][number % 3]).unwrap();
+    }
+    let mut slow = target.server.connect();
+    slow.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let answered = AtomicUsize::new(0);
+    let begun = thread::scope(|scope| {
+        for _ in 0..8 {
+            let client = target.server.connect();
+            scope.spawn(|| {
+                let mut client = client;
+                while !client.ask("PUT", "/colors/red", r#"{"value":"1"}"#).closes() {
+                    answered.fetch_add(1, Relaxed);
+                }
+                client.expect_close();
+            });
+        }
+        eventually("there is load", || (answered.load(Relaxed) > 200).then_some(()));
+        target.server.signal(Signal::TERM);
+        Instant::now()
+    });
+    assert!(slow.response().content.ends_with("\"}]}"));
+    let (status, log) = target.into_server().wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}

@@ -1,0 +1,237 @@
+//! Speaks HTTP to the service byte by byte. Every response read here passes the checks that hold for all.
+
+use std::collections::BTreeMap;
+use std::io::{Error, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::harness::DEADLINE;
+
+/// A client's end of a connection.
+pub(crate) struct Client<S = TcpStream> {
+    pub(crate) stream: S,
+    received: Vec<u8>,
+}
+
+/// A response that passed the checks which hold for every one.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) content: String,
+}
+
+impl Response {
+    /// The value of a field, by its name in any case.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether the service announced that it closes the connection.
+    pub(crate) fn closes(&self) -> bool {
+        self.field("connection") == Some("close")
+    }
+
+    /// The message of an Error body; the empty string when there is only `{"error":true}`.
+    #[track_caller]
+    pub(crate) fn message(&self) -> String {
+        let json: serde_json::Value = serde_json::from_str(&self.content).unwrap();
+        assert_eq!(json["error"], true, "{self:?}");
+        json["message"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+impl Client<TcpStream> {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.set_write_timeout(Some(DEADLINE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, received: Vec::new() }
+    }
+
+    /// Checks that nothing comes for some time.
+    #[track_caller]
+    pub(crate) fn expect_nothing_for(&self, time: Duration) {
+        let begun = Instant::now();
+        while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
+            self.stream.set_read_timeout(Some(left)).unwrap();
+            let peeked = self.stream.peek(&mut [0]);
+            // signal(7): a read with a time-out is interrupted when the process was stopped and goes on
+            let is_nothing = |error: &Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+            assert!(peeked.as_ref().is_err_and(is_nothing), "something came: {peeked:?}");
+        }
+        self.stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    }
+
+    /// Whether something has come that was not read yet.
+    pub(crate) fn has_answer(&self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).unwrap();
+        peeked.is_ok()
+    }
+}
+
+impl Client<UnixStream> {
+    /// A new connection to a unix socket.
+    pub(crate) fn on_unix(path: impl AsRef<Path>) -> Self {
+        let stream = UnixStream::connect(path).expect("the service listens");
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.set_write_timeout(Some(DEADLINE)).unwrap();
+        Self { stream, received: Vec::new() }
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    /// Sends bytes as they are.
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+        self
+    }
+
+    /// Sends a request that keeps the connection, and reads the response.
+    pub(crate) fn ask(&mut self, method: &str, target: &str, content: &str) -> Response {
+        self.ask_with(method, target, "", content)
+    }
+
+    /// The same with further field lines, each ended by CR LF.
+    pub(crate) fn ask_with(&mut self, method: &str, target: &str, fields: &str, content: &str) -> Response {
+        let length = if content.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", content.len()) };
+        self.send(format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{fields}{length}\r\n{content}"));
+        self.response_to(method)
+    }
+
+    /// Reads a response to a request of any method but HEAD.
+    pub(crate) fn response(&mut self) -> Response {
+        self.response_to("GET")
+    }
+
+    /// Reads a response; that to HEAD has no content.
+    #[track_caller]
+    pub(crate) fn response_to(&mut self, method: &str) -> Response {
+        let end = loop {
+            match find(&self.received, b"\r\n\r\n") {
+                Some(end) => break end,
+                None => assert!(self.receive(), "closed in the middle of a response: {:?}", String::from_utf8_lossy(&self.received)),
+            }
+        };
+        let head = String::from_utf8(self.received.drain(..end + 4).collect()).unwrap();
+        let mut lines = head.trim_end().split("\r\n");
+        let status_line = lines.next().unwrap();
+        let status = status_line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).unwrap().parse().unwrap();
+        let fields: Vec<_> = lines.map(|line| line.split_once(": ").map(|(n, v)| (n.to_owned(), v.to_owned())).unwrap()).collect();
+        let mut response = Response { status, fields, content: String::new() };
+        if status != 100 {
+            check_head(&response);
+            let length = response.field("content-length").map_or(0, |length| length.parse().unwrap());
+            let length = if method == "HEAD" { 0 } else { length };
+            while self.received.len() < length {
+                assert!(self.receive(), "closed in the middle of a content: {response:?}");
+            }
+            response.content = String::from_utf8(self.received.drain(..length).collect()).unwrap();
+            check_content(&response, method);
+        }
+        response
+    }
+
+    /// Everything that comes until the connection is closed or reset.
+    pub(crate) fn whatever_comes(&mut self) -> String {
+        while self.receive() {}
+        String::from_utf8(std::mem::take(&mut self.received)).unwrap()
+    }
+
+    /// Checks that the service closes the connection and that nothing comes before that.
+    #[track_caller]
+    pub(crate) fn expect_close(&mut self) {
+        assert_eq!(self.whatever_comes(), "", "before the close");
+    }
+
+    /// Checks that the connection is still good for a request.
+    #[track_caller]
+    pub(crate) fn expect_open(&mut self) {
+        assert_eq!(self.ask("HEAD", "/colors", "").status, 200);
+    }
+
+    /// Receives some bytes; false at the end of the connection, a reset included.
+    fn receive(&mut self) -> bool {
+        let mut bytes = [0; 64 * 1024];
+        match self.stream.read(&mut bytes) {
+            Ok(length) => {
+                self.received.extend_from_slice(&bytes[..length]);
+                length > 0
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            // see `expect_nothing_for`
+            Err(error) if error.kind() == ErrorKind::Interrupted => true,
+            Err(error) => panic!("neither answer nor end: {error}"),
+        }
+    }
+}
+
+/// Where `part` begins in `bytes`.
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
+}
+
+/// What holds for status and fields of every response.
+#[track_caller]
+fn check_head(response: &Response) {
+    const STATUSES: [u16; 17] = [200, 201, 204, 304, 400, 403, 404, 405, 408, 412, 413, 417, 431, 500, 501, 503, 505];
+    const FIELDS: [&str; 14] = [
+        "Date",
+        "Content-Type",
+        "Content-Length",
+        "Cache-Control",
+        "X-Content-Type-Options",
+        "ETag",
+        "Location",
+        "Allow",
+        "Connection",
+        "Vary",
+        "Access-Control-Allow-Origin",
+        "Access-Control-Allow-Methods",
+        "Access-Control-Allow-Headers",
+        "Access-Control-Max-Age",
+    ];
+    assert!(STATUSES.contains(&response.status), "{response:?}");
+    for (position, (name, _)) in response.fields.iter().enumerate() {
+        assert!(FIELDS.contains(&name.as_str()) || name == "Access-Control-Expose-Headers", "{name}");
+        assert!(!response.fields[..position].iter().any(|(before, _)| before == name), "{name} twice: {response:?}");
+    }
+    let has_content = !matches!(response.status, 204 | 304);
+    assert_eq!(response.field("content-type"), has_content.then_some("application/json"), "{response:?}");
+    assert_eq!(response.field("content-length").is_some(), has_content, "{response:?}");
+    assert_eq!(response.field("cache-control"), Some("no-cache"));
+    assert_eq!(response.field("x-content-type-options"), Some("nosniff"));
+    assert!(httpdate::parse_http_date(response.field("date").unwrap()).is_ok());
+    assert_eq!(response.field("allow").is_some(), matches!(response.status, 204 | 405));
+    assert!(matches!(response.field("connection"), None | Some("close" | "keep-alive")), "{response:?}");
+}
+
+/// What holds for the content of every response.
+#[track_caller]
+fn check_content(response: &Response, method: &str) {
+    if method == "HEAD" || matches!(response.status, 204 | 304) {
+        return;
+    }
+    let json: BTreeMap<&str, serde::de::IgnoredAny> = serde_json::from_str(&response.content).expect("every content is a JSON object");
+    let keys: Vec<_> = json.into_keys().collect();
+    match response.status {
+        404 if keys == ["error"] => assert_eq!(response.content, r#"{"error":true}"#),
+        503 if keys == ["status"] => {}
+        400.. => {
+            assert_eq!(keys, ["error", "message"], "{response:?}");
+            let message = response.message();
+            let first = message.chars().next().unwrap();
+            assert!(
+                !message.ends_with('.') && !first.is_uppercase()
+                    || message.starts_with("Content-Length")
+                    || message.starts_with("Transfer"),
+                "{message}"
+            );
+        }
+        _ => {}
+    }
+}
