@@ -65,6 +65,8 @@ impl Server {
             pool.execute(|| worker.run());
             inboxes.push(inbox);
         }
+        let workers = inboxes.clone();
+        shared.service.store.on_withdrawal(move || workers.iter().for_each(|inbox| inbox.wake()));
         Ok(Self { shared, inboxes, listening, paused_until: None, supervisor: Supervisor::from_env() })
     }
 

@@ -180,6 +180,9 @@ impl Worker {
 
     fn take_mail(&mut self, now: Instant) {
         let Mail { connections, outcomes } = self.inbox.take();
+        if connections.is_empty() && outcomes.is_empty() {
+            self.close_withdrawn();
+        }
         for (id, outcome) in outcomes {
             // one whose connection is closed is dropped; its change stands
             self.serve(id, Event::Outcome(outcome), now);
@@ -245,14 +248,19 @@ impl Worker {
         let is_over = |entry: &Entry| !entry.queued && entry.connection.deadline(shared).is_some_and(|deadline| deadline <= now);
         let over: Vec<u64> = self.connections.iter().filter(|(_, entry)| is_over(entry)).map(|(id, _)| *id).collect();
         over.into_iter().for_each(|id| self.serve(id, Event::Deadline, now));
+        self.close_withdrawn();
+        if self.shared.limit_reached() {
+            self.make_room(now);
+        }
+    }
+
+    /// Closes the connections whose output is sent from a representation that has to be let go.
+    fn close_withdrawn(&mut self) {
         let connections = self.connections.len();
         self.connections.retain(|_, entry| !entry.connection.is_withdrawn());
         if self.connections.len() < connections {
             let count = connections - self.connections.len();
-            log::warn!("closed {count} connections: the old versions of the list that they were still reading took too much memory");
-        }
-        if self.shared.limit_reached() {
-            self.make_room(now);
+            log::warn!("closed {count} connections: old representations that they were still reading took too much memory");
         }
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Colors {
     envelope: Option<Arc<Representation>>,
     /// Long representations that are not current any more and may still be being sent, the oldest first.
     retired: Vec<Weak<Representation>>,
+    /// Whether representations were withdrawn since this was last looked at.
+    pub(super) has_withdrawn: bool,
 }
 
 /// What the index knows of one name.
@@ -48,8 +50,14 @@ impl Colors {
     /// A list of these colors, in this order.
     pub(crate) fn new(colors: Vec<Color>) -> Self {
         let index = HashTable::with_capacity(colors.len());
-        let mut all =
-            Self { index, colors: Vec::with_capacity(colors.len()), hasher: RandomState::new(), envelope: None, retired: Vec::new() };
+        let mut all = Self {
+            index,
+            colors: Vec::with_capacity(colors.len()),
+            hasher: RandomState::new(),
+            envelope: None,
+            retired: Vec::new(),
+            has_withdrawn: false,
+        };
         colors.into_iter().for_each(|color| all.append(color));
         all
     }
@@ -169,6 +177,7 @@ impl Colors {
             }
             bytes -= retired.bytes().len();
             retired.withdraw();
+            self.has_withdrawn = true;
             self.retired.remove(0);
         }
     }

@@ -8,10 +8,10 @@ mod file;
 mod writer;
 
 use std::fmt;
-use std::mem::replace;
+use std::mem::{replace, take};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 pub(crate) use change::{Action, Change, Outcome};
 pub(crate) use color::JsonError;
@@ -37,6 +37,16 @@ struct Shared {
     colors: Mutex<Colors>,
     /// Whether the last save failed.
     has_failed: AtomicBool,
+    /// Called when representations were withdrawn that may still be being sent.
+    on_withdrawal: OnceLock<OnWithdrawal>,
+}
+
+struct OnWithdrawal(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for OnWithdrawal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnWithdrawal")
+    }
 }
 
 /// Why a change was not made: the reason that its save failed.
@@ -97,6 +107,12 @@ impl Store {
         Arc::clone(self.shared.colors().envelope())
     }
 
+    /// Has `act` be called whenever responses have to be cut off, see [`Representation::withdraw`].
+    pub(crate) fn on_withdrawal(&self, act: impl Fn() + Send + Sync + 'static) {
+        // It is set once, at the start.
+        let _ = self.shared.on_withdrawal.set(OnWithdrawal(Box::new(act)));
+    }
+
     /// Whether the last attempt to save a change failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.shared.has_failed.load(Relaxed)
@@ -105,7 +121,13 @@ impl Store {
     /// Makes a change in memory, or finds that it cannot be made. Not for a durable list.
     pub(crate) fn apply(&self, change: &Change) -> Outcome {
         debug_assert!(!self.is_durable(), "a durable list is changed by its writer alone");
-        change.apply(&mut self.shared.colors()).0
+        let (outcome, has_withdrawn) = {
+            let mut colors = self.shared.colors();
+            let (outcome, _) = change.apply(&mut colors);
+            (outcome, take(&mut colors.has_withdrawn))
+        };
+        self.shared.report_withdrawal(has_withdrawn);
+        outcome
     }
 
     /// Queues a change for the writer, which calls `reply` once it is on the disk and everybody can see it, or was not made.
@@ -123,7 +145,7 @@ impl Store {
 
 impl Shared {
     fn new(colors: Colors) -> Self {
-        Self { colors: Mutex::new(colors), has_failed: AtomicBool::new(false) }
+        Self { colors: Mutex::new(colors), has_failed: AtomicBool::new(false), on_withdrawal: OnceLock::new() }
     }
 
     /// The lock on the list. A panic while it was held does no harm: every change is either made or not begun.
@@ -132,9 +154,17 @@ impl Shared {
     }
 
     /// Lets everybody see another list.
-    fn publish(&self, colors: Colors) {
+    fn publish(&self, mut colors: Colors) {
+        let has_withdrawn = take(&mut colors.has_withdrawn);
         let before = { replace(&mut *self.colors(), colors) };
         // freed outside the lock: it may be long
         drop(before);
+        self.report_withdrawal(has_withdrawn);
+    }
+
+    fn report_withdrawal(&self, has_withdrawn: bool) {
+        if let Some(OnWithdrawal(act)) = self.on_withdrawal.get().filter(|_| has_withdrawn) {
+            act();
+        }
     }
 }

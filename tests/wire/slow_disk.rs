@@ -182,7 +182,6 @@ fn saved_together(disk: &Stalled, together: &[String]) -> Vec<crate::client::Res
 }
 
 #[test]
-#[ignore = "changes that share a save fail together"]
 fn a_change_that_cannot_be_saved_fails_alone() {
     let Some(disk) = Stalled::start(LIST, &[]) else { return };
     let mut together: Vec<String> = (0..6).map(|number| create(&format!("name-{number}"), "1")).collect();
@@ -196,7 +195,6 @@ fn a_change_that_cannot_be_saved_fails_alone() {
 }
 
 #[test]
-#[ignore = "what changes nothing shares the failure of a save"]
 fn what_changes_nothing_never_fails_with_the_changes_of_others() {
     let Some(disk) = Stalled::start(LIST, &[]) else { return };
     let together = [
