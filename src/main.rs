@@ -115,7 +115,7 @@ fn run(args: Args) -> Result<(), Failure> {
     };
     let service = Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), exemptions };
     let access_log = args.access_log && log::log_enabled!(log::Level::Info);
-    let shared = Arc::new(Shared::new(service, limits, access_log).map_err(Failure::System)?);
+    let shared = Arc::new(Shared::new(service, limits, access_log));
     if let Some(writer) = writer {
         pool(1, "writer").map_err(Failure::System)?.execute(|| writer.run());
     }

@@ -9,6 +9,7 @@ mod socket_file;
 mod worker;
 
 use std::io;
+use std::mem::take;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,8 +31,8 @@ const STOP_TIME: Duration = Duration::from_secs(4);
 /// How long, at the end, those are still accepted whose connection the kernel holds.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
 
-/// How long the listeners are left alone when there is no room or the system has no descriptor or memory for a connection.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long to wait when there is no room for a connection, or the system has no descriptor or memory for one.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Connections accepted from one listener in a row.
 const ACCEPTS_IN_A_ROW: usize = 64;
@@ -47,8 +48,8 @@ pub(crate) struct Server {
     shared: Arc<Shared>,
     inboxes: Vec<Arc<Inbox>>,
     listening: Vec<Listening>,
-    /// Listeners are not polled before this time: the system had no descriptor or memory for a connection.
-    paused_until: Option<Instant>,
+    /// The system had no descriptor or memory for a connection.
+    pauses: bool,
     supervisor: Supervisor,
 }
 
@@ -67,7 +68,7 @@ impl Server {
         }
         let workers = inboxes.clone();
         shared.service.store.on_withdrawal(move || workers.iter().for_each(|inbox| inbox.wake()));
-        Ok(Self { shared, inboxes, listening, paused_until: None, supervisor: Supervisor::from_env() })
+        Ok(Self { shared, inboxes, listening, pauses: false, supervisor: Supervisor::from_env() })
     }
 
     /// Serves until `stop` becomes readable, then finishes what is under way.
@@ -78,9 +79,6 @@ impl Server {
         self.supervisor.ready(self.shared.service.store.len());
         while !self.accept_ready(stop)? {
             self.supervisor.turn(Instant::now(), self.shared.service.store.try_len());
-            if self.shared.limit_reached() {
-                self.look_for_room();
-            }
         }
         self.stop();
         Ok(())
@@ -88,24 +86,17 @@ impl Server {
 
     /// Waits for connections and accepts them; says whether the service has to stop.
     fn accept_ready(&mut self, stop: BorrowedFd<'_>) -> io::Result<bool> {
-        let now = Instant::now();
-        self.paused_until = self.paused_until.filter(|until| *until > now);
-        let is_closed_to_new = self.paused_until.is_some() || self.shared.limit_reached();
-        let time = if is_closed_to_new { Some(PAUSE) } else { self.supervisor.patience() };
-        // what is too long for the system is as good as forever
-        let time = time.and_then(|time| Timespec::try_from(time).ok());
-        let listeners = self.listening.iter().filter(|_| !is_closed_to_new);
-        let mut polled = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN), PollFd::from_borrowed_fd(self.shared.closed(), PollFlags::IN)];
-        polled.extend(listeners.map(|listening| PollFd::new(&listening.listener, PollFlags::IN)));
-        match rustix::event::poll(&mut polled, time.as_ref()) {
+        self.shared.set_limit_reached(self.shared.is_full() && self.listening.iter().any(has_pending));
+        let pauses = take(&mut self.pauses) || self.shared.limit_reached();
+        let time = if pauses { Some(PAUSE) } else { self.supervisor.patience() };
+        let mut polled = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
+        polled.extend(self.listening.iter().filter(|_| !pauses).map(|listening| PollFd::new(&listening.listener, PollFlags::IN)));
+        match rustix::event::poll(&mut polled, time.and_then(|time| Timespec::try_from(time).ok()).as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let ready: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
-        if ready[1] {
-            self.shared.note_closed();
-        }
-        for (index, _) in ready[2..].iter().enumerate().filter(|(_, ready)| **ready) {
+        for (index, _) in ready[1..].iter().enumerate().filter(|(_, ready)| **ready) {
             self.accept_from(index);
         }
         Ok(ready[0])
@@ -116,11 +107,6 @@ impl Server {
         let listening = &self.listening[index];
         for _ in 0..ACCEPTS_IN_A_ROW {
             if self.shared.is_full() {
-                // whether somebody waits is known when the listener is ready again
-                if has_pending(listening) {
-                    self.shared.set_limit_reached(true);
-                    self.shared.await_close();
-                }
                 return false;
             }
             match accept::accept(&listening.listener) {
@@ -133,21 +119,12 @@ impl Server {
                 Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
                 Err(error) => {
                     log::warn!("cannot accept connections for the moment: {error}");
-                    self.paused_until = Some(Instant::now() + PAUSE);
+                    self.pauses = true;
                     return false;
                 }
             }
         }
         true
-    }
-
-    /// Accepts connections again when there is room, or nobody waits for it any more.
-    fn look_for_room(&self) {
-        if !self.shared.is_full() || !self.listening.iter().any(has_pending) {
-            self.shared.set_limit_reached(false);
-        } else {
-            self.shared.await_close();
-        }
     }
 
     /// Finishes what is under way, for [`STOP_TIME`] at most.
@@ -159,18 +136,16 @@ impl Server {
         self.inboxes.iter().for_each(|inbox| inbox.wake());
         // those whose connection the kernel has accepted already are clients like the others
         while self.accept_pending() && begun.elapsed() < LAST_ACCEPTS {
-            self.wait_for_close(PAUSE);
+            std::thread::sleep(PAUSE);
         }
         self.listening.clear();
         self.shared.set_limit_reached(false);
-        while self.shared.connections() > 0 {
-            let left = STOP_TIME.saturating_sub(begun.elapsed());
-            if left.is_zero() {
-                let connections = self.shared.connections();
-                log::warn!("cut off {connections} connections that were not done {} s after the signal", STOP_TIME.as_secs());
-                break;
-            }
-            self.wait_for_close(left);
+        while self.shared.connections() > 0 && begun.elapsed() < STOP_TIME {
+            std::thread::sleep(PAUSE);
+        }
+        let connections = self.shared.connections();
+        if connections > 0 {
+            log::warn!("cut off {connections} connections that were not done {} s after the signal", STOP_TIME.as_secs());
         }
     }
 
@@ -180,16 +155,6 @@ impl Server {
             while self.accept_from(index) {}
         }
         self.listening.iter().any(has_pending)
-    }
-
-    /// Waits until a connection is closed.
-    fn wait_for_close(&self, time: Duration) {
-        self.shared.await_close();
-        let time = Timespec::try_from(if self.shared.connections() == 0 { Duration::ZERO } else { time });
-        let mut polled = [PollFd::from_borrowed_fd(self.shared.closed(), PollFlags::IN)];
-        // Interrupted or not: the caller looks at what there is.
-        let _ = rustix::event::poll(&mut polled, time.ok().as_ref());
-        self.shared.note_closed();
     }
 }
 
