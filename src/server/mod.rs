@@ -111,7 +111,7 @@ impl Server {
             }
             match accept::accept(&listening.listener) {
                 Ok(socket) => {
-                    let inbox = self.inboxes.iter().min_by_key(|inbox| Worker::load(inbox)).expect("there is a worker");
+                    let inbox = self.inboxes.iter().min_by_key(|inbox| inbox.load()).expect("there is a worker");
                     inbox.add(socket, listening.endpoint.is_loopback(), &self.shared);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,

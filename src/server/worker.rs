@@ -37,8 +37,8 @@ pub(super) struct Inbox {
     mail: Mutex<Mail>,
     /// Readable while there is mail.
     eventfd: OwnedFd,
-    /// The worker's connections, those in the inbox included.
-    pub(super) connections: Arc<AtomicUsize>,
+    /// How many the worker has, those in the inbox included.
+    connections: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -61,6 +61,11 @@ impl Inbox {
         let share = Share::new(Arc::clone(shared), Arc::clone(&self.connections));
         let connection = Connection::new(socket, on_loopback, share, Instant::now());
         self.post(|mail| mail.connections.push(connection));
+    }
+
+    /// How many connections the worker has.
+    pub(super) fn load(&self) -> usize {
+        self.connections.load(Relaxed)
     }
 
     /// Wakes the worker up.
@@ -276,10 +281,5 @@ impl Worker {
         for (_, _, id) in candidates {
             self.serve(id, Event::LimitReached, now);
         }
-    }
-
-    /// How many connections the worker has, with those in its inbox.
-    pub(super) fn load(inbox: &Inbox) -> usize {
-        inbox.connections.load(Relaxed)
     }
 }
