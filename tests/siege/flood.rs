@@ -41,13 +41,14 @@ pub(crate) struct Target {
     /// How many threads there were before the attack.
     threads: usize,
     /// Keeps tests that assert short times, or take most descriptors of this process, apart from all others.
-    _turn: Turn,
+    turn: Turn,
 }
 
 /// A test's right to run.
 enum Turn {
     BesideOthers { _lock: RwLockReadGuard<'static, ()> },
     Alone { _lock: RwLockWriteGuard<'static, ()> },
+    Over,
 }
 
 static TURNS: RwLock<()> = RwLock::new(());
@@ -74,7 +75,7 @@ impl Target {
         let server = start();
         let list = server.list();
         let threads = server.proc_status("Threads");
-        Self { server, list, threads, _turn: turn }
+        Self { server, list, threads, turn }
     }
 
     /// Waits until the service has closed all connections by itself: call it while the attackers still hold theirs.
@@ -98,6 +99,8 @@ impl Target {
         assert!(self.server.list() == self.list, "the list has changed");
         assert!(begun.elapsed() < Duration::from_secs(2), "GET /colors took {:?}", begun.elapsed());
         self.wait_until_all_are_closed();
+        // all that is left is to wait
+        self.turn = Turn::Over;
         self.wait_for_few_threads();
         eventually("memory is freed", || (self.server.proc_status("VmRSS") <= RESIDENT_AT_REST).then_some(()));
         let log = self.server.log();
