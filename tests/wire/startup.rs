@@ -105,7 +105,7 @@ fn the_command_line_wins_over_the_environment() {
 #[test]
 fn usage_errors_exit_2_and_name_the_option() {
     for (arguments, named) in [
-        (&["--listen", "localhost:8080"][..], "give an IP address and a port, as in 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080"),
+        (&["--listen", "127.0.0.1"][..], "give an IP address and a port, as in 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080"),
         (&["--listen", "unix:"], "give a path of 1 to 107 bytes, as in unix:/run/colors/colors.sock"),
         (&["--unix-mode", "rw"], "give an octal number from 0 to 777, as in 0660"),
         (&["--base-path", "api"], "a base path starts with \"/\", as in \"/api\""),
