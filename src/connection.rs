@@ -276,12 +276,12 @@ impl Connection {
         let mut head = Vec::with_capacity(512); // bytes; head and content of one color take 300
         date::now(|date| response.spell_head(&mut head, date, connection));
         if let Some(remark) = response.remark {
-            log::warn!("{remark}");
+            logging::client_warning(format_args!("{remark}"));
         }
         // RFC 9110 §9.3.2: a response to HEAD MUST NOT have content
         let unsent = Unsent::new(head, if method == Method::Head { Content::None } else { response.content });
         if let Some(begun) = begun {
-            let what = format_args!("{} {:?}", request.method(), request.url());
+            let what = format_args!("{} {}", request.method(), logging::excerpt(request.url()));
             logging::access(request.remote_addr().copied(), &what, response.status, unsent.len(), begun);
         }
         // tiny_http's way to the socket waits for a client that takes nothing; without this it would answer 500 by that way

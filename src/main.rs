@@ -44,6 +44,7 @@ mod server;
 mod socket_file;
 mod store;
 mod supervisor;
+mod threads;
 mod unsent;
 mod wait;
 mod waiting;
@@ -116,19 +117,24 @@ impl fmt::Display for Failure {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    logging::start(args.log_level);
-    match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
+    // before there are threads: it takes variables out of the environment
+    let inherited = listen::inherited();
+    let started = logging::start(args.log_level).map_err(Failure::System);
+    match started.and_then(|()| run(args, inherited)) {
+        Ok(()) => {
+            logging::flush();
+            ExitCode::SUCCESS
+        }
         Err(failure) => {
-            log::error!("{failure}");
+            logging::fail(&failure);
             ExitCode::FAILURE
         }
     }
 }
 
 /// The service, from its start to its end.
-fn run(args: Args) -> Result<(), Failure> {
-    let inherited = listen::inherited().map_err(Failure::Inherited)?;
+fn run(args: Args, inherited: io::Result<Vec<Listening>>) -> Result<(), Failure> {
+    let inherited = inherited.map_err(Failure::Inherited)?;
     inlet::check().map_err(Failure::System)?;
     survive_file_size_limits().map_err(Failure::System)?;
     let store = open_store(&args.seed, args.data.as_deref())?;

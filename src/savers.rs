@@ -13,9 +13,6 @@ const START: usize = 4;
 /// What tools that list threads call them.
 const NAME: &str = "saver";
 
-/// Bytes of stack; the deepest call on a worker takes a quarter of it. Only what is used of it takes memory.
-const STACK_BYTES: usize = 256 * 1024;
-
 /// How long most threads have nothing to do before they are let go.
 const SHRINK_AFTER: Duration = Duration::from_secs(2);
 
@@ -107,7 +104,7 @@ impl Savers {
 /// # Errors
 /// When the system does not give that many.
 pub(crate) fn pool_of(threads: usize, name: &str) -> io::Result<ThreadPool> {
-    may_panic(|| threadpool::Builder::new().num_threads(threads).thread_stack_size(STACK_BYTES).thread_name(name.to_owned()).build())
+    crate::threads::pool(threads, name)
 }
 
 /// Has the pool do something that makes it panic when the system has no thread left.

@@ -16,6 +16,7 @@ mod framing;
 #[allow(dead_code, reason = "the siege needs the rest of it")]
 mod harness;
 mod listening;
+mod logging;
 mod model;
 mod nginx;
 mod openapi;

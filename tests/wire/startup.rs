@@ -175,9 +175,3 @@ fn lines_to_a_journal_have_a_priority_and_neither_time_nor_level() {
     let log = first_line_with_journal("8:1");
     assert!(log.contains("Z [INFO] listening on "), "{log}");
 }
-
-#[test]
-fn log_level_off_logs_nothing() {
-    let (code, out, log) = run(&["--log-level", "off", "--seed", "no/such/file.json"]);
-    assert_eq!((code, out.as_str(), log.as_str()), (Some(1), "", ""));
-}
