@@ -41,6 +41,7 @@ mod respond;
 mod savers;
 mod seats;
 mod server;
+mod signals;
 mod socket_file;
 mod store;
 mod supervisor;
@@ -53,14 +54,12 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::args::Args;
 use crate::color::JsonError;
@@ -71,10 +70,8 @@ use crate::origin::Exemptions;
 use crate::palette::Palette;
 use crate::respond::Service;
 use crate::server::Server;
+use crate::signals::Stop;
 use crate::store::Store;
-
-/// Exit code of a second SIGTERM or SIGINT, which does not wait for what is under way.
-const EXIT_CUT_SHORT: i32 = 1;
 
 /// Why the service cannot start or go on; each is one line, and exit code 1.
 #[derive(Debug)]
@@ -136,10 +133,10 @@ fn main() -> ExitCode {
 fn run(args: Args, inherited: io::Result<Vec<Listening>>) -> Result<(), Failure> {
     let inherited = inherited.map_err(Failure::Inherited)?;
     inlet::check().map_err(Failure::System)?;
-    survive_file_size_limits().map_err(Failure::System)?;
+    let stop = Stop::on_signals().map_err(Failure::System)?;
+    signals::survive_file_size_limits().map_err(Failure::System)?;
     let store = open_store(&args.seed, args.data.as_deref())?;
-    // until here a signal ends the process by itself: there is nothing to finish
-    let stop = stop_on_signals().map_err(Failure::System)?;
+    let events = stop.serve();
     let listening = if inherited.is_empty() { listen_all(&args)? } else { inherited };
     for listening in &listening {
         listening.limit_unsent(args.request_timeout).map_err(Failure::System)?;
@@ -158,7 +155,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listening>>) -> Result<(), Failure>
         access_log: args.access_log && log::log_enabled!(log::Level::Info),
         signs: Signs::default(),
     });
-    let server = Server::new(context, listening, stop.as_fd()).map_err(Failure::System)?;
+    let server = Server::new(context, listening, events.as_fd()).map_err(Failure::System)?;
     server.run().map_err(Failure::System)?;
     log::info!("stopped");
     Ok(())
@@ -169,24 +166,6 @@ fn listen_all(args: &Args) -> Result<Vec<Listening>, Failure> {
     let listen =
         |endpoint: &Endpoint| listen::listen(endpoint, args.unix_mode).map_err(|error| Failure::Listen(endpoint.to_string(), error));
     args.listen.iter().map(listen).collect()
-}
-
-/// Has the returned stream become readable on SIGTERM or SIGINT; a second one ends the process at once.
-fn stop_on_signals() -> io::Result<UnixStream> {
-    let (stop, signalled) = UnixStream::pair()?;
-    let is_second = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT] {
-        signal_hook::flag::register_conditional_shutdown(signal, EXIT_CUT_SHORT, Arc::clone(&is_second))?;
-        signal_hook::flag::register(signal, Arc::clone(&is_second))?;
-        signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
-    }
-    Ok(stop)
-}
-
-/// Has a file size limit be told by an error of the write, and not by a signal that ends the process.
-fn survive_file_size_limits() -> io::Result<()> {
-    // Nobody reads the flag: that the signal is caught is all it is for.
-    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
 /// The list: of the durable file if there is one with a list in it, else of the seed.

@@ -179,3 +179,18 @@ fn a_failure_to_start_is_said_at_any_level() {
         assert!(log.contains("[ERROR] cannot read the seed no/such/file.json"), "{log}");
     }
 }
+
+#[test]
+fn a_second_signal_is_logged_before_it_ends_the_service() {
+    let server = Server::start(&[]);
+    let mut stalled = server.connect();
+    stalled.send("GET /colors/red HTTP/1.1\r\n");
+    let mut other = server.connect();
+    other.expect_open();
+    server.signal(Signal::TERM);
+    other.expect_close();
+    server.signal(Signal::INT);
+    let (status, log) = server.wait();
+    assert_eq!(status.code(), Some(1));
+    assert!(log.ends_with("[WARN] ended at once by a second signal\n"), "{log}");
+}
