@@ -14,11 +14,11 @@ const WRITE: &str = "COLORS_WRITE_DOCUMENTS";
 
 /// What the man page says beyond the options, after them; in man(7)'s language.
 const SECTIONS: &str = r##".SH ENVIRONMENT
-Each option can be given as a variable, too: COLORS_ and its name in capitals, as in COLORS_MAX_BODY=1024 or COLORS_READ_ONLY=true.
-Several values are separated by commas. The command line wins over the environment.
+Each option but \-\-check can be given as a variable, too: COLORS_ and its name in capitals, as in COLORS_MAX_BODY=64K or
+COLORS_READ_ONLY=true. Several values are separated by commas. An empty variable is not set. The command line wins over the environment.
 .TP
 \fBLISTEN_FDS\fR, \fBLISTEN_PID\fR
-Listening sockets from the parent process, see \fBsd_listen_fds\fR(3). They are used instead of \fB\-\-listen\fR.
+Listening sockets from the parent process, if LISTEN_PID is the process, see \fBsd_listen_fds\fR(3). They are used instead of \fB\-\-listen\fR.
 .TP
 \fBNOTIFY_SOCKET\fR, \fBWATCHDOG_USEC\fR
 Where and how often the service manager is told that all is well, see \fBsd_notify\fR(3).
@@ -28,13 +28,13 @@ When it names standard error, log lines begin with a priority and have no time, 
 .SH "EXIT STATUS"
 .TP
 \fB0\fR
-after SIGTERM or SIGINT, which finish what is under way within 5 seconds
+after SIGTERM, SIGINT or SIGHUP, which finish what is under way within 5 seconds
 .TP
 \fB1\fR
 when the service cannot start or go on, with one line that says why, or after a second signal
 .TP
 \fB2\fR
-for a mistake on the command line
+for a mistake in the options
 .SH FILES
 .TP
 \fI/etc/default/colors\fR

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::UnixListener;
@@ -42,6 +42,20 @@ impl Endpoint {
         match self {
             Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
             Self::Unix(_) => false,
+        }
+    }
+
+    /// Why a process cannot listen on both, if so. An IPv6 wildcard takes in IPv4 as well, see [`listen`].
+    pub(crate) fn clash(&self, other: &Self) -> Option<String> {
+        let takes_in = |one: IpAddr, two: IpAddr| one.is_unspecified() && (one.is_ipv6() || two.is_ipv4());
+        match (self, other) {
+            // the kernel picks another port each time
+            (Self::Tcp(one), _) if one.port() == 0 => None,
+            _ if self == other => Some(format!("{self} is given twice")),
+            (Self::Tcp(one), Self::Tcp(two)) if one.port() != two.port() => None,
+            (Self::Tcp(one), Self::Tcp(two)) if takes_in(one.ip(), two.ip()) => Some(format!("{self} takes in {other}: leave that out")),
+            (Self::Tcp(one), Self::Tcp(two)) if takes_in(two.ip(), one.ip()) => Some(format!("{other} takes in {self}: leave that out")),
+            _ => None,
         }
     }
 

@@ -3,7 +3,8 @@
 //! A map of the code; arrows of use point down this list only:
 //!
 //! - `main`: start-up in reading order
-//! - `args`, `logging`: command line and environment, with `documents` (man page and completions, in tests only); log lines
+//! - `args`, `environment`: options, with `documents` (man page and completions, in tests only); `logging`: log lines; `threads`,
+//!   `signals`; `load`: where the list comes from
 //! - `server`: the accept loop, with `circle` (connections that a worker attends to by turns), `waiting` (those without one), `savers`
 //!   (threads that wait for the disk), `memory` (the allocator), `listen` and `socket_file` (sockets), `supervisor` (what the service manager is told)
 //! - `connection`: one connection's life on a worker, with `framing`, `head`, `chunks` and `refusal` (RFC 9112), `unsent` (responses
@@ -26,10 +27,12 @@ mod datafile;
 mod date;
 #[cfg(test)]
 mod documents;
+mod environment;
 mod framing;
 mod head;
 mod inlet;
 mod listen;
+mod load;
 mod logging;
 mod memory;
 mod message;
@@ -51,44 +54,36 @@ mod wait;
 mod waiting;
 
 use std::fmt;
-use std::fs;
-use std::io;
-use std::os::fd::AsFd;
-use std::path::Path;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use clap::Parser;
-
 use crate::args::Args;
 use crate::color::JsonError;
 use crate::context::{Context, Limits, Signs};
-use crate::datafile::{DataFile, OpenError, SaveError};
+use crate::datafile::{OpenError, SaveError};
 use crate::listen::{Endpoint, Listening};
 use crate::origin::Exemptions;
-use crate::palette::Palette;
 use crate::respond::Service;
 use crate::server::Server;
 use crate::signals::Stop;
-use crate::store::Store;
 
 /// Why the service cannot start or go on; each is one line, and exit code 1.
 #[derive(Debug)]
 enum Failure {
-    /// When the seed cannot be read.
     SeedUnreadable(String, io::Error),
-    /// When the seed, or the durable file, is not a file of colors.
+    /// When the seed, or the data file, is not a file of colors.
     Malformed(String, JsonError),
-    /// When the durable file cannot be taken charge of, read or created.
+    /// When the data file cannot be locked, read or created.
     DataFile(String, OpenError),
-    /// When the list of the seed cannot be saved to the new durable file.
+    /// When the list of the seed cannot be saved to the new data file.
     DataNotSaved(String, SaveError),
-    /// When an address cannot be listened on.
     Listen(String, io::Error),
     /// When a socket handed over by the parent process is of no use.
     Inherited(io::Error),
-    /// When the system refuses something that no option can mend.
+    /// When the system refuses something that no option can fix.
     System(io::Error),
 }
 
@@ -101,23 +96,32 @@ impl fmt::Display for Failure {
                 write!(f, "cannot use {file}: another process keeps its list there; name another file with --data")
             }
             Self::DataFile(file, OpenError::Io(error)) => write!(f, "cannot use {file}: {error}; name another file with --data"),
-            Self::DataNotSaved(file, error) => write!(f, "cannot create {file}: {error}"),
-            Self::Listen(endpoint, error) if error.kind() == io::ErrorKind::AddrInUse => {
-                write!(f, "cannot listen on {endpoint}: another program does already; choose another address with --listen")
+            Self::DataNotSaved(file, error) => write!(f, "cannot create {file}: {error}; name another file with --data"),
+            Self::Listen(endpoint, error) => {
+                write!(f, "cannot listen on {endpoint}: ")?;
+                match error.kind() {
+                    io::ErrorKind::AddrInUse => f.write_str("another program does already; choose another address with --listen"),
+                    io::ErrorKind::AddrNotAvailable => f.write_str("this host has no such address; choose another with --listen"),
+                    io::ErrorKind::PermissionDenied => {
+                        write!(f, "{error}; choose a port from 1024 on, or a directory that this user may write, with --listen")
+                    }
+                    _ => write!(f, "{error}; choose another address with --listen"),
+                }
             }
-            Self::Listen(endpoint, error) => write!(f, "cannot listen on {endpoint}: {error}"),
-            Self::Inherited(error) => write!(f, "cannot use the sockets that LISTEN_FDS hands over: {error}"),
+            Self::Inherited(error) => {
+                write!(f, "cannot use the sockets that LISTEN_FDS hands over: {error}; fix the unit of the sockets, or unset LISTEN_FDS")
+            }
             Self::System(error) => write!(f, "cannot go on: {error}"),
         }
     }
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::read();
     // before there are threads: it takes variables out of the environment
     let inherited = listen::inherited();
     let started = logging::start(args.log_level).map_err(Failure::System);
-    match started.and_then(|()| run(args, inherited)) {
+    match started.and_then(|()| if args.check { check(&args) } else { run(args, inherited) }) {
         Ok(()) => {
             logging::flush();
             ExitCode::SUCCESS
@@ -132,65 +136,50 @@ fn main() -> ExitCode {
 /// The service, from its start to its end.
 fn run(args: Args, inherited: io::Result<Vec<Listening>>) -> Result<(), Failure> {
     let inherited = inherited.map_err(Failure::Inherited)?;
-    inlet::check().map_err(Failure::System)?;
     let stop = Stop::on_signals().map_err(Failure::System)?;
     signals::survive_file_size_limits().map_err(Failure::System)?;
-    let store = open_store(&args.seed, args.data.as_deref())?;
+    inlet::check().map_err(Failure::System)?;
+    let (store, details) = load::open(&args)?;
     let events = stop.serve();
     let listening = if inherited.is_empty() { listen_all(&args)? } else { inherited };
     for listening in &listening {
         listening.limit_unsent(args.request_timeout).map_err(Failure::System)?;
-        let (endpoint, base) = (&listening.endpoint, args.base_path.as_str());
-        log::info!("listening on {endpoint}{}{base} with {} colors", endpoint.separator(base), store.len());
     }
+    let base = args.base_path.as_str();
+    let places: Vec<String> =
+        listening.iter().map(|Listening { endpoint, .. }| format!("{endpoint}{}{base}", endpoint.separator(base))).collect();
+    // only the engine that is about to go needs a thread for each change that waits for the disk
+    let workers_max = if args.workers.is_some() { args.workers() } else { 1024 };
     let exemptions = Exemptions { origins: args.allow_origin, hosts: args.allow_host };
     let context = Arc::new(Context {
         service: Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), exemptions },
-        limits: Limits {
-            content_max: args.max_body as usize,
-            request_timeout: args.request_timeout,
-            keep_alive: args.keep_alive,
-            workers_max: usize::from(args.workers),
-        },
+        limits: Limits { content_max: args.max_body, request_timeout: args.request_timeout, keep_alive: args.keep_alive, workers_max },
         access_log: args.access_log && log::log_enabled!(log::Level::Info),
         signs: Signs::default(),
     });
     let server = Server::new(context, listening, events.as_fd()).map_err(Failure::System)?;
+    // not before all that can fail: a failed start is one line
+    for (position, place) in places.iter().enumerate() {
+        match position {
+            0 => log::info!("listening on {place} (colors {}, {details})", env!("CARGO_PKG_VERSION")),
+            _ => log::info!("listening on {place}"),
+        }
+    }
+    args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
     server.run().map_err(Failure::System)?;
     log::info!("stopped");
     Ok(())
 }
 
-/// Opens the listening sockets that the options ask for.
+/// Says on standard output whether a start would succeed.
+fn check(args: &Args) -> Result<(), Failure> {
+    let colors = load::check(args)?;
+    args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    writeln!(io::stdout(), "the options are fine: {colors}").map_err(Failure::System)
+}
+
 fn listen_all(args: &Args) -> Result<Vec<Listening>, Failure> {
     let listen =
         |endpoint: &Endpoint| listen::listen(endpoint, args.unix_mode).map_err(|error| Failure::Listen(endpoint.to_string(), error));
     args.listen.iter().map(listen).collect()
-}
-
-/// The list: of the durable file if there is one with a list in it, else of the seed.
-fn open_store(seed: &Path, data: Option<&Path>) -> Result<Store, Failure> {
-    let Some(data) = data else { return read_seed(seed).map(Store::in_memory) };
-    let name = || data.display().to_string();
-    let file = DataFile::open(data).map_err(|error| Failure::DataFile(name(), error))?;
-    let palette = match file.read().map_err(|error| Failure::DataFile(name(), OpenError::Io(error)))? {
-        Some(content) => palette_of(data, &content)?,
-        None => {
-            let palette = read_seed(seed)?;
-            file.save(palette.colors()).map_err(|error| Failure::DataNotSaved(name(), error))?;
-            palette
-        }
-    };
-    Ok(Store::in_file(palette, file))
-}
-
-/// The list that the seed describes.
-fn read_seed(file: &Path) -> Result<Palette, Failure> {
-    let content = fs::read(file).map_err(|error| Failure::SeedUnreadable(file.display().to_string(), error))?;
-    palette_of(file, &content)
-}
-
-/// The list in the content of a file.
-fn palette_of(file: &Path, content: &[u8]) -> Result<Palette, Failure> {
-    color::from_file(content).map(Palette::new).map_err(|error| Failure::Malformed(file.display().to_string(), error))
 }

@@ -168,10 +168,16 @@ fn a_file_on_which_somebody_listens_is_not_replaced() {
 fn a_file_that_is_no_socket_is_never_removed() {
     let scratch = Scratch::new();
     let path = scratch.write("s", "precious");
-    assert_eq!(refusal(&path), format!("cannot listen on unix:{path}: there is a file that is no socket"));
+    assert_eq!(
+        refusal(&path),
+        format!("cannot listen on unix:{path}: there is a file that is no socket; choose another address with --listen")
+    );
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     let nowhere = format!("{path}/s");
-    assert_eq!(refusal(&nowhere), format!("cannot listen on unix:{nowhere}: Not a directory (os error 20)"));
+    assert_eq!(
+        refusal(&nowhere),
+        format!("cannot listen on unix:{nowhere}: Not a directory (os error 20); choose another address with --listen")
+    );
 }
 
 #[test]
@@ -221,7 +227,8 @@ fn a_descriptor_that_does_not_listen_is_refused() {
     let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let output = colors_inheriting(listener, connection, &[]).output().unwrap();
     let log = String::from_utf8(output.stderr).unwrap();
-    let expected = "cannot use the sockets that LISTEN_FDS hands over: number 2 is not a TCP or unix stream socket that listens";
+    let expected = "cannot use the sockets that LISTEN_FDS hands over: number 2 is not a TCP or unix stream socket that listens; fix the \
+                    unit of the sockets, or unset LISTEN_FDS";
     assert_eq!((output.status.code(), log.trim_end().split_once("[ERROR] ").unwrap().1), (Some(1), expected));
 }
 

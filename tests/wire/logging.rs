@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
-use std::process::Child;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::harness::{Client, Scratch, Server, colors, eventually};
+use crate::harness::{Client, Scratch, Server, colors, eventually, is_installed};
 
 /// Longest start or end of a service whose log nobody reads; each waits half a second for the log at most.
 const SOON: Duration = Duration::from_secs(5);
@@ -177,6 +178,74 @@ fn a_failure_to_start_is_said_at_any_level() {
         let log = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), log.lines().count()), (Some(1), 1), "{level}: {log}");
         assert!(log.contains("[ERROR] cannot read the seed no/such/file.json"), "{log}");
+    }
+}
+
+#[test]
+fn a_start_that_the_system_refuses_threads_is_one_line() {
+    if !is_installed("prlimit") || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let data = scratch.0.join("list.json");
+    // root has no such limit; the processes of this user are those of this test
+    let user = 0x4000_0000 + std::process::id();
+    std::os::unix::fs::chown(&scratch.0, Some(user), Some(user)).unwrap();
+    for threads in 1..=4 {
+        let program = colors(&[]);
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nproc={threads}")).arg(program.get_program()).args(["--listen", "127.0.0.1:0", "--data"]).arg(&data);
+        let output = command.uid(user).gid(user).current_dir("/").stdin(Stdio::null()).output().unwrap();
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), log.lines().count()), (Some(1), 1), "{threads} threads: {log}");
+        assert!(log.contains(" [ERROR] cannot go on: the system refuses a thread: "), "{log}");
+    }
+}
+
+#[test]
+fn the_first_line_says_where_what_and_whether_it_lasts() {
+    let version = env!("CARGO_PKG_VERSION");
+    #[track_caller]
+    fn check(server: &Server, base: &str, details: &str) {
+        let line = server.log().lines().next().unwrap().to_owned();
+        assert_eq!(text(&line), format!("listening on http://{}{base} (colors {details})", server.address));
+    }
+    let of_checkout = format!("{version}, 148 colors from seed/colors.json, in memory: changes are lost at the end");
+    check(&Server::start(&["--base-path", "/api"]), "/api", &of_checkout);
+    let scratch = Scratch::new();
+    let elsewhere = |arguments: &[&str]| {
+        let mut command = colors(&["--listen", "127.0.0.1:0"]);
+        command.args(arguments).current_dir(&scratch.0);
+        Server::spawn(command)
+    };
+    check(&elsewhere(&[]), "", &format!("{version}, 148 colors from the built-in seed, in memory: changes are lost at the end"));
+    let seed = scratch.write("mine.json", r#"[{"name":"a","value":"b"}]"#);
+    for _ in 0..2 {
+        check(&elsewhere(&["--seed", &seed, "--data", "list.json"]), "", &format!("{version}, 1 color kept in list.json"));
+    }
+}
+
+#[test]
+fn the_access_log_needs_level_info() {
+    let server = Server::start(&["--access-log", "--log-level", "info"]);
+    server.ask("GET", "/colors", "");
+    let log = eventually("a line for the request", || Some(server.log()).filter(|log| log.lines().count() == 2));
+    assert!(!log.contains("WARN"), "{log}");
+    // at level warn the address is not logged, so it listens where this test finds it
+    let scratch = Scratch::new();
+    let socket = scratch.0.join("s");
+    let mut command = colors(&["--access-log", "--log-level", "warn", "--listen", &format!("unix:{}", socket.display())]);
+    let child = command.spawn().unwrap();
+    eventually("it listens", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    Client::on_unix(&socket).expect_open();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
+    let log = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    assert_eq!(log.lines().map(text).collect::<Vec<_>>(), ["--access-log logs nothing at --log-level warn: it needs info or debug"]);
+    for level in ["off", "error"] {
+        let output = colors(&["--access-log", "--log-level", level]).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(&format!("--access-log logs nothing at --log-level {level}")), "{error}");
     }
 }
 

@@ -20,6 +20,7 @@ mod logging;
 mod model;
 mod nginx;
 mod openapi;
+mod options;
 mod parallel;
 mod readme;
 mod restart;
