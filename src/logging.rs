@@ -19,6 +19,7 @@ use crate::threads;
 
 const QUEUE_BYTES: usize = 256 * 1024; // some 2,000 lines of the access log; the lines being written come on top
 const WRITE_BYTES: usize = 4096; // PIPE_BUF of pipe(7): a write of that many is never mixed with another process's
+const GATHER_TIME: Duration = Duration::from_millis(5); // after a write, so that a busy access log does not wake a thread for each line
 const FLUSH_TIME: Duration = Duration::from_millis(500);
 const CLIENT_WARNINGS_MAX: u64 = 5; // per second
 const EXCERPT_CHARS: usize = 200; // after escaping
@@ -165,6 +166,7 @@ fn write_forever(own: &dyn Log) {
         }
         write_lines(&batch, None);
         batch.clear();
+        std::thread::sleep(GATHER_TIME);
         QUEUE.lock().is_writing = false;
         QUEUE.changed.notify_all();
     }
