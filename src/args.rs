@@ -1,93 +1,165 @@
-//! The command line and the `COLORS_*` environment. Checks each value by itself and opens nothing.
+//! The command line, with the `COLORS_*` environment. Checks values, and those that do not go together; opens nothing.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
-use clap::builder::BoolishValueParser;
+use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser as _};
+use clap::error::ErrorKind;
+use clap::{ArgAction, CommandFactory as _, Parser, ValueHint};
+use log::LevelFilter;
 
+use crate::environment;
 use crate::server::Endpoint;
 use crate::service::{BasePath, parse_host, parse_origin};
 
 /// Closes the help.
 const ENVIRONMENT: &str = "\
-Each option can be given in the environment, too: COLORS_ and its name, as in COLORS_MAX_BODY=1024
-or COLORS_READ_ONLY=true; several values with commas. The command line wins over the environment.";
+Each option but --check can be a variable, too: COLORS_ and its name, as in COLORS_MAX_BODY=64K or
+COLORS_READ_ONLY=true; several values with commas. The command line wins over the environment.";
+
+const LEVELS: [&str; 5] = ["off", "error", "warn", "info", "debug"];
 
 /// Serves an ordered list of named colors over HTTP, as JSON.
 #[derive(Clone, Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = ENVIRONMENT)]
 pub(crate) struct Args {
-    /// Address, or unix:PATH; repeatable
-    #[arg(long, env = "COLORS_LISTEN", value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_delimiter = ',', hide_env = true)]
+    /// Address, port, or unix:PATH; repeatable
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_delimiter = ',', value_hint = ValueHint::Other)]
     pub(crate) listen: Vec<Endpoint>,
 
     /// Permissions of a unix socket's file, octal
-    #[arg(long, env = "COLORS_UNIX_MODE", value_name = "MODE", default_value = "0660", value_parser = mode, hide_env = true)]
+    #[arg(long, value_name = "MODE", default_value = "0660", value_parser = mode, value_hint = ValueHint::Other)]
     pub(crate) unix_mode: u32,
 
-    /// Fills the list; never written
-    #[arg(long, env = "COLORS_SEED", value_name = "FILE", default_value = "seed/colors.json", hide_env = true)]
-    pub(crate) seed: PathBuf,
+    /// Fills the list [default: ./seed/colors.json if there, else built in]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) seed: Option<PathBuf>,
 
     /// Keeps the list: each change is saved here before its answer
-    #[arg(long, env = "COLORS_DATA", value_name = "FILE", hide_env = true)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) data: Option<PathBuf>,
 
     /// Path that everything is served below, as in /api
-    #[arg(long, env = "COLORS_BASE_PATH", value_name = "PATH", default_value = "", hide_default_value = true, value_parser = BasePath::parse, hide_env = true)]
+    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true, value_parser = BasePath::parse, value_hint = ValueHint::Other)]
     pub(crate) base_path: BasePath,
 
-    /// Event loops, a thread each; default one per processor, at least 2
-    #[arg(long, env = "COLORS_WORKERS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), hide_env = true)]
+    /// Event loops, one thread each [default: as many as processors, >= 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), value_hint = ValueHint::Other)]
     pub(crate) workers: Option<u16>,
 
-    /// Longest content of a request, in bytes
-    #[arg(long, env = "COLORS_MAX_BODY", value_name = "BYTES", default_value = "65536", value_parser = clap::value_parser!(u32).range(64..=64 << 20), hide_env = true)]
-    pub(crate) max_body: u32,
+    /// Longest content of a request, at most 16 MiB
+    #[arg(long, value_name = "BYTES", default_value = "64KiB", value_parser = size, value_hint = ValueHint::Other)]
+    pub(crate) max_body: usize,
 
     /// For a request to arrive or an answer to be taken
-    #[arg(long, env = "COLORS_REQUEST_TIMEOUT", value_name = "SECONDS", default_value = "30", value_parser = seconds, hide_env = true)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time, value_hint = ValueHint::Other)]
     pub(crate) request_timeout: Duration,
 
     /// Between two requests on a connection
-    #[arg(long, env = "COLORS_KEEP_ALIVE", value_name = "SECONDS", default_value = "5", value_parser = seconds, hide_env = true)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time, value_hint = ValueHint::Other)]
     pub(crate) keep_alive: Duration,
 
     /// Allow only reads: POST, PUT and DELETE answer 405
-    #[arg(long, env = "COLORS_READ_ONLY", hide_env = true, value_parser = BoolishValueParser::new())]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
+          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, value_parser = BoolishValueParser::new())]
     pub(crate) read_only: bool,
 
     /// Let the web pages of this origin use it; repeatable
-    #[arg(long, env = "COLORS_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',', value_parser = parse_origin, hide_env = true)]
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = parse_origin, value_hint = ValueHint::Other)]
     pub(crate) allow_origin: Vec<String>,
 
     /// Answer to this host name on loopback, too; repeatable
-    #[arg(long, env = "COLORS_ALLOW_HOST", value_name = "NAME", value_delimiter = ',', value_parser = parse_host, hide_env = true)]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_host, value_hint = ValueHint::Hostname)]
     pub(crate) allow_host: Vec<String>,
 
-    /// One of off, error, warn, info, debug
-    #[arg(long, env = "COLORS_LOG_LEVEL", value_name = "LEVEL", default_value = "info", hide_env = true)]
-    pub(crate) log_level: log::LevelFilter,
+    /// Least severe lines that are logged
+    #[arg(long, value_name = "LEVEL", default_value = "info", ignore_case = true,
+          value_parser = PossibleValuesParser::new(LEVELS).map(|level| level.parse::<LevelFilter>().expect("each of them is one")))]
+    pub(crate) log_level: LevelFilter,
 
-    /// Log a line for every request
-    #[arg(long, env = "COLORS_ACCESS_LOG", hide_env = true, value_parser = BoolishValueParser::new())]
+    /// Log a line for every request; needs --log-level info or debug
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
+          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, value_parser = BoolishValueParser::new())]
     pub(crate) access_log: bool,
+
+    /// Say whether a start would succeed; listens nowhere, writes nothing
+    #[arg(long)]
+    pub(crate) check: bool,
+
+    /// What to log once the service listens.
+    #[arg(skip)]
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Args {
-    /// How many event loops to run.
+    /// Reads the command line and the environment. Ends the process when they ask for the help or the version, or have a mistake.
+    pub(crate) fn read() -> Self {
+        Self::of(std::env::args_os().collect(), std::env::vars_os()).unwrap_or_else(|error| error.exit())
+    }
+
+    fn of(line: Vec<OsString>, variables: impl Iterator<Item = (OsString, OsString)>) -> clap::error::Result<Self> {
+        let mut command = Self::command();
+        let given = command.try_get_matches_from_mut(&line)?;
+        let (options, warnings) = environment::options(&mut command, &given, variables)?;
+        let (program, line) = line.split_at(line.len().min(1));
+        let mut args = Self::try_parse_from(program.iter().chain(&options).chain(line))?;
+        args.warnings = warnings;
+        if let Some(clash) = args.listen.iter().enumerate().find_map(|(at, one)| args.listen[..at].iter().find_map(|two| one.clash(two))) {
+            return Err(command.error(ErrorKind::ArgumentConflict, format!("--listen: {clash}")));
+        }
+        if args.access_log && args.log_level < LevelFilter::Info {
+            let level = args.log_level.as_str().to_ascii_lowercase();
+            let warning = format!("--access-log logs nothing at --log-level {level}: it needs info or debug");
+            if args.log_level < LevelFilter::Warn {
+                // nobody would see the warning
+                return Err(command.error(ErrorKind::ArgumentConflict, warning));
+            }
+            args.warnings.push(warning);
+        }
+        Ok(args)
+    }
+
+    /// How many event loops there are.
     pub(crate) fn workers(&self) -> usize {
-        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.workers.map_or_else(|| processors().max(2), usize::from)
+        // with two, a long answer on one processor does not hold up everybody
+        let of_system = || std::thread::available_parallelism().map_or(2, |processors| processors.get().clamp(2, 256));
+        self.workers.map_or_else(of_system, usize::from)
     }
 }
 
-/// Parses a time in seconds, fractions allowed, from 0.1 to a day.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let range = 0.1..=86_400.0;
-    let seconds: f64 = text.parse().ok().filter(|seconds| range.contains(seconds)).ok_or("give a number of seconds from 0.1 to 86400")?;
-    Ok(Duration::from_secs_f64(seconds))
+/// Parses a number of bytes, from 64 to 16 MiB; K and M are binary.
+fn size(text: &str) -> Result<usize, String> {
+    let (number, unit) = split_unit(text);
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => Some(1),
+        "k" | "kib" => Some(1024),
+        "m" | "mib" => Some(1024 * 1024),
+        _ => None,
+    };
+    let bytes = number.parse::<usize>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
+    let bytes = bytes.filter(|bytes| (64..=16 * 1024 * 1024).contains(bytes));
+    bytes.ok_or_else(|| "give a size from 64 bytes to 16 MiB, as in 65536, 64K or 1MiB".to_owned())
+}
+
+/// Parses a time from 100 ms to a day, in seconds if there is no unit.
+fn time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split_unit(text);
+    let factor = match unit {
+        "ms" => Some(0.001),
+        "" | "s" => Some(1.0),
+        "m" | "min" => Some(60.0),
+        "h" => Some(3600.0),
+        _ => None,
+    };
+    let seconds = number.parse::<f64>().ok().zip(factor).map(|(number, factor)| number * factor);
+    let seconds = seconds.filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m".to_owned())
+}
+
+/// Splits `64K` into `64` and `K`.
+fn split_unit(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()))
 }
 
 /// Parses the permissions of a file, from 0 to 777 in octal.
@@ -99,8 +171,6 @@ fn mode(text: &str) -> Result<u32, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -109,11 +179,22 @@ mod tests {
     }
 
     #[test]
-    fn times_are_seconds_within_a_day() {
-        assert_eq!(seconds("5"), Ok(Duration::from_secs(5)));
-        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
-        for text in ["0", "-1", "NaN", "inf", "86401", "5s", ""] {
-            assert!(seconds(text).is_err(), "{text:?}");
+    fn times_are_within_a_day() {
+        for (text, milliseconds) in [("5", 5000), ("0.25", 250), ("30s", 30_000), ("500ms", 500), ("2m", 120_000), ("1.5h", 5_400_000)] {
+            assert_eq!(time(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for text in ["0", "-1", "NaN", "inf", "86401", "5 s", "s", "99ms", "1d", ""] {
+            assert!(time(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_from_64_bytes_to_16_mib() {
+        for (text, bytes) in [("64", 64), ("64B", 64), ("64K", 65_536), ("64k", 65_536), ("64KiB", 65_536), ("16MiB", 16_777_216)] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in ["63", "16777217", "17M", "1G", "1.5K", "-64", "K", "64 K", "64KB", "99999999999999999999", ""] {
+            assert!(size(text).is_err(), "{text:?}");
         }
     }
 

@@ -1,33 +1,96 @@
-//! Log lines: where they go, which is standard error, with time and level or as the journal wants them, and how the access log spells a
-//! request. Decides nothing about what is logged.
+//! Log lines: how they look, how many a client can cause, and how they reach standard error.
+//!
+//! No thread that serves waits for whoever reads the log: one thread writes the lines, from a bounded queue. Lines that do not fit are dropped
+//! and counted.
 
-use std::fmt::{Display, Write as _};
-use std::io::{self, LineWriter, Write as _};
+use std::fmt::{self, Display, Write as _};
+use std::io::{self, Write};
+use std::iter::once;
+use std::mem::take;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use simplelog::{ConfigBuilder, WriteLogger};
-
 use tiny_http::StatusCode;
 
-/// Bytes that a log line has at most, to be written in one go.
-const LINE_BYTES: usize = 8192;
+const QUEUE_LINES: usize = 1024;
+const GATHER_TIME: Duration = Duration::from_millis(5); // after a write, so that a busy access log does not wake the thread for each line
+const FLUSH_TIME: Duration = Duration::from_millis(500);
+const CLIENT_WARNINGS_MAX: u64 = 5; // per second
+const EXCERPT_CHARS: usize = 200; // after escaping
 
-/// Starts logging at this level.
-pub(crate) fn start(level: LevelFilter) {
-    if is_journal(io::stderr()) {
-        log::set_logger(&JournalLogger).map(|()| log::set_max_level(level)).expect("the logger is set once, here");
-    } else {
-        let mut config = ConfigBuilder::new();
-        config.set_thread_level(LevelFilter::Off).set_target_level(LevelFilter::Off).set_location_level(LevelFilter::Off);
-        config.set_time_level(LevelFilter::Error).set_time_format_rfc3339();
-        // written a line at a time, unless it is very long: simplelog writes a dozen pieces of it
-        WriteLogger::init(level, config.build(), LineWriter::with_capacity(LINE_BYTES, io::stderr()))
-            .expect("the logger is set once, here");
-    }
+static QUEUE: OnceLock<SyncSender<Message>> = OnceLock::new();
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+static CLIENT_WARNINGS: Mutex<Limiter> = Mutex::new(Limiter { second: None, said: 0, left_out: 0 });
+
+/// What the thread that writes is sent.
+enum Message {
+    /// One or more whole lines.
+    Lines(Vec<u8>),
+    /// To be answered when everything before it is written.
+    Flush(SyncSender<()>),
+}
+
+/// Starts logging at this level, panics included.
+///
+/// # Errors
+/// When the system refuses the thread that writes.
+pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
+    let (queue, messages) = sync_channel(QUEUE_LINES);
+    thread::Builder::new().name("log".to_owned()).spawn(move || write_forever(&messages))?;
+    QUEUE.set(queue).map_err(|_| io::ErrorKind::AlreadyExists)?;
+    log::set_boxed_logger(logger(send)).expect("the logger is set once, here");
+    log::set_max_level(level);
     std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
+    Ok(())
+}
+
+/// Logs why the process ends, at whatever level.
+pub(crate) fn fail(why: &dyn Display) {
+    if QUEUE.get().is_none() {
+        return log_now(Level::Error, format_args!("{why}"));
+    }
+    log::set_max_level(log::max_level().max(LevelFilter::Error));
+    log::error!("{why}");
+    flush();
+}
+
+/// Waits until all lines are written, but for no more than [`FLUSH_TIME`]. Call it before the process ends.
+pub(crate) fn flush() {
+    report_left_out(CLIENT_WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).take_left_out());
+    let (done, is_done) = sync_channel(1);
+    let begun = Instant::now();
+    while let Some(queue) = QUEUE.get()
+        && begun.elapsed() < FLUSH_TIME
+    {
+        if queue.try_send(Message::Flush(done.clone())).is_ok() {
+            // Not in time: nobody reads the log.
+            let _ = is_done.recv_timeout(FLUSH_TIME);
+            return;
+        }
+        sleep(GATHER_TIME);
+    }
+}
+
+/// Logs a warning that clients can cause at will: a few per second, the others are counted.
+pub(crate) fn client_warning(text: fmt::Arguments<'_>) {
+    let admitted = CLIENT_WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now());
+    if let Some(left_out) = admitted {
+        report_left_out(left_out);
+        log::warn!("{text}");
+    }
+}
+
+fn report_left_out(count: u64) {
+    if count > 0 {
+        log::warn!("{count} more warnings about clients were left out");
+    }
 }
 
 /// Writes the access log's line: client, method and target, status, bytes sent, microseconds taken.
@@ -39,31 +102,150 @@ pub(crate) fn access(client: Option<SocketAddr>, what: &dyn Display, status: Sta
     }
 }
 
+/// What a client sent, for a log line: escaped as by `{:?}`, and cut with `…` if that is longer than 200 characters.
+pub(crate) fn excerpt(text: &str) -> impl Display + '_ {
+    Excerpt(text)
+}
+
+struct Excerpt<'a>(&'a str);
+
+impl Display for Excerpt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut length = 0;
+        let end = self.0.char_indices().find_map(|(at, c)| {
+            length += c.escape_debug().count();
+            (length > EXCERPT_CHARS).then_some(at)
+        });
+        match end {
+            Some(end) => write!(f, "{:?}…", &self.0[..end]),
+            None => write!(f, "{:?}", self.0),
+        }
+    }
+}
+
+/// Sends lines to the thread that writes, if there is room.
+fn send(lines: Vec<u8>) {
+    if QUEUE.get().is_some_and(|queue| queue.try_send(Message::Lines(lines)).is_err()) {
+        DROPPED.fetch_add(1, Relaxed);
+    }
+}
+
+/// Writes lines, however long that takes.
+fn write(lines: Vec<u8>) {
+    // There is nowhere to complain.
+    let _ = io::stderr().write_all(&lines);
+}
+
+fn log_now(level: Level, text: fmt::Arguments<'_>) {
+    logger(write).log(&Record::builder().level(level).args(text).build());
+}
+
+/// Writes what is in the queue, several lines at a time.
+fn write_forever(messages: &Receiver<Message>) {
+    let mut lines = Vec::new();
+    while let Ok(first) = messages.recv() {
+        let mut flushes = Vec::new();
+        for message in once(first).chain(messages.try_iter().take(QUEUE_LINES)) {
+            match message {
+                Message::Lines(more) => lines.extend_from_slice(&more),
+                Message::Flush(done) => flushes.push(done),
+            }
+        }
+        write(take(&mut lines));
+        let dropped = DROPPED.swap(0, Relaxed);
+        if dropped > 0 {
+            log_now(Level::Warn, format_args!("{dropped} log lines were dropped: standard error was not read fast enough"));
+        }
+        for done in flushes {
+            // Whoever waited has given up.
+            let _ = done.send(());
+        }
+        sleep(GATHER_TIME);
+    }
+}
+
+/// How many warnings about clients there were in this second.
+struct Limiter {
+    second: Option<Instant>,
+    said: u64,
+    left_out: u64,
+}
+
+impl Limiter {
+    /// Whether another one may be logged now; if so, gives how many were left out before it.
+    fn admit(&mut self, now: Instant) -> Option<u64> {
+        if self.second.is_none_or(|begun| now.duration_since(begun) >= Duration::from_secs(1)) {
+            (self.second, self.said) = (Some(now), 0);
+        }
+        if self.said == CLIENT_WARNINGS_MAX {
+            self.left_out += 1;
+            return None;
+        }
+        self.said += 1;
+        Some(self.take_left_out())
+    }
+
+    fn take_left_out(&mut self) -> u64 {
+        std::mem::take(&mut self.left_out)
+    }
+}
+
 /// Whether this stream goes to the journal: systemd.exec(5) has it name the device and inode of its end in `JOURNAL_STREAM`.
 fn is_journal(stream: impl AsFd) -> bool {
     let identity = rustix::fs::fstat(stream).map(|file| format!("{}:{}", file.st_dev, file.st_ino));
     identity.is_ok_and(|identity| std::env::var_os("JOURNAL_STREAM").is_some_and(|journal| journal == *identity))
 }
 
+/// A logger whose lines go to `sink`. The level is set for the whole program, not here.
+fn logger(sink: fn(Vec<u8>)) -> Box<dyn Log> {
+    if is_journal(io::stderr()) {
+        return Box::new(JournalLogger { sink });
+    }
+    let mut config = ConfigBuilder::new();
+    config.set_thread_level(LevelFilter::Off).set_target_level(LevelFilter::Off).set_location_level(LevelFilter::Off);
+    config.set_time_level(LevelFilter::Error).set_time_format_rfc3339();
+    WriteLogger::new(LevelFilter::Trace, config.build(), Pieces { line: Vec::new(), sink })
+}
+
+/// Makes lines of the dozen pieces that simplelog writes for each.
+struct Pieces {
+    line: Vec<u8>,
+    sink: fn(Vec<u8>),
+}
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.extend_from_slice(bytes);
+        if self.line.ends_with(b"\n") {
+            (self.sink)(take(&mut self.line));
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Writes lines that begin with their priority; time and program are the journal's to add (sd-daemon(3)).
-struct JournalLogger;
+struct JournalLogger {
+    sink: fn(Vec<u8>),
+}
 
 impl Log for JournalLogger {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
-        // the level is set for all
         true
     }
 
     fn log(&self, record: &Record<'_>) {
-        // One write, so that lines of two threads never mix; there is nowhere to complain when it fails.
-        let _ = io::stderr().write_all(spell(record).as_bytes());
+        (self.sink)(journal_lines(record).into_bytes());
     }
 
     fn flush(&self) {}
 }
 
-/// The lines of a record; each has its own priority, since the journal takes each for an entry.
-fn spell(record: &Record<'_>) -> String {
+/// Each line of a record has its own priority, since the journal takes each for an entry.
+fn journal_lines(record: &Record<'_>) -> String {
     let priority = match record.level() {
         Level::Error => 3,
         Level::Warn => 4,
@@ -85,7 +267,29 @@ mod tests {
         for (level, expected) in
             [(Level::Error, "<3>a\n<3>b\n"), (Level::Warn, "<4>a\n<4>b\n"), (Level::Info, "<6>a\n<6>b\n"), (Level::Debug, "<7>a\n<7>b\n")]
         {
-            assert_eq!(spell(&Record::builder().level(level).args(format_args!("a\nb")).build()), expected);
+            assert_eq!(journal_lines(&Record::builder().level(level).args(format_args!("a\nb")).build()), expected);
         }
+    }
+
+    #[test]
+    fn an_excerpt_is_escaped_and_no_longer_than_200_characters() {
+        let check = |text: &str, expected: String| assert_eq!(excerpt(text).to_string(), expected);
+        check("a\"\n", r#""a\"\n""#.to_owned());
+        check(&"é".repeat(200), format!("\"{}\"", "é".repeat(200)));
+        check(&"é".repeat(201), format!("\"{}\"…", "é".repeat(200)));
+        check(&"\n".repeat(201), format!("\"{}\"…", "\\n".repeat(100)));
+    }
+
+    #[test]
+    fn five_warnings_per_second_are_admitted_and_the_others_counted() {
+        let mut limiter = Limiter { second: None, said: 0, left_out: 0 };
+        let start = Instant::now();
+        for _ in 0..5 {
+            assert_eq!(limiter.admit(start), Some(0));
+        }
+        assert_eq!(limiter.admit(start), None);
+        assert_eq!(limiter.admit(start + Duration::from_millis(999)), None);
+        assert_eq!(limiter.admit(start + Duration::from_secs(1)), Some(2));
+        assert_eq!(limiter.take_left_out(), 0);
     }
 }

@@ -264,12 +264,12 @@ impl Connection {
             (request.version < HTTPVersion(1, 1)).then_some("keep-alive")
         };
         if let Some(remark) = &response.remark {
-            log::warn!("{remark}");
+            logging::client_warning(format_args!("{remark}"));
         }
         let status = response.status;
         let bytes = self.output.push(response, request.method == Method::Head, connection);
         if let Some(begun) = begun {
-            let what = format_args!("{} {:?}", request.method, request.target);
+            let what = format_args!("{} {}", request.method, logging::excerpt(&request.target));
             logging::access(self.peer(), &what, status, bytes, begun);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    /// Whether web pages can name it by a host name of their own: only this host reaches it, and by way of IP.
+    /// Whether only this host reaches it, by IP: the case in which DNS rebinding matters.
     pub(crate) fn is_loopback(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
@@ -38,7 +38,21 @@ impl Endpoint {
         }
     }
 
-    /// What is put between the endpoint and a path below it, as nginx spells it.
+    /// Why a process cannot listen on both, if so. An IPv6 wildcard takes in IPv4 as well, see [`listen`].
+    pub(crate) fn clash(&self, other: &Self) -> Option<String> {
+        let takes_in = |one: IpAddr, two: IpAddr| one.is_unspecified() && (one.is_ipv6() || two.is_ipv4());
+        match (self, other) {
+            // the kernel picks another port each time
+            (Self::Tcp(one), _) if one.port() == 0 => None,
+            _ if self == other => Some(format!("{self} is given twice")),
+            (Self::Tcp(one), Self::Tcp(two)) if one.port() != two.port() => None,
+            (Self::Tcp(one), Self::Tcp(two)) if takes_in(one.ip(), two.ip()) => Some(format!("{self} takes in {other}: leave that out")),
+            (Self::Tcp(one), Self::Tcp(two)) if takes_in(two.ip(), one.ip()) => Some(format!("{other} takes in {self}: leave that out")),
+            _ => None,
+        }
+    }
+
+    /// What stands between the endpoint and a path, as in nginx's `unix:/run/s:/path`.
     pub(crate) fn separator(&self, path: &str) -> &'static str {
         if matches!(self, Self::Unix(_)) && !path.is_empty() { ":" } else { "" }
     }
@@ -54,9 +68,17 @@ impl FromStr for Endpoint {
                 .then(|| Self::Unix(path.into()))
                 .ok_or_else(|| format!("give a path of 1 to {UNIX_PATH_BYTES_MAX} bytes, as in unix:/run/colors/colors.sock"));
         }
-        let mend = "give an IP address and a port, as in 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080, or a unix socket, as in \
-                    unix:/run/colors/colors.sock";
-        text.parse().map(Self::Tcp).map_err(|_| mend.to_owned())
+        // localhost may be ::1 as well to some clients; they try 127.0.0.1 next
+        let port = text.strip_prefix("localhost:").unwrap_or(text);
+        if let Some(port) = port.parse().ok().filter(|_| !port.starts_with('+')) {
+            return Ok(Self::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
+        }
+        if let Some(port) = text.strip_prefix('*').unwrap_or(text).strip_prefix(':') {
+            return Err(format!("say which address: 127.0.0.1:{port} for this host alone, 0.0.0.0:{port} or [::]:{port} for all"));
+        }
+        let fix = "give an IP address and a port, as in 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080, or a unix socket, as in \
+                   unix:/run/colors/colors.sock";
+        text.parse().map(Self::Tcp).map_err(|_| fix.to_owned())
     }
 }
 
@@ -71,25 +93,25 @@ impl fmt::Display for Endpoint {
 
 /// A socket that listens; closed when dropped, and never shut down, since another process may hold it too.
 pub(crate) struct Listening {
+    /// The socket file, if this process made one. Dropped before the socket: while that listens, nobody replaces the file.
+    file: Option<SocketFile>,
     /// What connections are accepted from; does not block.
     pub(crate) listener: tiny_http::Listener,
-    /// Where that really is: port 0 replaced by the one picked.
+    /// Where it listens, with the port that the kernel picked in place of 0.
     pub(crate) endpoint: Endpoint,
-    /// The file by which clients find it, if this process made one.
-    file: Option<SocketFile>,
 }
 
 impl Listening {
-    /// Removes the file by which clients find it, if this process made one; those that have found it can still be accepted.
+    /// Removes the socket file, if this process made one. Clients that have connected can still be accepted.
     pub(crate) fn unlink(&mut self) {
         self.file = None;
     }
 
-    /// Has the kernel give up on a response that a client does not take, too: it would go on for many minutes to offer the rest of it after
-    /// the connection is closed here. A unix socket has no such rest.
+    /// Limits how long the kernel offers unsent bytes to a client after the connection is closed here; its default is many minutes. On a
+    /// unix socket nothing is unsent.
     ///
     /// # Errors
-    /// When the socket is not one of TCP after all.
+    /// When the kernel refuses the option.
     pub(crate) fn limit_unsent(&self, request_timeout: Duration) -> io::Result<()> {
         match &self.listener {
             tiny_http::Listener::Tcp(listener) => SockRef::from(listener).set_tcp_user_timeout(Some(request_timeout)),
@@ -107,14 +129,12 @@ pub(crate) fn listen(endpoint: &Endpoint, unix_mode: u32) -> io::Result<Listenin
         Endpoint::Tcp(address) => listen_on_tcp(*address),
         Endpoint::Unix(path) => {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-            let file = SocketFile::bind(&socket, path, unix_mode)?;
-            socket.listen(BACKLOG)?;
+            let file = SocketFile::listen(&socket, path, unix_mode, BACKLOG)?;
             Ok(Listening { file: Some(file), ..adopt_unix(socket.into())? })
         }
     }
 }
 
-/// Opens a listening TCP socket.
 fn listen_on_tcp(address: SocketAddr) -> io::Result<Listening> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // a restart need not wait for the last connections of the process before to time out in the kernel
@@ -127,18 +147,20 @@ fn listen_on_tcp(address: SocketAddr) -> io::Result<Listening> {
     adopt_tcp(socket.into())
 }
 
-/// The listening sockets that the parent process hands over (sd_listen_fds(3)); none when it hands over none.
+/// The listening sockets that the parent process hands over (sd_listen_fds(3)); none when they are for another process, as those that a
+/// service passes on to its children by mistake.
 ///
 /// Call it before there are threads: it takes variables out of the environment.
 ///
 /// # Errors
 /// When one of them is no stream socket, TCP or unix, or does not listen.
 pub(crate) fn inherited() -> io::Result<Vec<Listening>> {
-    let mut sockets = ListenFd::from_env();
+    // listenfd takes them for this process's when there is no LISTEN_PID
+    let is_ours = std::env::var("LISTEN_PID").is_ok_and(|pid| pid.parse() == Ok(std::process::id()));
+    let mut sockets = if is_ours { ListenFd::from_env() } else { ListenFd::empty() };
     (0..sockets.len()).map(|index| inherit(&mut sockets, index)).collect()
 }
 
-/// One of the listening sockets that the parent process hands over.
 fn inherit(sockets: &mut ListenFd, index: usize) -> io::Result<Listening> {
     let unfit = || io::Error::other(format!("number {} is not a TCP or unix stream socket that listens", index + 1));
     if let Ok(Some(listener)) = sockets.take_tcp_listener(index) {
@@ -164,7 +186,7 @@ fn adopt_tcp(listener: TcpListener) -> io::Result<Listening> {
 fn adopt_unix(listener: UnixListener) -> io::Result<Listening> {
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
-    // a parent process may have one without a file; its name is shown as ss(8) and systemd show it
+    // an inherited socket may have an abstract name in place of a file; ss(8) and systemd show it with an @
     let name = || address.as_abstract_name().map(|name| format!("@{}", name.escape_ascii()).into());
     let path = address.as_pathname().map(Path::to_owned).or_else(name).unwrap_or_default();
     Ok(Listening { listener: tiny_http::Listener::Unix(listener), endpoint: Endpoint::Unix(path), file: None })
@@ -183,7 +205,12 @@ mod tests {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
         let too_long = format!("unix:/{}", "x".repeat(107));
-        for text in ["localhost:8080", ":8080", "8080", "127.0.0.1", "127.0.0.1:99999", "", "unix:", &too_long] {
+        for text in ["8080", "localhost:8080"] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), "http://127.0.0.1:8080");
+        }
+        for text in
+            [":8080", "*:8080", "65536", "+80", "localhost", "example.org:80", "127.0.0.1", "127.0.0.1:99999", "", "unix:", &too_long]
+        {
             assert!(text.parse::<Endpoint>().is_err(), "{text:?}");
         }
         assert!(too_long[..too_long.len() - 1].parse::<Endpoint>().is_ok());

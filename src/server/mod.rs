@@ -23,6 +23,7 @@ pub(crate) use listen::{Endpoint, Listening, inherited, listen};
 pub(crate) use shared::{Limits, Shared};
 use worker::{Inbox, Worker};
 
+use crate::logging;
 use crate::systemd::Supervisor;
 
 /// How long the end may take: what is not answered by then is cut off.
@@ -118,7 +119,7 @@ impl Server {
                 // the client has gone before it was accepted
                 Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
                 Err(error) => {
-                    log::warn!("cannot accept connections for the moment: {error}");
+                    logging::client_warning(format_args!("cannot accept connections for the moment: {error}"));
                     self.pauses = true;
                     return false;
                 }

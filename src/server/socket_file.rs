@@ -1,31 +1,37 @@
 //! The file of a unix socket: made with its mode, put in place of a stale one, removed at the end. Knows nothing of connections.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rustix::fs::Mode;
 use socket2::{Domain, SockAddr, Socket, Type};
 
+/// Longest wait for others that start at the same moment; each takes less than a millisecond.
+const LOCK_TIME: Duration = Duration::from_secs(2);
+
 /// A socket file that this process made; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
-    /// Where it is.
     path: PathBuf,
     /// Device and inode, which tell it from a file that somebody else has put there since.
     identity: (u64, u64),
 }
 
 impl SocketFile {
-    /// Binds `socket` to a new file with this mode. A file that a process left behind without removing it is replaced.
+    /// Binds `socket` to a new file with this mode, and listens. A file that a process left behind without removing it is replaced.
     ///
     /// # Errors
     /// `AddrInUse` when somebody listens there; others when the file is no socket, or may not be made by this user.
-    pub(crate) fn bind(socket: &Socket, path: &Path, mode: u32) -> io::Result<Self> {
+    pub(crate) fn listen(socket: &Socket, path: &Path, mode: u32, backlog: i32) -> io::Result<Self> {
         let address = SockAddr::unix(path)?;
         // the file gets the socket's own mode less the umask (bind_bsd in the kernel's net/unix/af_unix.c), so nobody is let in too early
         rustix::fs::fchmod(socket, Mode::from_raw_mode(mode))?;
+        // between the look at a stale file and its removal, and before it listens on its own, no other start must do the same
+        let _lock = lock_directory_of(path)?;
         match socket.bind(&address) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 remove_stale(path, &address)?;
@@ -35,7 +41,27 @@ impl SocketFile {
         }
         let file = Self { path: path.to_owned(), identity: identity(path)? };
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+        socket.listen(backlog)?;
         Ok(file)
+    }
+}
+
+/// Locks the directory of a file, which leaves nothing behind as a lock file would; `None` when that cannot be: it may not be read, or
+/// its file system has no such locks.
+///
+/// # Errors
+/// When another process keeps it locked.
+fn lock_directory_of(path: &Path) -> io::Result<Option<File>> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(directory) = File::open(directory) else { return Ok(None) };
+    let begun = Instant::now();
+    loop {
+        match directory.try_lock() {
+            Ok(()) => return Ok(Some(directory)),
+            Err(TryLockError::Error(_)) => return Ok(None),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_TIME => sleep(Duration::from_millis(5)),
+            Err(TryLockError::WouldBlock) => return Err(io::Error::other("another process keeps its directory locked")),
+        }
     }
 }
 
@@ -64,7 +90,6 @@ fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
     }
 }
 
-/// Device and inode of a file.
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }

@@ -15,6 +15,7 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 use super::accept::Socket;
 use super::connection::{Connection, Event, Next};
 use super::shared::{Share, Shared};
+use crate::logging;
 use crate::store::{Change, NotSaved, Outcome};
 
 /// How often deadlines are looked at, while there are connections.
@@ -201,7 +202,7 @@ impl Worker {
                     // most clients have sent their request by now
                     self.serve(id, Event::Readable, now);
                 }
-                Err(error) => log::warn!("closed a connection that cannot be watched: {error}"),
+                Err(error) => logging::client_warning(format_args!("closed a connection that cannot be watched: {error}")),
             }
         }
     }
@@ -265,7 +266,9 @@ impl Worker {
         self.connections.retain(|_, entry| !entry.connection.is_withdrawn());
         if self.connections.len() < connections {
             let count = connections - self.connections.len();
-            log::warn!("closed {count} connections: old representations that they were still reading took too much memory");
+            logging::client_warning(format_args!(
+                "closed {count} connections: old representations that they were still reading took too much memory"
+            ));
         }
     }
 

@@ -2,11 +2,12 @@
 //!
 //! Only browsers are concerned. They say where a request comes from; curl and other programs do not, and pass.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tiny_http::Method;
 
 use crate::http::{Cors, Fields, Request};
+use crate::logging::excerpt;
 
 /// Exemptions that the operator made.
 #[derive(Clone, Debug, Default)]
@@ -38,13 +39,21 @@ impl Intrusion<'_> {
     /// What the operator is told, with the option that would allow it.
     pub(super) fn explanation(&self) -> String {
         match self {
+            Self::CrossOrigin(Some("null")) => {
+                "refused a change from a page without an origin, a file or a sandboxed frame; serve the page over HTTP".to_owned()
+            }
+            Self::CrossOrigin(Some(origin)) if parse_origin(origin).is_err() => {
+                format!("refused a change from {}, which is no origin of a web page", excerpt(origin))
+            }
             Self::CrossOrigin(Some(origin)) => {
-                format!("refused a change from the origin {origin:?}; --allow-origin with it would allow that")
+                format!("refused a change from the origin {}; --allow-origin with it would allow that", excerpt(origin))
             }
             Self::CrossOrigin(None) => {
                 "refused a change from another site, whose origin the browser did not tell; --allow-origin needs one".to_owned()
             }
-            Self::ForeignHost(host) => format!("refused a request to the host {host:?}; --allow-host with its name would allow that"),
+            Self::ForeignHost(host) => {
+                format!("refused a request to the host {}; --allow-host with its name would allow that", excerpt(host))
+            }
         }
     }
 }
@@ -109,13 +118,29 @@ fn is_own_host(exemptions: &Exemptions, host: &str) -> bool {
 /// # Errors
 /// When a browser would never send it, so that it would allow nothing.
 pub(crate) fn parse_origin(text: &str) -> Result<String, String> {
-    let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-    let is_spelled =
-        |host: &str| !host.is_empty() && host.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-._:[]".contains(c));
-    match host {
-        Some(host) if is_spelled(host) => Ok(text.to_owned()),
-        _ => Err("give scheme and host as a browser does, lower case and without a path, as in https://example.org".to_owned()),
-    }
+    let is_fine = match text.split_once("://") {
+        Some(("http", authority)) => is_authority(authority, 80),
+        Some(("https", authority)) => is_authority(authority, 443),
+        _ => false,
+    };
+    let fix = "give scheme, host and, unless it is the scheme's own, port, as a browser does: lower case and without a path, as in \
+               https://example.org";
+    if is_fine { Ok(text.to_owned()) } else { Err(fix.to_owned()) }
+}
+
+/// Whether a browser sends this behind the scheme: it leaves out the scheme's own port (RFC 6454 §6.2).
+fn is_authority(text: &str, default_port: u16) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|number| number != 0 && number != default_port && number.to_string() == port);
+    let is_label = |label: &str| !label.is_empty() && label.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'));
+    let is_host = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok() && !address.bytes().any(|byte| byte.is_ascii_uppercase()),
+        None => host.strip_suffix('.').unwrap_or(host).split('.').all(is_label),
+    };
+    is_host && port.is_none_or(is_port)
 }
 
 /// Parses a host name of `--allow-host`: without scheme, port or path.
@@ -271,10 +296,24 @@ mod tests {
 
     #[test]
     fn options_take_only_what_could_match() {
-        for good in ["https://example.org", "http://localhost:3000", "http://[::1]:80"] {
+        for good in ["https://example.org", "http://localhost:3000", "http://[::1]:81", "http://[::1]", "https://a.:80"] {
             assert_eq!(parse_origin(good).as_deref(), Ok(good));
         }
-        for bad in ["example.org", "https://example.org/", "https://Example.org", "https://", "*", "null", "https://a b"] {
+        for bad in [
+            "example.org",
+            "https://example.org/",
+            "https://Example.org",
+            "https://",
+            "*",
+            "null",
+            "https://a b",
+            "https://:",
+            "https://a:99999",
+            "https://a:443",
+            "http://[::1]:80",
+            "https://a..b",
+            "https://[A::]",
+        ] {
             assert!(parse_origin(bad).is_err(), "{bad:?}");
         }
         assert_eq!(parse_host("colors.example.org").as_deref(), Ok("colors.example.org"));
@@ -286,8 +325,16 @@ mod tests {
     #[test]
     fn the_operator_is_told_what_would_allow_it() {
         assert_eq!(
+            Intrusion::CrossOrigin(Some("http://a:81")).explanation(),
+            "refused a change from the origin \"http://a:81\"; --allow-origin with it would allow that"
+        );
+        assert_eq!(
             Intrusion::CrossOrigin(Some("http://a\n")).explanation(),
-            "refused a change from the origin \"http://a\\n\"; --allow-origin with it would allow that"
+            "refused a change from \"http://a\\n\", which is no origin of a web page"
+        );
+        assert_eq!(
+            Intrusion::CrossOrigin(Some("null")).explanation(),
+            "refused a change from a page without an origin, a file or a sandboxed frame; serve the page over HTTP"
         );
         assert_eq!(
             Intrusion::ForeignHost("evil.example").explanation(),

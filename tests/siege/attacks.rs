@@ -163,10 +163,10 @@ fn requests_are_not_read_on_while_nobody_reads_the_responses() {
 
 #[test]
 fn announced_lengths_reserve_no_memory() {
-    let target = Target::start(&["--max-body", "67108864", "--request-timeout", "0.5"]);
+    let target = Target::start(&["--max-body", "16777216", "--request-timeout", "0.5"]);
     let mut streams = target.connections(500);
     for stream in &mut streams {
-        stream.write_all(b"POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 67108864\r\n\r\n").unwrap();
+        stream.write_all(b"POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16777216\r\n\r\n").unwrap();
     }
     target.wait_until_all_are_closed();
     let peak = target.server.proc_status("VmHWM");

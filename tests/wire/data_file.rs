@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Signal, geteuid};
 
-use crate::harness::{Scratch, Server, colors, eventually, is_installed};
+use crate::harness::{Scratch, Server, colors, eventually, is_installed, skip};
 
 const RED: &str = r#"{"name":"red","value":"1"}"#;
 const ONLY_RED: &str = "[\n{\"name\":\"red\",\"value\":\"1\"}\n]";
@@ -242,7 +242,7 @@ fn what_is_planted_as_the_lock_file_stops_the_start() {
 #[test]
 fn a_save_keeps_owner_and_group() {
     if !geteuid().is_root() {
-        return eprintln!("skipped: only root may give files away");
+        return skip("only root may give files away");
     }
     let scratch = Scratch::new();
     let file = scratch.write("list.json", "[]");
@@ -265,7 +265,7 @@ fn a_save_keeps_owner_and_group() {
 #[test]
 fn a_save_that_cannot_keep_the_group_gives_its_rights_to_no_other() {
     if !geteuid().is_root() {
-        return eprintln!("skipped: only root can run the service as somebody else");
+        return skip("only root can run the service as somebody else");
     }
     for (before, after) in [(0o664, 0o604), (0o640, 0o600), (0o600, 0o600), (0o604, 0o600)] {
         let scratch = Scratch::new();

@@ -169,10 +169,16 @@ fn a_file_on_which_somebody_listens_is_not_replaced() {
 fn a_file_that_is_no_socket_is_never_removed() {
     let scratch = Scratch::new();
     let path = scratch.write("s", "precious");
-    assert_eq!(refusal(&path), format!("cannot listen on unix:{path}: there is a file that is no socket"));
+    assert_eq!(
+        refusal(&path),
+        format!("cannot listen on unix:{path}: there is a file that is no socket; choose another address with --listen")
+    );
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     let nowhere = format!("{path}/s");
-    assert_eq!(refusal(&nowhere), format!("cannot listen on unix:{nowhere}: Not a directory (os error 20)"));
+    assert_eq!(
+        refusal(&nowhere),
+        format!("cannot listen on unix:{nowhere}: Not a directory (os error 20); choose another address with --listen")
+    );
 }
 
 #[test]
@@ -222,8 +228,45 @@ fn a_descriptor_that_does_not_listen_is_refused() {
     let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let output = colors_inheriting(listener, connection, &[]).output().unwrap();
     let log = String::from_utf8(output.stderr).unwrap();
-    let expected = "cannot use the sockets that LISTEN_FDS hands over: number 2 is not a TCP or unix stream socket that listens";
+    let expected = "cannot use the sockets that LISTEN_FDS hands over: number 2 is not a TCP or unix stream socket that listens; fix the \
+                    unit of the sockets, or unset LISTEN_FDS";
     assert_eq!((output.status.code(), log.trim_end().split_once("[ERROR] ").unwrap().1), (Some(1), expected));
+}
+
+#[test]
+fn descriptors_that_are_not_for_this_process_are_left_alone() {
+    for variables in [&[("LISTEN_FDS", "2")][..], &[("LISTEN_FDS", "2"), ("LISTEN_PID", "1")], &[("LISTEN_FDS", "2"), ("LISTEN_PID", "")]] {
+        let mut command = colors(&["--listen", "127.0.0.1:0"]);
+        command.envs(variables.iter().copied());
+        Server::spawn(command).connect().expect_open();
+    }
+}
+
+#[test]
+fn of_several_started_at_once_on_a_stale_file_exactly_one_wins() {
+    let scratch = Scratch::new();
+    let path = socket_in(&scratch);
+    let listen = format!("unix:{path}");
+    for round in 0..40 {
+        drop(UnixListener::bind(&path).unwrap());
+        let mut children: Vec<_> = (0..3).map(|_| colors(&["--listen", &listen]).spawn().unwrap()).collect();
+        let is_loser = |child: &mut std::process::Child| child.try_wait().unwrap().is_some();
+        eventually("two give up", || (children.iter_mut().filter_map(|child| is_loser(child).then_some(())).count() >= 2).then_some(()));
+        Client::on_unix(&path).expect_open();
+        let mut codes = Vec::new();
+        for child in children {
+            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM);
+            let output = child.wait_with_output().unwrap();
+            let log = String::from_utf8(output.stderr).unwrap();
+            if output.status.code() == Some(1) {
+                assert!(log.contains("another program does already"), "round {round}: {log}");
+            }
+            codes.push(output.status.code().unwrap());
+        }
+        codes.sort_unstable();
+        assert_eq!(codes, [0, 1, 1], "round {round}");
+        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0, "round {round}: something is left");
+    }
 }
 
 #[test]

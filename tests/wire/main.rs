@@ -15,9 +15,11 @@ mod framing;
 #[allow(dead_code, reason = "the siege needs the rest of it")]
 mod harness;
 mod listening;
+mod logging;
 mod model;
 mod nginx;
 mod openapi;
+mod options;
 mod packaging;
 mod parallel;
 mod readme;

@@ -1,15 +1,97 @@
-//! SIGTERM and SIGINT: what is under way is finished, what is idle is closed, and the exit code is 0.
+//! SIGTERM, SIGINT and SIGHUP: what is under way is finished, what is idle is closed, and the exit code is 0.
 
+use std::fs;
 use std::io::Write as _;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 use crate::client::Client;
-use crate::harness::{Scratch, Server, eventually};
+use crate::harness::{Scratch, Server, colors, eventually, is_installed, skip};
+
+/// The process that this one has started.
+fn child_of(pid: u32) -> Option<Pid> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)
+}
+
+/// The service, in the middle of reading its seed: a FIFO that nobody writes to.
+fn loading(scratch: &Scratch, mut command: Command) -> std::process::Child {
+    let seed = scratch.0.join("seed.json");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &seed, 0o600.into()).unwrap();
+    let socket = scratch.0.join("s");
+    command.args(["--seed", seed.to_str().unwrap(), "--listen", &format!("unix:{}", socket.display())]);
+    let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // this end can be opened as soon as the service has opened the other, and is left open without a word
+    let open = || {
+        let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
+        rustix::fs::open(&seed, flags, rustix::fs::Mode::empty()).ok()
+    };
+    std::mem::forget(eventually("it reads the seed", open));
+    child
+}
 
 #[test]
-fn either_signal_ends_an_idle_service_at_once() {
+fn a_signal_while_the_list_is_loaded_ends_the_start() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let scratch = Scratch::new();
+        let child = loading(&scratch, colors(&[]));
+        rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{signal:?}: {log}");
+        assert_eq!(log, "");
+    }
+}
+
+#[test]
+fn a_signal_while_process_1_loads_its_list_ends_the_start() {
+    if !is_installed("unshare") || !Command::new("unshare").args(["--pid", "--fork", "true"]).status().unwrap().success() {
+        return skip("unshare may make no namespace");
+    }
+    let scratch = Scratch::new();
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]).arg(colors(&[]).get_program());
+    let mut child = loading(&scratch, command);
+    let first = eventually("process 1", || child_of(child.id()));
+    rustix::process::kill_process(first, Signal::TERM).unwrap();
+    let status = eventually("the end", || child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn a_hangup_is_ignored_where_the_parent_ignores_it() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" --listen 127.0.0.1:0"]).arg(colors(&[]).get_program());
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
+    let server = Server::spawn(command);
+    server.signal(Signal::HUP);
+    for _ in 0..50 {
+        server.connect().expect_open();
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().0.code(), Some(0));
+}
+
+#[test]
+fn a_hangup_does_not_count_as_a_second_signal() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.send("GET /colors/red HTTP/1.1\r\nHost: loc");
+    let mut other = server.connect();
+    other.expect_open();
+    // a terminal that is closed may send two of them
+    server.signal(Signal::HUP);
+    other.expect_close();
+    server.signal(Signal::HUP);
+    client.send("alhost\r\n\r\n");
+    assert_eq!(client.response().status, 200);
+    assert_eq!(server.wait().0.code(), Some(0));
+}
+
+#[test]
+fn each_signal_ends_an_idle_service_at_once() {
     let check = |signal| {
         let server = Server::start(&[]);
         let mut idle = server.connect();
@@ -23,7 +105,7 @@ fn either_signal_ends_an_idle_service_at_once() {
         assert!(log.ends_with("stopped\n"), "{log}");
     };
     std::thread::scope(|scope| {
-        for signal in [Signal::TERM, Signal::INT] {
+        for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
             scope.spawn(move || check(signal));
         }
     });

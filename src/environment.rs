@@ -1,0 +1,61 @@
+//! The `COLORS_*` variables: another way to give options, which the command line overrules. Checks them by the rules of the options.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command};
+
+const PREFIX: &str = "COLORS_";
+
+/// Options that are no variables.
+const LINE_ONLY: [&str; 3] = ["help", "version", "check"];
+
+/// Gives the options that these variables stand for, without those that the command line has, and warnings about unknown variables.
+///
+/// # Errors
+/// When a value is not one that the option takes; the error has the variable's name.
+pub(crate) fn options(
+    command: &mut Command,
+    line: &ArgMatches,
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> clap::error::Result<(Vec<OsString>, Vec<String>)> {
+    let (mut options, mut warnings) = (Vec::new(), Vec::new());
+    // an empty variable is how service managers and containers say that there is none
+    for (name, value) in variables.filter(|(_, value)| !value.is_empty()) {
+        let Some(key) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+        let id = key.to_ascii_lowercase();
+        let is_known = !LINE_ONLY.contains(&id.as_str()) && command.get_arguments().any(|option| option.get_id() == id.as_str());
+        if !is_known || name != variable(&id).as_str() {
+            let hint = near(command, &id).map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            warnings.push(format!("the variable {} is unknown and does nothing{hint}", name.display()));
+        } else if line.value_source(&id) != Some(ValueSource::CommandLine) {
+            let mut option = OsString::from(format!("--{}=", id.replace('_', "-")));
+            option.push(&value);
+            if let Err(mut error) = command.try_get_matches_from_mut([OsString::from("colors"), option.clone()]) {
+                error.insert(ContextKind::InvalidArg, ContextValue::String(variable(&id)));
+                return Err(error);
+            }
+            options.push(option);
+        }
+    }
+    // the environment has no order of its own
+    warnings.sort_unstable();
+    Ok((options, warnings))
+}
+
+fn variable(id: &str) -> String {
+    format!("{PREFIX}{}", id.replace('-', "_").to_ascii_uppercase())
+}
+
+/// The variable of the option that clap suggests for a name like this one.
+fn near(command: &mut Command, id: &str) -> Option<String> {
+    let error = command.try_get_matches_from_mut(["colors".to_owned(), format!("--{}", id.replace('_', "-"))]).err()?;
+    match error.get(ContextKind::SuggestedArg) {
+        Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => {
+            let id = option.trim_start_matches('-');
+            (!LINE_ONLY.contains(&id)).then(|| variable(id))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,251 @@
+//! The log: what a line says, and that neither a client nor a reader who has stopped reading can do harm through it.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::client::Client;
+use crate::harness::{Scratch, Server, colors, eventually, is_installed};
+
+/// Longest start or end of a service whose log nobody reads; each waits half a second for the log at most.
+const SOON: Duration = Duration::from_secs(5);
+
+/// The service with a log that is read no further than its first line.
+struct Unread {
+    child: Child,
+    log: File,
+    address: SocketAddr,
+}
+
+impl Unread {
+    fn start(arguments: &[&str]) -> Self {
+        let (ours, theirs) = std::io::pipe().unwrap();
+        let mut command = colors(&["--listen", "127.0.0.1:0"]);
+        let child = command.args(arguments).stderr(theirs).spawn().unwrap();
+        // the command holds the other end of the pipe as well
+        drop(command);
+        let mut log = File::from(OwnedFd::from(ours));
+        let mut line = Vec::new();
+        while !line.ends_with(b"\n") {
+            let mut byte = [0];
+            log.read_exact(&mut byte).unwrap();
+            line.push(byte[0]);
+        }
+        let line = String::from_utf8(line).unwrap();
+        let address = line.split("http://").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        Self { child, log, address }
+    }
+
+    fn connect(&self) -> Client {
+        Client::new(TcpStream::connect(self.address).unwrap())
+    }
+
+    /// Ends the service; gives its exit code.
+    #[track_caller]
+    fn end(&mut self) -> Option<i32> {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), Signal::TERM).unwrap();
+        end_soon(&mut self.child)
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[track_caller]
+fn end_soon(child: &mut Child) -> Option<i32> {
+    let begun = Instant::now();
+    let status = eventually("the service ends", || child.try_wait().unwrap());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    status.code()
+}
+
+/// Both ends of a pipe that takes no more.
+fn full_pipe() -> (OwnedFd, OwnedFd) {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    while writer.write(&[b' '; 1024]).is_ok() {}
+    while writer.write(b" ").is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    (reader.into(), writer.into())
+}
+
+/// The text of a line, without time and level.
+#[track_caller]
+fn text(line: &str) -> &str {
+    line.split_once("] ").unwrap_or_else(|| panic!("no level: {line:?}")).1
+}
+
+#[test]
+fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
+    let mut server = Unread::start(&["--access-log"]);
+    let mut client = server.connect();
+    let target = format!("/colors/{}", "x".repeat(150));
+    let asked = 6_000; // some 1.2 MB of lines, more than the pipe and the queue take together
+    for _ in 0..asked {
+        assert_eq!(client.ask("GET", &target, "").status, 404);
+    }
+    // room for more, once somebody reads again
+    let mut lines = BufReader::new(server.log.try_clone().unwrap()).lines();
+    let (mut received, mut lost) = (0, 0);
+    while received + lost < asked {
+        let line = lines.next().unwrap().unwrap();
+        match text(&line).strip_suffix(" log lines were dropped: standard error was not read fast enough") {
+            Some(count) => {
+                assert!(line.contains(" [WARN] "), "{line}");
+                lost += count.parse::<usize>().unwrap();
+            }
+            None => {
+                assert!(line.contains(&target) && line.ends_with("us"), "{line}");
+                received += 1;
+            }
+        }
+    }
+    assert_eq!(received + lost, asked);
+    assert!(lost > 0 && received > 300, "{lost} lost, {received} received");
+    assert_eq!(client.ask("GET", "/colors/red", "").status, 200);
+    assert!(lines.next().unwrap().unwrap().contains("/colors/red"));
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn the_end_does_not_wait_for_a_log_that_nobody_reads() {
+    let mut server = Unread::start(&["--access-log"]);
+    let mut client = server.connect();
+    for _ in 0..3_000 {
+        client.expect_open();
+    }
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn neither_start_nor_end_waits_for_a_pipe_that_is_full() {
+    let scratch = Scratch::new();
+    let socket = scratch.0.join("s");
+    let (_unread, full) = full_pipe();
+    let mut child = colors(&["--listen", &format!("unix:{}", socket.display())]).stderr(full.try_clone().unwrap()).spawn().unwrap();
+    eventually("it listens", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    Client::on_unix(&socket).expect_open();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(end_soon(&mut child), Some(0));
+    let mut child = colors(&["--seed", "no/such/file.json"]).stderr(full).spawn().unwrap();
+    assert_eq!(end_soon(&mut child), Some(1));
+}
+
+#[test]
+fn what_a_client_sends_is_cut_and_escaped() {
+    let server = Server::start(&["--access-log"]);
+    let long = "y".repeat(20_000);
+    server.connect().send(format!("GET /colors HTTP/1.1\r\nHost: {long}\r\n\r\n")).response();
+    server.connect().ask_with("DELETE", &format!("/colors/{long}"), &format!("Origin: http://a\"{long}\r\n"), "");
+    let log = eventually("five lines", || Some(server.log()).filter(|log| log.lines().count() == 5));
+    assert!(log.lines().all(|line| line.len() < 400), "{log}");
+    assert!(log.contains(&format!("the host \"{}\"…; ", "y".repeat(200))), "{log}");
+    assert!(log.contains(&format!("DELETE \"/colors/{}\"… 403 ", "y".repeat(192))), "{log}");
+    assert!(log.contains("http://a\\\"yyy"), "{log}");
+}
+
+#[test]
+fn warnings_that_clients_cause_are_few_and_the_others_counted() {
+    let server = Server::start(&[]);
+    let begun = Instant::now();
+    let mut client = server.connect();
+    let refused = 300;
+    for _ in 0..refused {
+        assert_eq!(client.ask_with("DELETE", "/colors/red", "Origin: http://evil.example\r\n", "").status, 403);
+    }
+    let seconds = begun.elapsed().as_secs() as usize + 1;
+    server.signal(Signal::TERM);
+    let (_, log) = server.wait();
+    let said = log.matches("refused a change from the origin").count();
+    assert!((5..=5 * seconds).contains(&said), "{said} lines in {seconds} s");
+    let counted = |line: &str| text(line).strip_suffix(" more warnings about clients were left out")?.parse::<usize>().ok();
+    assert_eq!(said + log.lines().filter_map(counted).sum::<usize>(), refused, "{log}");
+}
+
+#[test]
+fn a_failure_to_start_is_said_at_any_level() {
+    for level in ["off", "error", "debug"] {
+        let output = colors(&["--log-level", level, "--seed", "no/such/file.json"]).output().unwrap();
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), log.lines().count()), (Some(1), 1), "{level}: {log}");
+        assert!(log.contains("[ERROR] cannot read the seed no/such/file.json"), "{log}");
+    }
+}
+
+#[test]
+fn a_start_that_the_system_refuses_threads_is_one_line() {
+    if !is_installed("prlimit") || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let data = scratch.0.join("list.json");
+    // root has no such limit; the processes of this user are those of this test
+    let user = 0x4000_0000 + std::process::id();
+    std::os::unix::fs::chown(&scratch.0, Some(user), Some(user)).unwrap();
+    for threads in 1..=4 {
+        let program = colors(&[]);
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nproc={threads}")).arg(program.get_program()).args(["--listen", "127.0.0.1:0", "--data"]).arg(&data);
+        let output = command.uid(user).gid(user).current_dir("/").stdin(Stdio::null()).output().unwrap();
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), log.lines().count()), (Some(1), 1), "{threads} threads: {log}");
+        assert!(log.contains(" [ERROR] cannot go on: the system refuses a thread: "), "{log}");
+    }
+}
+
+#[test]
+fn the_first_line_says_where_what_and_whether_it_lasts() {
+    let version = env!("CARGO_PKG_VERSION");
+    #[track_caller]
+    fn check(server: &Server, base: &str, details: &str) {
+        let line = server.log().lines().next().unwrap().to_owned();
+        assert_eq!(text(&line), format!("listening on http://{}{base} (colors {details})", server.address));
+    }
+    let of_checkout = format!("{version}, 148 colors from seed/colors.json, in memory: changes are lost at the end");
+    check(&Server::start(&["--base-path", "/api"]), "/api", &of_checkout);
+    let scratch = Scratch::new();
+    let elsewhere = |arguments: &[&str]| {
+        let mut command = colors(&["--listen", "127.0.0.1:0"]);
+        command.args(arguments).current_dir(&scratch.0);
+        Server::spawn(command)
+    };
+    check(&elsewhere(&[]), "", &format!("{version}, 148 colors from the built-in seed, in memory: changes are lost at the end"));
+    let seed = scratch.write("mine.json", r#"[{"name":"a","value":"b"}]"#);
+    for _ in 0..2 {
+        check(&elsewhere(&["--seed", &seed, "--data", "list.json"]), "", &format!("{version}, 1 color kept in list.json"));
+    }
+}
+
+#[test]
+fn the_access_log_needs_level_info() {
+    let server = Server::start(&["--access-log", "--log-level", "info"]);
+    server.ask("GET", "/colors", "");
+    let log = eventually("a line for the request", || Some(server.log()).filter(|log| log.lines().count() == 2));
+    assert!(!log.contains("WARN"), "{log}");
+    // at level warn the address is not logged, so it listens where this test finds it
+    let scratch = Scratch::new();
+    let socket = scratch.0.join("s");
+    let mut command = colors(&["--access-log", "--log-level", "warn", "--listen", &format!("unix:{}", socket.display())]);
+    let child = command.spawn().unwrap();
+    eventually("it listens", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    Client::on_unix(&socket).expect_open();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
+    let log = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    assert_eq!(log.lines().map(text).collect::<Vec<_>>(), ["--access-log logs nothing at --log-level warn: it needs info or debug"]);
+    for level in ["off", "error"] {
+        let output = colors(&["--access-log", "--log-level", level]).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(&format!("--access-log logs nothing at --log-level {level}")), "{error}");
+    }
+}

@@ -1,0 +1,202 @@
+//! Options, on the command line and in the environment: what they take, and what is said to a mistake.
+
+use std::fs;
+use std::process::Output;
+
+use crate::harness::{Scratch, Server, colors};
+
+/// Runs the program to its end with these arguments and variables; gives exit code, standard output and standard error.
+#[track_caller]
+fn run(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = colors(arguments).envs(variables.iter().copied()).output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// A running service with these arguments and variables.
+fn start(arguments: &[&str], variables: &[(&str, &str)]) -> Server {
+    let mut command = colors(&["--listen", "127.0.0.1:0"]);
+    command.args(arguments).envs(variables.iter().copied());
+    Server::spawn(command)
+}
+
+#[track_caller]
+fn check_usage_error(arguments: &[&str], expected: &str) {
+    let (code, out, error) = run(arguments, &[]);
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}: {error}");
+    assert!(error.contains(expected), "{arguments:?}: {error}");
+}
+
+#[test]
+fn the_seed_is_compiled_in_but_a_file_of_that_name_comes_first() {
+    let scratch = Scratch::new();
+    let start = || {
+        let mut command = colors(&["--listen", "127.0.0.1:0"]);
+        command.current_dir(&scratch.0);
+        Server::spawn(command)
+    };
+    assert_eq!(start().list().matches("\"name\"").count(), 148);
+    fs::create_dir(scratch.0.join("seed")).unwrap();
+    scratch.write("seed/colors.json", r#"[{"name":"a","value":"b"}]"#);
+    assert_eq!(start().list(), r#"{"data":[{"name":"a","value":"b"}]}"#);
+}
+
+#[test]
+fn an_empty_variable_is_not_set() {
+    let server = start(&[], &[("COLORS_DATA", ""), ("COLORS_MAX_BODY", ""), ("COLORS_READ_ONLY", ""), ("COLORS_NONSENSE", "")]);
+    assert_eq!(server.ask("DELETE", "/colors/red", "").status, 200);
+    assert!(!server.log().contains("WARN"), "{}", server.log());
+}
+
+#[test]
+fn a_mistake_in_a_variable_is_reported_by_its_name() {
+    for (name, value, expected) in [
+        ("COLORS_MAX_BODY", "lots", "error: invalid value 'lots' for 'COLORS_MAX_BODY': give a size"),
+        ("COLORS_READ_ONLY", "perhaps", "error: invalid value 'perhaps' for 'COLORS_READ_ONLY'"),
+        ("COLORS_LOG_LEVEL", "inf", "error: invalid value 'inf' for 'COLORS_LOG_LEVEL'"),
+        ("COLORS_LISTEN", "127.0.0.1:0,:80", "error: invalid value ':80' for 'COLORS_LISTEN': say which address"),
+    ] {
+        let (code, out, error) = run(&[], &[(name, value)]);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
+        assert!(error.starts_with(expected) && !error.contains("--max-body"), "{error}");
+    }
+}
+
+#[test]
+fn an_unknown_variable_is_a_warning_with_the_one_that_may_be_meant() {
+    let server = start(&[], &[("COLORS_READONLY", "true"), ("COLORS_XYZZY", "1"), ("COLORS_CHECK", "true")]);
+    server.signal(rustix::process::Signal::TERM);
+    let (_, log) = server.wait();
+    for expected in [
+        "[WARN] the variable COLORS_READONLY is unknown and does nothing; did you mean COLORS_READ_ONLY?",
+        "[WARN] the variable COLORS_XYZZY is unknown and does nothing",
+        "[WARN] the variable COLORS_CHECK is unknown and does nothing",
+    ] {
+        assert!(log.lines().any(|line| line.ends_with(expected)), "{log}");
+    }
+    assert!(log.lines().next().unwrap().contains("listening on"), "{log}");
+}
+
+#[test]
+fn the_command_line_overrules_a_variable_in_both_directions() {
+    let server = start(&["--read-only=false"], &[("COLORS_READ_ONLY", "true")]);
+    assert_eq!(server.ask("DELETE", "/colors/red", "").status, 200);
+    let server = start(&["--read-only"], &[("COLORS_READ_ONLY", "no")]);
+    assert_eq!(server.ask("DELETE", "/colors/red", "").status, 405);
+    // the whole list of addresses, not one more
+    let server = start(&[], &[("COLORS_LISTEN", "127.0.0.1:1")]);
+    assert!(!server.log().contains("127.0.0.1:1 "), "{}", server.log());
+}
+
+#[test]
+fn several_values_in_a_variable_are_separated_by_commas() {
+    let server = start(&[], &[("COLORS_ALLOW_ORIGIN", "https://a.example,https://b.example")]);
+    for origin in ["https://a.example", "https://b.example"] {
+        let response = server.connect().ask_with("GET", "/colors", &format!("Origin: {origin}\r\n"), "");
+        assert_eq!(response.field("access-control-allow-origin"), Some(origin));
+    }
+}
+
+#[test]
+fn check_says_in_one_line_whether_a_start_would_succeed() {
+    let scratch = Scratch::new();
+    let seed = scratch.write("seed.json", r#"[{"name":"a","value":"b"},{"name":"c","value":"d"}]"#);
+    let data = scratch.0.join("list.json").to_str().unwrap().to_owned();
+    let check = |arguments: &[&str]| run(&[&["--check"], arguments].concat(), &[]);
+    let fine = |line: &str| (Some(0), format!("{line}\n"), String::new());
+    assert_eq!(check(&["--seed", &seed]), fine(&format!("the options are fine: 2 colors from {seed}")));
+    assert_eq!(check(&["--seed", &seed, "--data", &data]), fine(&format!("the options are fine: 2 colors from {seed}, for {data}")));
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1, "it wrote something");
+    // with a service that uses the same file and the same address
+    let server = Server::start(&["--seed", &seed, "--data", &data]);
+    let address = server.address.to_string();
+    assert_eq!(check(&["--listen", &address, "--data", &data]), fine(&format!("the options are fine: 2 colors kept in {data}")));
+    server.connect().expect_open();
+    drop(server);
+
+    fs::write(&data, "[1]").unwrap();
+    for (arguments, expected) in [
+        (&["--data", &data][..], format!("{data}:1:2: ")),
+        (&["--seed", "none.json"], "cannot read the seed none.json: ".to_owned()),
+        (&["--data", "/no/such/directory/list.json"], "cannot use /no/such/directory/list.json: ".to_owned()),
+    ] {
+        let (code, out, log) = check(arguments);
+        assert_eq!((code, out.as_str(), log.lines().count()), (Some(1), "", 1), "{log}");
+        assert!(log.contains(&format!("[ERROR] {expected}")), "{log}");
+    }
+    assert_eq!(check(&["--max-body", "x"]).0, Some(2));
+}
+
+#[test]
+fn values_that_are_known_are_listed_and_near_misses_suggested() {
+    check_usage_error(&["--log-level", "verbose"], "[possible values: off, error, warn, info, debug]");
+    check_usage_error(&["--log-level", "inf"], "a similar value exists: 'info'");
+    check_usage_error(&["--max-bdy", "1"], "a similar argument exists: '--max-body'");
+}
+
+#[test]
+fn sizes_and_times_have_units() {
+    let server = Server::start(&["--max-body", "1K", "--request-timeout", "500ms", "--keep-alive", "2m"]);
+    assert_eq!(server.ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{}"}}"#, "x".repeat(1000))).status, 201);
+    assert_eq!(server.ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{}"}}"#, "x".repeat(1002))).status, 413);
+    let mut stalled = server.connect();
+    assert_eq!(stalled.send("GET /").response().status, 408);
+    for (option, value) in [("--max-body", "17M"), ("--max-body", "63"), ("--max-body", "1G"), ("--max-body", "64 X")] {
+        check_usage_error(&[option, value], "give a size from 64 bytes to 16 MiB, as in 65536, 64K or 1MiB");
+    }
+    for value in ["25h", "99ms", "5 parsecs", "-1", "NaN"] {
+        check_usage_error(&[&format!("--keep-alive={value}")], "give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m");
+    }
+    for value in ["0", "257", "many"] {
+        check_usage_error(&["--workers", value], "--workers");
+    }
+}
+
+#[test]
+fn a_port_alone_and_localhost_mean_loopback() {
+    // port 0 has the kernel pick one, and the line shows the address
+    for listen in ["0", "localhost:0"] {
+        let server = Server::spawn(colors(&["--listen", listen]));
+        assert!(server.address.ip().is_loopback() && server.address.is_ipv4(), "{}", server.address);
+        server.connect().expect_open();
+    }
+    let hint = "say which address: 127.0.0.1:8080 for this host alone, 0.0.0.0:8080 or [::]:8080 for all";
+    check_usage_error(&["--listen", ":8080"], hint);
+    check_usage_error(&["--listen", "*:8080"], hint);
+    check_usage_error(&["--listen", "example.org:8080"], "give an IP address and a port, as in 127.0.0.1:8080");
+}
+
+#[test]
+fn addresses_that_clash_are_the_options_mistake() {
+    for (first, second, expected) in [
+        ("127.0.0.1:8080", "127.0.0.1:8080", "http://127.0.0.1:8080 is given twice"),
+        ("unix:/a", "unix:/a", "unix:/a is given twice"),
+        ("0.0.0.0:8080", "[::]:8080", "http://[::]:8080 takes in http://0.0.0.0:8080: leave that out"),
+        ("[::]:8080", "127.0.0.1:8080", "http://[::]:8080 takes in http://127.0.0.1:8080: leave that out"),
+        ("10.0.0.1:8080", "0.0.0.0:8080", "http://0.0.0.0:8080 takes in http://10.0.0.1:8080: leave that out"),
+        ("[::1]:8080", "[::]:8080", "http://[::]:8080 takes in http://[::1]:8080: leave that out"),
+    ] {
+        check_usage_error(&["--listen", first, "--listen", second], &format!("--listen: {expected}"));
+    }
+    // picked one by one
+    drop(Server::start(&["--listen", "127.0.0.1:0"]));
+}
+
+#[test]
+fn an_origin_that_no_browser_sends_is_refused() {
+    for origin in
+        ["https://:", "https://a:99999", "https://a:0", "https://a:", "https://[zz]", "https://a:443", "http://a:80", "https://a..b"]
+    {
+        check_usage_error(&["--allow-origin", origin], "as in https://example.org");
+    }
+}
+
+#[test]
+fn nobody_is_told_to_allow_an_origin_that_cannot_be_allowed() {
+    let server = Server::start(&[]);
+    for origin in ["null", "moz-extension://0", "https://a:443"] {
+        assert_eq!(server.connect().ask_with("DELETE", "/colors/red", &format!("Origin: {origin}\r\n"), "").status, 403);
+    }
+    server.signal(rustix::process::Signal::TERM);
+    let (_, log) = server.wait();
+    assert!(log.matches("refused a change from ").count() == 3 && !log.contains("--allow-origin"), "{log}");
+}
