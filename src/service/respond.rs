@@ -177,7 +177,7 @@ fn changed(service: &Service, outcome: Result<Outcome, NotSaved>) -> Response {
     match outcome {
         Ok(Outcome::Created(color, is_first)) => {
             // RFC 9110 §10.2.2: Location names the created color, so there is none when an earlier entry has its name
-            let location = is_first.then(|| service.base.color(&color.name));
+            let location = is_first.then(|| service.base.color(&color.name)).flatten();
             Response { location, ..Response::new(StatusCode::CREATED, Content::Own(color.to_json())) }
         }
         Ok(Outcome::Updated(color) | Outcome::Deleted(color)) => Response::new(StatusCode::OK, Content::Own(color.to_json())),

@@ -61,16 +61,13 @@ impl BasePath {
         &self.0
     }
 
-    /// Where the color `name` is found: the path for a Location field (RFC 3986 §3.3).
-    pub(crate) fn color(&self, name: &str) -> String {
+    /// The path of the color `name`, for a Location field (RFC 3986 §3.3).
+    ///
+    /// `None` for `.` and `..`: the URL standard takes `%2E` for a dot segment, so clients that follow it would reach another color.
+    pub(crate) fn color(&self, name: &str) -> Option<String> {
         /// All but the unreserved characters of RFC 3986 §2.3.
         const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-        // RFC 3986 §5.2.4: a client would take the bare segments "." and ".." for steps in the hierarchy
-        match name {
-            "." => format!("{}/colors/%2E", self.0),
-            ".." => format!("{}/colors/%2E%2E", self.0),
-            _ => format!("{}/colors/{}", self.0, utf8_percent_encode(name, RESERVED)),
-        }
+        (!matches!(name, "." | "..")).then(|| format!("{}/colors/{}", self.0, utf8_percent_encode(name, RESERVED)))
     }
 }
 
@@ -237,12 +234,14 @@ mod tests {
             ("a/b c%", "/api/colors/a%2Fb%20c%25"),
             ("\u{e9}\r\n", "/api/colors/%C3%A9%0D%0A"),
             ("", "/api/colors/"),
-            (".", "/api/colors/%2E"),
-            ("..", "/api/colors/%2E%2E"),
+            ("...", "/api/colors/..."),
             ("-._~", "/api/colors/-._~"),
         ] {
-            assert_eq!(base.color(name), location);
+            assert_eq!(base.color(name).as_deref(), Some(location));
             assert_eq!(find(location, &base), color(name));
+        }
+        for name in [".", ".."] {
+            assert_eq!(base.color(name), None, "{name}");
         }
     }
 }
