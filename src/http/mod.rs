@@ -1,7 +1,7 @@
 //! RFC 9110 and 9112 on values: bytes become requests, responses become bytes. Knows no sockets and no colors.
 
 mod chunked;
-pub(crate) mod conditional;
+mod conditional;
 mod date;
 mod error;
 mod head;
@@ -9,6 +9,7 @@ mod parser;
 mod request;
 mod response;
 
+pub(crate) use conditional::Conditions;
 pub(crate) use error::ProtocolError;
 pub(crate) use head::split_absolute_form;
 pub(crate) use parser::{Parser, Step};

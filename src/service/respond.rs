@@ -1,5 +1,6 @@
 //! Every rule of the HTTP contract: a request in, an answer out. No sockets, no clock, no log.
 
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -7,9 +8,8 @@ use tiny_http::{Method, StatusCode};
 
 use super::origin::{self, Exemptions};
 use super::target::{self, BasePath, Resource, TargetError};
-use crate::http::conditional::{self, Conditions};
-use crate::http::{Content, EntityTag, Request, Response};
-use crate::store::{Action, Change, JsonError, NotSaved, Outcome, Store, color, tag_of};
+use crate::http::{Conditions, Content, EntityTag, Request, Response};
+use crate::store::{Action, Change, NotSaved, Outcome, Store, color, tag_of};
 
 /// The OpenAPI 3.1 document of the service. Its one server is ".", so it is right below any base path and behind any proxy: a relative
 /// server URL is resolved against the address that the document was read from (OpenAPI 3.1, Server Object).
@@ -139,12 +139,13 @@ fn read_one(service: &Service, request: &Request, name: &str) -> Response {
     read(request, tag_of(&json), Content::Own(json))
 }
 
-/// A representation with its tag, or 304 for a client that has it (RFC 9110 §15.4.5).
+/// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC 9110 §13.2.2.
 fn read(request: &Request, tag: EntityTag, content: Content) -> Response {
-    let response = if conditional::is_current(&request.fields, tag) {
-        Response::new(StatusCode::NOT_MODIFIED, Content::None)
-    } else {
-        Response::new(StatusCode::OK, content)
+    let response = match Conditions::of(request) {
+        Err(error) => return Response::error(StatusCode::BAD_REQUEST, error.to_string()),
+        Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
+        Ok(conditions) if !conditions.if_none_match_holds(|| tag) => Response::new(StatusCode::NOT_MODIFIED, Content::None),
+        Ok(_) => Response::new(StatusCode::OK, content),
     };
     Response { tag: Some(tag), ..response }
 }
@@ -153,7 +154,7 @@ fn read(request: &Request, tag: EntityTag, content: Content) -> Response {
 fn create(service: &Service, request: &Request) -> Answer {
     match color::from_create(&request.content) {
         Ok(color) => change(service, request, Action::Create(color)),
-        Err(error) => Answer::Now(content_error(&error)),
+        Err(error) => Answer::Now(Response::error(StatusCode::BAD_REQUEST, error.to_string())),
     }
 }
 
@@ -161,15 +162,26 @@ fn create(service: &Service, request: &Request) -> Answer {
 fn update(service: &Service, request: &Request, name: &str) -> Answer {
     match color::from_update(&request.content) {
         Ok(value) => change(service, request, Action::Update(name.to_owned(), value)),
-        // spec, Endpoints, rule 5: a name that no entry has is that answer, whatever the content was
-        Err(_) if service.store.first(name).is_none() => Answer::Now(Response::no_such_color()),
-        Err(error) => Answer::Now(content_error(&error)),
+        Err(error) => Answer::Now(bad_request_for(service, name, &error)),
     }
 }
 
 fn change(service: &Service, request: &Request, action: Action) -> Answer {
-    let change = Change { action, conditions: Conditions::of(&request.fields) };
+    let conditions = match (Conditions::of(request), &action) {
+        (Ok(conditions), _) => conditions,
+        (Err(error), Action::Create(_)) => return Answer::Now(Response::error(StatusCode::BAD_REQUEST, error.to_string())),
+        (Err(error), Action::Update(name, _) | Action::Delete(name)) => return Answer::Now(bad_request_for(service, name, &error)),
+    };
+    let change = Change { action, conditions };
     if service.store.is_durable() { Answer::Commit(change) } else { Answer::Now(changed(service, Ok(service.store.apply(&change)))) }
+}
+
+/// The answer to a request for a color that is wrong in itself: 400, but 404 if there is no such color (spec, Endpoints, rule 5).
+fn bad_request_for(service: &Service, name: &str, error: &impl fmt::Display) -> Response {
+    if service.store.first(name).is_none() {
+        return Response::no_such_color();
+    }
+    Response::error(StatusCode::BAD_REQUEST, error.to_string())
 }
 
 /// What is answered to a write.
@@ -182,9 +194,7 @@ fn changed(service: &Service, outcome: Result<Outcome, NotSaved>) -> Response {
         }
         Ok(Outcome::Updated(color) | Outcome::Deleted(color)) => Response::new(StatusCode::OK, Content::Own(color.to_json())),
         Ok(Outcome::NotFound) => Response::no_such_color(),
-        Ok(Outcome::ConditionFailed) => {
-            Response::error(StatusCode::PRECONDITION_FAILED, "the condition does not hold, read the current state and decide again")
-        }
+        Ok(Outcome::ConditionFailed) => condition_failed(),
         Err(error) => Response {
             remark: Some(format!("a change was not made since it could not be saved: {error}")),
             ..Response::error(StatusCode::INTERNAL_SERVER_ERROR, format!("the change was not made, it could not be saved: {error}"))
@@ -192,9 +202,8 @@ fn changed(service: &Service, outcome: Result<Outcome, NotSaved>) -> Response {
     }
 }
 
-/// The answer to content that is not what it has to be; names the field or the place.
-fn content_error(error: &JsonError) -> Response {
-    Response::error(StatusCode::BAD_REQUEST, error.to_string())
+fn condition_failed() -> Response {
+    Response::error(StatusCode::PRECONDITION_FAILED, "the condition does not hold, read the current state and decide again")
 }
 
 #[cfg(test)]

@@ -14,3 +14,89 @@ fn a_created_color_that_urls_cannot_name_has_no_location() {
         assert_eq!(server.ask("GET", &format!("/colors/{}", name.replace('%', "%25")), "").content, made.content);
     }
 }
+
+mod conditions {
+    use super::*;
+
+    const COLOR: &str = r#"{"name":"a","value":"b"}"#;
+    const WRITES: [(&str, &str); 3] = [("POST", "/colors"), ("PUT", "/colors/red"), ("DELETE", "/colors/red")];
+    const FAILED: &str = "the condition does not hold, read the current state and decide again";
+
+    #[test]
+    fn a_read_whose_if_match_is_false_is_412() {
+        let server = Server::start(&[]);
+        let mut client = server.connect();
+        for target in ["/colors", "/colors/red", "/openapi.json"] {
+            let tag = client.ask("GET", target, "").field("etag").unwrap().to_owned();
+            for (fields, status) in [
+                ("If-Match: \"x\"\r\n", 412),
+                ("If-Match: W/T\r\n", 412),
+                ("If-Match:\r\n", 412),
+                ("If-Match: *\r\n", 200),
+                ("If-Match: T\r\n", 200),
+                ("If-Match: \"x\"\r\nIf-Match: T\r\n", 200),
+                // RFC 9110 §13.2.2: If-Match is evaluated first
+                ("If-None-Match: T\r\nIf-Match: \"x\"\r\n", 412),
+                ("If-None-Match: T\r\nIf-Match: T\r\n", 304),
+            ] {
+                for method in ["GET", "HEAD"] {
+                    let response = client.ask_with(method, target, &fields.replace('T', &tag), "");
+                    assert_eq!(response.status, status, "{method} {target} {fields:?}");
+                    assert!(method == "HEAD" || status != 412 || response.message() == FAILED, "{response:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_else_is_wrong_comes_first() {
+        let server = Server::start(&[]);
+        for (method, target, status) in [
+            ("GET", "/colors/no", 404),
+            ("HEAD", "/colors/no", 404),
+            ("PUT", "/colors/no", 404),
+            ("DELETE", "/colors/no", 404),
+            ("GET", "/nowhere", 404),
+            ("GET", "/colors/%", 400),
+            ("PATCH", "/colors/red", 405),
+            ("OPTIONS", "/colors/red", 204),
+        ] {
+            for condition in ["If-Match: \"x\"", "If-Match: x", "If-None-Match: x"] {
+                let response = server.connect().ask_with(method, target, &format!("{condition}\r\n"), "");
+                assert_eq!(response.status, status, "{method} {target} {condition}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_malformed_one_on_a_write_is_400_and_changes_nothing() {
+        let server = Server::start(&[]);
+        let before = server.list();
+        for field in ["If-Match", "If-None-Match"] {
+            for value in ["x", "\"x", "x\"", "w/\"x\"", "W/x", "\"x\", *", "*, \"x\"", "*, *", "\"x\" \"y\"", "\"a b\"", "\"x\"; y"] {
+                for (method, target) in WRITES {
+                    let response = server.connect().ask_with(method, target, &format!("{field}: {value}\r\n"), COLOR);
+                    let message = format!("the field {field} has to be \"*\" or entity tags in quotes, separated by commas");
+                    assert_eq!((response.status, response.message()), (400, message), "{method} {field}: {value}");
+                }
+            }
+            for (method, target) in WRITES {
+                let response = server.connect().ask_with(method, target, &format!("{field}: *\r\n{field}: *\r\n"), COLOR);
+                assert_eq!(response.status, 400, "{method} {field}");
+            }
+        }
+        assert_eq!(server.list(), before);
+    }
+
+    #[test]
+    fn a_read_is_answered_in_full_under_a_malformed_if_none_match_but_not_under_a_malformed_if_match() {
+        let server = Server::start(&[]);
+        let mut client = server.connect();
+        for target in ["/colors", "/colors/red", "/openapi.json"] {
+            for method in ["GET", "HEAD"] {
+                assert_eq!(client.ask_with(method, target, "If-None-Match: x\r\n", "").status, 200, "{method} {target}");
+                assert_eq!(client.ask_with(method, target, "If-Match: x\r\n", "").status, 400, "{method} {target}");
+            }
+        }
+    }
+}
