@@ -17,7 +17,7 @@ pub(crate) enum ProtocolError {
     Malformed(&'static str),
     /// When a line of the head ends in LF alone, which others may read as part of the line: 400.
     BareLineFeed,
-    /// When the version is neither HTTP/1.0 nor HTTP/1.1: 505.
+    /// When the major version is not 1: 505 (RFC 9110 §15.6.6).
     Version,
     /// When the head is longer than 64 KiB or has more than 100 field lines: 431.
     HeadTooLarge,

@@ -40,7 +40,8 @@ pub(super) fn read(head: &[u8], content_max: usize) -> Result<Incoming, Protocol
     match parsed.parse_with_uninit_headers(head, &mut lines) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
         Ok(_) => return Err(ProtocolError::Malformed(REQUEST_LINE)),
-        Err(error) => return Err(explain(error, head)),
+        Err(httparse::Error::Version) => return read_as_1_1(head, content_max),
+        Err(error) => return Err(explain(error)),
     }
     let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
         return Err(ProtocolError::Malformed(REQUEST_LINE));
@@ -177,18 +178,24 @@ fn content_length(lines: &Lines<'_, '_>) -> Result<u64, ProtocolError> {
     }
 }
 
-fn explain(error: httparse::Error, head: &[u8]) -> ProtocolError {
+/// Reads a head with a version that httparse does not know. A later minor version of 1 is served as 1.1 (RFC 9110 §2.5).
+fn read_as_1_1(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
+    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    match version.strip_prefix(b"HTTP/") {
+        Some([b'1', b'.', b'2'..=b'9']) => {
+            let mut head = head.to_vec();
+            head[line.len() - 1] = b'1';
+            read(&head, content_max)
+        }
+        Some([b'0' | b'2'..=b'9', b'.', minor]) if minor.is_ascii_digit() => Err(ProtocolError::Version),
+        _ => Err(ProtocolError::Malformed(REQUEST_LINE)),
+    }
+}
+
+fn explain(error: httparse::Error) -> ProtocolError {
     match error {
         httparse::Error::TooManyHeaders => ProtocolError::HeadTooLarge,
-        httparse::Error::Version => {
-            let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-            let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
-            match version.strip_prefix(b"HTTP/") {
-                Some(b"1.0" | b"1.1") => ProtocolError::Malformed(REQUEST_LINE),
-                Some([major, b'.', minor]) if major.is_ascii_digit() && minor.is_ascii_digit() => ProtocolError::Version,
-                _ => ProtocolError::Malformed(REQUEST_LINE),
-            }
-        }
         httparse::Error::HeaderName => ProtocolError::Malformed("a field name is malformed or followed by white space"),
         httparse::Error::HeaderValue => ProtocolError::Malformed("a field value has a control character"),
         _ => ProtocolError::Malformed(REQUEST_LINE),

@@ -100,3 +100,32 @@ mod conditions {
         }
     }
 }
+
+#[test]
+fn later_minor_versions_of_1_are_served_as_1_1() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for version in ["HTTP/1.1", "HTTP/1.2", "HTTP/1.9"] {
+        client.send(format!("GET /colors/red {version}\r\nHost: localhost\r\n\r\n"));
+        assert_eq!(client.response().status, 200, "{version}");
+        client.send(format!("PUT /colors/red {version}\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n"));
+        assert_eq!(client.response().status, 200, "{version}");
+        client.expect_open();
+    }
+    for (line, status) in [
+        ("GET /colors HTTP/1.2\r\n\r\n", 400),
+        ("GET /colors HTTP/1.2 HTTP/1.2\r\nHost: localhost\r\n\r\n", 400),
+        ("GET /colors HTTP/1.2 \r\nHost: localhost\r\n\r\n", 400),
+        ("GET /colors HTTP/1.20\r\nHost: localhost\r\n\r\n", 400),
+        ("GET /colors HTTP/1.10\r\nHost: localhost\r\n\r\n", 400),
+        ("GET /colors http/1.2\r\nHost: localhost\r\n\r\n", 400),
+        ("GET /colors HTTP/0.9\r\nHost: localhost\r\n\r\n", 505),
+        ("GET /colors HTTP/2.0\r\nHost: localhost\r\n\r\n", 505),
+        ("GET /colors HTTP/2.1\r\nHost: localhost\r\n\r\n", 505),
+    ] {
+        let mut client = server.connect();
+        client.send(line);
+        assert_eq!(client.response().status, status, "{line:?}");
+        client.expect_close();
+    }
+}
