@@ -136,11 +136,14 @@ fn is_host(value: &str) -> bool {
         return address.parse::<std::net::Ipv6Addr>().is_ok() && port.strip_prefix(':').map_or(port.is_empty(), digits);
     }
     let (name, port) = value.split_once(':').unwrap_or((value, ""));
-    let is_mark = |byte| {
-        matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b'%')
-    };
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || is_mark(byte);
-    !name.is_empty() && name.bytes().all(allowed) && digits(port)
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte);
+    !name.is_empty() && name.bytes().all(allowed) && has_valid_escapes(name) && digits(port)
+}
+
+/// Whether each percent sign begins an escape of two hexadecimal digits (RFC 3986 §2.1).
+pub(crate) fn has_valid_escapes(text: &str) -> bool {
+    let is_escape = |rest: &[u8]| rest.first_chunk::<2>().is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+    text.as_bytes().split(|byte| *byte == b'%').skip(1).all(is_escape)
 }
 
 /// Whether the client waits for `100 Continue`; HTTP/1.0 cannot (RFC 9110 §10.1.1).

@@ -97,11 +97,16 @@ fn is_own_host(exemptions: &Exemptions, host: &str) -> bool {
     if let Some(rest) = host.strip_prefix('[') {
         return rest.split(']').next().is_some_and(|address| address.parse::<IpAddr>().is_ok());
     }
-    let name = host.split(':').next().unwrap_or_default();
+    let name = without_root(host.split(':').next().unwrap_or_default());
     let top = name.rsplit('.').next().unwrap_or_default();
     name.parse::<Ipv4Addr>().is_ok()
         || top.eq_ignore_ascii_case("localhost")
-        || exemptions.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
+        || exemptions.hosts.iter().any(|allowed| without_root(allowed).eq_ignore_ascii_case(name))
+}
+
+/// A host name without the dot of the DNS root, which may follow any (RFC 1034 §3.1).
+fn without_root(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 /// Parses an origin of `--allow-origin`: scheme, `://`, host and port as a browser spells them (RFC 6454 §6.2).
@@ -234,6 +239,11 @@ mod tests {
             "localhost",
             "LOCALHOST:1",
             "a.localhost:8080",
+            "localhost.",
+            "LOCALHOST.:80",
+            "a.localhost.",
+            "127.0.0.1.",
+            "friend.example.",
             "friend.EXAMPLE:8",
         ] {
             assert_eq!(ask(Some(host), true), Ok(()), "{host}");
@@ -246,7 +256,9 @@ mod tests {
             "127.1",
             "0x7f000001",
             "[evil]",
-            "localhost.",
+            "localhost..",
+            ".",
+            "friend.example..",
         ] {
             assert_eq!(ask(Some(host), true), Err(Intrusion::ForeignHost(host).explanation()));
             assert_eq!(ask(Some(host), false), Ok(()), "{host}");

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use crate::http::split_absolute_form;
+use crate::http::{has_valid_escapes, split_absolute_form};
 
 /// Everything a request target can name.
 #[derive(Debug, PartialEq, Eq)]
@@ -120,9 +120,7 @@ fn decode(segment: &str) -> Result<Cow<'_, str>, TargetError> {
     if !segment.as_bytes().contains(&b'%') {
         return Ok(Cow::Borrowed(segment));
     }
-    let mut escapes = segment.split('%').skip(1);
-    let hexadecimal = |escape: &str| escape.len() >= 2 && escape.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
-    if !escapes.all(hexadecimal) {
+    if !has_valid_escapes(segment) {
         return Err(TargetError::Escape);
     }
     percent_decode_str(segment).decode_utf8().map_err(|_| TargetError::Escape)

@@ -129,3 +129,32 @@ fn later_minor_versions_of_1_are_served_as_1_1() {
         client.expect_close();
     }
 }
+
+#[test]
+fn a_host_may_end_in_the_dot_of_the_root_but_not_have_a_bad_escape() {
+    let server = Server::start(&["--allow-host", "own.example", "--allow-host", "Root.example."]);
+    for (host, status) in [
+        ("localhost.", 200),
+        ("LOCALHOST.:80", 200),
+        ("a.localhost.", 200),
+        ("own.example.", 200),
+        ("own.example", 200),
+        ("root.example", 200),
+        ("root.example.:80", 200),
+        ("localhost..", 403),
+        ("own.example..", 403),
+        (".", 403),
+        ("a%20b", 403),
+        ("a%zz", 400),
+        ("a%2", 400),
+        ("a%", 400),
+        ("%:80", 400),
+    ] {
+        let mut client = server.connect();
+        client.send(format!("GET /colors HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!(client.response().status, status, "{host}");
+        let mut client = server.connect();
+        client.send(format!("GET http://{host}/colors HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        assert_eq!(client.response().status, status, "http://{host}");
+    }
+}
