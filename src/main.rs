@@ -35,7 +35,7 @@ use threadpool::ThreadPool;
 
 use crate::args::Args;
 use crate::server::{Endpoint, Limits, Listening, Server, Shared};
-use crate::service::{Exemptions, Service};
+use crate::service::{Allowlist, Service};
 use crate::store::{Colors, DataFile, JsonError, OpenError, SaveError, Store, Writer, color};
 
 /// Exit code of a second SIGTERM or SIGINT, which does not wait for what is under way.
@@ -109,14 +109,14 @@ fn run(args: Args) -> Result<(), Failure> {
         log::info!("listening on {endpoint}{}{base} with {} colors", endpoint.separator(base), store.len());
     }
     let workers = args.workers();
-    let exemptions = Exemptions { origins: args.allow_origin, hosts: args.allow_host };
+    let allowlist = Allowlist { origins: args.allow_origin, hosts: args.allow_host };
     let limits = Limits {
         content_max: args.max_body as usize,
         request_timeout: args.request_timeout,
         keep_alive: args.keep_alive,
         connections_max: server::connections_max(listening.len(), workers),
     };
-    let service = Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), exemptions };
+    let service = Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), allowlist };
     let access_log = args.access_log && log::log_enabled!(log::Level::Info);
     let shared = Arc::new(Shared::new(service, limits, access_log).map_err(Failure::System)?);
     if let Some(writer) = writer {

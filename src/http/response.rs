@@ -96,8 +96,8 @@ pub(crate) struct Response {
     pub(crate) cors: Option<Cors>,
     /// Whether the response would be another for another Origin.
     pub(crate) varies_by_origin: bool,
-    /// What the operator should know of it; not sent.
-    pub(crate) remark: Option<String>,
+    /// A warning for the log; not sent.
+    pub(crate) log: Option<String>,
 }
 
 /// The CORS fields of a response (Fetch standard, CORS protocol).
@@ -112,7 +112,7 @@ pub(crate) struct Cors {
 impl Response {
     /// A response with nothing but status and content.
     pub(crate) fn new(status: StatusCode, content: Content) -> Self {
-        Self { status, content, tag: None, location: None, allow: None, cors: None, varies_by_origin: false, remark: None }
+        Self { status, content, tag: None, location: None, allow: None, cors: None, varies_by_origin: false, log: None }
     }
 
     /// A response whose content is `value` as JSON.

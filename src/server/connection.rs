@@ -266,8 +266,8 @@ impl Connection {
             // RFC 9112 §9.3: HTTP/1.0 has to be told that the connection stays
             (request.version < HTTPVersion(1, 1)).then_some("keep-alive")
         };
-        if let Some(remark) = &response.remark {
-            log::warn!("{remark}");
+        if let Some(line) = &response.log {
+            log::warn!("{line}");
         }
         let status = response.status;
         let bytes = self.output.push(response, request.method == Method::Head, connection);

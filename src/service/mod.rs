@@ -4,6 +4,6 @@ mod origin;
 mod respond;
 mod target;
 
-pub(crate) use origin::{Exemptions, parse_host, parse_origin};
+pub(crate) use origin::{Allowlist, parse_host, parse_origin};
 pub(crate) use respond::{Answer, Service};
 pub(crate) use target::BasePath;

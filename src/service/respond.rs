@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tiny_http::{Method, StatusCode};
 
-use super::origin::{self, Exemptions};
+use super::origin::{self, Allowlist};
 use super::target::{self, BasePath, Resource, TargetError};
 use crate::http::{Conditions, Content, EntityTag, Request, Response};
 use crate::store::{Action, Change, NotSaved, Outcome, Store, color, tag_of};
@@ -23,7 +23,7 @@ pub(crate) struct Service {
     /// POST, PUT and DELETE are not allowed.
     pub(crate) read_only: bool,
     pub(crate) is_stopping: AtomicBool,
-    pub(crate) exemptions: Exemptions,
+    pub(crate) allowlist: Allowlist,
 }
 
 /// What comes of a request.
@@ -38,12 +38,11 @@ impl Service {
     /// Answers a request; never fails, a refusal is a response. `on_loopback`: it came in on a listener whose own address is a loopback one.
     pub(crate) fn respond(&self, request: &Request, on_loopback: bool) -> Answer {
         // A panic changes nothing: a change is made in one step or not at all.
-        let answer = catch_unwind(AssertUnwindSafe(|| match origin::check(&self.exemptions, request, on_loopback) {
+        let answer = catch_unwind(AssertUnwindSafe(|| match origin::check(&self.allowlist, request, on_loopback) {
             Ok(()) => act(self, request),
-            Err(intrusion) => Answer::Now(Response {
-                remark: Some(intrusion.explanation()),
-                ..Response::error(StatusCode::FORBIDDEN, intrusion.message())
-            }),
+            Err(forbidden) => {
+                Answer::Now(Response { log: Some(forbidden.log()), ..Response::error(StatusCode::FORBIDDEN, forbidden.message()) })
+            }
         }));
         match answer {
             Ok(Answer::Now(response)) => Answer::Now(self.with_cors(request, response)),
@@ -60,8 +59,8 @@ impl Service {
     }
 
     fn with_cors(&self, request: &Request, response: Response) -> Response {
-        let cors = origin::cors(&self.exemptions, request);
-        Response { cors, varies_by_origin: !self.exemptions.origins.is_empty(), ..response }
+        let cors = origin::cors(&self.allowlist, request);
+        Response { cors, varies_by_origin: !self.allowlist.origins.is_empty(), ..response }
     }
 }
 
@@ -196,7 +195,7 @@ fn changed(service: &Service, outcome: Result<Outcome, NotSaved>) -> Response {
         Ok(Outcome::NotFound) => Response::no_such_color(),
         Ok(Outcome::ConditionFailed) => condition_failed(),
         Err(error) => Response {
-            remark: Some(format!("a change was not made since it could not be saved: {error}")),
+            log: Some(format!("a change was not made since it could not be saved: {error}")),
             ..Response::error(StatusCode::INTERNAL_SERVER_ERROR, format!("the change was not made, it could not be saved: {error}"))
         },
     }

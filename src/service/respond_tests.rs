@@ -16,7 +16,7 @@ fn service() -> Service {
         base: BasePath::default(),
         read_only: false,
         is_stopping: AtomicBool::new(false),
-        exemptions: Exemptions::default(),
+        allowlist: Allowlist::default(),
     }
 }
 
@@ -161,7 +161,7 @@ fn targets_that_name_nothing_say_why() {
 }
 
 #[test]
-fn an_intrusion_is_refused_before_anything_else_and_remarked() {
+fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
     let service = service();
     let ask = |method, target, origin: Option<&str>, host: Option<&str>| {
         let fields = Fields { origin: origin.map(str::to_owned), host: host.map(str::to_owned), ..Fields::default() };
@@ -169,17 +169,20 @@ fn an_intrusion_is_refused_before_anything_else_and_remarked() {
     };
     for target in ["/colors/red", "/nowhere", "/%"] {
         let refused = ask(Method::Delete, target, Some("http://evil.example"), None);
-        assert_eq!(refused.content.bytes(), br#"{"error":true,"message":"a page of another origin may not change the list"}"#);
-        assert_eq!((refused.status, refused.remark.is_some(), refused.cors), (StatusCode::FORBIDDEN, true, None));
+        assert_eq!(
+            refused.content.bytes(),
+            br#"{"error":true,"message":"a page of another origin may not change the list; --allow-origin with it would allow that"}"#
+        );
+        assert_eq!((refused.status, refused.log.is_some(), refused.cors), (StatusCode::FORBIDDEN, true, None));
         assert_eq!(ask(Method::Get, target, None, Some("evil.example")).status, StatusCode::FORBIDDEN);
     }
     assert_eq!(ask(Method::Get, "/colors", None, None).content.bytes(), LIST.as_bytes());
 }
 
 #[test]
-fn an_exempt_origin_is_answered_with_cors_fields() {
+fn an_allowed_origin_is_answered_with_cors_fields() {
     let origin = "https://friend.example";
-    let service = Service { exemptions: Exemptions { origins: vec![origin.to_owned()], hosts: vec![] }, ..service() };
+    let service = Service { allowlist: Allowlist { origins: vec![origin.to_owned()], hosts: vec![] }, ..service() };
     let fields = Fields { origin: Some(origin.to_owned()), preflight_method: Some("DELETE".to_owned()), ..Fields::default() };
     let preflight = respond(&service, &request(Method::Options, "/colors/red", fields.clone(), ""));
     assert_eq!((preflight.status, preflight.cors.map(|cors| cors.preflight)), (StatusCode::NO_CONTENT, Some(true)));

@@ -1,6 +1,6 @@
-//! Rules of RFC 9110 and 9112 that clients seldom try.
+//! Rules of RFC 9110 and 9112 that clients seldom try, and what errors advise.
 
-use crate::harness::Server;
+use crate::harness::{Server, eventually};
 
 #[test]
 fn a_created_color_that_urls_cannot_name_has_no_location() {
@@ -157,4 +157,62 @@ fn a_host_may_end_in_the_dot_of_the_root_but_not_have_a_bad_escape() {
         client.send(format!("GET http://{host}/colors HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         assert_eq!(client.response().status, status, "http://{host}");
     }
+}
+
+mod advice {
+    use super::*;
+
+    /// Checks the message to a request with these fields.
+    #[track_caller]
+    fn check(server: &Server, fields: &str, status: u16, message: &str) {
+        let mut client = server.connect();
+        client.send(format!("DELETE /colors/no HTTP/1.1\r\n{fields}\r\n"));
+        let response = client.response();
+        assert_eq!((response.status, response.message().as_str()), (status, message), "{fields:?}");
+    }
+
+    #[test]
+    fn a_refusal_names_the_option_that_would_allow_the_request() {
+        let server = Server::start(&["--max-body", "100"]);
+        check(
+            &server,
+            "Host: localhost\r\nContent-Length: 101\r\n",
+            413,
+            "the content is longer than the limit of 100 bytes; --max-body sets it",
+        );
+        let page = "a page of another origin may not change the list; --allow-origin with it would allow that";
+        check(&server, "Host: localhost\r\nOrigin: http://evil.example\r\n", 403, page);
+        check(&server, "Host: localhost\r\nSec-Fetch-Site: same-site\r\nOrigin: http://evil.example:3000\r\n", 403, page);
+        check(&server, "Host: evil.example:80\r\n", 403, "the service does not have this host name; --allow-host with it would allow that");
+    }
+
+    #[test]
+    fn a_refusal_names_no_option_that_would_not_help() {
+        let server = Server::start(&[]);
+        let page = "a page of another origin may not change the list";
+        for fields in [
+            "Origin: null\r\n",
+            "Origin:\r\n",
+            "Sec-Fetch-Site: cross-site\r\n",
+            "Origin: http://a.example\r\nOrigin: http://a.example\r\n",
+        ] {
+            check(&server, &format!("Host: localhost\r\n{fields}"), 403, page);
+        }
+        check(&server, "Host: a!b\r\n", 403, "the service does not have this host name");
+        let log = eventually("the last is logged", || Some(server.log()).filter(|log| log.contains("a!b")));
+        assert!(!log.contains("--allow-"), "{log}");
+    }
+}
+
+#[test]
+fn the_log_quotes_the_start_of_what_clients_send() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let long = "a".repeat(60_000);
+    for fields in [format!("Host: localhost\r\nOrigin: http://{long}\r\n"), format!("Host: {long}\r\n")] {
+        client.send(format!("DELETE /colors/red HTTP/1.1\r\n{fields}\r\n"));
+        assert_eq!(client.response().status, 403);
+    }
+    let log = eventually("both are logged", || Some(server.log()).filter(|log| log.matches("aaa\"...").count() == 2));
+    assert!(log.lines().all(|line| line.len() < 400), "{log}");
 }
