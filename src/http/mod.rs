@@ -12,6 +12,6 @@ mod response;
 pub(crate) use conditional::Conditions;
 pub(crate) use error::ProtocolError;
 pub(crate) use head::{has_valid_escapes, split_absolute_form};
-pub(crate) use parser::{Parser, Step};
+pub(crate) use parser::Parser;
 pub(crate) use request::{Fields, Request};
 pub(crate) use response::{Content, Cors, EntityTag, Representation, Response};
