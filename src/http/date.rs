@@ -1,4 +1,4 @@
-//! The Date field: the current time as an IMF-fixdate (RFC 9110 §5.6.7), formatted once a second and thread. Nothing else.
+//! The Date field: the current time as an IMF-fixdate (RFC 9110 §5.6.7), formatted once per second and thread.
 
 use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,7 +8,7 @@ thread_local! {
     static LAST: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
 }
 
-/// Hands the current time's text to `use_it`.
+/// Calls `use_it` with the current time.
 pub(super) fn now<T>(use_it: impl FnOnce(&str) -> T) -> T {
     let now = SystemTime::now();
     let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

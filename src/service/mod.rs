@@ -1,4 +1,4 @@
-//! The contract: requests in, answers out. No sockets.
+//! The HTTP contract: requests in, answers out. No sockets.
 
 mod origin;
 mod respond;

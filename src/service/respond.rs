@@ -1,4 +1,4 @@
-//! Every rule of the HTTP contract: a request in, an answer out. No sockets, no clock, no log.
+//! The rules of the HTTP contract: a request in, an answer out. No sockets, no clock, no log.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,8 +11,8 @@ use super::target::{self, BasePath, Resource, TargetError};
 use crate::http::{Conditions, Content, EntityTag, Request, Response};
 use crate::store::{Action, Change, NotSaved, Outcome, Store, color, tag_of};
 
-/// The OpenAPI 3.1 document of the service. Its one server is ".", so it is right below any base path and behind any proxy: a relative
-/// server URL is resolved against the address that the document was read from (OpenAPI 3.1, Server Object).
+/// The OpenAPI 3.1 document. Its server is ".", which is resolved against the address it was read from (OpenAPI 3.1, Server Object): right
+/// below any base path and behind any proxy.
 const OPENAPI: &str = include_str!("openapi.json");
 
 /// What requests are answered from.
@@ -26,7 +26,6 @@ pub(crate) struct Service {
     pub(crate) allowlist: Allowlist,
 }
 
-/// What comes of a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Now(Response),
@@ -35,7 +34,7 @@ pub(crate) enum Answer {
 }
 
 impl Service {
-    /// Answers a request; never fails, a refusal is a response. `on_loopback`: it came in on a listener whose own address is a loopback one.
+    /// Answers a request; an error is a response too. `on_loopback`: the listener's own address is a loopback one.
     pub(crate) fn respond(&self, request: &Request, on_loopback: bool) -> Answer {
         // A panic changes nothing: a change is made in one step or not at all.
         let answer = catch_unwind(AssertUnwindSafe(|| match origin::check(&self.allowlist, request, on_loopback) {
@@ -53,7 +52,7 @@ impl Service {
         }
     }
 
-    /// The response to a request whose change has been saved or refused.
+    /// The response to a request whose change has been saved or not.
     pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, NotSaved>) -> Response {
         self.with_cors(request, changed(self, outcome))
     }
@@ -64,7 +63,6 @@ impl Service {
     }
 }
 
-/// Does what a request asks for.
 fn act(service: &Service, request: &Request) -> Answer {
     let resource = match target::find(&request.target, &service.base) {
         Ok(resource) => resource,
@@ -101,7 +99,6 @@ fn allowed(resource: &Resource<'_>, read_only: bool) -> &'static str {
     }
 }
 
-/// The answer to a target that names nothing.
 fn target_error(error: &TargetError, base: &BasePath) -> Response {
     let base = base.as_str();
     match error {
@@ -113,7 +110,7 @@ fn target_error(error: &TargetError, base: &BasePath) -> Response {
     }
 }
 
-/// Whether the service does what it is for: 200, or 503 with what keeps it from that.
+/// 200, or 503 with what is wrong.
 fn health(service: &Service) -> Response {
     let status = |status, text: &str| Response::json(status, &serde_json::json!({ "status": text }));
     if service.is_stopping.load(Relaxed) {
@@ -131,7 +128,6 @@ fn read_all(service: &Service, request: &Request) -> Response {
     read(request, listing.tag, Content::Shared(listing.json))
 }
 
-/// Read one: the first color of the name.
 fn read_one(service: &Service, request: &Request, name: &str) -> Response {
     let Some(color) = service.store.first(name) else { return Response::no_such_color() };
     let json = color.to_json();
@@ -183,7 +179,6 @@ fn bad_request_for(service: &Service, name: &str, error: &impl fmt::Display) -> 
     Response::error(StatusCode::BAD_REQUEST, error.to_string())
 }
 
-/// What is answered to a write.
 fn changed(service: &Service, outcome: Result<Outcome, NotSaved>) -> Response {
     match outcome {
         Ok(Outcome::Created(color, is_first)) => {
