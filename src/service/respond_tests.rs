@@ -3,7 +3,7 @@
 use super::*;
 use tiny_http::HTTPVersion;
 
-use crate::http::Fields;
+use crate::http::{Fields, Parser};
 use crate::store::Colors;
 use crate::store::color::Color;
 
@@ -189,6 +189,34 @@ fn an_allowed_origin_is_answered_with_cors_fields() {
     let deleted = respond(&service, &request(Method::Delete, "/colors/red", fields, ""));
     assert_eq!((deleted.status, deleted.cors.map(|cors| cors.preflight)), (StatusCode::OK, Some(false)));
     assert!(ask(&service, Method::Get, "/colors", "").varies_by_origin);
+}
+
+#[test]
+fn nothing_that_arrives_makes_parser_or_service_panic() {
+    const REQUESTS: [&str; 4] = [
+        "GET http://localhost:80/colors/%72ed?x HTTP/1.1\r\nHost: localhost.:80\r\nIf-None-Match: W/\"a\", *\r\nIf-Match: *\r\n\r\n",
+        "POST /colors HTTP/1.1\r\nHost: [::1]\r\nTransfer-Encoding: chunked\r\n\r\n18;a=b\r\n{\"name\":\"a\",\"value\":\"b\"}\r\n0\r\nA: b\r\n\r\n",
+        "PUT /colors/red HTTP/1.2\r\nHost: a%20b\r\nContent-Length: 15\r\nExpect: 100-continue\r\nOrigin: http://\u{e9}\r\n\r\n{\"value\":\"\\ud8\"}",
+        "OPTIONS * HTTP/1.0\r\nConnection: close, keep-alive\r\nSec-Fetch-Site: none\r\nAccess-Control-Request-Method: PUT\r\n\r\n",
+    ];
+    const PIECES: [&[u8]; 12] = [b"", b"\r\n", b"\n", b":", b"%", b"\"", b"]", b"/", b" ", b"\xff", b"\0", b"9999999999999999"];
+    let service = service();
+    let mut random = fastrand::Rng::with_seed(1);
+    for _ in 0..20_000 {
+        let mut bytes = random.choice(REQUESTS).unwrap().as_bytes().to_vec();
+        for _ in 0..random.usize(..4) {
+            let start = random.usize(..bytes.len());
+            let end = bytes.len().min(start + random.usize(..3));
+            bytes.splice(start..end, random.choice(PIECES).unwrap().iter().copied());
+        }
+        let mut parser = Parser::default();
+        for piece in bytes.chunks(random.usize(1..200)) {
+            parser.append(piece);
+            while let Ok(Some(request)) = parser.next_request(100) {
+                assert_ne!(respond(&service, &request).status, StatusCode::INTERNAL_SERVER_ERROR, "{:?}", String::from_utf8_lossy(&bytes));
+            }
+        }
+    }
 }
 
 mod conditional {
