@@ -97,18 +97,17 @@ impl Parser {
             return Err(ProtocolError::Malformed("this is not an HTTP request"));
         }
         while let Some(length) = bytes[self.searched..].iter().position(|byte| *byte == b'\n') {
-            let line_end = self.searched + length;
-            self.searched = line_end + 1;
-            let Some(head) = bytes[..line_end].strip_suffix(b"\r") else { return Err(ProtocolError::BareLineFeed) };
-            if self.searched > HEAD_BYTES_MAX {
-                return Err(ProtocolError::HeadTooLarge);
-            }
-            if head.is_empty() || head.ends_with(b"\r\n") {
-                return Ok(Some(self.start + self.searched));
+            self.searched += length + 1;
+            match &bytes[..self.searched] {
+                b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n'] if self.searched <= HEAD_BYTES_MAX => {
+                    return Ok(Some(self.start + self.searched));
+                }
+                [.., b'\r', b'\n'] => {}
+                _ => return Err(ProtocolError::BareLineFeed),
             }
         }
         self.searched = bytes.len();
-        if bytes.len() > HEAD_BYTES_MAX { Err(ProtocolError::HeadTooLarge) } else { Ok(None) }
+        if self.searched > HEAD_BYTES_MAX { Err(ProtocolError::HeadTooLarge) } else { Ok(None) }
     }
 
     /// Forgets the bytes that are used up, and gives the memory of many back.

@@ -142,7 +142,8 @@ impl Response {
         out.extend_from_slice(itoa::Buffer::new().format(self.status.0).as_bytes());
         out.push(b' ');
         out.extend_from_slice(reason.as_bytes());
-        push_field(out, "Date", date);
+        out.extend_from_slice(b"\r\nDate: ");
+        out.extend_from_slice(date.as_bytes());
         out.extend_from_slice(b"\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff");
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
         if !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {

@@ -1,6 +1,5 @@
 //! The rules of the HTTP contract: a request in, an answer out. No sockets, no clock, no log.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -9,7 +8,7 @@ use tiny_http::{Method, StatusCode};
 use super::origin::{self, Allowlist};
 use super::target::{self, BasePath, Resource, TargetError};
 use crate::http::{Conditions, Content, EntityTag, Request, Response};
-use crate::store::{Action, Change, NotSaved, Outcome, Store, color, tag_of};
+use crate::store::{Action, Change, JsonError, NotSaved, Outcome, Store, color, tag_of};
 
 /// The OpenAPI 3.1 document. Its server is ".", which is resolved against the address it was read from (OpenAPI 3.1, Server Object): right
 /// below any base path and behind any proxy.
@@ -77,9 +76,16 @@ fn act(service: &Service, request: &Request) -> Answer {
         (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, tag_of(OPENAPI.as_bytes()), Content::Fixed(OPENAPI))),
         (Resource::Colors, Method::Get | Method::Head) => Answer::Now(read_all(service, request)),
         (Resource::Color(name), Method::Get | Method::Head) => Answer::Now(read_one(service, request, &name)),
-        (Resource::Colors, Method::Post) if !service.read_only => create(service, request),
-        (Resource::Color(name), Method::Put) if !service.read_only => update(service, request, &name),
-        (Resource::Color(name), Method::Delete) if !service.read_only => change(service, request, Action::Delete(name.into_owned())),
+        (Resource::Colors, Method::Post) if !service.read_only => {
+            change(service, request, None, color::from_create(&request.content).map(Action::Create))
+        }
+        (Resource::Color(name), Method::Put) if !service.read_only => {
+            let update = color::from_update(&request.content).map(|value| Action::Update(name.to_string(), value));
+            change(service, request, Some(&name), update)
+        }
+        (Resource::Color(name), Method::Delete) if !service.read_only => {
+            change(service, request, Some(&name), Ok(Action::Delete(name.to_string())))
+        }
         // RFC 9110 §15.5.6: a 405 MUST carry Allow
         _ => Answer::Now(Response {
             allow: Some(allow),
@@ -145,38 +151,17 @@ fn read(request: &Request, tag: EntityTag, content: Content) -> Response {
     Response { tag: Some(tag), ..response }
 }
 
-/// Create: append the color of the content (spec, Endpoints, rule 2).
-fn create(service: &Service, request: &Request) -> Answer {
-    match color::from_create(&request.content) {
-        Ok(color) => change(service, request, Action::Create(color)),
-        Err(error) => Answer::Now(Response::error(StatusCode::BAD_REQUEST, error.to_string())),
+/// Makes a change of the color `name`, or of the list.
+fn change(service: &Service, request: &Request, name: Option<&str>, action: Result<Action, JsonError>) -> Answer {
+    let action = action.map_err(|error| error.to_string());
+    let conditions = Conditions::of(request).map_err(|error| error.to_string());
+    match action.and_then(|action| Ok(Change { action, conditions: conditions? })) {
+        Ok(change) if service.store.is_durable() => Answer::Commit(change),
+        Ok(change) => Answer::Now(changed(service, Ok(service.store.apply(&change)))),
+        // spec, Endpoints, rule 5: a name that no entry has is that answer, whatever else is wrong
+        Err(_) if name.is_some_and(|name| service.store.first(name).is_none()) => Answer::Now(Response::no_such_color()),
+        Err(message) => Answer::Now(Response::error(StatusCode::BAD_REQUEST, message)),
     }
-}
-
-/// Update: change the value, if the content has one (spec, Endpoints, rule 3).
-fn update(service: &Service, request: &Request, name: &str) -> Answer {
-    match color::from_update(&request.content) {
-        Ok(value) => change(service, request, Action::Update(name.to_owned(), value)),
-        Err(error) => Answer::Now(bad_request_for(service, name, &error)),
-    }
-}
-
-fn change(service: &Service, request: &Request, action: Action) -> Answer {
-    let conditions = match (Conditions::of(request), &action) {
-        (Ok(conditions), _) => conditions,
-        (Err(error), Action::Create(_)) => return Answer::Now(Response::error(StatusCode::BAD_REQUEST, error.to_string())),
-        (Err(error), Action::Update(name, _) | Action::Delete(name)) => return Answer::Now(bad_request_for(service, name, &error)),
-    };
-    let change = Change { action, conditions };
-    if service.store.is_durable() { Answer::Commit(change) } else { Answer::Now(changed(service, Ok(service.store.apply(&change)))) }
-}
-
-/// The answer to a request for a color that is wrong in itself: 400, but 404 if there is no such color (spec, Endpoints, rule 5).
-fn bad_request_for(service: &Service, name: &str, error: &impl fmt::Display) -> Response {
-    if service.store.first(name).is_none() {
-        return Response::no_such_color();
-    }
-    Response::error(StatusCode::BAD_REQUEST, error.to_string())
 }
 
 fn changed(service: &Service, outcome: Result<Outcome, NotSaved>) -> Response {

@@ -74,7 +74,7 @@ pub(super) fn find<'a>(target: &'a str, base: &BasePath) -> Result<Resource<'a>,
     if target == "*" {
         return Ok(Resource::Service);
     }
-    let mut segments = path_of(target)?.split('/').skip(1).map(decode);
+    let mut segments = path_of(target)?.split('/').map(decode);
     let mut next = || segments.next().transpose();
     let mut is_below_base = true;
     for expected in base.0.split('/').skip(1) {
@@ -95,14 +95,15 @@ pub(super) fn find<'a>(target: &'a str, base: &BasePath) -> Result<Resource<'a>,
     resource.filter(|_| is_below_base && is_whole).ok_or(TargetError::Unknown)
 }
 
-/// The path of a target, beginning with `/`, without its query.
+/// The path of a target without its first slash and its query.
 fn path_of(target: &str) -> Result<&str, TargetError> {
     let (path, is_absolute_form) = split_absolute_form(target).map_or((target, false), |(_, path)| (path, true));
-    match path.split('?').next().unwrap_or_default() {
+    let path = path.bytes().position(|byte| byte == b'?').map_or(path, |end| &path[..end]);
+    match path.strip_prefix('/') {
+        Some(path) => Ok(path),
         // RFC 9110 §4.2.3: an empty path is the same as "/"
-        "" if is_absolute_form => Ok("/"),
-        path if path.starts_with('/') => Ok(path),
-        _ => Err(TargetError::Form),
+        None if is_absolute_form && path.is_empty() => Ok(path),
+        None => Err(TargetError::Form),
     }
 }
 
