@@ -36,7 +36,7 @@ use threadpool::ThreadPool;
 
 use crate::args::Args;
 use crate::server::{Endpoint, Limits, Listening, Server, Shared};
-use crate::service::{Exemptions, Service};
+use crate::service::{Allowlist, Service};
 use crate::store::{JsonError, OpenError, SaveError};
 
 /// Bytes of stack of a thread; the deepest call takes a quarter of it.
@@ -123,8 +123,8 @@ fn run(args: Args, inherited: io::Result<Vec<Listening>>) -> Result<(), Failure>
         keep_alive: args.keep_alive,
         connections_max: server::connections_max(listening.len(), workers),
     };
-    let exemptions = Exemptions { origins: args.allow_origin, hosts: args.allow_host };
-    let service = Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), exemptions };
+    let allowlist = Allowlist { origins: args.allow_origin, hosts: args.allow_host };
+    let service = Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), allowlist };
     let shared = Arc::new(Shared::new(service, limits, args.access_log && log::log_enabled!(log::Level::Info)));
     if let Some(writer) = writer {
         pool(1, "writer").map_err(Failure::System)?.execute(|| writer.run());

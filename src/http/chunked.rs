@@ -1,42 +1,37 @@
 //! Decodes chunked content (RFC 9112 §7.1) as it arrives, strictly: what one reader could take differently from another is an error.
 
 use super::error::ProtocolError;
+use super::head::is_tchar;
 
 /// Bytes of one chunk-size line with its extensions, or of one trailer field; a size alone is at most 16 digits.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// Bytes of chunk extensions and trailer fields in one content, all of which are read over and none kept.
+/// Bytes of chunk extensions and trailer fields in one content; all of them are skipped.
 const EXTRA_BYTES_MAX: usize = 16 * 1024;
 
-/// How far a chunked content is decoded.
 #[derive(Debug, Default)]
-pub(crate) struct Chunks {
-    /// What comes next.
+pub(super) struct ChunkedDecoder {
     next: Next,
     /// Bytes of extensions and trailers so far.
     extra: usize,
 }
 
-/// What part of the coding comes next.
 #[derive(Debug, Default)]
 enum Next {
-    /// A chunk-size line.
     #[default]
-    Size,
-    /// This many bytes of data.
+    SizeLine,
+    /// This many bytes of data, and the line break that ends them.
     Data(usize),
-    /// The line break that ends the data.
-    DataEnd,
-    /// A trailer field, or the empty line that ends it all.
+    /// A trailer field, or the empty line that ends the content.
     Trailer,
 }
 
-impl Chunks {
-    /// Decodes `received` from `start` on into `content`, moving `start` past what is used up; says whether the end was reached.
+impl ChunkedDecoder {
+    /// Decodes `received` from `start` on into `content`, moving `start` past what is used up; whether the end was reached.
     ///
     /// # Errors
     /// When the coding is malformed, or the content becomes longer than `content_max` bytes.
-    pub(crate) fn take(
+    pub(super) fn decode(
         &mut self,
         received: &[u8],
         start: &mut usize,
@@ -46,33 +41,34 @@ impl Chunks {
         loop {
             let rest = &received[*start..];
             match self.next {
-                Next::Size => {
+                Next::SizeLine => {
                     let Some(line) = whole_line(rest)? else { return Ok(false) };
-                    let size = self.size(line)?;
                     *start += line.len() + 2;
-                    self.next = match usize::try_from(size) {
-                        Ok(0) => Next::Trailer,
-                        Ok(size) if size <= content_max.saturating_sub(content.len()) => Next::Data(size),
+                    let size_end = line.iter().position(|byte| *byte == b';');
+                    self.count_extra(size_end.map_or(0, |end| line.len() - end))?;
+                    // RFC 9110 §5.6.3: white space may come before the `;` of an extension, only there
+                    let digits = size_end.map_or(line, |end| line[..end].trim_ascii_end());
+                    self.next = match parse_size(digits).ok_or(ProtocolError::Chunk)? {
+                        0 => Next::Trailer,
+                        size if size <= content_max.saturating_sub(content.len()) as u64 => Next::Data(size as usize),
                         _ => return Err(ProtocolError::ContentTooLarge(content_max)),
                     };
                 }
-                Next::Data(left) => {
-                    let data = &rest[..left.min(rest.len())];
-                    content.extend_from_slice(data);
-                    *start += data.len();
-                    self.next = if data.len() == left { Next::DataEnd } else { Next::Data(left - data.len()) };
-                    if data.len() < left {
-                        return Ok(false);
-                    }
-                }
-                Next::DataEnd => match rest {
+                Next::Data(0) => match rest {
                     [b'\r', b'\n', ..] => {
                         *start += 2;
-                        self.next = Next::Size;
+                        self.next = Next::SizeLine;
                     }
                     [] | [b'\r'] => return Ok(false),
                     _ => return Err(ProtocolError::Chunk),
                 },
+                Next::Data(_) if rest.is_empty() => return Ok(false),
+                Next::Data(left) => {
+                    let data = &rest[..left.min(rest.len())];
+                    content.extend_from_slice(data);
+                    *start += data.len();
+                    self.next = Next::Data(left - data.len());
+                }
                 Next::Trailer => {
                     let Some(line) = whole_line(rest)? else { return Ok(false) };
                     *start += line.len() + 2;
@@ -88,40 +84,25 @@ impl Chunks {
         }
     }
 
-    /// The size of a chunk, from its line without the line break: 1 to 16 hexadecimal digits, extensions after `;`.
-    fn size(&mut self, line: &[u8]) -> Result<u64, ProtocolError> {
-        let digits = match line.iter().position(|byte| *byte == b';') {
-            Some(at) => {
-                self.count_extra(line.len() - at)?;
-                trim_end_of_blanks(&line[..at])
-            }
-            None => line,
-        };
-        if digits.is_empty() || digits.len() > 16 || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return Err(ProtocolError::Chunk);
-        }
-        let digits = str::from_utf8(digits).expect("hexadecimal digits are ASCII");
-        u64::from_str_radix(digits, 16).map_err(|_| ProtocolError::Chunk)
-    }
-
-    /// Keeps what is read over bounded.
     fn count_extra(&mut self, bytes: usize) -> Result<(), ProtocolError> {
         self.extra += bytes;
         if self.extra > EXTRA_BYTES_MAX { Err(ProtocolError::Chunk) } else { Ok(()) }
     }
 }
 
-/// A chunk size without the white space that may stand before its extensions (BWS, RFC 9110 §5.6.3).
-fn trim_end_of_blanks(size: &[u8]) -> &[u8] {
-    let end = size.iter().rposition(|byte| !b" \t".contains(byte)).map_or(0, |last| last + 1);
-    &size[..end]
+/// The size of a chunk: 1 to 16 hexadecimal digits.
+fn parse_size(digits: &[u8]) -> Option<u64> {
+    let value = |digit: &u8| char::from(*digit).to_digit(16).map(u64::from);
+    if !(1..=16).contains(&digits.len()) {
+        return None;
+    }
+    digits.iter().try_fold(0, |size, digit| Some(size << 4 | value(digit)?))
 }
 
 /// Whether a line of the trailer section begins with a field name and a colon (RFC 9112 §5).
 fn is_field_line(line: &[u8]) -> bool {
-    let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
-    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    !name.is_empty() && name.len() < line.len() && name.iter().all(is_token)
+    let name_end = line.iter().position(|byte| *byte == b':');
+    name_end.is_some_and(|end| end > 0 && line[..end].iter().all(is_tchar))
 }
 
 /// The first line of `bytes` without its CR LF, once all of it is there.
@@ -130,8 +111,8 @@ fn whole_line(bytes: &[u8]) -> Result<Option<&[u8]>, ProtocolError> {
     let Some(end) = window.iter().position(|byte| *byte == b'\n') else {
         return if window.len() == LINE_BYTES_MAX { Err(ProtocolError::Chunk) } else { Ok(None) };
     };
-    match window[..end].split_last() {
-        Some((b'\r', line)) if !line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') => Ok(Some(line)),
+    match window[..end].strip_suffix(b"\r") {
+        Some(line) if !line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') => Ok(Some(line)),
         _ => Err(ProtocolError::Chunk),
     }
 }
@@ -144,9 +125,9 @@ mod tests {
     #[track_caller]
     fn check(coded: &[u8], content_max: usize, expected: Result<Option<(&[u8], usize)>, ProtocolError>) {
         let decode = |steps: &mut dyn Iterator<Item = usize>| {
-            let (mut chunks, mut start, mut content) = (Chunks::default(), 0, Vec::new());
+            let (mut decoder, mut start, mut content) = (ChunkedDecoder::default(), 0, Vec::new());
             for end in steps {
-                if chunks.take(&coded[..end], &mut start, &mut content, content_max)? {
+                if decoder.decode(&coded[..end], &mut start, &mut content, content_max)? {
                     return Ok(Some((content, coded.len() - start)));
                 }
             }

@@ -1,115 +1,176 @@
-//! If-Match and If-None-Match (RFC 9110 §13.1): whether a request's conditions hold for an entity tag. Nothing else.
+//! If-Match and If-None-Match (RFC 9110 §13.1): what a request demands of an entity tag, and whether a tag meets it.
 
-use super::request::Fields;
+use std::fmt;
+
+use super::request::Request;
 use super::response::EntityTag;
 
-/// The conditions of one request, as received; made to outlive it, since a change may wait for others to be saved with it.
+/// The conditions of one request. They outlive it: a change may wait for others that are saved with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
-    /// Tags of which one must be current.
-    if_match: Option<String>,
-    /// Tags of which none may be current.
-    if_none_match: Option<String>,
+    if_match: Option<Tags>,
+    if_none_match: Option<Tags>,
+}
+
+/// The value of a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Tags {
+    /// `*`: any representation.
+    Any,
+    /// A well-formed list, as received: tags of their own would take up to ten times the memory.
+    List(String),
+}
+
+/// When the value of this field is neither `*` nor a list of entity tags.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct MalformedCondition(&'static str);
+
+impl fmt::Display for MalformedCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the field {} has to be \"*\" or entity tags in quotes, separated by commas", self.0)
+    }
 }
 
 impl Conditions {
-    /// The conditions among a request's fields.
-    pub(crate) fn of(fields: &Fields) -> Self {
-        Self { if_match: fields.if_match.clone(), if_none_match: fields.if_none_match.clone() }
+    /// # Errors
+    /// When a condition is malformed. On a safe method an If-None-Match like that is ignored: a full response is always right.
+    pub(crate) fn of(request: &Request) -> Result<Self, MalformedCondition> {
+        let if_match = Tags::parse("If-Match", request.fields.if_match.as_deref())?;
+        let if_none_match = match Tags::parse("If-None-Match", request.fields.if_none_match.as_deref()) {
+            Err(_) if request.is_safe() => None,
+            parsed => parsed?,
+        };
+        Ok(Self { if_match, if_none_match })
     }
 
-    /// Whether nothing is demanded, so that no tag needs to be known.
     pub(crate) fn is_empty(&self) -> bool {
         self.if_match.is_none() && self.if_none_match.is_none()
     }
 
-    /// Whether a change may go ahead where `current` is the tag of what exists (RFC 9110 §13.2.2, steps 1 and 3).
-    pub(crate) fn allow_change_of(&self, current: EntityTag) -> bool {
-        self.if_match.as_deref().is_none_or(|tags| lists(tags, current, Comparison::Strong))
-            && self.if_none_match.as_deref().is_none_or(|tags| !lists(tags, current, Comparison::Weak))
+    /// Whether If-Match is true (RFC 9110 §13.1.1). `current` is called only if there is a list to compare with.
+    pub(crate) fn if_match_holds(&self, current: impl FnOnce() -> EntityTag) -> bool {
+        self.if_match.as_ref().is_none_or(|tags| tags.have(current, false))
+    }
+
+    /// Whether If-None-Match is true (RFC 9110 §13.1.2). `current` is called only if there is a list to compare with.
+    pub(crate) fn if_none_match_holds(&self, current: impl FnOnce() -> EntityTag) -> bool {
+        self.if_none_match.as_ref().is_none_or(|tags| !tags.have(current, true))
     }
 }
 
-/// Whether the client of a GET or HEAD has `current` already, which is a 304 (RFC 9110 §13.1.2).
-pub(crate) fn is_current(fields: &Fields, current: EntityTag) -> bool {
-    fields.if_none_match.as_deref().is_some_and(|tags| lists(tags, current, Comparison::Weak))
+impl Tags {
+    fn parse(field: &'static str, value: Option<&str>) -> Result<Option<Self>, MalformedCondition> {
+        match value {
+            None => Ok(None),
+            Some("*") => Ok(Some(Self::Any)),
+            Some(list) if any_tag(list, |_, _| true).is_some() => Ok(Some(Self::List(list.to_owned()))),
+            Some(_) => Err(MalformedCondition(field)),
+        }
+    }
+
+    /// Whether `current` is among them, by the weak or the strong comparison of RFC 9110 §8.8.3.2; the service's own tags are all strong.
+    fn have(&self, current: impl FnOnce() -> EntityTag, weakly: bool) -> bool {
+        let Self::List(list) = self else { return true };
+        let current = current().to_string();
+        any_tag(list, |tag, is_weak| tag == current && (weakly || !is_weak)).unwrap_or(false)
+    }
 }
 
-/// How two entity tags are compared (RFC 9110 §8.8.3.2); the service's own tags are all strong.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Comparison {
-    /// A weak tag equals nothing.
-    Strong,
-    /// The `W/` is read over.
-    Weak,
-}
-
-/// Whether `tags` is `*` or a list of entity tags that has `current` (RFC 9110 §8.8.3 and §5.6.1); what is no such list has nothing.
-fn lists(tags: &str, current: EntityTag, comparison: Comparison) -> bool {
+/// Whether `is_wanted` accepts a tag of the list, given with its quotes, and whether it is weak; `None` if the list is malformed
+/// (RFC 9110 §8.8.3 and §5.6.1).
+fn any_tag(list: &str, is_wanted: impl Fn(&str, bool) -> bool) -> Option<bool> {
     const BLANKS: [char; 2] = [' ', '\t'];
-    if tags.trim_matches(BLANKS) == "*" {
-        return true;
-    }
-    let current = current.to_string();
-    let (mut rest, mut has_current) = (tags, false);
+    let (mut rest, mut found) = (list, false);
     loop {
         rest = rest.trim_start_matches([' ', '\t', ',']);
         if rest.is_empty() {
-            return has_current;
+            return Some(found);
         }
-        let (weak, tag) = rest.strip_prefix("W/").map_or((false, rest), |tag| (true, tag));
-        let Some(end) = tag.strip_prefix('"').and_then(|opaque| opaque.find('"')) else { return false };
-        let (tag, after) = tag.split_at(end + 2);
-        has_current |= tag == current && !(weak && comparison == Comparison::Strong);
+        let (tag, is_weak) = rest.strip_prefix("W/").map_or((rest, false), |tag| (tag, true));
+        let end = 1 + tag.strip_prefix('"')?.find(|c: char| c == '"' || c <= ' ' || c == '\x7f')?;
+        let (tag, after) = tag.split_at_checked(end + 1).filter(|(tag, _)| tag.ends_with('"'))?;
+        found |= is_wanted(tag, is_weak);
         rest = after.trim_start_matches(BLANKS);
         if !rest.is_empty() && !rest.starts_with(',') {
-            return false;
+            return None;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tiny_http::{HTTPVersion, Method};
+
     use super::*;
+    use crate::http::Fields;
 
     const CURRENT: EntityTag = EntityTag(0xabc_u128.to_be_bytes());
 
+    fn conditions(method: Method, if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Conditions, MalformedCondition> {
+        let owned = |tags: Option<&str>| tags.map(|tags| tags.replace('T', &CURRENT.to_string()));
+        let fields = Fields { if_match: owned(if_match), if_none_match: owned(if_none_match), ..Fields::default() };
+        let (target, version) = (String::new(), HTTPVersion(1, 1));
+        Conditions::of(&Request { method, target, version, fields, content: Vec::new(), keep_alive: true })
+    }
+
+    /// Checks whether the tags, with `T` for the current one, have that; `None` if they are malformed.
     #[track_caller]
-    fn check(tags: &str, weakly: bool, strongly: bool) {
-        assert_eq!(lists(tags, CURRENT, Comparison::Weak), weakly, "weakly: {tags:?}");
-        assert_eq!(lists(tags, CURRENT, Comparison::Strong), strongly, "strongly: {tags:?}");
+    fn check(tags: &str, strongly_and_weakly: Option<(bool, bool)>) {
+        let if_match = conditions(Method::Put, Some(tags), None);
+        let if_none_match = conditions(Method::Put, None, Some(tags));
+        let Some((strongly, weakly)) = strongly_and_weakly else {
+            assert_eq!(if_match, Err(MalformedCondition("If-Match")), "{tags:?}");
+            assert_eq!(if_none_match, Err(MalformedCondition("If-None-Match")), "{tags:?}");
+            return;
+        };
+        assert_eq!(if_match.unwrap().if_match_holds(|| CURRENT), strongly, "If-Match: {tags:?}");
+        assert_eq!(if_none_match.unwrap().if_none_match_holds(|| CURRENT), !weakly, "If-None-Match: {tags:?}");
     }
 
     #[test]
     fn a_list_of_tags_has_the_current_one_or_not() {
-        assert_eq!(CURRENT.to_string(), "\"00000000000000000000000000000abc\"");
-        check("\"00000000000000000000000000000abc\"", true, true);
-        check("W/\"00000000000000000000000000000abc\"", true, false);
-        check("\"x\", W/\"y\" ,\"00000000000000000000000000000abc\"", true, true);
-        check("\"x,\",,\t\"00000000000000000000000000000abc\"", true, true);
-        check("*", true, true);
-        check(" * ", true, true);
-        check("\"00000000000000000000000000000ABC\"", false, false);
-        check("00000000000000000000000000000abc", false, false);
-        check("\"00000000000000000000000000000abc", false, false);
-        check("\"x\", *", false, false);
-        for behind in ["x", " x", " \"y\"", ", *", ", \"y", "\"y\""] {
-            check(&format!("\"00000000000000000000000000000abc\"{behind}"), false, false);
+        for tags in ["T", "\"x\", W/\"y\" ,T", "T,\"x\"", "\"x,\",,\tT", ",T ,", "*"] {
+            check(tags, Some((true, true)));
         }
-        check("w/\"00000000000000000000000000000abc\"", false, false);
-        check("\"x 00000000000000000000000000000abc\"", false, false);
-        check("", false, false);
+        for tags in ["W/T", "\"x\",W/T"] {
+            check(tags, Some((false, true)));
+        }
+        for tags in ["", ",", "\"x\"", "\"\"", "\"\u{e9}\"", "W/\"x\""] {
+            check(tags, Some((false, false)));
+        }
+        check(&CURRENT.to_string().to_uppercase(), Some((false, false)));
     }
 
     #[test]
-    fn a_change_needs_every_condition_to_hold() {
-        let (same, other) = (Some("\"00000000000000000000000000000abc\""), Some("\"x\""));
-        let owned = |tags: Option<&str>| tags.map(str::to_owned);
-        let allowed = |if_match: Option<&str>, if_none_match: Option<&str>| {
-            let fields = Fields { if_match: owned(if_match), if_none_match: owned(if_none_match), ..Fields::default() };
-            Conditions::of(&fields).allow_change_of(CURRENT)
-        };
-        assert!(allowed(None, None) && allowed(same, None) && allowed(None, other) && allowed(same, other) && allowed(Some("*"), other));
-        assert!(!allowed(other, None) && !allowed(None, same) && !allowed(same, same) && !allowed(None, Some("*")));
+    fn what_is_no_list_of_tags_is_malformed() {
+        for tags in
+            ["x", "\"x", "x\"", "\"", "W/", "W/x", "w/T", "W/ T", "T, *", "*, T", "*, *", "T x", "T \"y\"", "T, y", "T, \"y", "T\"y\""]
+        {
+            check(tags, None);
+        }
+        for tags in ["\"a b\"", "\"a\tb\"", "\"a\x7f\"", "\"a\x01"] {
+            check(tags, None);
+        }
+        assert_eq!(
+            conditions(Method::Put, Some("x"), None).unwrap_err().to_string(),
+            "the field If-Match has to be \"*\" or entity tags in quotes, separated by commas"
+        );
+    }
+
+    #[test]
+    fn reads_ignore_a_malformed_if_none_match() {
+        for method in [Method::Get, Method::Head] {
+            assert_eq!(conditions(method.clone(), None, Some("x")), Ok(Conditions::default()));
+            assert_eq!(conditions(method, Some("x"), None), Err(MalformedCondition("If-Match")));
+        }
+    }
+
+    #[test]
+    fn a_tag_is_computed_only_for_a_list() {
+        let unneeded = || -> EntityTag { panic!("not needed") };
+        let any = conditions(Method::Post, Some("*"), Some("*")).unwrap();
+        assert!(any.if_match_holds(unneeded) && !any.if_none_match_holds(unneeded));
+        let none = Conditions::default();
+        assert!(none.if_match_holds(unneeded) && none.if_none_match_holds(unneeded) && none.is_empty());
     }
 }

@@ -1,21 +1,21 @@
-//! The Date field: the current time as an IMF-fixdate (RFC 9110 §5.6.7), formatted once a second and thread. Nothing else.
+//! The Date field: the current time as an IMF-fixdate (RFC 9110 §5.6.7), formatted once per second and thread.
 
 use std::cell::RefCell;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 thread_local! {
     /// The second formatted last, since 1970, and its text.
     static LAST: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
 }
 
-/// Hands the current time's text to `use_it`.
+/// Calls `use_it` with the current time.
 pub(super) fn now<T>(use_it: impl FnOnce(&str) -> T) -> T {
-    let now = SystemTime::now();
-    let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    // before 1970 it is 1970: httpdate panics on earlier times
+    let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     LAST.with_borrow_mut(|(last, text)| {
         if *last != second {
             *last = second;
-            *text = httpdate::fmt_http_date(now);
+            *text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
         }
         use_it(text)
     })

@@ -17,7 +17,7 @@ pub(crate) enum ProtocolError {
     Malformed(&'static str),
     /// When a line of the head ends in LF alone, which others may read as part of the line: 400.
     BareLineFeed,
-    /// When the version is neither HTTP/1.0 nor HTTP/1.1: 505.
+    /// When the major version is not 1: 505 (RFC 9110 §15.6.6).
     Version,
     /// When the head is longer than 64 KiB or has more than 100 field lines: 431.
     HeadTooLarge,
@@ -75,7 +75,7 @@ impl fmt::Display for ProtocolError {
             Self::TransferEncoding => f.write_str("Transfer-Encoding has to be \"chunked\" alone, and only on HTTP/1.1"),
             Self::UnknownCoding => f.write_str("the only transfer coding supported is \"chunked\""),
             Self::Chunk => f.write_str("the chunked content does not decode"),
-            Self::ContentTooLarge(limit) => write!(f, "the content is longer than the limit of {limit} bytes"),
+            Self::ContentTooLarge(limit) => write!(f, "the content is longer than the limit of {limit} bytes; --max-body sets it"),
             Self::Expectation => f.write_str("the only expectation supported is \"100-continue\""),
             Self::CutOff => f.write_str("the connection ended in the middle of the request"),
             Self::Timeout => f.write_str("the request did not arrive in time"),

@@ -1,124 +1,193 @@
-//! Reads the head of one request (RFC 9112 §3 and §5): what it asks for, and where its content ends. Sees whole heads only.
+//! Parses the head of a request (RFC 9112 §3 and §5): what it asks for, and how its content is framed. Sees whole heads only.
 
 use std::mem::MaybeUninit;
+use std::net::Ipv6Addr;
 
 use tiny_http::HTTPVersion;
 
-use super::chunked::Chunks;
+use super::chunked::ChunkedDecoder;
 use super::error::{FIELD_LINES_MAX, ProtocolError};
 use super::request::{Fields, Request};
 
-/// What is said of a request line that does not parse.
-const REQUEST_LINE: &str = "the request line has to be method, target and HTTP/1.1, with one space between";
+const REQUEST_LINE: ProtocolError =
+    ProtocolError::Malformed("the request line has to be method, target and HTTP/1.1, with one space between");
 
-/// A request whose content is on its way.
+/// A request whose content is still arriving.
 #[derive(Debug)]
 pub(super) struct Incoming {
-    /// The request without its content, or with as much of it as is decoded.
+    /// Has as much of the content as is decoded.
     pub(super) request: Request,
     pub(super) framing: Framing,
-    /// Whether the client waits for `100 Continue`.
+    /// The client waits for `100 Continue`.
     pub(super) expects_continue: bool,
 }
 
-/// What tells where a content ends (RFC 9112 §6).
+/// What determines the length of the content (RFC 9112 §6.3).
 #[derive(Debug)]
 pub(super) enum Framing {
-    /// The content has this many bytes.
     Length(usize),
-    /// The content comes in chunks.
-    Chunks(Chunks),
+    Chunked(ChunkedDecoder),
 }
 
-/// Reads a head that ends with its empty line.
+/// The fields that this file evaluates.
+#[derive(Default)]
+struct Lines<'a> {
+    host: Option<&'a [u8]>,
+    content_length: Option<&'a [u8]>,
+    transfer_encoding: Option<String>,
+    close: bool,
+    keep_alive: bool,
+    expects_continue: bool,
+}
+
+/// Parses a head that ends with its empty line.
 ///
 /// # Errors
-/// When it is malformed, demands what the service does not have, or announces more than `content_max` bytes of content.
-pub(super) fn read(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
-    let mut lines = [MaybeUninit::uninit(); FIELD_LINES_MAX];
+/// When it is malformed, needs what the service does not have, or announces more than `content_max` bytes of content.
+pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
+    let mut headers = [MaybeUninit::uninit(); FIELD_LINES_MAX];
     let mut parsed = httparse::Request::new(&mut []);
-    match parsed.parse_with_uninit_headers(head, &mut lines) {
+    match parsed.parse_with_uninit_headers(head, &mut headers) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-        Ok(_) => return Err(ProtocolError::Malformed(REQUEST_LINE)),
-        Err(error) => return Err(explain(error, head)),
+        Ok(_) => return Err(REQUEST_LINE),
+        Err(httparse::Error::Version) => return parse_as_1_1(head, content_max),
+        Err(httparse::Error::TooManyHeaders) => return Err(ProtocolError::HeadTooLarge),
+        Err(httparse::Error::HeaderName) => return Err(ProtocolError::Malformed("a field name is malformed or followed by white space")),
+        Err(httparse::Error::HeaderValue) => return Err(ProtocolError::Malformed("a field value has a control character")),
+        Err(_) => return Err(REQUEST_LINE),
     }
-    let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
-        return Err(ProtocolError::Malformed(REQUEST_LINE));
-    };
+    let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else { return Err(REQUEST_LINE) };
     if !target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
         return Err(ProtocolError::Malformed("the request target has a character that belongs percent-encoded"));
     }
-    let http_1_1 = minor == 1;
-    let lines = Lines(parsed.headers);
-
+    let is_1_1 = minor == 1;
+    let (lines, mut fields) = Lines::sort(parsed.headers, is_1_1)?;
+    fields.host = lines.host(target, is_1_1)?;
+    let framing = lines.framing(is_1_1, content_max)?;
     let request = Request {
-        method: method.parse().map_err(|()| ProtocolError::Malformed(REQUEST_LINE))?,
+        method: method.parse().map_err(|()| REQUEST_LINE)?,
         target: target.to_owned(),
         version: HTTPVersion(1, minor),
-        fields: Fields {
-            host: host(target, http_1_1, &lines)?,
-            if_match: lines.joined("if-match"),
-            if_none_match: lines.joined("if-none-match"),
-            origin: lines.joined("origin"),
-            sec_fetch_site: lines.joined("sec-fetch-site"),
-            preflight_method: lines.joined("access-control-request-method"),
-        },
+        fields,
         content: Vec::new(),
-        keep_alive: !lines.lists("connection", "close") && (http_1_1 || lines.lists("connection", "keep-alive")),
+        keep_alive: !lines.close && (is_1_1 || lines.keep_alive),
     };
-    let expects_continue = expects_continue(&lines, http_1_1)?;
-    let framing = if lines.all("transfer-encoding").next().is_some() {
-        check_chunked(&lines, http_1_1)?;
-        Framing::Chunks(Chunks::default())
-    } else {
-        match usize::try_from(content_length(&lines)?) {
-            Ok(length) if length <= content_max => Framing::Length(length),
-            _ => return Err(ProtocolError::ContentTooLarge(content_max)),
+    Ok(Incoming { request, framing, expects_continue: lines.expects_continue })
+}
+
+/// Parses a head with a version that httparse does not know. A later minor version of 1 is served as 1.1 (RFC 9110 §2.5).
+fn parse_as_1_1(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
+    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    match version.strip_prefix(b"HTTP/") {
+        Some([b'1', b'.', b'2'..=b'9']) => {
+            let mut head = head.to_vec();
+            head[line.len() - 1] = b'1';
+            parse(&head, content_max)
         }
-    };
-    Ok(Incoming { request, framing, expects_continue })
-}
-
-/// The field lines of one request.
-struct Lines<'a, 'b>(&'b [httparse::Header<'a>]);
-
-impl<'a> Lines<'a, '_> {
-    /// The values of all lines with this name, given in lower case.
-    fn all(&self, name: &'static str) -> impl Iterator<Item = &'a [u8]> {
-        self.0.iter().filter(move |line| line.name.eq_ignore_ascii_case(name)).map(|line| line.value)
-    }
-
-    /// The value of a field; repeated lines mean the same as one with their values joined by commas (RFC 9110 §5.3).
-    fn joined(&self, name: &'static str) -> Option<String> {
-        let mut values = self.all(name).map(String::from_utf8_lossy);
-        let first = values.next()?.into_owned();
-        Some(values.fold(first, |joined, value| joined + ", " + &value))
-    }
-
-    /// Whether a comma-separated field has this member, in any case.
-    fn lists(&self, name: &'static str, member: &str) -> bool {
-        self.all(name).flat_map(|value| value.split(|byte| *byte == b',')).any(|m| m.trim_ascii().eq_ignore_ascii_case(member.as_bytes()))
+        Some([b'0' | b'2'..=b'9', b'.', b'0'..=b'9']) => Err(ProtocolError::Version),
+        _ => Err(REQUEST_LINE),
     }
 }
 
-/// The host that the request is for, after checking that there is one (RFC 9112 §3.2).
-fn host(target: &str, http_1_1: bool, lines: &Lines<'_, '_>) -> Result<Option<String>, ProtocolError> {
-    let mut hosts = lines.all("host");
-    let host = match (hosts.next(), hosts.next()) {
-        (Some(host), None) => Some(str::from_utf8(host).ok().filter(|host| is_host(host)).ok_or(ProtocolError::Host)?),
-        (None, None) if !http_1_1 => None,
-        _ => return Err(ProtocolError::Host),
-    };
-    match split_absolute_form(target) {
-        // RFC 9112 §3.2.2: the authority of an absolute-form target is what counts
-        Some((authority, _)) if is_host(authority) => Ok(Some(authority.to_owned())),
-        Some(_) => Err(ProtocolError::Malformed("the authority of the request target is not of the form host[:port]")),
-        None => Ok(host.map(str::to_owned)),
+impl<'a> Lines<'a> {
+    /// Sorts all field lines in one pass.
+    fn sort(headers: &[httparse::Header<'a>], is_1_1: bool) -> Result<(Self, Fields), ProtocolError> {
+        let (mut lines, mut fields) = (Self::default(), Fields::default());
+        for &httparse::Header { name, value } in headers {
+            let is = |known: &str| name.eq_ignore_ascii_case(known);
+            if is("host") {
+                if lines.host.replace(value).is_some() {
+                    return Err(ProtocolError::Host);
+                }
+            } else if is("content-length") {
+                if lines.content_length.replace(value).is_some() {
+                    return Err(ProtocolError::ContentLength);
+                }
+            } else if is("transfer-encoding") {
+                join(&mut lines.transfer_encoding, value);
+            } else if is("connection") {
+                lines.close |= members(value).any(|option| option.eq_ignore_ascii_case(b"close"));
+                lines.keep_alive |= members(value).any(|option| option.eq_ignore_ascii_case(b"keep-alive"));
+            } else if is("expect") {
+                // RFC 9110 §10.1.1: HTTP/1.0 has no expectations
+                if is_1_1 && !members(value).all(|expectation| expectation.eq_ignore_ascii_case(b"100-continue")) {
+                    return Err(ProtocolError::Expectation);
+                }
+                lines.expects_continue = is_1_1;
+            } else if is("if-match") {
+                join(&mut fields.if_match, value);
+            } else if is("if-none-match") {
+                join(&mut fields.if_none_match, value);
+            } else if is("origin") {
+                join(&mut fields.origin, value);
+            } else if is("sec-fetch-site") {
+                join(&mut fields.sec_fetch_site, value);
+            } else if is("access-control-request-method") {
+                join(&mut fields.preflight_method, value);
+            }
+        }
+        Ok((lines, fields))
+    }
+
+    /// The host that the request is for (RFC 9112 §3.2).
+    fn host(&self, target: &str, is_1_1: bool) -> Result<Option<String>, ProtocolError> {
+        let host = match self.host {
+            Some(host) => Some(str::from_utf8(host).ok().filter(|host| is_host(host)).ok_or(ProtocolError::Host)?),
+            None if is_1_1 => return Err(ProtocolError::Host),
+            None => None,
+        };
+        match split_absolute_form(target) {
+            // RFC 9112 §3.2.2: the authority of an absolute-form target is what counts
+            Some((authority, _)) if is_host(authority) => Ok(Some(authority.to_owned())),
+            Some(_) => Err(ProtocolError::Malformed("the authority of the request target is not of the form host[:port]")),
+            None => Ok(host.map(str::to_owned)),
+        }
+    }
+
+    fn framing(&self, is_1_1: bool, content_max: usize) -> Result<Framing, ProtocolError> {
+        let is_chunked = |coding: &str| coding.trim_ascii().eq_ignore_ascii_case("chunked");
+        match (self.content_length, self.transfer_encoding.as_deref()) {
+            (None, None) => Ok(Framing::Length(0)),
+            (Some(length), None) => {
+                let digits = str::from_utf8(length).ok().filter(|length| length.bytes().all(|byte| byte.is_ascii_digit()));
+                let length = digits.and_then(|digits| digits.parse::<u64>().ok()).ok_or(ProtocolError::ContentLength)?;
+                let length = usize::try_from(length).ok().filter(|length| *length <= content_max);
+                length.map(Framing::Length).ok_or(ProtocolError::ContentTooLarge(content_max))
+            }
+            (Some(_), Some(_)) => Err(ProtocolError::TwoLengths),
+            (None, Some(coding)) if is_1_1 && is_chunked(coding) => Ok(Framing::Chunked(ChunkedDecoder::default())),
+            (None, Some(codings)) => match codings.rsplit_once(',') {
+                Some((before, last)) if is_1_1 && is_chunked(last) && !before.split(',').any(is_chunked) => {
+                    Err(ProtocolError::UnknownCoding)
+                }
+                _ => Err(ProtocolError::TransferEncoding),
+            },
+        }
     }
 }
 
-/// The authority of an absolute-form target, and what follows it: path and query (RFC 9112 §3.2.2). The scheme is `http` or `https`, in any
-/// case (RFC 3986 §3.1).
+/// Adds the value of a line; repeated lines mean the same as one with their values joined by commas (RFC 9110 §5.3).
+fn join(field: &mut Option<String>, value: &[u8]) {
+    let value = String::from_utf8_lossy(value);
+    match field {
+        Some(joined) => joined.extend([", ", &value]),
+        None => *field = Some(value.into_owned()),
+    }
+}
+
+/// The members of a comma-separated value (RFC 9110 §5.6.1).
+fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}
+
+/// Whether this may be part of a token, such as a method or a field name (RFC 9110 §5.6.2).
+pub(super) fn is_tchar(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
+}
+
+/// Splits an absolute-form target into its authority, and path and query (RFC 9112 §3.2.2). The scheme is `http` or `https`, in any case
+/// (RFC 3986 §3.1).
 pub(crate) fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
     let rest = ["http://", "https://"].into_iter().find_map(|scheme| {
         let (start, rest) = target.split_at_checked(scheme.len())?;
@@ -129,70 +198,20 @@ pub(crate) fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
 
 /// Whether this is `uri-host [":" port]` with a host that is not empty (RFC 9110 §7.2, RFC 3986 §3.2.2).
 fn is_host(value: &str) -> bool {
-    let digits = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(rest) = value.strip_prefix('[') {
         let Some((address, port)) = rest.split_once(']') else { return false };
-        return address.parse::<std::net::Ipv6Addr>().is_ok() && port.strip_prefix(':').map_or(port.is_empty(), digits);
+        return address.parse::<Ipv6Addr>().is_ok() && port.strip_prefix(':').map_or(port.is_empty(), is_port);
     }
     let (name, port) = value.split_once(':').unwrap_or((value, ""));
-    let is_mark = |byte| {
-        matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b'%')
-    };
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || is_mark(byte);
-    !name.is_empty() && name.bytes().all(allowed) && digits(port)
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_allowed) && has_valid_escapes(name) && is_port(port)
 }
 
-/// Whether the client waits for `100 Continue`; HTTP/1.0 cannot (RFC 9110 §10.1.1).
-fn expects_continue(lines: &Lines<'_, '_>, http_1_1: bool) -> Result<bool, ProtocolError> {
-    let mut expectations = lines.all("expect").filter(|_| http_1_1).flat_map(|value| value.split(|byte| *byte == b',')).peekable();
-    let expects_any = expectations.peek().is_some();
-    let all_known = expectations.all(|expectation| expectation.trim_ascii().eq_ignore_ascii_case(b"100-continue"));
-    if all_known { Ok(expects_any) } else { Err(ProtocolError::Expectation) }
-}
-
-/// Checks that chunked is the one and only transfer coding.
-fn check_chunked(lines: &Lines<'_, '_>, http_1_1: bool) -> Result<(), ProtocolError> {
-    if lines.all("content-length").next().is_some() {
-        return Err(ProtocolError::TwoLengths);
-    }
-    let codings = || lines.all("transfer-encoding").flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
-    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
-    let times = codings().filter(|coding| is_chunked(coding)).count();
-    match (codings().count(), codings().last()) {
-        (1, Some(last)) if http_1_1 && is_chunked(last) => Ok(()),
-        (_, Some(last)) if http_1_1 && is_chunked(last) && times == 1 => Err(ProtocolError::UnknownCoding),
-        _ => Err(ProtocolError::TransferEncoding),
-    }
-}
-
-/// The announced length of the content in bytes; 0 without the field (RFC 9112 §6.3).
-fn content_length(lines: &Lines<'_, '_>) -> Result<u64, ProtocolError> {
-    let mut lengths = lines.all("content-length");
-    match (lengths.next(), lengths.next()) {
-        (None, _) => Ok(0),
-        (Some(length), None) if length.iter().all(u8::is_ascii_digit) => {
-            str::from_utf8(length).ok().and_then(|digits| digits.parse().ok()).ok_or(ProtocolError::ContentLength)
-        }
-        _ => Err(ProtocolError::ContentLength),
-    }
-}
-
-fn explain(error: httparse::Error, head: &[u8]) -> ProtocolError {
-    match error {
-        httparse::Error::TooManyHeaders => ProtocolError::HeadTooLarge,
-        httparse::Error::Version => {
-            let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-            let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
-            match version.strip_prefix(b"HTTP/") {
-                Some(b"1.0" | b"1.1") => ProtocolError::Malformed(REQUEST_LINE),
-                Some([major, b'.', minor]) if major.is_ascii_digit() && minor.is_ascii_digit() => ProtocolError::Version,
-                _ => ProtocolError::Malformed(REQUEST_LINE),
-            }
-        }
-        httparse::Error::HeaderName => ProtocolError::Malformed("a field name is malformed or followed by white space"),
-        httparse::Error::HeaderValue => ProtocolError::Malformed("a field value has a control character"),
-        _ => ProtocolError::Malformed(REQUEST_LINE),
-    }
+/// Whether each percent sign begins an escape of two hexadecimal digits (RFC 3986 §2.1).
+pub(crate) fn has_valid_escapes(text: &str) -> bool {
+    let is_escape = |rest: &[u8]| rest.first_chunk::<2>().is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+    text.as_bytes().split(|byte| *byte == b'%').skip(1).all(is_escape)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! RFC 9110 and 9112 on values: bytes become requests, responses become bytes. Knows no sockets and no colors.
 
 mod chunked;
-pub(crate) mod conditional;
+mod conditional;
 mod date;
 mod error;
 mod head;
@@ -9,8 +9,9 @@ mod parser;
 mod request;
 mod response;
 
+pub(crate) use conditional::Conditions;
 pub(crate) use error::ProtocolError;
-pub(crate) use head::split_absolute_form;
-pub(crate) use parser::{Parser, Step};
+pub(crate) use head::{has_valid_escapes, split_absolute_form};
+pub(crate) use parser::Parser;
 pub(crate) use request::{Fields, Request};
-pub(crate) use response::{Content, Cors, EntityTag, Representation, Response};
+pub(crate) use response::{Content, Cors, Representation, Response};

@@ -1,51 +1,32 @@
-//! Finds the requests in a connection's bytes (RFC 9112), and refuses what cannot be read safely. Knows no socket, no clock and no color.
+//! Finds the requests in the bytes of a connection (RFC 9112). Knows no socket, no clock and no color.
 
 use std::mem::take;
 
 use tiny_http::Method;
 
 use super::error::{HEAD_BYTES_MAX, ProtocolError};
-use super::head::{self, Framing, Incoming};
+use super::head::{self, Framing, Incoming, is_tchar};
 use super::request::Request;
 
 /// Bytes of an empty buffer that are kept for the next request.
 const KEEP_BYTES_MAX: usize = 1024;
 
-/// What the bytes received so far amount to.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Not yet a whole request.
-    More,
-    /// Not yet a whole request, and the client waits to hear `100 Continue` before it sends the rest. Said once a request.
-    Continue,
-    /// A request; its bytes are gone from the parser.
-    Whole(Request),
-}
-
-/// A connection's bytes that no request was made of yet.
+/// The received bytes of a connection that no request was made of yet.
 #[derive(Debug, Default)]
 pub(crate) struct Parser {
-    /// Received bytes; those before `start` are used up.
+    /// Those before `start` are used up.
     received: Vec<u8>,
-    /// Where the unused bytes begin.
     start: usize,
-    /// The search for the end of the next request's head.
-    search: Search,
-    /// The next request, when its head is read and its content is on its way.
+    /// How many of the unused bytes were searched for the end of a head in vain.
+    searched: usize,
+    /// The one empty line that may come before a request came.
+    skipped_empty_line: bool,
+    /// The next request, once its head is parsed.
     incoming: Option<Incoming>,
 }
 
-/// The search for the end of a head.
-#[derive(Debug, Default)]
-struct Search {
-    /// How many of the unused bytes have been looked at: no line break among them ends the head.
-    scanned: usize,
-    /// Whether the one empty line that may come before a request came.
-    skipped_empty_line: bool,
-}
-
 impl Parser {
-    /// Takes bytes that were received.
+    /// Adds bytes that were received.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.drop_used();
         self.received.extend_from_slice(bytes);
@@ -64,48 +45,72 @@ impl Parser {
         self.incoming.is_none() && self.start == self.received.len()
     }
 
-    /// Whether the request under way says that its method is HEAD, however little of the rest can be read.
+    /// Whether the method of the next request is HEAD, even if the rest of it cannot be parsed.
     pub(crate) fn asks_for_head_alone(&self) -> bool {
-        self.incoming
-            .as_ref()
-            .map_or_else(|| self.received[self.start..].starts_with(b"HEAD "), |incoming| incoming.request.method == Method::Head)
+        match &self.incoming {
+            Some(incoming) => incoming.request.method == Method::Head,
+            None => self.received[self.start..].starts_with(b"HEAD "),
+        }
     }
 
-    /// Bytes of memory this holds on to.
+    /// Bytes of memory that the parser owns.
     pub(crate) fn memory(&self) -> usize {
-        let arrived = self.incoming.as_ref().map_or(0, |Incoming { request, .. }| request.memory());
-        self.received.capacity() + arrived
+        self.received.capacity() + self.incoming.as_ref().map_or(0, |incoming| incoming.request.memory())
     }
 
-    /// Makes the most of the bytes received so far.
+    /// The next request, once all of it has arrived.
     ///
     /// # Errors
-    /// When they are no request that can be answered; nothing after them may be read as one.
-    pub(crate) fn step(&mut self, content_max: usize) -> Result<Step, ProtocolError> {
-        if self.incoming.is_none() {
-            let Some(length) = self.search.find_end(&self.received, &mut self.start)? else { return Ok(Step::More) };
-            let head = &self.received[self.start..self.start + length];
-            self.incoming = Some(head::read(head, content_max)?);
-            self.start += length;
-            self.search = Search::default();
-        }
-        let Some(incoming) = &mut self.incoming else { return Ok(Step::More) };
-        if incoming.take(&self.received, &mut self.start, content_max)? {
-            let whole = self.incoming.take().expect("it is there");
-            if self.start == self.received.len() {
-                self.drop_used();
+    /// When the bytes are no request that can be answered; nothing after them may be parsed as one.
+    pub(crate) fn next_request(&mut self, content_max: usize) -> Result<Option<Request>, ProtocolError> {
+        let incoming = match &mut self.incoming {
+            Some(incoming) => incoming,
+            None => {
+                let Some(end) = self.find_head_end()? else { return Ok(None) };
+                let incoming = head::parse(&self.received[self.start..end], content_max)?;
+                (self.start, self.searched, self.skipped_empty_line) = (end, 0, false);
+                self.incoming.insert(incoming)
             }
-            return Ok(Step::Whole(whole.request));
+        };
+        let is_whole = incoming.take_content(&self.received, &mut self.start, content_max)?;
+        if !is_whole || self.start == self.received.len() {
+            self.drop_used();
         }
-        let expects_continue = take(&mut incoming.expects_continue);
-        self.drop_used();
-        // RFC 9110 §10.1.1: no 100 when some of the content has arrived already
-        Ok(if expects_continue && self.received.is_empty() { Step::Continue } else { Step::More })
+        Ok(if is_whole { self.incoming.take().map(|incoming| incoming.request) } else { None })
     }
-}
 
-impl Parser {
-    /// Forgets the bytes that are used up, and gives back the memory of many.
+    /// Whether the client waits for `100 Continue` before it sends the content; true at most once per request.
+    pub(crate) fn take_expectation(&mut self) -> bool {
+        let expects_continue = self.incoming.as_mut().is_some_and(|incoming| take(&mut incoming.expects_continue));
+        // RFC 9110 §10.1.1: no 100 when some of the content has arrived already
+        expects_continue && self.start == self.received.len()
+    }
+
+    /// Where the next head ends, once all of it is there.
+    fn find_head_end(&mut self) -> Result<Option<usize>, ProtocolError> {
+        // RFC 9112 §2.2: an empty line before the request line is ignored
+        if !self.skipped_empty_line && self.received[self.start..].starts_with(b"\r\n") {
+            (self.start, self.searched, self.skipped_empty_line) = (self.start + 2, 0, true);
+        }
+        let bytes = &self.received[self.start..];
+        if bytes.first().is_some_and(|first| !is_tchar(first) && *first != b'\r') {
+            return Err(ProtocolError::Malformed("this is not an HTTP request"));
+        }
+        while let Some(length) = bytes[self.searched..].iter().position(|byte| *byte == b'\n') {
+            self.searched += length + 1;
+            match &bytes[..self.searched] {
+                b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n'] if self.searched <= HEAD_BYTES_MAX => {
+                    return Ok(Some(self.start + self.searched));
+                }
+                [.., b'\r', b'\n'] => {}
+                _ => return Err(ProtocolError::BareLineFeed),
+            }
+        }
+        self.searched = bytes.len();
+        if self.searched > HEAD_BYTES_MAX { Err(ProtocolError::HeadTooLarge) } else { Ok(None) }
+    }
+
+    /// Forgets the bytes that are used up, and gives the memory of many back.
     fn drop_used(&mut self) {
         if self.start > 0 {
             self.received.drain(..self.start);
@@ -116,10 +121,10 @@ impl Parser {
 }
 
 impl Incoming {
-    /// Takes what there is of the content, moving `start` past it; says whether that was all of it.
-    fn take(&mut self, received: &[u8], start: &mut usize, content_max: usize) -> Result<bool, ProtocolError> {
+    /// Takes what has arrived of the content, moving `start` past it; whether that was the rest of it.
+    fn take_content(&mut self, received: &[u8], start: &mut usize, content_max: usize) -> Result<bool, ProtocolError> {
         match &mut self.framing {
-            Framing::Chunks(chunks) => chunks.take(received, start, &mut self.request.content, content_max),
+            Framing::Chunked(decoder) => decoder.decode(received, start, &mut self.request.content, content_max),
             Framing::Length(length) => {
                 let Some(content) = received[*start..].get(..*length) else { return Ok(false) };
                 self.request.content = content.to_vec();
@@ -127,34 +132,6 @@ impl Incoming {
                 Ok(true)
             }
         }
-    }
-}
-
-impl Search {
-    /// The length of the head that begins at `start`, once all of it is there; skips one empty line before it (RFC 9112 §2.2).
-    fn find_end(&mut self, received: &[u8], start: &mut usize) -> Result<Option<usize>, ProtocolError> {
-        if !self.skipped_empty_line && received[*start..].starts_with(b"\r\n") {
-            *start += 2;
-            *self = Self { scanned: 0, skipped_empty_line: true };
-        }
-        let bytes = &received[*start..];
-        if bytes.first().is_some_and(|first| !first.is_ascii_alphanumeric() && !b"!#$%&'*+-.^_`|~\r".contains(first)) {
-            return Err(ProtocolError::Malformed("this is not an HTTP request"));
-        }
-        while let Some(at) = bytes[self.scanned..].iter().position(|byte| *byte == b'\n').map(|at| self.scanned + at) {
-            self.scanned = at + 1;
-            if at == 0 || bytes[at - 1] != b'\r' {
-                return Err(ProtocolError::BareLineFeed);
-            }
-            if at + 1 > HEAD_BYTES_MAX {
-                return Err(ProtocolError::HeadTooLarge);
-            }
-            if bytes[..at - 1].ends_with(b"\r\n") || at == 1 {
-                return Ok(Some(at + 1));
-            }
-        }
-        self.scanned = bytes.len();
-        if bytes.len() > HEAD_BYTES_MAX { Err(ProtocolError::HeadTooLarge) } else { Ok(None) }
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Request {
     pub(crate) keep_alive: bool,
 }
 
-/// The fields that anything in the service looks at; repeated ones are joined by commas (RFC 9110 §5.3).
+/// The fields that the service evaluates; repeated ones are joined by commas (RFC 9110 §5.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
     /// Host, or the authority of an absolute-form target; `None` only from HTTP/1.0.

@@ -39,16 +39,15 @@ impl fmt::Display for EntityTag {
     }
 }
 
-/// What a response carries; always JSON, if anything.
+/// The content of a response: JSON, if anything.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Content {
-    /// None, as in 204 and 304.
     #[default]
     None,
     /// Text that is part of the program.
     Fixed(&'static str),
     Own(Vec<u8>),
-    /// Kept by the list, too; cloning it copies no bytes.
+    /// Also kept by the list; cloning it copies no bytes.
     Shared(Arc<Representation>),
 }
 
@@ -85,7 +84,6 @@ impl Representation {
 }
 
 impl Content {
-    /// The bytes, without copying them.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::None => &[],
@@ -96,40 +94,32 @@ impl Content {
     }
 }
 
-/// An answer; the fields every response has are added when it is written.
+/// A response; the fields that every response has are added when it is written.
 #[derive(Clone, Debug)]
 pub(crate) struct Response {
-    /// How it went.
     pub(crate) status: StatusCode,
-    /// The representation or the error.
     pub(crate) content: Content,
-    /// ETag, on representations that a client may revalidate.
     pub(crate) tag: Option<EntityTag>,
-    /// Location, on a created color (RFC 9110 §10.2.2).
     pub(crate) location: Option<String>,
-    /// Allow, on 204 and 405 (RFC 9110 §10.2.1).
     pub(crate) allow: Option<&'static str>,
-    /// Access-Control-Allow-Origin and what goes with it, for an origin that the operator allowed.
     pub(crate) cors: Option<Cors>,
-    /// Whether the response would be another for another Origin.
+    /// The response depends on the Origin of the request.
     pub(crate) varies_by_origin: bool,
-    /// What the operator should know of it; not sent.
-    pub(crate) remark: Option<String>,
+    /// A warning for the log; not sent.
+    pub(crate) log: Option<String>,
 }
 
-/// The CORS fields of a response (Fetch standard, CORS protocol).
+/// What the CORS fields say (Fetch standard, CORS protocol).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cors {
     /// The allowed origin, echoed.
     pub(crate) origin: String,
-    /// Whether this answers a preflight.
     pub(crate) preflight: bool,
 }
 
 impl Response {
-    /// A response with nothing but status and content.
     pub(crate) fn new(status: StatusCode, content: Content) -> Self {
-        Self { status, content, tag: None, location: None, allow: None, cors: None, varies_by_origin: false, remark: None }
+        Self { status, content, tag: None, location: None, allow: None, cors: None, varies_by_origin: false, log: None }
     }
 
     /// A response whose content is `value` as JSON.
@@ -154,7 +144,7 @@ impl Response {
         Self::new(StatusCode::NOT_FOUND, Content::Fixed(r#"{"error":true}"#))
     }
 
-    /// The head as it is sent now: everything before the content, with the empty line.
+    /// Writes all that comes before the content, with the current time.
     pub(crate) fn write_head_now(&self, out: &mut Vec<u8>, connection: Option<&'static str>) {
         date::now(|date| self.write_head(out, date, connection));
     }
@@ -169,7 +159,8 @@ impl Response {
         out.extend_from_slice(itoa::Buffer::new().format(self.status.0).as_bytes());
         out.push(b' ');
         out.extend_from_slice(reason.as_bytes());
-        push_field(out, "Date", date);
+        out.extend_from_slice(b"\r\nDate: ");
+        out.extend_from_slice(date.as_bytes());
         out.extend_from_slice(b"\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff");
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
         if !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
@@ -180,43 +171,33 @@ impl Response {
             out.extend_from_slice(b"\r\nETag: ");
             out.extend_from_slice(&tag.quoted());
         }
-        if let Some(location) = &self.location {
-            push_field(out, "Location", location);
-        }
-        if let Some(allow) = self.allow {
-            push_field(out, "Allow", allow);
-        }
-        if self.varies_by_origin {
-            push_field(out, "Vary", "Origin");
+        let vary = self.varies_by_origin.then_some("Origin");
+        for (name, value) in [("Location", self.location.as_deref()), ("Allow", self.allow), ("Vary", vary), ("Connection", connection)] {
+            if let Some(value) = value {
+                push_field(out, name, value);
+            }
         }
         if let Some(cors) = &self.cors {
             cors.write(out);
-        }
-        if let Some(connection) = connection {
-            push_field(out, "Connection", connection);
         }
         out.extend_from_slice(b"\r\n\r\n");
     }
 }
 
 impl Cors {
-    /// How long a browser may keep the answer to a preflight.
-    const PREFLIGHT_SECONDS: &str = "600";
-
-    /// Writes the CORS fields.
     fn write(&self, out: &mut Vec<u8>) {
         push_field(out, "Access-Control-Allow-Origin", &self.origin);
         if self.preflight {
             push_field(out, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE");
             push_field(out, "Access-Control-Allow-Headers", "Accept, Content-Type, If-Match, If-None-Match");
-            push_field(out, "Access-Control-Max-Age", Self::PREFLIGHT_SECONDS);
+            push_field(out, "Access-Control-Max-Age", "600"); // seconds
         } else {
             push_field(out, "Access-Control-Expose-Headers", "ETag, Location");
         }
     }
 }
 
-/// Appends a field line, led by the line break that ends the one before.
+/// Appends a field line, after the line break that ends the one before.
 fn push_field(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(name.as_bytes());

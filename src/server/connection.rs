@@ -14,7 +14,7 @@ use tiny_http::{HTTPVersion, Method};
 use super::accept::Socket;
 use super::output::{Output, Sent};
 use super::shared::{Share, Shared};
-use crate::http::{Parser, ProtocolError, Request, Response, Step};
+use crate::http::{Parser, ProtocolError, Request, Response};
 use crate::logging;
 use crate::service::Answer;
 use crate::store::{Change, NotSaved, Outcome};
@@ -213,11 +213,15 @@ impl Connection {
             if answers == ANSWERS_IN_A_ROW || !self.output.has_room() {
                 return self.flush(!self.parser.is_idle(), now);
             }
-            match self.parser.step(shared.limits.content_max) {
-                Ok(Step::More) if self.share.is_refused(self.parser.memory()) => self.refuse(&ProtocolError::NoRoom, None, shared),
-                Ok(Step::More) => break,
-                Ok(Step::Continue) => self.output.push_continue(),
-                Ok(Step::Whole(request)) => {
+            match self.parser.next_request(shared.limits.content_max) {
+                Ok(None) if self.share.is_refused(self.parser.memory()) => self.refuse(&ProtocolError::NoRoom, None, shared),
+                Ok(None) => {
+                    if self.parser.take_expectation() {
+                        self.output.push_continue();
+                    }
+                    break;
+                }
+                Ok(Some(request)) => {
                     answers += 1;
                     // what follows is another request, with a time of its own
                     (self.state, self.since, self.had_request) = (State::Idle, now, true);
@@ -263,8 +267,8 @@ impl Connection {
             // RFC 9112 §9.3: HTTP/1.0 has to be told that the connection stays
             (request.version < HTTPVersion(1, 1)).then_some("keep-alive")
         };
-        if let Some(remark) = &response.remark {
-            logging::client_warning(format_args!("{remark}"));
+        if let Some(line) = &response.log {
+            logging::client_warning(format_args!("{line}"));
         }
         let status = response.status;
         let bytes = self.output.push(response, request.method == Method::Head, connection);

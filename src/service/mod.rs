@@ -1,9 +1,9 @@
-//! The contract: requests in, answers out. No sockets.
+//! The HTTP contract: requests in, answers out. No sockets.
 
 mod origin;
 mod respond;
 mod target;
 
-pub(crate) use origin::{Exemptions, parse_host, parse_origin};
+pub(crate) use origin::{Allowlist, parse_host, parse_origin};
 pub(crate) use respond::{Answer, Service};
 pub(crate) use target::BasePath;

@@ -9,85 +9,82 @@ use tiny_http::Method;
 use crate::http::{Cors, Fields, Request};
 use crate::logging::excerpt;
 
-/// Exemptions that the operator made.
+/// What the operator allows besides the service's own pages and names.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Exemptions {
-    /// Origins whose pages may read and change the list, as browsers spell them: `https://example.org`.
+pub(crate) struct Allowlist {
+    /// Origins whose pages may read and change the list, as browsers serialize them: `https://example.org`.
     pub(crate) origins: Vec<String>,
-    /// Host names, without port, that a service on a loopback address may be called by.
+    /// Host names, without port, of a service on a loopback address.
     pub(crate) hosts: Vec<String>,
 }
 
-/// Why a request is refused: 403.
+/// Why a request is answered 403.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Intrusion<'a> {
-    /// When a page of this other origin would change something; the origin as the browser gave it, if it did.
+pub(super) enum Forbidden<'a> {
+    /// When a page of another origin would change something. Has the Origin field.
     CrossOrigin(Option<&'a str>),
-    /// When a service on a loopback address is called by this name, which anyone's DNS may have pointed there (DNS rebinding).
+    /// When the Host is a name that anyone's DNS may have pointed at the loopback address (DNS rebinding).
     ForeignHost(&'a str),
 }
 
-impl Intrusion<'_> {
+impl Forbidden<'_> {
     /// What the client is told.
-    pub(super) fn message(&self) -> &'static str {
-        match self {
+    pub(super) fn message(&self) -> String {
+        let what = match self {
             Self::CrossOrigin(_) => "a page of another origin may not change the list",
-            Self::ForeignHost(_) => "the service does not go by this host name",
-        }
+            Self::ForeignHost(_) => "the service does not have this host name",
+        };
+        format!("{what}{}", self.advice())
     }
 
-    /// What the operator is told, with the option that would allow it.
-    pub(super) fn explanation(&self) -> String {
+    /// What the operator is told.
+    pub(super) fn log(&self) -> String {
+        let what = match self {
+            Self::CrossOrigin(Some(origin)) => format!("refused a change from the origin {}", excerpt(origin)),
+            Self::CrossOrigin(None) => "refused a change from another site, the browser did not say which".to_owned(),
+            Self::ForeignHost(host) => format!("refused a request to the host {}", excerpt(without_port(host))),
+        };
+        format!("{what}{}", self.advice())
+    }
+
+    /// Names the option that would allow the request; no option allows `null`, nor what is no origin or host name at all.
+    fn advice(&self) -> &'static str {
         match self {
-            Self::CrossOrigin(Some("null")) => {
-                "refused a change from a page without an origin, a file or a sandboxed frame; serve the page over HTTP".to_owned()
-            }
-            Self::CrossOrigin(Some(origin)) if parse_origin(origin).is_err() => {
-                format!("refused a change from {}, which is no origin of a web page", excerpt(origin))
-            }
-            Self::CrossOrigin(Some(origin)) => {
-                format!("refused a change from the origin {}; --allow-origin with it would allow that", excerpt(origin))
-            }
-            Self::CrossOrigin(None) => {
-                "refused a change from another site, whose origin the browser did not tell; --allow-origin needs one".to_owned()
-            }
-            Self::ForeignHost(host) => {
-                format!("refused a request to the host {}; --allow-host with its name would allow that", excerpt(host))
-            }
+            Self::CrossOrigin(Some(origin)) if parse_origin(origin).is_ok() => "; --allow-origin with it would allow that",
+            Self::ForeignHost(host) if parse_host(without_port(host)).is_ok() => "; --allow-host with it would allow that",
+            _ => "",
         }
     }
 }
 
-/// Finds what speaks against a request.
-///
 /// # Errors
-/// When a browser may have been tricked into sending it.
-pub(super) fn check<'a>(exemptions: &Exemptions, request: &'a Request, on_loopback: bool) -> Result<(), Intrusion<'a>> {
+/// When a page of another origin may have tricked a browser into sending the request.
+pub(super) fn check<'a>(allowlist: &Allowlist, request: &'a Request, on_loopback: bool) -> Result<(), Forbidden<'a>> {
     if let Some(host) = request.fields.host.as_deref()
         && on_loopback
-        && !is_own_host(exemptions, host)
+        && !is_own_host(allowlist, host)
     {
-        return Err(Intrusion::ForeignHost(host));
+        return Err(Forbidden::ForeignHost(host));
     }
     // RFC 9110 §9.2.1: these change nothing
-    if request.is_safe() || is_same_origin(exemptions, &request.fields) {
+    if request.is_safe() || is_same_origin(allowlist, &request.fields) {
         Ok(())
     } else {
-        Err(Intrusion::CrossOrigin(request.fields.origin.as_deref()))
+        Err(Forbidden::CrossOrigin(request.fields.origin.as_deref()))
     }
 }
 
-/// The CORS fields for the response to a request; `None` unless its origin is exempt.
-pub(super) fn cors(exemptions: &Exemptions, request: &Request) -> Option<Cors> {
-    let origin = request.fields.origin.as_deref().filter(|origin| is_exempt(exemptions, origin))?;
+/// The CORS fields for the response to a request; `None` unless its origin is allowed.
+pub(super) fn cors(allowlist: &Allowlist, request: &Request) -> Option<Cors> {
+    let origin = request.fields.origin.as_deref().filter(|origin| is_allowed(allowlist, origin))?;
     Some(Cors { origin: origin.to_owned(), preflight: request.method == Method::Options && request.fields.preflight_method.is_some() })
 }
 
 /// The algorithm of `http.CrossOriginProtection` of Go 1.25, after Filippo Valsorda's research of 2025.
-fn is_same_origin(exemptions: &Exemptions, fields: &Fields) -> bool {
+fn is_same_origin(allowlist: &Allowlist, fields: &Fields) -> bool {
     match (fields.sec_fetch_site.as_deref(), fields.origin.as_deref()) {
         (Some("same-origin" | "none"), _) | (None, None) => true,
-        (_, Some(origin)) if is_exempt(exemptions, origin) => true,
+        (_, Some(origin)) if is_allowed(allowlist, origin) => true,
         (None, Some(origin)) => {
             let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
             host.is_some() && host == fields.host.as_deref()
@@ -97,20 +94,30 @@ fn is_same_origin(exemptions: &Exemptions, fields: &Fields) -> bool {
 }
 
 /// Whether the operator allowed this origin, byte for byte.
-fn is_exempt(exemptions: &Exemptions, origin: &str) -> bool {
-    exemptions.origins.iter().any(|allowed| allowed == origin)
+fn is_allowed(allowlist: &Allowlist, origin: &str) -> bool {
+    allowlist.origins.iter().any(|allowed| allowed == origin)
 }
 
 /// Whether this is a name that nobody's DNS can make up: an IP address, `localhost` or below it (RFC 6761 §6.3), or an allowed one.
-fn is_own_host(exemptions: &Exemptions, host: &str) -> bool {
+fn is_own_host(allowlist: &Allowlist, host: &str) -> bool {
     if let Some(rest) = host.strip_prefix('[') {
         return rest.split(']').next().is_some_and(|address| address.parse::<IpAddr>().is_ok());
     }
-    let name = host.split(':').next().unwrap_or_default();
+    let name = without_root(without_port(host));
     let top = name.rsplit('.').next().unwrap_or_default();
     name.parse::<Ipv4Addr>().is_ok()
         || top.eq_ignore_ascii_case("localhost")
-        || exemptions.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
+        || allowlist.hosts.iter().any(|allowed| without_root(allowed).eq_ignore_ascii_case(name))
+}
+
+/// A Host without its port; not for IPv6 addresses.
+fn without_port(host: &str) -> &str {
+    host.split_once(':').map_or(host, |(name, _)| name)
+}
+
+/// A host name without the dot of the DNS root, which may follow any (RFC 1034 §3.1).
+fn without_root(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 /// Parses an origin of `--allow-origin`: scheme, `://`, host and port as a browser spells them (RFC 6454 §6.2).
@@ -165,8 +172,8 @@ mod tests {
 
     const HOST: &str = "own.example:8080";
 
-    fn exemptions() -> Exemptions {
-        Exemptions { origins: vec!["https://friend.example".to_owned()], hosts: vec!["Friend.example".to_owned()] }
+    fn allowlist() -> Allowlist {
+        Allowlist { origins: vec!["https://friend.example".to_owned()], hosts: vec!["Friend.example".to_owned()] }
     }
 
     fn owned(text: Option<&str>) -> Option<String> {
@@ -191,8 +198,8 @@ mod tests {
             (Method::Options, false),
         ] {
             let request = request(method, fields.clone());
-            let expected = if allowed || !changes { Ok(()) } else { Err(Intrusion::CrossOrigin(origin)) };
-            assert_eq!(check(&exemptions(), &request, false), expected, "{request:?}");
+            let expected = if allowed || !changes { Ok(()) } else { Err(Forbidden::CrossOrigin(origin)) };
+            assert_eq!(check(&allowlist(), &request, false), expected, "{request:?}");
         }
     }
 
@@ -241,14 +248,14 @@ mod tests {
     #[test]
     fn an_origin_needs_a_host_to_equal() {
         let request = request(Method::Post, fields(None, Some("http://")));
-        assert_eq!(check(&exemptions(), &request, true), Err(Intrusion::CrossOrigin(Some("http://"))));
+        assert_eq!(check(&allowlist(), &request, true), Err(Forbidden::CrossOrigin(Some("http://"))));
     }
 
     #[test]
     fn on_a_loopback_address_foreign_host_names_are_refused() {
         let ask = |host, on_loopback| {
             let request = request(Method::Get, fields(host, None));
-            check(&exemptions(), &request, on_loopback).map_err(|intrusion| intrusion.explanation())
+            check(&allowlist(), &request, on_loopback).map_err(|forbidden| forbidden.log())
         };
         for host in [
             "127.0.0.1",
@@ -259,6 +266,11 @@ mod tests {
             "localhost",
             "LOCALHOST:1",
             "a.localhost:8080",
+            "localhost.",
+            "LOCALHOST.:80",
+            "a.localhost.",
+            "127.0.0.1.",
+            "friend.example.",
             "friend.EXAMPLE:8",
         ] {
             assert_eq!(ask(Some(host), true), Ok(()), "{host}");
@@ -271,19 +283,21 @@ mod tests {
             "127.1",
             "0x7f000001",
             "[evil]",
-            "localhost.",
+            "localhost..",
+            ".",
+            "friend.example..",
         ] {
-            assert_eq!(ask(Some(host), true), Err(Intrusion::ForeignHost(host).explanation()));
+            assert_eq!(ask(Some(host), true), Err(Forbidden::ForeignHost(host).log()));
             assert_eq!(ask(Some(host), false), Ok(()), "{host}");
         }
         assert_eq!(ask(None, true), Ok(()));
     }
 
     #[test]
-    fn only_exempt_origins_get_cors_fields() {
+    fn only_allowed_origins_get_cors_fields() {
         let ask = |method, origin, preflight_method| {
             let fields = Fields { preflight_method: owned(preflight_method), ..fields(Some(HOST), origin) };
-            cors(&exemptions(), &request(method, fields))
+            cors(&allowlist(), &request(method, fields))
         };
         let friend = Some("https://friend.example");
         let expected = |preflight| Some(Cors { origin: "https://friend.example".to_owned(), preflight });
@@ -322,23 +336,31 @@ mod tests {
         }
     }
 
+    /// Checks what is told about a request that is forbidden, and whether the option is named that would allow it.
+    #[track_caller]
+    fn check_words(forbidden: &Forbidden<'_>, message: &str, log: &str, advice: &str) {
+        assert_eq!((forbidden.message(), forbidden.log()), (format!("{message}{advice}"), format!("{log}{advice}")));
+    }
+
     #[test]
-    fn the_operator_is_told_what_would_allow_it() {
-        assert_eq!(
-            Intrusion::CrossOrigin(Some("http://a:81")).explanation(),
-            "refused a change from the origin \"http://a:81\"; --allow-origin with it would allow that"
-        );
-        assert_eq!(
-            Intrusion::CrossOrigin(Some("http://a\n")).explanation(),
-            "refused a change from \"http://a\\n\", which is no origin of a web page"
-        );
-        assert_eq!(
-            Intrusion::CrossOrigin(Some("null")).explanation(),
-            "refused a change from a page without an origin, a file or a sandboxed frame; serve the page over HTTP"
-        );
-        assert_eq!(
-            Intrusion::ForeignHost("evil.example").explanation(),
-            "refused a request to the host \"evil.example\"; --allow-host with its name would allow that"
-        );
+    fn client_and_operator_are_told_which_option_would_allow_a_request() {
+        let message = "a page of another origin may not change the list";
+        let origin = |origin: &str, quoted: &str, advice| {
+            check_words(&Forbidden::CrossOrigin(Some(origin)), message, &format!("refused a change from the origin {quoted}"), advice);
+        };
+        origin("http://a.example:3000", "\"http://a.example:3000\"", "; --allow-origin with it would allow that");
+        origin("null", "\"null\"", "");
+        origin("", "\"\"", "");
+        origin("http://a\n", "\"http://a\\n\"", "");
+        origin(&"\u{e9}".repeat(201), &format!("\"{}\"…", "\u{e9}".repeat(200)), "");
+        origin(&"\u{e9}".repeat(200), &format!("\"{}\"", "\u{e9}".repeat(200)), "");
+        check_words(&Forbidden::CrossOrigin(None), message, "refused a change from another site, the browser did not say which", "");
+
+        let message = "the service does not have this host name";
+        let host = |host, quoted: &str, advice| {
+            check_words(&Forbidden::ForeignHost(host), message, &format!("refused a request to the host {quoted}"), advice);
+        };
+        host("evil.example:80", "\"evil.example\"", "; --allow-host with it would allow that");
+        host("a!b", "\"a!b\"", "");
     }
 }

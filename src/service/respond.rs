@@ -1,19 +1,19 @@
-//! Every rule of the HTTP contract: a request in, an answer out. No sockets, no clock, no log.
+//! The rules of the HTTP contract: a request in, an answer out. No sockets, no clock, no log.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
 
 use tiny_http::{Method, StatusCode};
 
-use super::origin::{self, Exemptions};
+use super::origin::{self, Allowlist};
 use super::target::{self, BasePath, Resource, TargetError};
-use crate::http::conditional::{self, Conditions};
-use crate::http::{Content, EntityTag, Request, Response};
+use crate::http::{Conditions, Content, Representation, Request, Response};
 use crate::store::{Action, Change, JsonError, NotSaved, Outcome, Store, color};
 
-/// The OpenAPI 3.1 document of the service. Its one server is ".", so it is right below any base path and behind any proxy: a relative
-/// server URL is resolved against the address that the document was read from (OpenAPI 3.1, Server Object).
-const OPENAPI: &str = include_str!("openapi.json");
+/// The OpenAPI 3.1 document. Its server is ".", which is resolved against the address it was read from (OpenAPI 3.1, Server Object): right
+/// below any base path and behind any proxy.
+static OPENAPI: LazyLock<Arc<Representation>> = LazyLock::new(|| Arc::new(Representation::new(include_bytes!("openapi.json").as_slice())));
 
 /// What requests are answered from.
 #[derive(Debug)]
@@ -23,10 +23,9 @@ pub(crate) struct Service {
     /// POST, PUT and DELETE are not allowed.
     pub(crate) read_only: bool,
     pub(crate) is_stopping: AtomicBool,
-    pub(crate) exemptions: Exemptions,
+    pub(crate) allowlist: Allowlist,
 }
 
-/// What comes of a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Now(Response),
@@ -35,15 +34,14 @@ pub(crate) enum Answer {
 }
 
 impl Service {
-    /// Answers a request; never fails, a refusal is a response. `on_loopback`: it came in on a listener whose own address is a loopback one.
+    /// Answers a request; an error is a response too. `on_loopback`: the listener's own address is a loopback one.
     pub(crate) fn respond(&self, request: &Request, on_loopback: bool) -> Answer {
         // A panic changes nothing: a change is made in one step or not at all.
-        let answer = catch_unwind(AssertUnwindSafe(|| match origin::check(&self.exemptions, request, on_loopback) {
+        let answer = catch_unwind(AssertUnwindSafe(|| match origin::check(&self.allowlist, request, on_loopback) {
             Ok(()) => act(self, request),
-            Err(intrusion) => Answer::Now(Response {
-                remark: Some(intrusion.explanation()),
-                ..Response::error(StatusCode::FORBIDDEN, intrusion.message())
-            }),
+            Err(forbidden) => {
+                Answer::Now(Response { log: Some(forbidden.log()), ..Response::error(StatusCode::FORBIDDEN, forbidden.message()) })
+            }
         }));
         match answer {
             Ok(Answer::Now(response)) => Answer::Now(self.with_cors(request, response)),
@@ -54,18 +52,17 @@ impl Service {
         }
     }
 
-    /// The response to a request whose change has been saved or refused.
+    /// The response to a request whose change has been saved or not.
     pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, NotSaved>) -> Response {
         self.with_cors(request, changed(self, outcome))
     }
 
     fn with_cors(&self, request: &Request, response: Response) -> Response {
-        let cors = origin::cors(&self.exemptions, request);
-        Response { cors, varies_by_origin: !self.exemptions.origins.is_empty(), ..response }
+        let cors = origin::cors(&self.allowlist, request);
+        Response { cors, varies_by_origin: !self.allowlist.origins.is_empty(), ..response }
     }
 }
 
-/// Does what a request asks for.
 fn act(service: &Service, request: &Request) -> Answer {
     let resource = match target::find(&request.target, &service.base) {
         Ok(resource) => resource,
@@ -77,14 +74,21 @@ fn act(service: &Service, request: &Request) -> Answer {
         (Resource::Service, method) if *method != Method::Options => Answer::Now(target_error(&TargetError::Form, &service.base)),
         (_, Method::Options) => Answer::Now(Response { allow: Some(allow), ..Response::new(StatusCode::NO_CONTENT, Content::None) }),
         (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service)),
-        (Resource::OpenApi, Method::Get | Method::Head) => {
-            Answer::Now(read(request, EntityTag::of(OPENAPI.as_bytes()), Content::Fixed(OPENAPI)))
+        (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, &OPENAPI)),
+        (Resource::Colors, Method::Get | Method::Head) => Answer::Now(read(request, &service.store.envelope())),
+        (Resource::Color(name), Method::Get | Method::Head) => {
+            Answer::Now(service.store.first(&name).map_or_else(Response::no_such_color, |color| read(request, &color)))
         }
-        (Resource::Colors, Method::Get | Method::Head) => Answer::Now(read_all(service, request)),
-        (Resource::Color(name), Method::Get | Method::Head) => Answer::Now(read_one(service, request, &name)),
-        (Resource::Colors, Method::Post) if !service.read_only => create(service, request),
-        (Resource::Color(name), Method::Put) if !service.read_only => update(service, request, &name),
-        (Resource::Color(name), Method::Delete) if !service.read_only => change(service, request, Action::Delete(name.into_owned())),
+        (Resource::Colors, Method::Post) if !service.read_only => {
+            change(service, request, None, color::from_create(&request.content).map(Action::Create))
+        }
+        (Resource::Color(name), Method::Put) if !service.read_only => {
+            let update = color::from_update(&request.content).map(|value| Action::Update(name.to_string(), value));
+            change(service, request, Some(&name), update)
+        }
+        (Resource::Color(name), Method::Delete) if !service.read_only => {
+            change(service, request, Some(&name), Ok(Action::Delete(name.to_string())))
+        }
         // RFC 9110 §15.5.6: a 405 MUST carry Allow
         _ => Answer::Now(Response {
             allow: Some(allow),
@@ -104,7 +108,6 @@ fn allowed(resource: &Resource<'_>, read_only: bool) -> &'static str {
     }
 }
 
-/// The answer to a target that names nothing.
 fn target_error(error: &TargetError, base: &BasePath) -> Response {
     let base = base.as_str();
     match error {
@@ -116,7 +119,7 @@ fn target_error(error: &TargetError, base: &BasePath) -> Response {
     }
 }
 
-/// Whether the service does what it is for: 200, or 503 with what keeps it from that.
+/// 200, or 503 with what is wrong.
 fn health(service: &Service) -> Response {
     let status = |status, text: &str| Response::json(status, &serde_json::json!({ "status": text }));
     if service.is_stopping.load(Relaxed) {
@@ -128,74 +131,50 @@ fn health(service: &Service) -> Response {
     status(StatusCode::OK, "ok")
 }
 
-/// Read all: the whole list (spec, Endpoints, rule 1).
-fn read_all(service: &Service, request: &Request) -> Response {
-    let envelope = service.store.envelope();
-    read(request, envelope.tag(), Content::Shared(envelope))
-}
-
-/// Read one: the first color of the name.
-fn read_one(service: &Service, request: &Request, name: &str) -> Response {
-    let Some(color) = service.store.first(name) else { return Response::no_such_color() };
-    read(request, color.tag(), Content::Shared(color))
-}
-
-/// A representation with its tag, or 304 for a client that has it (RFC 9110 §15.4.5).
-fn read(request: &Request, tag: EntityTag, content: Content) -> Response {
-    let response = if conditional::is_current(&request.fields, tag) {
-        Response::new(StatusCode::NOT_MODIFIED, Content::None)
-    } else {
-        Response::new(StatusCode::OK, content)
+/// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC 9110 §13.2.2.
+fn read(request: &Request, representation: &Arc<Representation>) -> Response {
+    let tag = representation.tag();
+    let response = match Conditions::of(request) {
+        Err(error) => return Response::error(StatusCode::BAD_REQUEST, error.to_string()),
+        Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
+        Ok(conditions) if !conditions.if_none_match_holds(|| tag) => Response::new(StatusCode::NOT_MODIFIED, Content::None),
+        Ok(_) => Response::new(StatusCode::OK, Content::Shared(Arc::clone(representation))),
     };
     Response { tag: Some(tag), ..response }
 }
 
-/// Create: append the color of the content (spec, Endpoints, rule 2).
-fn create(service: &Service, request: &Request) -> Answer {
-    match color::from_create(&request.content) {
-        Ok(color) => change(service, request, Action::Create(color)),
-        Err(error) => Answer::Now(content_error(&error)),
+/// Makes a change of the color `name`, or of the list.
+fn change(service: &Service, request: &Request, name: Option<&str>, action: Result<Action, JsonError>) -> Answer {
+    let action = action.map_err(|error| error.to_string());
+    let conditions = Conditions::of(request).map_err(|error| error.to_string());
+    match action.and_then(|action| Ok(Change { action, conditions: conditions? })) {
+        Ok(change) if service.store.is_durable() => Answer::Commit(change),
+        Ok(change) => Answer::Now(changed(service, Ok(service.store.apply(&change)))),
+        // spec, Endpoints, rule 5: a name that no entry has is that answer, whatever else is wrong
+        Err(_) if name.is_some_and(|name| service.store.first(name).is_none()) => Answer::Now(Response::no_such_color()),
+        Err(message) => Answer::Now(Response::error(StatusCode::BAD_REQUEST, message)),
     }
 }
 
-/// Update: change the value, if the content has one (spec, Endpoints, rule 3).
-fn update(service: &Service, request: &Request, name: &str) -> Answer {
-    match color::from_update(&request.content) {
-        Ok(value) => change(service, request, Action::Update(name.to_owned(), value)),
-        // spec, Endpoints, rule 5: a name that no entry has is that answer, whatever the content was
-        Err(_) if service.store.first(name).is_none() => Answer::Now(Response::no_such_color()),
-        Err(error) => Answer::Now(content_error(&error)),
-    }
-}
-
-fn change(service: &Service, request: &Request, action: Action) -> Answer {
-    let change = Change { action, conditions: Conditions::of(&request.fields) };
-    if service.store.is_durable() { Answer::Commit(change) } else { Answer::Now(changed(service, Ok(service.store.apply(&change)))) }
-}
-
-/// What is answered to a write.
 fn changed(service: &Service, outcome: Result<Outcome, NotSaved>) -> Response {
     match outcome {
         Ok(Outcome::Created(color, is_first)) => {
             // RFC 9110 §10.2.2: Location names the created color, so there is none when an earlier entry has its name
-            let location = is_first.then(|| service.base.color(&color.name));
+            let location = is_first.then(|| service.base.color(&color.name)).flatten();
             Response { location, ..Response::new(StatusCode::CREATED, Content::Shared(color.json)) }
         }
         Ok(Outcome::Updated(color) | Outcome::Deleted(color)) => Response::new(StatusCode::OK, Content::Shared(color.json)),
         Ok(Outcome::NotFound) => Response::no_such_color(),
-        Ok(Outcome::ConditionFailed) => {
-            Response::error(StatusCode::PRECONDITION_FAILED, "the condition does not hold, read the current state and decide again")
-        }
+        Ok(Outcome::ConditionFailed) => condition_failed(),
         Err(error) => Response {
-            remark: Some(format!("a change was not made since it could not be saved: {error}")),
+            log: Some(format!("a change was not made since it could not be saved: {error}")),
             ..Response::error(StatusCode::INTERNAL_SERVER_ERROR, format!("the change was not made, it could not be saved: {error}"))
         },
     }
 }
 
-/// The answer to content that is not what it has to be; names the field or the place.
-fn content_error(error: &JsonError) -> Response {
-    Response::error(StatusCode::BAD_REQUEST, error.to_string())
+fn condition_failed() -> Response {
+    Response::error(StatusCode::PRECONDITION_FAILED, "the condition does not hold, read the current state and decide again")
 }
 
 #[cfg(test)]

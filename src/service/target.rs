@@ -4,18 +4,15 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use crate::http::split_absolute_form;
+use crate::http::{has_valid_escapes, split_absolute_form};
 
-/// Everything a request target can name.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Resource<'a> {
-    /// The list of all colors.
+pub(super) enum Resource<'a> {
+    /// The list.
     Colors,
     /// The first color with this name, if there is one.
     Color(Cow<'a, str>),
-    /// Whether the service is well.
     Health,
-    /// The OpenAPI document of all this.
     OpenApi,
     /// The service itself: the target `*` of OPTIONS (RFC 9110 §9.3.7).
     Service,
@@ -23,7 +20,7 @@ pub(crate) enum Resource<'a> {
 
 /// Why a request target names nothing.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum TargetError {
+pub(super) enum TargetError {
     /// When it is well-formed but nothing is there: 404.
     Unknown,
     /// When a percent escape is cut short, not hexadecimal, or the decoded bytes are not UTF-8: 400.
@@ -56,65 +53,57 @@ impl BasePath {
         }
     }
 
-    /// The base path as text, for messages: empty or without a trailing slash.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Where the color `name` is found: the path for a Location field (RFC 3986 §3.3).
-    pub(crate) fn color(&self, name: &str) -> String {
+    /// The path of the color `name`, for a Location field (RFC 3986 §3.3).
+    ///
+    /// `None` for `.` and `..`: the URL standard takes `%2E` for a dot segment, so clients that follow it would reach another color.
+    pub(super) fn color(&self, name: &str) -> Option<String> {
         /// All but the unreserved characters of RFC 3986 §2.3.
         const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-        // RFC 3986 §5.2.4: a client would take the bare segments "." and ".." for steps in the hierarchy
-        match name {
-            "." => format!("{}/colors/%2E", self.0),
-            ".." => format!("{}/colors/%2E%2E", self.0),
-            _ => format!("{}/colors/{}", self.0, utf8_percent_encode(name, RESERVED)),
-        }
+        (!matches!(name, "." | "..")).then(|| format!("{}/colors/{}", self.0, utf8_percent_encode(name, RESERVED)))
     }
 }
 
 /// Finds the resource that `target` names below `base`.
 ///
-/// The path is split at `/` first and each segment percent-decoded then, so `%2F` is part of a name; the query is ignored.
-///
-/// # Errors
-/// When the target names nothing; see [`TargetError`].
-pub(crate) fn find<'a>(target: &'a str, base: &BasePath) -> Result<Resource<'a>, TargetError> {
+/// The path is split at `/` first, then each segment is percent-decoded, so `%2F` is part of a name; the query is ignored.
+pub(super) fn find<'a>(target: &'a str, base: &BasePath) -> Result<Resource<'a>, TargetError> {
     if target == "*" {
         return Ok(Resource::Service);
     }
-    let path = path_of(target)?;
-    let mut segments = path[1..].split('/').map(decode);
+    let mut segments = path_of(target)?.split('/').map(decode);
+    let mut next = || segments.next().transpose();
+    let mut is_below_base = true;
     for expected in base.0.split('/').skip(1) {
-        if segments.next().transpose()?.as_deref() != Some(expected) {
-            return rest_is_well_formed(segments).and(Err(TargetError::Unknown));
-        }
+        is_below_base &= next()?.as_deref() == Some(expected);
     }
-    let (first, second) = (segments.next().transpose()?, segments.next().transpose()?);
-    match (first.as_deref(), second, segments.next()) {
-        (Some("colors"), None, _) => Ok(Resource::Colors),
-        (Some("health"), None, _) => Ok(Resource::Health),
-        (Some("openapi.json"), None, _) => Ok(Resource::OpenApi),
-        (Some("colors"), Some(name), None) => Ok(Resource::Color(name)),
-        (_, _, Some(third)) => third.and(rest_is_well_formed(segments)).and(Err(TargetError::Unknown)),
-        _ => Err(TargetError::Unknown),
+    let resource = match (next()?.as_deref(), next()?) {
+        (Some("colors"), None) => Some(Resource::Colors),
+        (Some("colors"), Some(name)) => Some(Resource::Color(name)),
+        (Some("health"), None) => Some(Resource::Health),
+        (Some("openapi.json"), None) => Some(Resource::OpenApi),
+        _ => None,
+    };
+    let mut is_whole = true;
+    // decoded to the end: a malformed path is a 400 wherever it points
+    while next()?.is_some() {
+        is_whole = false;
     }
+    resource.filter(|_| is_below_base && is_whole).ok_or(TargetError::Unknown)
 }
 
-/// The path of a target, beginning with `/`, without its query.
+/// The path of a target without its first slash and its query.
 fn path_of(target: &str) -> Result<&str, TargetError> {
-    let from_path = match split_absolute_form(target) {
-        Some((_, "")) => "/",
-        Some((_, rest)) => rest,
-        None => target,
-    };
-    let path = &from_path[..from_path.find('?').unwrap_or(from_path.len())];
-    match path {
-        // RFC 9112 §3.2.1: an empty path is sent as "/"
-        "" if from_path.starts_with('?') && target != from_path => Ok("/"),
-        _ if path.starts_with('/') => Ok(path),
-        _ => Err(TargetError::Form),
+    let (path, is_absolute_form) = split_absolute_form(target).map_or((target, false), |(_, path)| (path, true));
+    let path = path.bytes().position(|byte| byte == b'?').map_or(path, |end| &path[..end]);
+    match path.strip_prefix('/') {
+        Some(path) => Ok(path),
+        // RFC 9110 §4.2.3: an empty path is the same as "/"
+        None if is_absolute_form && path.is_empty() => Ok(path),
+        None => Err(TargetError::Form),
     }
 }
 
@@ -123,17 +112,10 @@ fn decode(segment: &str) -> Result<Cow<'_, str>, TargetError> {
     if !segment.as_bytes().contains(&b'%') {
         return Ok(Cow::Borrowed(segment));
     }
-    let mut escapes = segment.split('%').skip(1);
-    let hexadecimal = |escape: &str| escape.len() >= 2 && escape.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
-    if !escapes.all(hexadecimal) {
+    if !has_valid_escapes(segment) {
         return Err(TargetError::Escape);
     }
     percent_decode_str(segment).decode_utf8().map_err(|_| TargetError::Escape)
-}
-
-/// Looks for bad escapes in segments that name nothing, so that a malformed target is a 400 wherever it points.
-fn rest_is_well_formed<'a>(mut segments: impl Iterator<Item = Result<Cow<'a, str>, TargetError>>) -> Result<(), TargetError> {
-    segments.try_for_each(|segment| segment.map(drop))
 }
 
 #[cfg(test)]
@@ -237,12 +219,14 @@ mod tests {
             ("a/b c%", "/api/colors/a%2Fb%20c%25"),
             ("\u{e9}\r\n", "/api/colors/%C3%A9%0D%0A"),
             ("", "/api/colors/"),
-            (".", "/api/colors/%2E"),
-            ("..", "/api/colors/%2E%2E"),
+            ("...", "/api/colors/..."),
             ("-._~", "/api/colors/-._~"),
         ] {
-            assert_eq!(base.color(name), location);
+            assert_eq!(base.color(name).as_deref(), Some(location));
             assert_eq!(find(location, &base), color(name));
+        }
+        for name in [".", ".."] {
+            assert_eq!(base.color(name), None, "{name}");
         }
     }
 }

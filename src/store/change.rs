@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::color::Color;
 use super::colors::Colors;
-use crate::http::conditional::Conditions;
+use crate::http::Conditions;
 
 /// A change that a client asked for.
 #[derive(Clone, Debug)]
@@ -70,21 +70,27 @@ impl Change {
         if self.conditions.is_empty() {
             return None;
         }
-        let current = match &self.action {
-            Action::Create(_) => colors.envelope().tag(),
-            Action::Update(name, _) | Action::Delete(name) => match colors.first(name) {
-                Some(color) => color.json.tag(),
-                None => return Some(Outcome::NotFound),
-            },
+        let holds = match &self.action {
+            Action::Create(_) => {
+                self.conditions.if_match_holds(|| colors.envelope().tag())
+                    && self.conditions.if_none_match_holds(|| colors.envelope().tag())
+            }
+            Action::Update(name, _) | Action::Delete(name) => {
+                let Some(color) = colors.first(name) else { return Some(Outcome::NotFound) };
+                let current = || color.json.tag();
+                self.conditions.if_match_holds(current) && self.conditions.if_none_match_holds(current)
+            }
         };
-        (!self.conditions.allow_change_of(current)).then_some(Outcome::ConditionFailed)
+        (!holds).then_some(Outcome::ConditionFailed)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tiny_http::{HTTPVersion, Method};
+
     use super::*;
-    use crate::http::Fields;
+    use crate::http::{Fields, Request};
 
     fn color(name: &str, value: &str) -> Color {
         Color::new(name, value)
@@ -93,7 +99,9 @@ mod tests {
     /// Applies an action under an If-Match to the list `a=1, a=2`; gives the outcome, whether it says so, and the list after.
     fn apply(action: Action, if_match: Option<&str>) -> (Outcome, bool, Vec<Color>) {
         let mut colors = Colors::new(vec![color("a", "1"), color("a", "2")]);
-        let conditions = Conditions::of(&Fields { if_match: if_match.map(str::to_owned), ..Fields::default() });
+        let fields = Fields { if_match: if_match.map(str::to_owned), ..Fields::default() };
+        let (method, target, version) = (Method::Put, String::new(), HTTPVersion(1, 1));
+        let conditions = Conditions::of(&Request { method, target, version, fields, content: Vec::new(), keep_alive: true }).unwrap();
         let (outcome, changed) = Change { action, conditions }.apply(&mut colors);
         (outcome, changed, colors.colors().to_vec())
     }

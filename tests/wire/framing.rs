@@ -136,11 +136,17 @@ fn a_client_that_expects_100_is_told_to_go_on_or_refused_at_once() {
     assert_eq!(client.response().status, 100);
     client.send(r#"{"name":"a","value":"b"}"#);
     assert_eq!(client.response().status, 201);
-    client.send("POST /colors HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 101\r\n\r\n");
-    let response = client.response();
-    assert_eq!((response.status, response.message().as_str()), (413, "the content is longer than the limit of 100 bytes"));
-    assert!(response.closes());
-    client.expect_close();
+    for length in ["101", "10000000000"] {
+        let mut client = server.connect();
+        client.send(format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"));
+        let response = client.response();
+        assert_eq!(
+            (response.status, response.message().as_str()),
+            (413, "the content is longer than the limit of 100 bytes; --max-body sets it")
+        );
+        assert!(response.closes());
+        client.expect_close();
+    }
 }
 
 #[test]

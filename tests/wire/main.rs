@@ -14,6 +14,7 @@ mod durable;
 mod framing;
 #[allow(dead_code, reason = "the siege needs the rest of it")]
 mod harness;
+mod http_rules;
 mod listening;
 mod logging;
 mod model;
