@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 
+use crate::accept;
 use crate::chunks::Chunks;
 use crate::message::Fields;
 use crate::refusal::{FIELD_LINES_MAX, Refusal};
@@ -38,7 +39,7 @@ impl Call {
 
     /// Bytes of memory that it holds on to.
     pub(crate) fn held(&self) -> usize {
-        let Fields { host, if_match, if_none_match, origin, sec_fetch_site, preflight_method } = &self.fields;
+        let Fields { host, if_match, if_none_match, origin, sec_fetch_site, preflight_method, asks_for_html: _ } = &self.fields;
         let fields = [host, if_match, if_none_match, origin, sec_fetch_site, preflight_method];
         self.head.capacity() + self.content.capacity() + fields.into_iter().flatten().map(String::capacity).sum::<usize>()
     }
@@ -95,6 +96,7 @@ pub(crate) fn read(head: &[u8], content_max: usize) -> Result<Arriving, Refusal>
             origin: lines.joined("origin"),
             sec_fetch_site: lines.joined("sec-fetch-site"),
             preflight_method: lines.joined("access-control-request-method"),
+            asks_for_html: accept::asks_for_html(lines.all("accept")),
         },
         content: Vec::new(),
         keep_alive,

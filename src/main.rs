@@ -6,14 +6,16 @@
 //! - `args`, `logging`: command line and environment, with `documents` (man page and completions, in tests only); log lines
 //! - `server`: the accept loop, with `circle` (connections that a worker attends to by turns), `waiting` (those without one), `savers`
 //!   (threads that wait for the disk), `memory` (the allocator), `listen` and `socket_file` (sockets), `supervisor` (what the service manager is told)
-//! - `connection`: one connection's life on a worker, with `framing`, `head`, `chunks` and `refusal` (RFC 9112), `unsent` (responses
+//! - `connection`: one connection's life on a worker, with `framing`, `head`, `chunks`, `accept` and `refusal` (RFC 9110, 9112), `unsent` (responses
 //!   under way), `wait` (what it waits for, since when), `inlet` (tiny_http's border), `seats` (how many there are) and `date`
 //! - `context`: what every worker knows
-//! - `respond`: every rule of the HTTP contract, with `origin` (browsers) and `resource` (targets)
+//! - `respond`: every rule of the HTTP contract, with `origin` (browsers), `resource` (targets) and `page` (what browsers show)
 //! - `store`: the mutex around the list; `datafile`: the durable file; `change`: what a write does, with `conditions`
 //!   (If-Match); `palette`: the list itself; `color`: one color, and JSON
 //! - `message`: requests and responses as values
 
+#[path = "http/accept.rs"]
+mod accept;
 mod args;
 mod change;
 mod chunks;
@@ -34,6 +36,8 @@ mod logging;
 mod memory;
 mod message;
 mod origin;
+#[path = "service/page.rs"]
+mod page;
 mod palette;
 mod refusal;
 mod resource;

@@ -41,6 +41,8 @@ pub(crate) struct Fields {
     pub(crate) sec_fetch_site: Option<String>,
     /// Access-Control-Request-Method: marks a preflight (Fetch standard, CORS protocol).
     pub(crate) preflight_method: Option<String>,
+    /// Whether Accept names `text/html`: a browser that opens a page.
+    pub(crate) asks_for_html: bool,
 }
 
 /// A whole, well-framed request.
@@ -149,13 +151,15 @@ impl fmt::Display for EntityTag {
     }
 }
 
-/// What a response carries; always JSON, if anything.
+/// What a response carries; always JSON, if anything, but for the page.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     /// None, as in 204 and 304.
     None,
     /// Text that is part of the program.
     Fixed(&'static str),
+    /// The page: HTML that is part of the program.
+    Page(&'static str),
     /// Rendered for this response.
     Own(Vec<u8>),
     /// A kept representation; cloning it copies no bytes.
@@ -167,7 +171,7 @@ impl Content {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::None => &[],
-            Self::Fixed(text) => text.as_bytes(),
+            Self::Fixed(text) | Self::Page(text) => text.as_bytes(),
             Self::Own(bytes) => bytes,
             Self::Shared(bytes) => bytes,
         }
@@ -191,6 +195,10 @@ pub(crate) struct Response {
     pub(crate) cors: Option<Cors>,
     /// Whether the response would be another for another Origin.
     pub(crate) varies_by_origin: bool,
+    /// Whether the response would be another for another Accept.
+    pub(crate) varies_by_accept: bool,
+    /// Further field lines, each led by a line break.
+    pub(crate) further: &'static str,
     /// What the operator should know of it; not sent.
     pub(crate) remark: Option<String>,
 }
@@ -207,7 +215,7 @@ pub(crate) struct Cors {
 impl Response {
     /// A response with nothing but status and content.
     pub(crate) fn new(status: Status, content: Content) -> Self {
-        Self { status, content, tag: None, location: None, allow: None, cors: None, varies_by_origin: false, remark: None }
+        Self { status, content, tag: None, location: None, allow: None, cors: None, varies_by_origin: false, varies_by_accept: false, further: "", remark: None }
     }
 
     /// A response whose content is `value` as JSON.
@@ -244,7 +252,9 @@ impl Response {
         out.extend_from_slice(b"\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff");
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
         if !matches!(self.status, Status::NoContent | Status::NotModified) {
-            out.extend_from_slice(b"\r\nContent-Type: application/json\r\nContent-Length: ");
+            let media_type = if matches!(self.content, Content::Page(_)) { "text/html; charset=utf-8" } else { "application/json" };
+            push_field(out, "Content-Type", media_type);
+            out.extend_from_slice(b"\r\nContent-Length: ");
             out.extend_from_slice(itoa::Buffer::new().format(self.content.bytes().len()).as_bytes());
         }
         if let Some(tag) = self.tag {
@@ -257,9 +267,13 @@ impl Response {
         if let Some(allow) = self.allow {
             push_field(out, "Allow", allow);
         }
-        if self.varies_by_origin {
-            push_field(out, "Vary", "Origin");
+        match (self.varies_by_accept, self.varies_by_origin) {
+            (true, true) => push_field(out, "Vary", "Accept, Origin"),
+            (true, false) => push_field(out, "Vary", "Accept"),
+            (false, true) => push_field(out, "Vary", "Origin"),
+            (false, false) => {}
         }
+        out.extend_from_slice(self.further.as_bytes());
         if let Some(cors) = &self.cors {
             cors.spell(out);
         }

@@ -8,6 +8,7 @@ use crate::color::{self, JsonError};
 use crate::conditions::{self, Conditions};
 use crate::message::{Content, EntityTag, Method, Request, Response, Status};
 use crate::origin::{self, Exemptions};
+use crate::page;
 use crate::palette::tag_of;
 use crate::resource::{self, BasePath, Resource, TargetError};
 use crate::store::Store;
@@ -55,12 +56,17 @@ fn act(service: &Service, request: &Request<'_>) -> Response {
         Err(error) => return target_error(&error, &service.base),
     };
     let allow = allowed(&resource, service.read_only);
+    let varies_by_accept = matches!(resource, Resource::Page);
     // the table of the specification's Endpoints
-    match (resource, request.method) {
+    let mut response = match (resource, request.method) {
+        (Resource::Page, _) if !request.fields.asks_for_html => target_error(&TargetError::Unknown, &service.base),
         (Resource::Service, method) if method != Method::Options => target_error(&TargetError::Form, &service.base),
         (_, Method::Options) => Response { allow: Some(allow), ..Response::new(Status::NoContent, Content::None) },
         (Resource::Health, Method::Get | Method::Head) => health(service),
         (Resource::OpenApi, Method::Get | Method::Head) => read(request, tag_of(OPENAPI.as_bytes()), Content::Fixed(OPENAPI)),
+        (Resource::Page, Method::Get | Method::Head) => {
+            Response { further: page::FIELDS, ..read(request, tag_of(page::PAGE.as_bytes()), Content::Page(page::PAGE)) }
+        }
         (Resource::Colors, Method::Get | Method::Head) => read_all(service, request),
         (Resource::Color(name), Method::Get | Method::Head) => read_one(service, request, &name),
         (Resource::Colors, Method::Post) if !service.read_only => create(service, request),
@@ -71,13 +77,15 @@ fn act(service: &Service, request: &Request<'_>) -> Response {
             allow: Some(allow),
             ..Response::error(Status::MethodNotAllowed, format!("the method is not allowed here, only {allow}"))
         },
-    }
+    };
+    response.varies_by_accept = varies_by_accept;
+    response
 }
 
 /// The value of Allow: the methods of a resource (RFC 9110 §10.2.1).
 fn allowed(resource: &Resource<'_>, read_only: bool) -> &'static str {
     match resource {
-        Resource::Health | Resource::OpenApi => "GET, HEAD, OPTIONS",
+        Resource::Health | Resource::OpenApi | Resource::Page => "GET, HEAD, OPTIONS",
         Resource::Colors | Resource::Color(_) | Resource::Service if read_only => "GET, HEAD, OPTIONS",
         Resource::Colors => "GET, HEAD, POST, OPTIONS",
         Resource::Color(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
