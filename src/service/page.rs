@@ -35,9 +35,9 @@ pub(crate) const PAGE: &str = concat!(
 /// style or script the test below tells the new hashes.
 pub(crate) const FIELDS: &str = concat!(
     "\r\nContent-Security-Policy: default-src 'none'; script-src 'sha256-",
-    "WpSYCPZLeTTaSTsEpzCqTsaoAegUe4pjIWcb0RG+XAE=",
+    "DWcLs/3mKPN/2fvXdPXAnZuNr48TY/zygcO+QFjY3XI=",
     "'; style-src 'sha256-",
-    "9PjGYFMTzloov6BHrLdiQm+ZbKM5nGwnpPjEQvSYnp4=",
+    "roF1OcrDIzH3Kg+YQWgwT536Jlto7X8Jgne68kLbId8=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'\r\nReferrer-Policy: no-referrer"
 );

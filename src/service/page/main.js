@@ -128,7 +128,7 @@ async function edit(entry) {
 /* Shows what the value looks like; the picker follows. */
 function preview() {
 	const {rgb} = paint(at.preview, at.value.value);
-	if (rgb) at.picker.value = `#${rgb.map(channel => channel.toString(16).padStart(2, '0')).join('')}`;
+	at.picker.value = `#${(rgb ?? [0, 0, 0]).map(channel => channel.toString(16).padStart(2, 0)).join('')}`;
 }
 
 async function save() {
