@@ -215,7 +215,18 @@ pub(crate) struct Cors {
 impl Response {
     /// A response with nothing but status and content.
     pub(crate) fn new(status: Status, content: Content) -> Self {
-        Self { status, content, tag: None, location: None, allow: None, cors: None, varies_by_origin: false, varies_by_accept: false, further: "", remark: None }
+        Self {
+            status,
+            content,
+            tag: None,
+            location: None,
+            allow: None,
+            cors: None,
+            varies_by_origin: false,
+            varies_by_accept: false,
+            further: "",
+            remark: None,
+        }
     }
 
     /// A response whose content is `value` as JSON.

@@ -35,9 +35,9 @@ pub(crate) const PAGE: &str = concat!(
 /// style or script the test below tells the new hashes.
 pub(crate) const FIELDS: &str = concat!(
     "\r\nContent-Security-Policy: default-src 'none'; script-src 'sha256-",
-    "DWcLs/3mKPN/2fvXdPXAnZuNr48TY/zygcO+QFjY3XI=",
+    "rUFiXWFUqUi4Pk4k+B7UFEULyYCBXwad8hvodBD9zK8=",
     "'; style-src 'sha256-",
-    "roF1OcrDIzH3Kg+YQWgwT536Jlto7X8Jgne68kLbId8=",
+    "3FLITI+UpiKhOZGsMZ8MEKiC6MW1QWdt4Q/EtV1CBZ0=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'\r\nReferrer-Policy: no-referrer"
 );

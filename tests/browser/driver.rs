@@ -276,10 +276,10 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", json!({"features": [{"name": feature, "value": value}]}));
     }
 
-    /// A picture of what is in view, as PNG.
-    pub(crate) fn picture(&self) -> Vec<u8> {
-        let picture = self.call("GET", "/screenshot", Value::Null);
-        base64::engine::general_purpose::STANDARD.decode(picture.as_str().unwrap()).unwrap()
+    /// A picture of what is in view, as PNG, or in few bytes as WebP.
+    pub(crate) fn picture(&self, format: &str) -> Vec<u8> {
+        let picture = self.devtools("Page.captureScreenshot", json!({"format": format, "quality": 82}));
+        base64::engine::general_purpose::STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()
     }
 }
 

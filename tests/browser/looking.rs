@@ -11,7 +11,8 @@ const SMALL: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":
 #[test]
 fn swatches_show_names_and_values_in_list_order() {
     browse(|browser| {
-        browser.open(&Server::start(&[]));
+        let server = Server::start(&[]);
+        browser.open(&server);
         assert_eq!(browser.text("#count"), "148 colors");
         let names = browser.names();
         assert_eq!((names.len(), names[0].as_str(), names[147].as_str()), (148, "aliceblue", "yellowgreen"));
@@ -26,7 +27,8 @@ fn what_is_no_color_is_text_on_a_hatched_ground() {
     browse(|browser| {
         let values = ["see the book", "", "inherit", "var(--text)", "red; color: blue", "url(x)", "#12345", "red blue"];
         let colors: Vec<_> = values.iter().map(|value| json!({"name": value, "value": value})).collect();
-        browser.open(&Server::with_seed(&json!(colors).to_string(), &[]));
+        let server = Server::with_seed(&json!(colors).to_string(), &[]);
+        browser.open(&server);
         let grounds = browser.run("return [...document.querySelectorAll('li')].map(li => getComputedStyle(li).backgroundImage)");
         let grounds = grounds.as_array().unwrap();
         assert_eq!(grounds.len(), values.len());
@@ -53,8 +55,7 @@ fn names_are_readable_on_every_color() {
         })";
     browse(|browser| {
         let mut random = fastrand::Rng::with_seed(7);
-        let mut colors: Vec<_> =
-            (0..150).map(|_| json!({"name": "random", "value": format!("#{:06x}", random.u32(..1 << 24))})).collect();
+        let mut colors: Vec<_> = (0..150).map(|_| json!({"name": "random", "value": format!("#{:06x}", random.u32(..1 << 24))})).collect();
         colors.extend((0..100).map(|_| json!({"name": "translucent", "value": format!("#{:08x}", random.u32(..))})));
         let server = Server::with_seed(&json!(colors).to_string(), &[]);
         for scheme in ["light", "dark"] {
@@ -72,7 +73,8 @@ fn names_are_readable_on_every_color() {
 #[test]
 fn search_finds_names_and_values_as_one_types() {
     browse(|browser| {
-        browser.open(&Server::start(&[]));
+        let server = Server::start(&[]);
+        browser.open(&server);
         browser.click("#query");
         browser.type_text("ORCH");
         assert_eq!(browser.names(), ["darkorchid", "mediumorchid", "orchid"]);

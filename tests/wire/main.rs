@@ -19,6 +19,7 @@ mod listening;
 mod model;
 mod nginx;
 mod openapi;
+mod page;
 mod parallel;
 mod readme;
 mod restart;

@@ -9,11 +9,8 @@ const orders = {
 	hue: (a, b) => lookOf(a.value).hue - lookOf(b.value).hue,
 	lightness: (a, b) => lookOf(a.value).darkness - lookOf(b.value).darkness,
 };
-let entries = [];
-let shown = [];
-let columns = 1;
-let width = 1;
-let row = 1; // pixels from one row to the next
+let entries = [], shown = [];
+let columns = 1, width = 1, row = 1; // pixels, with the gap
 let current = 0; // index in `shown` of the tile that Tab leads to
 
 /* Takes over a new list. */
@@ -34,8 +31,7 @@ function arrange() {
 	const before = topOf(anchor);
 	const query = at.query.value.trim().toLowerCase();
 	shown = entries.filter(({name, value}) => name.toLowerCase().includes(query) || value.toLowerCase().includes(query));
-	const order = orders[at.order.value];
-	if (order) shown.sort(order);
+	shown.sort(orders[at.order.value] ?? (() => 0));
 	const place = indexOf(focus);
 	current = Math.max(0, place < 0 ? Math.min(current, shown.length - 1) : place);
 
@@ -60,7 +56,7 @@ function topOf(key) {
 /* Chooses the size of tiles: the largest with which all fit on the screen, or else one good to read. */
 function measure() {
 	const whole = at.list.clientWidth + GAP;
-	const header = document.querySelector('header').offsetHeight;
+	const header = at.header.offsetHeight;
 	columns = Math.max(1, Math.round(whole / 157));
 	row = Math.min(115, whole / columns * 0.62);
 	for (let more = Math.ceil(whole / 300); whole / more >= 105; more++) {

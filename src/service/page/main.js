@@ -3,10 +3,8 @@
 
 let listTag;
 let changes = 0; // of ours; lists asked for before one are out of date after it
-let knowsMethods = false;
-let isWatching = false;
-let undo;
-let editing;
+let knowsMethods, isWatching;
+let undo, timer, editing;
 
 /* Reads the list if it is another one by now. */
 async function look() {
@@ -43,6 +41,8 @@ function tell(text, action) {
 	undo = action;
 	at.undo.hidden = !action;
 	at.told.textContent = text;
+	clearTimeout(timer);
+	if (!action) timer = setTimeout(tell, 9000, '');
 }
 
 /* Does something that may fail; why is shown in `place`. */
@@ -221,7 +221,8 @@ at.name.oninput = () => {
 };
 for (const button of document.querySelectorAll('.close')) button.onclick = () => button.closest('dialog').close();
 
-onresize = arrange;
+onresize = () => entries.length && arrange();
+new ResizeObserver(onresize).observe(at.header);
 onscroll = draw;
 matchMedia('(prefers-color-scheme: dark)').onchange = () => {
 	for (const tile of tiles.values()) tile.entry = null;

@@ -4,8 +4,7 @@
 const base = location.pathname.replace(/\/+$/, '') + '/colors';
 const pathOf = name => `${base}/${encodeURIComponent(name)}`;
 const TOKEN = `token for ${base}`;
-let isDeclined = false;
-let dialogue;
+let isDeclined, dialogue;
 
 /* One request, with `tag` as its condition. Throws when the service does not answer. */
 async function ask(method, path, {tag, content} = {}) {
