@@ -11,6 +11,7 @@ use crate::refusal::{HEAD_BYTES_MAX, Refusal};
 
 /// What the bytes received so far amount to.
 #[derive(Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly every step gives a whole request")]
 pub(crate) enum Step {
     /// Not yet a whole request.
     More,
