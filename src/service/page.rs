@@ -35,9 +35,9 @@ pub(crate) const PAGE: &str = concat!(
 /// style or script the test below tells the new hashes.
 pub(crate) const FIELDS: &str = concat!(
     "\r\nContent-Security-Policy: default-src 'none'; script-src 'sha256-",
-    "rUFiXWFUqUi4Pk4k+B7UFEULyYCBXwad8hvodBD9zK8=",
+    "mAkLTUXl/KamfRMBVo7hNrfWChUw39M+A2xePYKJ380=",
     "'; style-src 'sha256-",
-    "3FLITI+UpiKhOZGsMZ8MEKiC6MW1QWdt4Q/EtV1CBZ0=",
+    "5p53DO2FFTBlq1AU3BDW7h3YEOmer21UM366I7D00Zc=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'\r\nReferrer-Policy: no-referrer"
 );

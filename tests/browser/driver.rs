@@ -91,7 +91,9 @@ impl Browser {
         let capabilities = json!({"goog:loggingPrefs": {"browser": "ALL"}, "goog:chromeOptions": {"args": arguments}});
         let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
         let session = format!("http://127.0.0.1:{port}/session");
-        let mut browser = Self { driver, agent, session, expected: RefCell::default(), _profile: profile };
+        // a page that is still open asks on when the test is over and its service ended
+        let expected = RefCell::new(vec!["net::ERR_CONNECTION_REFUSED"]);
+        let mut browser = Self { driver, agent, session, expected, _profile: profile };
         let session = browser.call("POST", "", json!({"capabilities": {"alwaysMatch": capabilities}}));
         browser.session = format!("{}/{}", browser.session, session["sessionId"].as_str().unwrap());
         browser.resize(1440, 900);

@@ -92,10 +92,10 @@ fn while_the_service_is_away_the_page_says_so_and_goes_on_when_it_is_back() {
         browser.go(&front.address());
         drop(server);
         front.lead_nowhere();
-        browser.expect_text("#away", "The service does not answer. Trying again…");
+        browser.expect_text("#away", "The service does not answer – trying again…");
         assert_eq!(browser.names().len(), 148);
         browser.click_tile("azure", ".edit");
-        browser.expect_text("#told", "The service does not answer.");
+        browser.expect_text("#told", "The service does not answer");
         let server = Server::with_seed(r##"[{"name":"only","value":"#111111"}]"##, &["--read-only"]);
         front.lead_to(&server);
         browser.expect_text("#count", "1 color");

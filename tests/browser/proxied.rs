@@ -198,7 +198,7 @@ fn the_page_works_behind_nginx_whose_cache_keeps_it_from_nobody_and_shows_it_to_
         // nginx itself answers while the service is away
         drop(server);
         fs::remove_file(nginx.socket("service")).unwrap();
-        browser.expect_text("#away", "The service does not answer. Trying again…");
+        browser.expect_text("#away", "The service does not answer – trying again…");
         let _server = Server::start(&["--listen", &endpoint]);
         browser.expect_text("#away", "");
     });

@@ -16,7 +16,7 @@ async function look() {
 	take(answer.json.data);
 }
 
-/* Looks once a second while the page is visible. */
+/* Looks every second while the page is visible. */
 async function watch() {
 	if (isWatching) return;
 	isWatching = true;
@@ -28,7 +28,7 @@ async function watch() {
 			if (at.away.textContent) tell('The service is back.');
 			say(at.away, '');
 		} catch (error) {
-			say(at.away, `${error.message} ${isDeclined ? 'Reload the page to give a token.' : 'Trying again…'}`);
+			say(at.away, `${error.message} – ${isDeclined ? 'reload the page to give one' : 'trying again…'}`);
 			knowsMethods = false;
 		}
 		await new Promise(resolve => setTimeout(resolve, 1000));
@@ -93,20 +93,20 @@ async function remove({name, value, tag}) {
 	await look();
 }
 
-/* Deletes what the person sees, if it still is that. */
+/* Deletes what the person sees, if it still is. */
 async function removeSeen(entry) {
 	const now = await ask('GET', pathOf(entry.name));
 	if (now.json.value !== entry.value) throw await tooLate(entry.name);
 	await remove({...entry, tag: now.tag});
 }
 
-/* Why a color cannot be changed from here, if so. */
+/* Why a color cannot be changed here. */
 function obstacle({name, nth, of}) {
 	if (/^\.\.?$/.test(name)) return 'Browsers take this name for a step in the path, so this color cannot be changed here.';
 	return nth > 1 ? `This is number ${nth} of ${of} with its name. A path means the first.` : '';
 }
 
-/* Opens the editor for a color as it is now, or for a new one. */
+/* Opens the editor for a color or a new one. */
 async function edit(entry) {
 	const why = entry ? obstacle(entry) : '';
 	const now = entry && !why && await ask('GET', pathOf(entry.name));
@@ -125,7 +125,7 @@ async function edit(entry) {
 	(entry ? at.value : at.name).focus();
 }
 
-/* Shows what the value looks like; the picker follows. */
+/* Shows the value; the picker follows. */
 function preview() {
 	const {rgb} = paint(at.preview, at.value.value);
 	at.picker.value = `#${(rgb ?? [0, 0, 0]).map(channel => channel.toString(16).padStart(2, 0)).join('')}`;

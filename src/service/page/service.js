@@ -33,11 +33,11 @@ async function send(path, init) {
 		// a proxy that compresses makes tags weak, and If-Match wants them strong
 		return {status, json, message, tag: headers.get('ETag')?.replace('W/', ''), allow: headers.get('Allow')};
 	} catch {
-		throw new Error('The service does not answer.');
+		throw new Error('The service does not answer');
 	}
 }
 
-/* Has the person give a token; false when declined. Requests that want one at the same time share the dialog. */
+/* Has the person give a token; false when declined. Requests share the dialog. */
 function askForToken(reason) {
 	return dialogue ??= new Promise(resolve => {
 		at.reason.textContent = reason;
