@@ -35,7 +35,7 @@ pub(crate) const PAGE: &str = concat!(
 /// style or script the test below tells the new hashes.
 pub(crate) const FIELDS: &str = concat!(
     "\r\nContent-Security-Policy: default-src 'none'; script-src 'sha256-",
-    "mAkLTUXl/KamfRMBVo7hNrfWChUw39M+A2xePYKJ380=",
+    "AqtHYJPBRou/mvJusTVzIEVtLDIaELtIgt8keIMCq40=",
     "'; style-src 'sha256-",
     "5p53DO2FFTBlq1AU3BDW7h3YEOmer21UM366I7D00Zc=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
