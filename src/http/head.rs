@@ -5,6 +5,7 @@ use std::net::Ipv6Addr;
 
 use tiny_http::HTTPVersion;
 
+use super::accept::asks_for_html;
 use super::chunked::ChunkedDecoder;
 use super::error::{FIELD_LINES_MAX, ProtocolError};
 use super::request::{Fields, Request};
@@ -123,6 +124,8 @@ impl<'a> Lines<'a> {
                 join(&mut fields.origin, value);
             } else if is("sec-fetch-site") {
                 join(&mut fields.sec_fetch_site, value);
+            } else if is("accept") {
+                fields.asks_for_html |= asks_for_html(value);
             } else if is("access-control-request-method") {
                 join(&mut fields.preflight_method, value);
             }

@@ -1,5 +1,6 @@
 //! RFC 9110 and 9112 on values: bytes become requests, responses become bytes. Knows no sockets and no colors.
 
+mod accept;
 mod chunked;
 mod conditional;
 mod date;

@@ -67,7 +67,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
     );
     assert_eq!(
         fields(
-            "OPTIONS http://b/a HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\nOrigin: x\r\nOrigin: y\r\nSec-Fetch-Site: none\r\n\
+            "OPTIONS http://b/a HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\nOrigin: x\r\nOrigin: y\r\nSec-Fetch-Site: none\r\nAccept: a/b, text/html\r\n\
              Access-Control-Request-Method: PUT\r\n\r\n"
         ),
         Fields {
@@ -77,6 +77,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
             origin: some("x, y"),
             sec_fetch_site: some("none"),
             preflight_method: some("PUT"),
+            asks_for_html: true,
         }
     );
     assert_eq!(fields("GET /a HTTP/1.0\r\n\r\n"), Fields::default());

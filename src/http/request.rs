@@ -27,6 +27,8 @@ pub(crate) struct Fields {
     pub(crate) sec_fetch_site: Option<String>,
     /// Access-Control-Request-Method: marks a preflight (Fetch standard, CORS protocol).
     pub(crate) preflight_method: Option<String>,
+    /// Accept names `text/html`: a browser opens the page.
+    pub(crate) asks_for_html: bool,
 }
 
 impl Request {
@@ -37,7 +39,7 @@ impl Request {
 
     /// Bytes of memory that the request owns.
     pub(crate) fn memory(&self) -> usize {
-        let Fields { host, if_match, if_none_match, origin, sec_fetch_site, preflight_method } = &self.fields;
+        let Fields { host, if_match, if_none_match, origin, sec_fetch_site, preflight_method, asks_for_html: _ } = &self.fields;
         let fields = [host, if_match, if_none_match, origin, sec_fetch_site, preflight_method];
         self.target.capacity() + self.content.capacity() + fields.into_iter().flatten().map(String::capacity).sum::<usize>()
     }

@@ -105,6 +105,9 @@ pub(crate) struct Response {
     pub(crate) cors: Option<Cors>,
     /// The response depends on the Origin of the request.
     pub(crate) varies_by_origin: bool,
+    pub(crate) varies_by_accept: bool,
+    /// For HTML instead of JSON: further field lines, each after the line break that ends the one before.
+    pub(crate) html: Option<&'static str>,
     /// A warning for the log; not sent.
     pub(crate) log: Option<String>,
 }
@@ -119,7 +122,19 @@ pub(crate) struct Cors {
 
 impl Response {
     pub(crate) fn new(status: StatusCode, content: Content) -> Self {
-        Self { status, content, tag: None, location: None, allow: None, cors: None, varies_by_origin: false, log: None }
+        let (varies_by_origin, varies_by_accept) = (false, false);
+        Self {
+            status,
+            content,
+            tag: None,
+            location: None,
+            allow: None,
+            cors: None,
+            varies_by_origin,
+            varies_by_accept,
+            html: None,
+            log: None,
+        }
     }
 
     /// A response whose content is `value` as JSON.
@@ -164,19 +179,26 @@ impl Response {
         out.extend_from_slice(b"\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff");
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
         if !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
-            out.extend_from_slice(b"\r\nContent-Type: application/json\r\nContent-Length: ");
+            push_field(out, "Content-Type", if self.html.is_some() { "text/html; charset=utf-8" } else { "application/json" });
+            out.extend_from_slice(b"\r\nContent-Length: ");
             out.extend_from_slice(itoa::Buffer::new().format(self.content.bytes().len()).as_bytes());
         }
         if let Some(tag) = self.tag {
             out.extend_from_slice(b"\r\nETag: ");
             out.extend_from_slice(&tag.quoted());
         }
-        let vary = self.varies_by_origin.then_some("Origin");
+        let vary = match (self.varies_by_accept, self.varies_by_origin) {
+            (true, true) => Some("Accept, Origin"),
+            (true, false) => Some("Accept"),
+            (false, true) => Some("Origin"),
+            (false, false) => None,
+        };
         for (name, value) in [("Location", self.location.as_deref()), ("Allow", self.allow), ("Vary", vary), ("Connection", connection)] {
             if let Some(value) = value {
                 push_field(out, name, value);
             }
         }
+        out.extend_from_slice(self.html.unwrap_or_default().as_bytes());
         if let Some(cors) = &self.cors {
             cors.write(out);
         }

@@ -1,6 +1,7 @@
 //! The HTTP contract: requests in, answers out. No sockets.
 
 mod origin;
+mod page;
 mod respond;
 mod target;
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 use tiny_http::{Method, StatusCode};
 
 use super::origin::{self, Allowlist};
+use super::page;
 use super::target::{self, BasePath, Resource, TargetError};
 use crate::http::{Conditions, Content, Representation, Request, Response};
 use crate::store::{Action, Change, JsonError, NotSaved, Outcome, Store, color};
@@ -71,8 +72,9 @@ fn act(service: &Service, request: &Request) -> Answer {
     let allow = allowed(&resource, service.read_only);
     // the table of the specification's Endpoints
     match (resource, &request.method) {
+        (Resource::Page, method) => Answer::Now(page(service, request, method, allow)),
         (Resource::Service, method) if *method != Method::Options => Answer::Now(target_error(&TargetError::Form, &service.base)),
-        (_, Method::Options) => Answer::Now(Response { allow: Some(allow), ..Response::new(StatusCode::NO_CONTENT, Content::None) }),
+        (_, Method::Options) => Answer::Now(options(allow)),
         (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service)),
         (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, &OPENAPI)),
         (Resource::Colors, Method::Get | Method::Head) => Answer::Now(read(request, &service.store.envelope())),
@@ -89,18 +91,35 @@ fn act(service: &Service, request: &Request) -> Answer {
         (Resource::Color(name), Method::Delete) if !service.read_only => {
             change(service, request, Some(&name), Ok(Action::Delete(name.to_string())))
         }
-        // RFC 9110 §15.5.6: a 405 MUST carry Allow
-        _ => Answer::Now(Response {
-            allow: Some(allow),
-            ..Response::error(StatusCode::METHOD_NOT_ALLOWED, format!("the method is not allowed here, only {allow}"))
-        }),
+        _ => Answer::Now(not_allowed(allow)),
     }
+}
+
+/// The page, which is there only for a client that asks for HTML.
+fn page(service: &Service, request: &Request, method: &Method, allow: &'static str) -> Response {
+    let response = match method {
+        _ if !request.fields.asks_for_html => target_error(&TargetError::Unknown, &service.base),
+        Method::Get | Method::Head => Response { html: Some(page::FIELDS), ..read(request, &page::PAGE) },
+        Method::Options => options(allow),
+        _ => not_allowed(allow),
+    };
+    Response { varies_by_accept: true, ..response }
+}
+
+fn options(allow: &'static str) -> Response {
+    Response { allow: Some(allow), ..Response::new(StatusCode::NO_CONTENT, Content::None) }
+}
+
+fn not_allowed(allow: &'static str) -> Response {
+    let error = Response::error(StatusCode::METHOD_NOT_ALLOWED, format!("the method is not allowed here, only {allow}"));
+    // RFC 9110 §15.5.6: a 405 MUST carry Allow
+    Response { allow: Some(allow), ..error }
 }
 
 /// The value of Allow: the methods of a resource (RFC 9110 §10.2.1).
 fn allowed(resource: &Resource<'_>, read_only: bool) -> &'static str {
     match resource {
-        Resource::Health | Resource::OpenApi => "GET, HEAD, OPTIONS",
+        Resource::Health | Resource::OpenApi | Resource::Page => "GET, HEAD, OPTIONS",
         Resource::Colors | Resource::Color(_) | Resource::Service if read_only => "GET, HEAD, OPTIONS",
         Resource::Colors => "GET, HEAD, POST, OPTIONS",
         Resource::Color(_) => "GET, HEAD, PUT, DELETE, OPTIONS",

@@ -14,6 +14,8 @@ pub(super) enum Resource<'a> {
     Color(Cow<'a, str>),
     Health,
     OpenApi,
+    /// The base path itself: the page, for those who ask for HTML.
+    Page,
     /// The service itself: the target `*` of OPTIONS (RFC 9110 §9.3.7).
     Service,
 }
@@ -85,6 +87,7 @@ pub(super) fn find<'a>(target: &'a str, base: &BasePath) -> Result<Resource<'a>,
         (Some("colors"), Some(name)) => Some(Resource::Color(name)),
         (Some("health"), None) => Some(Resource::Health),
         (Some("openapi.json"), None) => Some(Resource::OpenApi),
+        (None | Some(""), None) => Some(Resource::Page),
         _ => None,
     };
     let mut is_whole = true;
@@ -155,13 +158,15 @@ mod tests {
             ("/colors/.", color(".")),
             ("/colors/..", color("..")),
             ("/colors/100%25", color("100%")),
-            ("/", Err(TargetError::Unknown)),
+            ("/", Ok(Resource::Page)),
+            ("/?x", Ok(Resource::Page)),
+            ("//", Err(TargetError::Unknown)),
             ("//colors", Err(TargetError::Unknown)),
             ("/Colors", Err(TargetError::Unknown)),
             ("/colors/a/b", Err(TargetError::Unknown)),
             ("/colors/a/", Err(TargetError::Unknown)),
-            ("http://example.org", Err(TargetError::Unknown)),
-            ("http://example.org?x", Err(TargetError::Unknown)),
+            ("http://example.org", Ok(Resource::Page)),
+            ("http://example.org?x", Ok(Resource::Page)),
             ("/colors/%", Err(TargetError::Escape)),
             ("/colors/%4", Err(TargetError::Escape)),
             ("/colors/%+1", Err(TargetError::Escape)),
@@ -192,7 +197,11 @@ mod tests {
             ("/openapi.json", Err(TargetError::Unknown)),
             ("/colors", Err(TargetError::Unknown)),
             ("/api/colors", Err(TargetError::Unknown)),
-            ("/api/v1", Err(TargetError::Unknown)),
+            ("/api/v1", Ok(Resource::Page)),
+            ("/api/v1/", Ok(Resource::Page)),
+            ("/api/v1//", Err(TargetError::Unknown)),
+            ("/", Err(TargetError::Unknown)),
+            ("/api", Err(TargetError::Unknown)),
             ("/api/v1x/colors", Err(TargetError::Unknown)),
             ("/x/y/z/%", Err(TargetError::Escape)),
         ];

@@ -179,7 +179,9 @@ fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
 #[track_caller]
 fn check_head(response: &Response) {
     const STATUSES: [u16; 17] = [200, 201, 204, 304, 400, 403, 404, 405, 408, 412, 413, 417, 431, 500, 501, 503, 505];
-    const FIELDS: [&str; 14] = [
+    const FIELDS: [&str; 16] = [
+        "Content-Security-Policy",
+        "Referrer-Policy",
         "Date",
         "Content-Type",
         "Content-Length",
@@ -201,7 +203,9 @@ fn check_head(response: &Response) {
         assert!(!response.fields[..position].iter().any(|(before, _)| before == name), "{name} twice: {response:?}");
     }
     let has_content = !matches!(response.status, 204 | 304);
-    assert_eq!(response.field("content-type"), has_content.then_some("application/json"), "{response:?}");
+    let media_type = if is_page(response) { "text/html; charset=utf-8" } else { "application/json" };
+    assert_eq!(response.field("content-type"), has_content.then_some(media_type), "{response:?}");
+    assert_eq!(response.field("referrer-policy").is_some(), is_page(response), "{response:?}");
     assert_eq!(response.field("content-length").is_some(), has_content, "{response:?}");
     assert_eq!(response.field("cache-control"), Some("no-cache"));
     assert_eq!(response.field("x-content-type-options"), Some("nosniff"));
@@ -210,10 +214,19 @@ fn check_head(response: &Response) {
     assert!(matches!(response.field("connection"), None | Some("close" | "keep-alive")), "{response:?}");
 }
 
+/// Whether this is the page, or tells that the client has it: the one thing that is not JSON.
+fn is_page(response: &Response) -> bool {
+    response.field("content-security-policy").is_some()
+}
+
 /// What holds for the content of every response.
 #[track_caller]
 fn check_content(response: &Response, method: &str) {
     if method == "HEAD" || matches!(response.status, 204 | 304) {
+        return;
+    }
+    if is_page(response) {
+        assert!(response.status == 200 && response.content.starts_with("<!doctype html>"), "{response:?}");
         return;
     }
     let json: BTreeMap<&str, serde::de::IgnoredAny> = serde_json::from_str(&response.content).expect("every content is a JSON object");

@@ -22,6 +22,7 @@ mod nginx;
 mod openapi;
 mod options;
 mod packaging;
+mod page;
 mod parallel;
 mod readme;
 mod restart;

@@ -1,0 +1,48 @@
+//! Accept (RFC 9110 §12.5.1): whether a client asks for HTML. The service knows no other preference.
+
+/// Whether the value of an Accept field names `text/html` itself with a weight above 0, as browsers do when they open a page.
+///
+/// `*/*`, which curl and `fetch` send, and `text/*` take anything and ask for nothing.
+pub(super) fn asks_for_html(value: &[u8]) -> bool {
+    value.split(|byte| *byte == b',').any(is_html)
+}
+
+/// Whether one media range with its parameters means HTML.
+fn is_html(range: &[u8]) -> bool {
+    let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    parts.next().is_some_and(|name| name.eq_ignore_ascii_case(b"text/html")) && !parts.any(is_zero_weight)
+}
+
+/// Whether this is the parameter `q` with the weight 0, "not acceptable" (RFC 9110 §12.4.2).
+fn is_zero_weight(parameter: &[u8]) -> bool {
+    let Some((b'q' | b'Q', rest)) = parameter.split_first() else { return false };
+    rest.strip_prefix(b"=").is_some_and(|weight| weight.starts_with(b"0") && weight.iter().all(|byte| matches!(byte, b'0' | b'.')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_client_that_names_html_asks_for_it() {
+        for (values, expected) in [
+            (&["text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"][..], true),
+            (&["text/html"], true),
+            (&["application/json, Text/HTML;level=1;q=0.1"], true),
+            (&["application/json", "text/html"], true),
+            (&["text/html;q=0.001"], true),
+            (&["text/html ; Q=1.000"], true),
+            (&[], false),
+            (&[""], false),
+            (&["*/*"], false),
+            (&["text/*"], false),
+            (&["application/json"], false),
+            (&["text/html;q=0"], false),
+            (&["*/*, text/html; q=0.000"], false),
+            (&["text/htmlx"], false),
+            (&["application/xhtml+xml"], false),
+        ] {
+            assert_eq!(values.iter().any(|value| asks_for_html(value.as_bytes())), expected, "{values:?}");
+        }
+    }
+}

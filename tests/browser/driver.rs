@@ -1,0 +1,295 @@
+//! Drives headless Chromium with the WebDriver protocol (W3C), spoken to chromedriver. Has only what these tests need.
+
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+use crate::harness::{Scratch, Server, eventually, is_installed};
+
+/// The key of an element reference (WebDriver §11).
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+/// A host name that leads to this machine without being a secure context, as on a network without TLS.
+pub(crate) const PLAIN_HOST: &str = "colors.test";
+
+/// Key codes (WebDriver §17.4.2).
+pub(crate) const TAB: &str = "\u{e004}";
+pub(crate) const ENTER: &str = "\u{e007}";
+pub(crate) const ESCAPE: &str = "\u{e00c}";
+pub(crate) const END: &str = "\u{e010}";
+pub(crate) const HOME: &str = "\u{e011}";
+pub(crate) const RIGHT: &str = "\u{e014}";
+pub(crate) const DOWN: &str = "\u{e015}";
+pub(crate) const DELETE: &str = "\u{e017}";
+pub(crate) const F2: &str = "\u{e032}";
+
+/// One browser with a profile of its own; closed when dropped.
+pub(crate) struct Browser {
+    driver: Child,
+    agent: ureq::Agent,
+    session: String,
+    expected: RefCell<Vec<&'static str>>,
+    _profile: Scratch,
+}
+
+/// Whether what a test needs is there. In CI it has to be.
+pub(crate) fn is_there(programs: &[&str]) -> bool {
+    let is_there = programs.iter().all(|program| is_installed(program));
+    assert!(is_there || std::env::var_os("CI").is_none(), "CI needs {programs:?}");
+    is_there
+}
+
+/// Runs a test in a browser of its own. Afterwards the console has to be free of errors and violations of the policy.
+#[track_caller]
+pub(crate) fn browse(test: impl FnOnce(&Browser)) {
+    if !is_there(&["chromium", "chromedriver"]) {
+        return;
+    }
+    let browser = Browser::start();
+    test(&browser);
+    let log = browser.call("POST", "/se/log", json!({"type": "browser"}));
+    let expected = browser.expected.borrow();
+    for entry in log.as_array().unwrap().iter().filter(|entry| matches!(entry["level"].as_str(), Some("SEVERE" | "WARNING"))) {
+        let message = entry["message"].as_str().unwrap();
+        assert!(expected.iter().any(|part| message.contains(part)), "in the console: {entry}");
+    }
+}
+
+impl Browser {
+    fn start() -> Self {
+        let profile = Scratch::new();
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("chromedriver runs");
+        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let port = lines.find_map(|line| Some(line.unwrap().split_once("successfully on port ")?.1.trim_end_matches('.').to_owned()));
+        let port = port.expect("chromedriver tells its port");
+        // chromedriver goes on writing there
+        std::thread::spawn(move || lines.for_each(drop));
+        let arguments = [
+            "--headless=new",
+            "--no-sandbox", // which root cannot have
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            // a mouse, which a headless machine lacks
+            "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4",
+            &format!("--host-resolver-rules=MAP {PLAIN_HOST} 127.0.0.1"),
+            &format!("--user-data-dir={}", profile.0.display()),
+        ];
+        let capabilities = json!({"goog:loggingPrefs": {"browser": "ALL"}, "goog:chromeOptions": {"args": arguments}});
+        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let session = format!("http://127.0.0.1:{port}/session");
+        // a page that is still open asks on when the test is over and its service ended
+        let expected = RefCell::new(vec!["net::ERR_CONNECTION_REFUSED"]);
+        let mut browser = Self { driver, agent, session, expected, _profile: profile };
+        let session = browser.call("POST", "", json!({"capabilities": {"alwaysMatch": capabilities}}));
+        browser.session = format!("{}/{}", browser.session, session["sessionId"].as_str().unwrap());
+        browser.resize(1440, 900);
+        browser
+    }
+
+    /// One command of the protocol.
+    #[track_caller]
+    fn call(&self, method: &str, command: &str, parameters: Value) -> Value {
+        let request = ureq::http::Request::builder().method(method).uri(format!("{}{command}", self.session));
+        let content = if method == "POST" { parameters.to_string() } else { String::new() };
+        let request = request.header("Content-Type", "application/json").body(content).unwrap();
+        let mut response = self.agent.run(request).expect("chromedriver answers");
+        let text = response.body_mut().with_config().limit(64 << 20).read_to_string().unwrap();
+        let mut answer: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(response.status(), 200, "{command}: {}", answer["value"]["message"]);
+        answer["value"].take()
+    }
+
+    /// A command of the DevTools protocol.
+    #[track_caller]
+    pub(crate) fn devtools(&self, command: &str, parameters: Value) -> Value {
+        self.call("POST", "/goog/cdp/execute", json!({"cmd": command, "params": parameters}))
+    }
+
+    /// A failure that the test brings about, by a part of what the console says of it.
+    pub(crate) fn expect(&self, part: &'static str) {
+        self.expected.borrow_mut().push(part);
+    }
+
+    /// Shows the page of a service and waits until it has the list and knows what may be changed.
+    #[track_caller]
+    pub(crate) fn open(&self, server: &Server) {
+        self.go(&format!("http://{}/", server.address));
+    }
+
+    /// The same with any address.
+    #[track_caller]
+    pub(crate) fn go(&self, address: &str) {
+        self.call("POST", "/url", json!({"url": address}));
+        self.until("return document.querySelector('#count').textContent !== ''");
+    }
+
+    /// Opens another tab, so that the first one is hidden; gives what leads back to it.
+    pub(crate) fn hide(&self) -> Value {
+        let tab = self.call("GET", "/window", Value::Null);
+        let other = self.call("POST", "/window/new", json!({"type": "tab"}));
+        self.switch(&other["handle"]);
+        tab
+    }
+
+    /// Shows a tab.
+    pub(crate) fn switch(&self, tab: &Value) {
+        self.call("POST", "/window", json!({"handle": tab}));
+    }
+
+    /// Runs a script in the page.
+    #[track_caller]
+    pub(crate) fn run(&self, script: &str) -> Value {
+        self.run_with(script, &json!([]))
+    }
+
+    /// The same with arguments.
+    #[track_caller]
+    pub(crate) fn run_with(&self, script: &str, arguments: &Value) -> Value {
+        self.call("POST", "/execute/sync", json!({"script": script, "args": arguments}))
+    }
+
+    /// Runs a script that calls its last argument when it is done.
+    #[track_caller]
+    pub(crate) fn await_script(&self, script: &str) -> Value {
+        self.call("POST", "/execute/async", json!({"script": script, "args": []}))
+    }
+
+    /// Waits until a script gives something other than null, false, 0 or the empty string.
+    #[track_caller]
+    pub(crate) fn until(&self, script: &str) -> Value {
+        eventually(script, || {
+            let value = self.run(script);
+            let is_nothing = matches!(&value, Value::Null | Value::Bool(false)) || value == 0 || value == "";
+            (!is_nothing).then_some(value)
+        })
+    }
+
+    /// The text of an element.
+    #[track_caller]
+    pub(crate) fn text(&self, selector: &str) -> String {
+        self.run_with("return document.querySelector(arguments[0]).textContent", &json!([selector])).as_str().unwrap().to_owned()
+    }
+
+    /// Waits until an element has this text.
+    #[track_caller]
+    pub(crate) fn expect_text(&self, selector: &str, text: &str) {
+        let mut last = String::new();
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < crate::harness::DEADLINE {
+            last = self.text(selector).replace(['\u{2068}', '\u{2069}'], "");
+            if last == text {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        panic!("{selector} has {last:?}, not {text:?}");
+    }
+
+    /// The names in view, in the order of the page.
+    #[track_caller]
+    pub(crate) fn names(&self) -> Vec<String> {
+        let names = self.run("return [...document.querySelectorAll('li .name')].map(name => name.textContent)");
+        serde_json::from_value(names).unwrap()
+    }
+
+    /// Clicks an element as a person does: it has to be in view and on top.
+    #[track_caller]
+    pub(crate) fn click(&self, selector: &str) {
+        self.click_on("return document.querySelector(arguments[0])", &json!([selector]));
+    }
+
+    /// Clicks a button of the tile of a name: `.copy` or `.edit`.
+    #[track_caller]
+    pub(crate) fn click_tile(&self, name: &str, button: &str) {
+        self.click_nth_tile(name, 0, button);
+    }
+
+    /// The same where several colors have the name.
+    #[track_caller]
+    pub(crate) fn click_nth_tile(&self, name: &str, nth: usize, button: &str) {
+        let script = "const [name, nth, button] = arguments;
+            return [...document.querySelectorAll('li')].filter(li => li.querySelector('.name').textContent === name)[nth].querySelector(button)";
+        self.click_on(script, &json!([name, nth, button]));
+    }
+
+    #[track_caller]
+    fn click_on(&self, script: &str, arguments: &Value) {
+        let element = self.run_with(script, arguments);
+        let id = element[ELEMENT].as_str().unwrap_or_else(|| panic!("{arguments} is not there"));
+        self.call("POST", &format!("/element/{id}/click"), json!({}));
+    }
+
+    /// Replaces what a field has by typing.
+    #[track_caller]
+    pub(crate) fn fill(&self, selector: &str, text: &str) {
+        self.run_with("const field = document.querySelector(arguments[0]); field.focus(); field.select()", &json!([selector]));
+        self.press(&[DELETE]);
+        self.type_text(text);
+    }
+
+    /// Types where the focus is.
+    #[track_caller]
+    pub(crate) fn type_text(&self, text: &str) {
+        let keys: Vec<String> = text.chars().map(String::from).collect();
+        self.press(&keys.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+
+    /// Presses keys, one after the other.
+    #[track_caller]
+    pub(crate) fn press(&self, keys: &[&str]) {
+        let actions: Vec<Value> =
+            keys.iter().flat_map(|key| [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})]).collect();
+        self.call("POST", "/actions", json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}));
+    }
+
+    /// Presses a key while Control is held.
+    #[track_caller]
+    pub(crate) fn press_with_control(&self, key: &str) {
+        let control = "\u{e009}";
+        let actions = [("keyDown", control), ("keyDown", key), ("keyUp", key), ("keyUp", control)];
+        let actions = actions.map(|(kind, value)| json!({"type": kind, "value": value}));
+        self.call("POST", "/actions", json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}));
+    }
+
+    /// Gives the page this many CSS pixels.
+    pub(crate) fn resize(&self, width: u32, height: u32) {
+        self.devtools(
+            "Emulation.setDeviceMetricsOverride",
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}),
+        );
+    }
+
+    /// Sets a preference of the person: `prefers-color-scheme`, `prefers-reduced-motion`.
+    pub(crate) fn prefer(&self, feature: &str, value: &str) {
+        self.devtools("Emulation.setEmulatedMedia", json!({"features": [{"name": feature, "value": value}]}));
+    }
+
+    /// A picture of what is in view, as PNG, or in few bytes as WebP.
+    pub(crate) fn picture(&self, format: &str) -> Vec<u8> {
+        let picture = self.devtools("Page.captureScreenshot", json!({"format": format, "quality": 82}));
+        base64::engine::general_purpose::STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // This closes the browser; a test that has failed already may have lost it.
+        let _ = self.agent.delete(&self.session).call();
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}

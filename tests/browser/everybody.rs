@@ -1,0 +1,270 @@
+//! The page for everybody: by keyboard alone, on any screen, with preferences, and with the texts of strangers.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::driver::{Browser, DELETE, DOWN, END, ENTER, ESCAPE, F2, HOME, RIGHT, TAB, browse, is_there};
+use crate::harness::{Scratch, Server};
+
+/// The version of axe-core that the findings are those of.
+const AXE: &str = "axe-core@4.14.1";
+
+/// What the focus is on: the id of the element, or class and name of a tile.
+const FOCUS: &str = "const {id, className, parentElement} = document.activeElement;
+    return id || `${className.split(' ')[0]} ${parentElement.querySelector('.name').textContent}`";
+
+#[test]
+fn everything_can_be_done_with_the_keyboard_alone() {
+    browse(|browser| {
+        let server = Server::start(&[]);
+        browser.open(&server);
+        browser.until("return document.querySelector('#add').offsetParent");
+        let focus = || browser.run(FOCUS).as_str().unwrap().to_owned();
+        let mut path = Vec::new();
+        for _ in 0..5 {
+            browser.press(&[TAB]);
+            path.push(focus());
+        }
+        assert_eq!(path, ["query", "order", "add", "copy aliceblue", "edit aliceblue"]);
+        browser.run("document.querySelector('li .copy').focus()");
+        for (key, expected) in [(RIGHT, "copy antiquewhite"), (HOME, "copy aliceblue"), (END, "copy yellowgreen"), (HOME, "copy aliceblue")]
+        {
+            browser.press(&[key]);
+            assert_eq!(focus(), expected);
+        }
+        browser.press(&[DOWN]);
+        let below = focus();
+        let tops = "const [first, focused] = [document.querySelector('li'), document.activeElement.parentElement].map(li => li.getBoundingClientRect());
+            return [focused.left === first.left, focused.top > first.top]";
+        assert_eq!(browser.run(tops), json!([true, true]), "{below}");
+        browser.press(&[HOME, ENTER]);
+        browser.expect_text("#told", "Copied #f0f8ff");
+        // change
+        browser.press(&[F2]);
+        browser.until("return document.querySelector('#editor').open");
+        assert_eq!(focus(), "value");
+        browser.fill("#value", "#eeeeee");
+        browser.press(&[ENTER]);
+        browser.expect_text("#told", "aliceblue is #eeeeee now.");
+        assert_eq!(focus(), "copy aliceblue", "the focus is where it was");
+        // leave
+        browser.press(&[F2]);
+        browser.until("return document.querySelector('#editor').open");
+        browser.press(&[ESCAPE]);
+        browser.until("return !document.querySelector('#editor').open");
+        // delete, with the focus on the next color, and undo
+        browser.press(&[DELETE]);
+        browser.expect_text("#told", "Deleted aliceblue. Undo creates it again, at the end.");
+        browser.expect_text("#count", "147 colors");
+        assert_eq!(focus(), "copy antiquewhite");
+        browser.press(&[TAB, TAB]);
+        assert_eq!(focus(), "undo");
+        browser.press(&[ENTER]);
+        browser.expect_text("#count", "148 colors");
+        // add
+        browser.run("document.querySelector('#add').focus()");
+        browser.press(&[ENTER]);
+        browser.until("return document.querySelector('#editor').open");
+        browser.type_text("ink");
+        browser.press(&[TAB]);
+        browser.type_text("#191970");
+        browser.press(&[ENTER]);
+        browser.expect_text("#told", "Added ink at the end.");
+        assert_eq!(focus(), "add");
+        assert!(server.list().ends_with(r##",{"name":"ink","value":"#191970"}]}"##));
+    });
+}
+
+#[test]
+fn the_focus_is_seen_and_never_behind_the_header() {
+    browse(|browser| {
+        browser.resize(800, 500);
+        let server = Server::start(&[]);
+        browser.open(&server);
+        browser.run("document.querySelector('li .copy').focus()");
+        browser.press(&[END]);
+        let ring = browser
+            .run("const {outlineStyle, outlineWidth} = getComputedStyle(document.activeElement); return [outlineStyle, outlineWidth]");
+        assert_eq!(ring, json!(["solid", "3px"]));
+        for _ in 0..40 {
+            browser.press(&["\u{e013}"]); // up
+            let sight = "const {top, bottom} = document.activeElement.getBoundingClientRect();
+                return top >= document.querySelector('header').offsetHeight && bottom <= innerHeight ? '' : [top, bottom, scrollY, document.activeElement.textContent].join()";
+            assert_eq!(browser.run(sight), "");
+        }
+    });
+}
+
+#[test]
+fn texts_of_strangers_are_text() {
+    browse(|browser| {
+        let long = "x".repeat(4096);
+        let texts = [
+            "<img src=x onerror=alert(1)>",
+            "<script>alert(1)</script>",
+            "\"'><svg onload=alert(1)>",
+            "javascript:alert(1)",
+            "&amp; &lt;b&gt;",
+            "\u{202e}from right to left",
+            "\u{5e9}\u{5dc}\u{5d5}\u{5dd}",
+            "line\nbreak\ttab\u{0}nul",
+            "",
+            ".",
+            "..",
+            "a/b?c#d%41 +",
+            &long,
+        ];
+        let colors: Vec<_> = texts.iter().map(|text| json!({"name": text, "value": text})).collect();
+        let server = Server::with_seed(&json!(colors).to_string(), &[]);
+        browser.resize(320, 900);
+        browser.open(&server);
+        browser.until("return document.querySelector('#add').offsetParent");
+        assert_eq!(browser.names(), texts);
+        let markup = "return document.querySelectorAll('li *:not(button, span, bdi, svg, path)').length + document.scripts.length";
+        assert_eq!(browser.run(markup), 1, "the page's own script");
+        for text in texts.iter().filter(|text| **text != "." && **text != "..") {
+            browser.click_tile(text, ".copy");
+            browser.until("return document.querySelector('#told').textContent");
+            browser.click("#dismiss");
+            browser.click_tile(text, ".edit");
+            browser.until("return document.querySelector('#editor').open");
+            assert_eq!(browser.run("return document.documentElement.scrollWidth <= innerWidth"), true, "{text:?}");
+            let in_view =
+                "const {top, bottom} = document.querySelector('#editor').getBoundingClientRect(); return top >= 0 && bottom <= innerHeight";
+            assert_eq!(browser.run(in_view), true, "{text:?}");
+            browser.fill("#value", "#000000");
+            browser.press(&[ENTER]);
+            browser.until("return !document.querySelector('#editor').open");
+            browser.click("#dismiss");
+        }
+        let list: serde_json::Value = serde_json::from_str(&server.list()).unwrap();
+        let expected: Vec<_> =
+            texts.iter().map(|text| json!({"name": text, "value": if matches!(*text, "." | "..") { text } else { "#000000" }})).collect();
+        assert_eq!(list["data"], json!(expected));
+        browser.fill("#query", "<img");
+        browser.expect_text("#count", "1 of 13 colors");
+    });
+}
+
+#[test]
+fn nothing_is_cut_off_between_320_pixels_and_4k() {
+    browse(|browser| {
+        let server = Server::start(&[]);
+        for (width, height) in [(320, 256), (320, 640), (414, 896), (768, 1024), (1366, 768), (1920, 1080), (3840, 2160)] {
+            browser.resize(width, height);
+            browser.open(&server);
+            browser.until("return document.querySelector('#add').offsetParent");
+            assert_eq!(browser.run("return document.documentElement.scrollWidth <= innerWidth"), true, "{width}");
+            let outside = "return [...document.querySelectorAll('header *, li')].filter(element => {
+                const {left, right} = element.getBoundingClientRect();
+                return left < 0 || right > document.documentElement.clientWidth + 0.5;
+            }).length";
+            assert_eq!(browser.run(outside), 0, "{width}");
+            // WCAG 2.2, 2.5.8
+            let small = "return [...document.querySelectorAll('button, input, select')].filter(target => {
+                const {width, height} = target.getBoundingClientRect();
+                return width && (width < 24 || height < 24);
+            }).length";
+            assert_eq!(browser.run(small), 0, "{width}");
+        }
+        browser.resize(1440, 900);
+        browser.open(&server);
+        let all = "return [...document.querySelectorAll('li')].filter(li => li.getBoundingClientRect().bottom <= innerHeight).length";
+        assert_eq!(browser.run(all), 148, "a laptop shows all of them at once");
+    });
+}
+
+#[test]
+fn nothing_moves_for_those_who_prefer_that() {
+    browse(|browser| {
+        let server = Server::start(&[]);
+        for (motion, expected) in [("reduce", "0s"), ("no-preference", "0.15s")] {
+            browser.prefer("prefers-reduced-motion", motion);
+            browser.open(&server);
+            assert_eq!(browser.run("return getComputedStyle(document.querySelector('#message')).transitionDuration"), expected);
+            assert_eq!(browser.run("return document.getAnimations().length"), 0);
+        }
+    });
+}
+
+#[test]
+fn what_happens_is_read_out() {
+    browse(|browser| {
+        let server = Server::start(&[]);
+        browser.open(&server);
+        for (selector, role) in
+            [("#message", "status"), ("#count", "status"), ("#away", "alert"), ("#refusal", "alert"), ("#note", "status")]
+        {
+            assert_eq!(browser.run_with("return document.querySelector(arguments[0]).role", &json!([selector])), role);
+        }
+        let tile = "const li = document.querySelector('li:nth-child(3)'); return [li.ariaSetSize, li.ariaPosInSet, li.querySelector('.edit').ariaLabel]";
+        assert_eq!(browser.run(tile), json!(["148", "3", "Change \u{2068}aqua\u{2069}"]));
+        let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
+        let named = |role: &str, name: &str| {
+            tree["nodes"].as_array().unwrap().iter().any(|node| node["role"]["value"] == role && node["name"]["value"] == name)
+        };
+        assert!(named("list", "Colors") && named("searchbox", "Search name or value") && named("combobox", "Sort by"));
+        assert!(named("button", "aqua #00ffff") || named("button", "aqua#00ffff"));
+    });
+}
+
+#[test]
+fn axe_finds_nothing_serious() {
+    if !is_there(&["npm"]) {
+        return;
+    }
+    browse(|browser| {
+        let axe = axe();
+        let seed = r##"[{"name":"red","value":"#ff0000"},{"name":"red","value":"#00ff0080"},{"name":"","value":"no color"}]"##;
+        let (full, odd) = (Server::start(&[]), Server::with_seed(seed, &[]));
+        for scheme in ["light", "dark"] {
+            browser.prefer("prefers-color-scheme", scheme);
+            for server in [&full, &odd] {
+                browser.open(server);
+                browser.until("return document.querySelector('#add').offsetParent");
+                browser.click("li .copy");
+                browser.run(&axe);
+                check(browser, "the list");
+                browser.click("#add");
+                check(browser, "adding");
+                browser.press(&[ESCAPE]);
+                browser.click("li .edit");
+                browser.until("return document.querySelector('#editor').open");
+                check(browser, "changing");
+                browser.press(&[ESCAPE]);
+                browser.run(
+                    "document.querySelector('#reason').textContent = 'a token is needed'; document.querySelector('#asking').showModal()",
+                );
+                check(browser, "the token");
+            }
+        }
+    });
+}
+
+/// Runs axe, which has to find nothing.
+#[track_caller]
+fn check(browser: &Browser, what: &str) {
+    let findings = browser.await_script(
+        "const done = arguments[0];
+        axe.run().then(({violations}) => done(violations.map(({id, impact, nodes}) => [id, impact, nodes[0].html])), error => done(String(error)))",
+    );
+    assert_eq!(findings, json!([]), "{what}");
+}
+
+/// The script of axe-core, from npm.
+fn axe() -> String {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(AXE);
+    let script = folder.join("node_modules/axe-core/axe.min.js");
+    if !script.exists() {
+        // beside it first, so that nobody finds half of it
+        let beside = Scratch::new();
+        let status = Command::new("npm").args(["install", "--silent", "--no-save", "--prefix"]).arg(&beside.0).arg(AXE).status();
+        assert!(status.unwrap().success(), "npm installs {AXE}");
+        // Another test may have been faster, with the same.
+        let _ = fs::rename(&beside.0, &folder);
+    }
+    fs::read_to_string(script).unwrap()
+}

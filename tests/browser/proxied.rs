@@ -1,0 +1,205 @@
+//! The page where the service is not at the root of an address of its own: below a base path, behind nginx.
+
+use std::fs;
+use std::io;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use crate::driver::{Browser, ENTER, browse, is_there};
+use crate::harness::{Scratch, Server, eventually};
+
+/// An address that stays while what is behind it comes and goes.
+pub(crate) struct Front {
+    port: u16,
+    back: Arc<Mutex<Option<Back>>>,
+}
+
+/// What is behind a front.
+#[derive(Clone)]
+enum Back {
+    Tcp(std::net::SocketAddr),
+    Unix(PathBuf),
+}
+
+impl Front {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let back = Arc::new(Mutex::new(None::<Back>));
+        let current = Arc::clone(&back);
+        thread::spawn(move || {
+            for stream in listener.incoming().map(Result::unwrap) {
+                let back = current.lock().unwrap().clone();
+                thread::spawn(move || match back {
+                    Some(Back::Tcp(address)) => {
+                        if let Ok(back) = TcpStream::connect(address) {
+                            let (back_in, back_out) = (back.try_clone().unwrap(), back.try_clone().unwrap());
+                            pass(stream, back_in, back_out, move || back.shutdown(Shutdown::Both));
+                        }
+                    }
+                    Some(Back::Unix(path)) => {
+                        if let Ok(back) = UnixStream::connect(path) {
+                            let (back_in, back_out) = (back.try_clone().unwrap(), back.try_clone().unwrap());
+                            pass(stream, back_in, back_out, move || back.shutdown(Shutdown::Both));
+                        }
+                    }
+                    None => {}
+                });
+            }
+        });
+        Self { port, back }
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("http://127.0.0.1:{}/", self.port)
+    }
+
+    pub(crate) fn lead_to(&self, server: &Server) {
+        *self.back.lock().unwrap() = Some(Back::Tcp(server.address));
+    }
+
+    pub(crate) fn lead_nowhere(&self) {
+        *self.back.lock().unwrap() = None;
+    }
+}
+
+/// Passes bytes both ways until one side is done.
+fn pass(front: TcpStream, mut back_in: impl io::Read + Send + 'static, mut back_out: impl io::Write, close: impl Fn() -> io::Result<()>) {
+    let (mut front_in, mut front_out) = (front.try_clone().unwrap(), front);
+    let answers = thread::spawn(move || {
+        // Whichever side is gone, the other is told by the shutdown.
+        let _ = io::copy(&mut back_in, &mut front_out);
+        let _ = front_out.shutdown(Shutdown::Both);
+    });
+    let _ = io::copy(&mut front_in, &mut back_out);
+    let _ = close();
+    answers.join().unwrap();
+}
+
+/// A running nginx with the configuration of the tree; stopped when dropped.
+struct Nginx {
+    child: Child,
+    scratch: Scratch,
+}
+
+impl Nginx {
+    fn start() -> Self {
+        let scratch = Scratch::new();
+        let root = scratch.0.display().to_string();
+        let mut site = include_str!("../../packaging/nginx/colors.conf").to_owned();
+        for (path, here) in [
+            ("/run/colors/colors.sock", format!("{root}/service")),
+            ("listen 80;", format!("listen unix:{root}/front;")),
+            ("/var/lib/nginx/colors", format!("{root}/cache")),
+        ] {
+            assert_eq!(site.matches(path).count(), 1, "{path}");
+            site = site.replace(path, &here);
+        }
+        scratch.write("colors.conf", site);
+        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path {root}/{name};"));
+        let main = format!(
+            "daemon off; user root root; pid {root}/pid; error_log {root}/error.log; worker_processes 2; events {{}}\n\
+             http {{ access_log off; {} include {root}/colors.conf; }}",
+            temporary.join(" ")
+        );
+        let file = scratch.write("nginx.conf", main);
+        let mut command = Command::new("nginx");
+        command.args(["-e", &format!("{root}/error.log"), "-p", &root, "-c", &file]);
+        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let nginx = Self { child, scratch };
+        eventually("nginx listens", || UnixStream::connect(nginx.socket("front")).ok());
+        nginx
+    }
+
+    fn socket(&self, name: &str) -> PathBuf {
+        self.scratch.0.join(name)
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        // SIGQUIT has nginx finish and its workers, too; it may have ended by itself.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::QUIT);
+        let _ = self.child.wait();
+    }
+}
+
+/// Adds, changes and deletes a color, with what others see of it.
+#[track_caller]
+fn try_out(browser: &Browser, list: impl Fn() -> String) {
+    browser.click("#add");
+    browser.type_text("a/b c?");
+    browser.fill("#value", "#123456");
+    browser.press(&[ENTER]);
+    browser.expect_text("#told", "Added a/b c? at the end.");
+    browser.expect_text("li:last-child .name", "a/b c?");
+    browser.click("#dismiss");
+    browser.click_tile("a/b c?", ".edit");
+    browser.until("return document.querySelector('#editor').open");
+    browser.fill("#value", "#abcdef");
+    browser.press(&[ENTER]);
+    browser.expect_text("#told", "a/b c? is #abcdef now.");
+    browser.expect_text("li:last-child .value", "#abcdef");
+    browser.click("#dismiss");
+    assert!(list().ends_with(r##"{"name":"a/b c?","value":"#abcdef"}]}"##));
+    browser.click_tile("a/b c?", ".edit");
+    browser.until("return document.querySelector('#editor').open");
+    browser.click("#delete");
+    browser.expect_text("#count", "148 colors");
+    assert!(!list().contains("a/b c?"));
+}
+
+#[test]
+fn the_page_works_below_a_base_path_with_and_without_a_slash() {
+    browse(|browser| {
+        let server = Server::start(&["--base-path", "/api/v1"]);
+        for path in ["/api/v1", "/api/v1/", "/api/v1/?from=somewhere"] {
+            browser.go(&format!("http://{}{path}", server.address));
+            browser.until("return document.querySelector('#add').offsetParent");
+            try_out(browser, || server.ask("GET", "/api/v1/colors", "").content);
+        }
+    });
+}
+
+#[test]
+fn the_page_works_behind_nginx_whose_cache_keeps_it_from_nobody_and_shows_it_to_nobody_else() {
+    if !is_there(&["nginx"]) {
+        return;
+    }
+    browse(|browser| {
+        browser.expect("502 (Bad Gateway)");
+        let nginx = Nginx::start();
+        let endpoint = format!("unix:{}", nginx.socket("service").display());
+        let server = Server::start(&["--listen", &endpoint]);
+        let front = Front::start();
+        *front.back.lock().unwrap() = Some(Back::Unix(nginx.socket("front")));
+        let ask = |accept: &str| {
+            let mut client = crate::client::Client::on_unix(nginx.socket("service"));
+            client.ask_with("GET", "/", &format!("Accept: {accept}\r\n"), "").status
+        };
+        assert_eq!((ask("*/*"), ask("text/html")), (404, 200));
+        for _ in 0..2 {
+            // the two answers of one address, from the cache the second time
+            let other = ureq::get(front.address()).config().http_status_as_error(false).build().header("Accept", "*/*").call().unwrap();
+            assert_eq!(other.status(), 404);
+            browser.go(&front.address());
+        }
+        browser.until("return document.querySelector('#add').offsetParent");
+        try_out(browser, || server.list());
+        let begun = std::time::Instant::now();
+        server.ask("PUT", "/colors/aliceblue", r##"{"value":"#000001"}"##);
+        browser.expect_text("li .value", "#000001");
+        assert!(begun.elapsed().as_secs() < 2, "{:?}", begun.elapsed());
+        // nginx itself answers while the service is away
+        drop(server);
+        fs::remove_file(nginx.socket("service")).unwrap();
+        browser.expect_text("#away", "The service does not answer – trying again…");
+        let _server = Server::start(&["--listen", &endpoint]);
+        browser.expect_text("#away", "");
+    });
+}

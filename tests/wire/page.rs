@@ -1,0 +1,83 @@
+//! The page on the wire: who gets it, with which fields. What it does is in `tests/browser`.
+
+use crate::client::Response;
+use crate::harness::Server;
+
+/// What Chromium sends when it opens an address.
+const BROWSER: &str = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8\r\n";
+
+fn ask(server: &Server, method: &str, target: &str, fields: &str) -> Response {
+    server.connect().ask_with(method, target, fields, "")
+}
+
+#[test]
+fn a_client_that_asks_for_html_gets_the_page_at_the_base_path() {
+    for (base, targets) in [("", &["/", "/?x"][..]), ("/api/v1", &["/api/v1", "/api/v1/", "/api/v1?x", "/%61pi/v1/"])] {
+        let server = Server::start(&["--base-path", base]);
+        for target in targets {
+            let page = ask(&server, "GET", target, BROWSER);
+            assert_eq!((page.status, page.field("content-type")), (200, Some("text/html; charset=utf-8")), "{target}");
+            assert_eq!(page.field("vary"), Some("Accept"));
+            assert_eq!(page.field("referrer-policy"), Some("no-referrer"));
+            let head = ask(&server, "HEAD", target, BROWSER);
+            let without_date = |page: &Response| page.fields.iter().filter(|(name, _)| name != "Date").cloned().collect::<Vec<_>>();
+            assert_eq!((head.status, without_date(&head)), (200, without_date(&page)));
+            let condition = format!("{BROWSER}If-None-Match: {}\r\n", page.field("etag").unwrap());
+            let current = ask(&server, "GET", target, &condition);
+            assert_eq!((current.status, current.field("etag"), current.field("vary")), (304, page.field("etag"), Some("Accept")));
+        }
+    }
+}
+
+#[test]
+fn the_policy_allows_nothing_but_the_page_itself() {
+    let page = ask(&Server::start(&[]), "GET", "/", BROWSER);
+    let policy = page.field("content-security-policy").unwrap();
+    let directives: Vec<&str> = policy.split("; ").collect();
+    assert!(!policy.contains("unsafe") && !policy.contains('*'), "{policy}");
+    for directive in ["default-src 'none'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"] {
+        assert!(directives.contains(&directive), "{policy}");
+    }
+    assert_eq!(page.content.matches("<script").count(), 1);
+    assert_eq!(page.content.matches("<style").count(), 1);
+}
+
+#[test]
+fn everybody_else_gets_the_404_that_was_there_before() {
+    let server = Server::start(&[]);
+    for fields in ["", "Accept: */*\r\n", "Accept: application/json\r\n", "Accept: text/*\r\n", "Accept: text/html;q=0, */*\r\n"] {
+        for method in ["GET", "POST", "OPTIONS", "PATCH"] {
+            let response = ask(&server, method, "/", fields);
+            assert_eq!((response.status, response.field("vary")), (404, Some("Accept")), "{method} {fields}");
+            assert_eq!(response.message(), "no such resource, the list is at /colors");
+        }
+    }
+    assert_eq!(ask(&server, "GET", "//", BROWSER).status, 404);
+    assert_eq!(ask(&server, "GET", "/index.html", BROWSER).field("vary"), None);
+    let below = Server::start(&["--base-path", "/api"]);
+    assert_eq!(ask(&below, "GET", "/", BROWSER).status, 404);
+}
+
+#[test]
+fn the_list_is_json_for_browsers_too() {
+    let response = ask(&Server::start(&[]), "GET", "/colors", BROWSER);
+    assert_eq!((response.status, response.field("vary"), response.field("content-type")), (200, None, Some("application/json")));
+}
+
+#[test]
+fn the_page_has_the_methods_of_a_resource_that_is_only_read() {
+    let server = Server::start(&[]);
+    assert_eq!(ask(&server, "OPTIONS", "/", BROWSER).field("allow"), Some("GET, HEAD, OPTIONS"));
+    for method in ["POST", "PUT", "DELETE", "PATCH"] {
+        let response = ask(&server, method, "/", BROWSER);
+        assert_eq!((response.status, response.field("allow"), response.field("vary")), (405, Some("GET, HEAD, OPTIONS"), Some("Accept")));
+    }
+}
+
+#[test]
+fn with_allowed_origins_it_varies_by_origin_too() {
+    let server = Server::start(&["--allow-origin", "https://friend.example"]);
+    assert_eq!(ask(&server, "GET", "/", BROWSER).field("vary"), Some("Accept, Origin"));
+    assert_eq!(ask(&server, "GET", "/", "").field("vary"), Some("Accept, Origin"));
+    assert_eq!(ask(&server, "GET", "/colors", "").field("vary"), Some("Origin"));
+}
