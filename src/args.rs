@@ -73,7 +73,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_host, value_hint = ValueHint::Hostname)]
     pub(crate) allow_host: Vec<String>,
 
-    /// Log from
+    /// Log
     #[arg(long, value_name = "LEVEL", default_value = "info", ignore_case = true,
           value_parser = PossibleValuesParser::new(LEVELS).map(|level| level.parse::<LevelFilter>().expect("each of them is one")))]
     pub(crate) log_level: LevelFilter,

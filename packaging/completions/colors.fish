@@ -11,7 +11,7 @@ complete -c colors -l read-only -d 'Allow only reads: POST, PUT and DELETE answe
 false\t''"
 complete -c colors -l allow-origin -d 'Let the web pages of this origin use it; repeatable' -r -f
 complete -c colors -l allow-host -d 'Answer to this host name on loopback, too; repeatable' -r -f -a "(__fish_print_hostnames)"
-complete -c colors -l log-level -d 'Log from' -r -f -a "off\t''
+complete -c colors -l log-level -d 'Log' -r -f -a "off\t''
 error\t''
 warn\t''
 info\t''
