@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
 use clap::builder::BoolishValueParser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser};
 
 use crate::server::Endpoint;
 use crate::service::{BasePath, parse_host, parse_origin};
@@ -58,6 +59,14 @@ pub(crate) struct Args {
     #[arg(long, env = "COLORS_READ_ONLY", hide_env = true, value_parser = BoolishValueParser::new())]
     pub(crate) read_only: bool,
 
+    /// Changes need a bearer token of this file; read again on SIGHUP
+    #[arg(long, env = "COLORS_TOKEN_FILE", value_name = "FILE", hide_env = true)]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Reads of colors need a token, too
+    #[arg(long, env = "COLORS_PRIVATE", hide_env = true, value_parser = BoolishValueParser::new())]
+    pub(crate) private: bool,
+
     /// Let the web pages of this origin use it; repeatable
     #[arg(long, env = "COLORS_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',', value_parser = parse_origin, hide_env = true)]
     pub(crate) allow_origin: Vec<String>,
@@ -76,6 +85,16 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Parses the command line and the environment; ends the process with exit code 2 at a mistake.
+    pub(crate) fn parse_or_exit() -> Self {
+        let args = Self::parse();
+        // not clap's "requires", which takes COLORS_PRIVATE=false for a wish to be private
+        if args.private && args.token_file.is_none() {
+            Self::command().error(ErrorKind::MissingRequiredArgument, "--private needs --token-file").exit();
+        }
+        args
+    }
+
     /// How many event loops to run.
     pub(crate) fn workers(&self) -> usize {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -99,8 +118,6 @@ fn mode(text: &str) -> Result<u32, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

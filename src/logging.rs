@@ -3,7 +3,6 @@
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, LineWriter, Write as _};
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
@@ -31,12 +30,9 @@ pub(crate) fn start(level: LevelFilter) {
 }
 
 /// Writes the access log's line: client, method and target, status, bytes sent, microseconds taken.
-pub(crate) fn access(client: Option<SocketAddr>, what: &dyn Display, status: StatusCode, bytes: usize, begun: Instant) {
+pub(crate) fn access(client: &dyn Display, what: &dyn Display, status: StatusCode, bytes: usize, begun: Instant) {
     let (code, taken) = (status.0, begun.elapsed().as_micros());
-    match client {
-        Some(client) => log::info!(target: "access", "{client} {what} {code} {bytes} {taken}us"),
-        None => log::info!(target: "access", "unix {what} {code} {bytes} {taken}us"),
-    }
+    log::info!(target: "access", "{client} {what} {code} {bytes} {taken}us");
 }
 
 /// Whether this stream goes to the journal: systemd.exec(5) has it name the device and inode of its end in `JOURNAL_STREAM`.

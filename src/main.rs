@@ -5,7 +5,8 @@
 //! - `main`: start-up in reading order, with `args` (command line and environment), `logging`, `systemd` (what the service manager is told)
 //!   and, in tests only, `documents` (man page and completions)
 //! - `server`: sockets and threads: the accept loop (`mod`), `worker` (an event loop), `connection` (the state machine), `output`, `listen`
-//! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path names), `origin` (browsers)
+//! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path names), `origin` (browsers),
+//!   `token` (who may change the list)
 //! - `store`: the mutex around the `Vec` of colors (`colors`), `change` (what a write does), `writer` (group commit), `file` (the durable file)
 //! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `chunked`, `request`, `response`, `conditional`
 
@@ -29,13 +30,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use clap::Parser;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use threadpool::ThreadPool;
 
 use crate::args::Args;
 use crate::server::{Endpoint, Limits, Listening, Server, Shared};
-use crate::service::{Exemptions, Service};
+use crate::service::{Exemptions, Service, TokenFileError, Tokens};
 use crate::store::{Colors, DataFile, JsonError, OpenError, SaveError, Store, Writer, color};
 
 /// Exit code of a second SIGTERM or SIGINT, which does not wait for what is under way.
@@ -55,6 +55,8 @@ enum Failure {
     DataFile(String, OpenError),
     /// When the list of the seed cannot be saved to the new durable file.
     DataNotSaved(String, SaveError),
+    /// When the tokens cannot be read, or are none.
+    TokenFile(String, TokenFileError),
     /// When an address cannot be listened on.
     Listen(String, io::Error),
     /// When a socket handed over by the parent process is of no use.
@@ -73,6 +75,7 @@ impl fmt::Display for Failure {
             }
             Self::DataFile(file, OpenError::Io(error)) => write!(f, "cannot use {file}: {error}; name another file with --data"),
             Self::DataNotSaved(file, error) => write!(f, "cannot create {file}: {error}"),
+            Self::TokenFile(file, error) => write!(f, "cannot use the token file {file}: {error}"),
             Self::Listen(endpoint, error) if error.kind() == io::ErrorKind::AddrInUse => {
                 write!(f, "cannot listen on {endpoint}: another program does already; choose another address with --listen")
             }
@@ -84,7 +87,7 @@ impl fmt::Display for Failure {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::parse_or_exit();
     logging::start(args.log_level);
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -99,14 +102,27 @@ fn main() -> ExitCode {
 fn run(args: Args) -> Result<(), Failure> {
     let inherited = server::inherited().map_err(Failure::Inherited)?;
     survive_file_size_limits().map_err(Failure::System)?;
+    let tokens = args.token_file.as_deref().map(|file| Tokens::new(file, args.private));
+    let load = |tokens: &Tokens| tokens.load().map_err(|error| Failure::TokenFile(tokens.file().display().to_string(), error));
+    let loaded = tokens.as_ref().map(load).transpose()?;
     let (store, writer) = open_store(&args.seed, args.data.as_deref())?;
     // until here a signal ends the process by itself: there is nothing to finish
     let stop = stop_on_signals().map_err(Failure::System)?;
+    let reload = tokens.as_ref().map(|_| reload_on_signal()).transpose().map_err(Failure::System)?;
     let listening = if inherited.is_empty() { listen_all(&args)? } else { inherited };
     for listening in &listening {
         listening.limit_unsent(args.request_timeout).map_err(Failure::System)?;
         let (endpoint, base) = (&listening.endpoint, args.base_path.as_str());
         log::info!("listening on {endpoint}{}{base} with {} colors", endpoint.separator(base), store.len());
+    }
+    if let Some(loaded) = loaded {
+        log::info!("{loaded}");
+        loaded.warning().inspect(|warning| log::warn!("{warning}"));
+    } else if let Some(open) = listening.iter().find(|listening| listening.endpoint.is_open()).filter(|_| !args.read_only) {
+        log::warn!(
+            "whoever reaches {} may change the list: --token-file, --read-only or a loopback address would prevent that",
+            open.endpoint
+        );
     }
     let workers = args.workers();
     let exemptions = Exemptions { origins: args.allow_origin, hosts: args.allow_host };
@@ -116,7 +132,8 @@ fn run(args: Args) -> Result<(), Failure> {
         keep_alive: args.keep_alive,
         connections_max: server::connections_max(listening.len(), workers),
     };
-    let service = Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), exemptions };
+    let service =
+        Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), exemptions, tokens };
     let access_log = args.access_log && log::log_enabled!(log::Level::Info);
     let shared = Arc::new(Shared::new(service, limits, access_log).map_err(Failure::System)?);
     if let Some(writer) = writer {
@@ -124,7 +141,7 @@ fn run(args: Args) -> Result<(), Failure> {
     }
     let pool = pool(workers, "worker").map_err(Failure::System)?;
     let server = Server::new(shared, listening, &pool).map_err(Failure::System)?;
-    server.run(stop.as_fd()).map_err(Failure::System)?;
+    server.run(stop.as_fd(), reload.as_ref().map(AsFd::as_fd)).map_err(Failure::System)?;
     log::info!("stopped");
     Ok(())
 }
@@ -155,6 +172,14 @@ fn stop_on_signals() -> io::Result<UnixStream> {
         signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
     }
     Ok(stop)
+}
+
+/// Has the returned stream become readable on SIGHUP.
+fn reload_on_signal() -> io::Result<UnixStream> {
+    let (reload, signalled) = UnixStream::pair()?;
+    signal_hook::low_level::pipe::register(SIGHUP, signalled)?;
+    reload.set_nonblocking(true)?;
+    Ok(reload)
 }
 
 /// Has a file size limit be told by an error of the write, and not by a signal that ends the process.

@@ -1,12 +1,13 @@
 //! Reads the head of one request (RFC 9112 §3 and §5): what it asks for, and where its content ends. Sees whole heads only.
 
 use std::mem::MaybeUninit;
+use std::net::IpAddr;
 
 use tiny_http::HTTPVersion;
 
 use super::chunked::Chunks;
 use super::error::{FIELD_LINES_MAX, ProtocolError};
-use super::request::{Fields, Request};
+use super::request::{Credentials, Fields, Request};
 
 /// What is said of a request line that does not parse.
 const REQUEST_LINE: &str = "the request line has to be method, target and HTTP/1.1, with one space between";
@@ -56,6 +57,8 @@ pub(super) fn read(head: &[u8], content_max: usize) -> Result<Incoming, Protocol
         target: target.to_owned(),
         version: HTTPVersion(1, minor),
         fields: Fields {
+            authorization: authorization(&lines)?,
+            forwarded_for: forwarded_for(&lines),
             host: host(target, http_1_1, &lines)?,
             if_match: lines.joined("if-match"),
             if_none_match: lines.joined("if-none-match"),
@@ -99,6 +102,22 @@ impl<'a> Lines<'a, '_> {
     fn lists(&self, name: &'static str, member: &str) -> bool {
         self.all(name).flat_map(|value| value.split(|byte| *byte == b',')).any(|m| m.trim_ascii().eq_ignore_ascii_case(member.as_bytes()))
     }
+}
+
+/// The credentials of the request. Authorization is no list (RFC 9110 §11.6.2): of two, this service and a proxy might believe different ones.
+fn authorization(lines: &Lines<'_, '_>) -> Result<Option<Credentials>, ProtocolError> {
+    let mut credentials = lines.all("authorization");
+    match (credentials.next(), credentials.next()) {
+        (Some(value), None) => Ok(Some(Credentials(value.into()))),
+        (None, _) => Ok(None),
+        _ => Err(ProtocolError::Authorization),
+    }
+}
+
+/// The address that the last proxy put at the end of X-Forwarded-For; what stands before it, the client may have made up.
+fn forwarded_for(lines: &Lines<'_, '_>) -> Option<IpAddr> {
+    let last = lines.all("x-forwarded-for").last()?.rsplit(|byte| *byte == b',').next()?;
+    str::from_utf8(last).ok()?.trim().parse().ok()
 }
 
 /// The host that the request is for, after checking that there is one (RFC 9112 §3.2).
@@ -204,5 +223,33 @@ mod tests {
         assert_eq!(split_absolute_form("http://example.org:80/colors"), Some(("example.org:80", "/colors")));
         assert_eq!(split_absolute_form("HTTPS://example.org?x"), Some(("example.org", "?x")));
         assert_eq!(split_absolute_form("/colors"), None);
+    }
+
+    fn fields(lines: &str) -> Result<Fields, ProtocolError> {
+        read(format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n").as_bytes(), 0).map(|incoming| incoming.request.fields)
+    }
+
+    #[test]
+    fn the_last_address_of_the_last_line_is_where_a_request_was_forwarded_from() {
+        for (lines, expected) in [
+            ("", None),
+            ("X-Forwarded-For: 203.0.113.9\r\n", Some("203.0.113.9")),
+            ("x-forwarded-for: 10.0.0.1, evil,2001:db8::1 \r\n", Some("2001:db8::1")),
+            ("X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-For: 10.0.0.2\r\n", Some("10.0.0.2")),
+            ("X-Forwarded-For: 10.0.0.1, unix:\r\n", None),
+            ("X-Forwarded-For: 10.0.0.1\\n\r\n", None),
+            ("X-Forwarded-For: 10.0.0.1:80\r\n", None),
+            ("X-Forwarded-For:\r\n", None),
+        ] {
+            assert_eq!(fields(lines).unwrap().forwarded_for, expected.map(|address| address.parse().unwrap()), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_given_once_and_not_shown_for_debugging() {
+        let given = fields("authorization: Bearer x\r\n").unwrap().authorization.unwrap();
+        assert_eq!((&given.0[..], format!("{given:?}").as_str()), (&b"Bearer x"[..], "Credentials(..)"));
+        let twice = "Authorization: Bearer x\r\nAuthorization: Bearer x\r\n";
+        assert_eq!(fields(twice).unwrap_err().to_string(), "the field Authorization may be given only once");
     }
 }

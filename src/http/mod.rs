@@ -12,5 +12,5 @@ mod response;
 pub(crate) use error::ProtocolError;
 pub(crate) use head::split_absolute_form;
 pub(crate) use parser::{Parser, Step};
-pub(crate) use request::{Fields, Request};
-pub(crate) use response::{Content, Cors, EntityTag, Representation, Response};
+pub(crate) use request::{Credentials, Fields, Request};
+pub(crate) use response::{Challenge, Content, Cors, EntityTag, Representation, Response};

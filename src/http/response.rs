@@ -96,8 +96,21 @@ pub(crate) struct Response {
     pub(crate) cors: Option<Cors>,
     /// Whether the response would be another for another Origin.
     pub(crate) varies_by_origin: bool,
+    /// WWW-Authenticate, on a 401.
+    pub(crate) challenge: Option<Challenge>,
+    /// Whether it is for this client alone, and no shared cache may keep it.
+    pub(crate) is_private: bool,
     /// What the operator should know of it; not sent.
     pub(crate) remark: Option<String>,
+}
+
+/// Why a request is told that it needs a token (RFC 6750 §3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Challenge {
+    /// When it has none, or credentials of another scheme.
+    NoToken,
+    /// When it has one that does not count.
+    InvalidToken,
 }
 
 /// The CORS fields of a response (Fetch standard, CORS protocol).
@@ -112,7 +125,18 @@ pub(crate) struct Cors {
 impl Response {
     /// A response with nothing but status and content.
     pub(crate) fn new(status: StatusCode, content: Content) -> Self {
-        Self { status, content, tag: None, location: None, allow: None, cors: None, varies_by_origin: false, remark: None }
+        Self {
+            status,
+            content,
+            tag: None,
+            location: None,
+            allow: None,
+            cors: None,
+            varies_by_origin: false,
+            challenge: None,
+            is_private: false,
+            remark: None,
+        }
     }
 
     /// A response whose content is `value` as JSON.
@@ -153,7 +177,11 @@ impl Response {
         out.push(b' ');
         out.extend_from_slice(reason.as_bytes());
         push_field(out, "Date", date);
-        out.extend_from_slice(b"\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff");
+        out.extend_from_slice(match (self.challenge, self.is_private) {
+            (Some(_), _) => b"\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff",
+            (None, true) => b"\r\nCache-Control: private, no-cache\r\nX-Content-Type-Options: nosniff",
+            (None, false) => b"\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff".as_slice(),
+        });
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
         if !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             out.extend_from_slice(b"\r\nContent-Type: application/json\r\nContent-Length: ");
@@ -169,6 +197,9 @@ impl Response {
         if let Some(allow) = self.allow {
             push_field(out, "Allow", allow);
         }
+        if let Some(challenge) = self.challenge {
+            push_field(out, "WWW-Authenticate", challenge.written());
+        }
         if self.varies_by_origin {
             push_field(out, "Vary", "Origin");
         }
@@ -182,6 +213,25 @@ impl Response {
     }
 }
 
+impl Challenge {
+    /// The value of WWW-Authenticate (RFC 9110 §11.6.1).
+    fn written(self) -> &'static str {
+        match self {
+            // RFC 6750 §3.1: no error code where no authentication was tried, or another scheme
+            Self::NoToken => r#"Bearer realm="colors""#,
+            Self::InvalidToken => r#"Bearer realm="colors", error="invalid_token""#,
+        }
+    }
+
+    /// What the client is told.
+    pub(crate) fn message(self) -> &'static str {
+        match self {
+            Self::NoToken => "this needs a token, sent as Authorization: Bearer TOKEN",
+            Self::InvalidToken => "the token is not valid",
+        }
+    }
+}
+
 impl Cors {
     /// How long a browser may keep the answer to a preflight.
     const PREFLIGHT_SECONDS: &str = "600";
@@ -191,7 +241,7 @@ impl Cors {
         push_field(out, "Access-Control-Allow-Origin", &self.origin);
         if self.preflight {
             push_field(out, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE");
-            push_field(out, "Access-Control-Allow-Headers", "Accept, Content-Type, If-Match, If-None-Match");
+            push_field(out, "Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, If-Match, If-None-Match");
             push_field(out, "Access-Control-Max-Age", Self::PREFLIGHT_SECONDS);
         } else {
             push_field(out, "Access-Control-Expose-Headers", "ETag, Location");

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::mem::replace;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use rustix::net::{RecvFlags, Shutdown};
 use tiny_http::{HTTPVersion, Method};
 
 use super::accept::Socket;
+use super::client::Client;
 use super::output::{Output, Sent};
 use super::shared::{Share, Shared};
 use crate::http::{Parser, ProtocolError, Request, Response, Step};
@@ -257,7 +257,7 @@ impl Connection {
     }
 
     /// Puts the response to a request behind the output.
-    fn push(&mut self, request: &Request, response: Response, begun: Option<Instant>, shared: &Shared) {
+    fn push(&mut self, request: &Request, mut response: Response, begun: Option<Instant>, shared: &Shared) {
         let is_last = !request.keep_alive || shared.is_stopping() || shared.limit_reached();
         let connection = if is_last {
             self.after = After::Close;
@@ -266,6 +266,9 @@ impl Connection {
             // RFC 9112 §9.3: HTTP/1.0 has to be told that the connection stays
             (request.version < HTTPVersion(1, 1)).then_some("keep-alive")
         };
+        if let Some(remark) = shared.wrong_tokens.note(request, &response, || self.client(Some(request))) {
+            response.remark = Some(remark);
+        }
         if let Some(remark) = &response.remark {
             log::warn!("{remark}");
         }
@@ -273,7 +276,7 @@ impl Connection {
         let bytes = self.output.push(response, request.method == Method::Head, connection);
         if let Some(begun) = begun {
             let what = format_args!("{} {:?}", request.method, request.target);
-            logging::access(self.peer(), &what, status, bytes, begun);
+            logging::access(&self.client(Some(request)), &what, status, bytes, begun);
         }
     }
 
@@ -285,7 +288,7 @@ impl Connection {
         let status = response.status;
         let bytes = self.output.push(response, is_head, Some("close"));
         if let Some(begun) = begun {
-            logging::access(self.peer(), &"-", status, bytes, begun);
+            logging::access(&self.client(request), &"-", status, bytes, begun);
         }
         self.parser = Parser::default();
         self.after = After::Linger;
@@ -353,9 +356,8 @@ impl Connection {
         }
     }
 
-    /// The client's address; `None` on a unix socket.
-    fn peer(&self) -> Option<SocketAddr> {
-        rustix::net::getpeername(&self.socket).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok())
+    fn client(&self, request: Option<&Request>) -> Client {
+        Client::of(&self.socket, request.and_then(|request| request.fields.forwarded_for))
     }
 }
 

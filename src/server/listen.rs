@@ -38,6 +38,11 @@ impl Endpoint {
         }
     }
 
+    /// Whether others than programs of this host reach it.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::Tcp(_)) && !self.is_loopback()
+    }
+
     /// What is put between the endpoint and a path below it, as nginx spells it.
     pub(crate) fn separator(&self, path: &str) -> &'static str {
         if matches!(self, Self::Unix(_)) && !path.is_empty() { ":" } else { "" }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::wrong_tokens::WrongTokens;
 use crate::service::Service;
 
 /// Bytes of unfinished requests and untaken responses of all connections together: 500 requests of 64 KiB.
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// Whether every request is logged.
     pub(crate) access_log: bool,
+    pub(super) wrong_tokens: WrongTokens,
     /// Connections accepted and not closed yet.
     connections: AtomicUsize,
     /// Bytes counted against [`MEMORY_MAX`].
@@ -52,6 +54,7 @@ impl Shared {
             service,
             limits,
             access_log,
+            wrong_tokens: WrongTokens::default(),
             connections: AtomicUsize::new(0),
             memory: AtomicUsize::new(0),
             limit_reached: AtomicBool::new(false),

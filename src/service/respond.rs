@@ -7,6 +7,7 @@ use tiny_http::{Method, StatusCode};
 
 use super::origin::{self, Exemptions};
 use super::target::{self, BasePath, Resource, TargetError};
+use super::token::Tokens;
 use crate::http::conditional::{self, Conditions};
 use crate::http::{Content, EntityTag, Request, Response};
 use crate::store::{Action, Change, JsonError, NotSaved, Outcome, Store, color, tag_of};
@@ -24,6 +25,8 @@ pub(crate) struct Service {
     pub(crate) read_only: bool,
     pub(crate) is_stopping: AtomicBool,
     pub(crate) exemptions: Exemptions,
+    /// Those that a write needs one of; `None` when everybody may write.
+    pub(crate) tokens: Option<Tokens>,
 }
 
 /// What comes of a request.
@@ -61,7 +64,8 @@ impl Service {
 
     fn with_cors(&self, request: &Request, response: Response) -> Response {
         let cors = origin::cors(&self.exemptions, request);
-        Response { cors, varies_by_origin: !self.exemptions.origins.is_empty(), ..response }
+        let is_private = self.tokens.as_ref().is_some_and(|tokens| tokens.private);
+        Response { cors, varies_by_origin: !self.exemptions.origins.is_empty(), is_private, ..response }
     }
 }
 
@@ -71,6 +75,9 @@ fn act(service: &Service, request: &Request) -> Answer {
         Ok(resource) => resource,
         Err(error) => return Answer::Now(target_error(&error, &service.base)),
     };
+    if let Some(refusal) = check_token(service, &resource, request) {
+        return Answer::Now(refusal);
+    }
     let allow = allowed(&resource, service.read_only);
     // the table of the specification's Endpoints
     match (resource, &request.method) {
@@ -89,6 +96,19 @@ fn act(service: &Service, request: &Request) -> Answer {
             ..Response::error(StatusCode::METHOD_NOT_ALLOWED, format!("the method is not allowed here, only {allow}"))
         }),
     }
+}
+
+/// The refusal of a request that needs a token and has none that counts. It says nothing of the colors that exist, so it comes before 404 and
+/// 412; methods that the resource does not have need none.
+fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) -> Option<Response> {
+    let tokens = service.tokens.as_ref()?;
+    let is_needed = match (resource, &request.method) {
+        (Resource::Colors, Method::Post) | (Resource::Color(_), Method::Put | Method::Delete) => !service.read_only,
+        (Resource::Colors | Resource::Color(_), Method::Get | Method::Head) => tokens.private,
+        _ => false,
+    };
+    let challenge = if is_needed { tokens.check(request.fields.authorization.as_ref()).err()? } else { return None };
+    Some(Response { challenge: Some(challenge), ..Response::error(StatusCode::UNAUTHORIZED, challenge.message()) })
 }
 
 /// The value of Allow: the methods of a resource (RFC 9110 §10.2.1).

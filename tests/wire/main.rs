@@ -25,3 +25,4 @@ mod restart;
 mod startup;
 mod stopping;
 mod systemd;
+mod token;
