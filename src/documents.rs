@@ -35,6 +35,13 @@ when the service cannot start or go on, with one line that says why, or after a 
 .TP
 \fB2\fR
 for a mistake on the command line
+.SH SIGNALS
+.TP
+\fBSIGTERM\fR, \fBSIGINT\fR
+End the service; a second one ends it at once.
+.TP
+\fBSIGHUP\fR
+With \fB\-\-token\-file\fR, reads the tokens again.
 .SH FILES
 .TP
 \fI/etc/default/colors\fR
