@@ -4,7 +4,8 @@
 //!
 //! - `main`: start-up in reading order, with `args` (command line and environment), `logging`, `systemd` (what the service manager is told)
 //!   and, in tests only, `documents` (man page and completions)
-//! - `server`: sockets and threads: the accept loop (`mod`), `worker` (an event loop), `connection` (the state machine), `output`, `listen`
+//! - `server`: sockets and threads: the accept loop (`mod`), `worker` (an event loop), `connection` (the state machine), `output`, `listen`,
+//!   `client` (whom requests are from), `wrong_tokens`
 //! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path names), `origin` (browsers),
 //!   `token` (who may change the list)
 //! - `store`: the mutex around the `Vec` of colors (`colors`), `change` (what a write does), `writer` (group commit), `file` (the durable file)

@@ -141,7 +141,7 @@ impl Search {
         if bytes.first().is_some_and(|first| !first.is_ascii_alphanumeric() && !b"!#$%&'*+-.^_`|~\r".contains(first)) {
             return Err(ProtocolError::Malformed("this is not an HTTP request"));
         }
-        while let Some(at) = bytes[self.scanned..].iter().position(|byte| *byte == b'\n').map(|at| self.scanned + at) {
+        while let Some(at) = memchr::memchr(b'\n', &bytes[self.scanned..]).map(|at| self.scanned + at) {
             self.scanned = at + 1;
             if at == 0 || bytes[at - 1] != b'\r' {
                 return Err(ProtocolError::BareLineFeed);
