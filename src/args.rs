@@ -65,6 +65,15 @@ pub(crate) struct Args {
           default_missing_value = "true", hide_default_value = true, hide_possible_values = true, value_parser = BoolishValueParser::new())]
     pub(crate) read_only: bool,
 
+    /// Changes need a bearer token of this file; read again on SIGHUP
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Reads of colors need a token, too
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
+          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, value_parser = BoolishValueParser::new())]
+    pub(crate) private: bool,
+
     /// Let the web pages of this origin use it; repeatable
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = parse_origin, value_hint = ValueHint::Other)]
     pub(crate) allow_origin: Vec<String>,
@@ -107,6 +116,9 @@ impl Args {
         args.warnings = warnings;
         if let Some(clash) = args.listen.iter().enumerate().find_map(|(at, one)| args.listen[..at].iter().find_map(|two| one.clash(two))) {
             return Err(command.error(ErrorKind::ArgumentConflict, format!("--listen: {clash}")));
+        }
+        if args.private && args.token_file.is_none() {
+            return Err(command.error(ErrorKind::MissingRequiredArgument, "--private needs --token-file"));
         }
         if args.access_log && args.log_level < LevelFilter::Info {
             let level = args.log_level.as_str().to_ascii_lowercase();

@@ -7,7 +7,6 @@ use std::fmt::{self, Display, Write as _};
 use std::io::{self, Write};
 use std::iter::once;
 use std::mem::take;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,6 +17,8 @@ use std::time::{Duration, Instant};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use simplelog::{ConfigBuilder, WriteLogger};
 use tiny_http::StatusCode;
+
+use crate::http::Request;
 
 const QUEUE_LINES: usize = 1024;
 const GATHER_TIME: Duration = Duration::from_millis(5); // after a write, so that a busy access log does not wake the thread for each line
@@ -93,12 +94,21 @@ fn report_left_out(count: u64) {
     }
 }
 
-/// Writes the access log's line: client, method and target, status, bytes sent, microseconds taken.
-pub(crate) fn access(client: Option<SocketAddr>, what: &dyn Display, status: StatusCode, bytes: usize, begun: Instant) {
-    let (code, taken) = (status.0, begun.elapsed().as_micros());
-    match client {
-        Some(client) => log::info!(target: "access", "{client} {what} {code} {bytes} {taken}us"),
-        None => log::info!(target: "access", "unix {what} {code} {bytes} {taken}us"),
+/// Logs a response. For the access log, `begun` is given: client, method, target, status, bytes sent, microseconds taken, and for an error
+/// why it is one. Without access log, errors are logged at debug. No request means that what came could not be read as one.
+pub(crate) fn response(
+    client: &dyn Display,
+    request: Option<&Request>,
+    status: StatusCode,
+    reason: &str,
+    bytes: usize,
+    begun: Option<Instant>,
+) {
+    let what = request.map_or_else(|| "-".to_owned(), |request| format!("{} {}", request.method, excerpt(&request.target)));
+    match begun.map(|begun| begun.elapsed().as_micros()) {
+        Some(taken) if reason.is_empty() => log::info!(target: "access", "{client} {what} {} {bytes} {taken}us", status.0),
+        Some(taken) => log::info!(target: "access", "{client} {what} {} {bytes} {taken}us {reason}", status.0),
+        None => log::debug!("refused {client} {what} with {}: {reason}", status.0),
     }
 }
 

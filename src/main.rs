@@ -24,7 +24,7 @@ mod systemd;
 use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::panic;
 use std::process::ExitCode;
@@ -36,7 +36,7 @@ use threadpool::ThreadPool;
 
 use crate::args::Args;
 use crate::server::{Endpoint, Limits, Listening, Server, Shared};
-use crate::service::{Allowlist, Service};
+use crate::service::{Allowlist, Loaded, Service, TokenFileError, Tokens};
 use crate::store::{JsonError, OpenError, SaveError};
 
 /// Bytes of stack of a thread; the deepest call takes a quarter of it.
@@ -52,6 +52,7 @@ enum Failure {
     DataFile(String, OpenError),
     /// When the list of the seed cannot be saved to the new data file.
     DataNotSaved(String, SaveError),
+    TokenFile(String, TokenFileError),
     Listen(String, io::Error),
     /// When a socket handed over by the parent process is of no use.
     Inherited(io::Error),
@@ -66,6 +67,7 @@ impl fmt::Display for Failure {
             Self::Malformed(file, JsonError { reason, line, column }) => write!(f, "{file}:{line}:{column}: {reason}"),
             Self::DataFile(file, error) => write!(f, "cannot use {file}: {error}"),
             Self::DataNotSaved(file, error) => write!(f, "cannot create {file}: {error}; name another file with --data"),
+            Self::TokenFile(file, error) => write!(f, "cannot use the token file {file}: {error}"),
             Self::Listen(endpoint, error) => {
                 write!(f, "cannot listen on {endpoint}: ")?;
                 match error.kind() {
@@ -106,7 +108,9 @@ fn main() -> ExitCode {
 fn run(args: Args, inherited: io::Result<Vec<Listening>>) -> Result<(), Failure> {
     let inherited = inherited.map_err(Failure::Inherited)?;
     let is_starting = Arc::new(AtomicBool::new(true));
-    let stop = stop_on_signals(&is_starting).map_err(Failure::System)?;
+    let reload = args.token_file.as_ref().map(|_| reload_on_signal()).transpose().map_err(Failure::System)?;
+    let stop = stop_on_signals(&is_starting, reload.is_none()).map_err(Failure::System)?;
+    let (tokens, loaded) = load_tokens(&args)?.unzip();
     let (store, writer, details) = load::open(&args)?;
     is_starting.store(false, SeqCst);
     let listening = if inherited.is_empty() { listen_all(&args)? } else { inherited };
@@ -116,6 +120,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listening>>) -> Result<(), Failure>
     let base = args.base_path.as_str();
     let places: Vec<String> =
         listening.iter().map(|Listening { endpoint, .. }| format!("{endpoint}{}{base}", endpoint.separator(base))).collect();
+    let open_endpoint = listening.iter().map(|listening| &listening.endpoint).find(|endpoint| endpoint.is_open()).cloned();
     let workers = args.workers();
     let limits = Limits {
         content_max: args.max_body,
@@ -124,7 +129,8 @@ fn run(args: Args, inherited: io::Result<Vec<Listening>>) -> Result<(), Failure>
         connections_max: server::connections_max(listening.len(), workers),
     };
     let allowlist = Allowlist { origins: args.allow_origin, hosts: args.allow_host };
-    let service = Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), allowlist };
+    let service =
+        Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), allowlist, tokens };
     let shared = Arc::new(Shared::new(service, limits, args.access_log && log::log_enabled!(log::Level::Info)));
     if let Some(writer) = writer {
         pool(1, "writer").map_err(Failure::System)?.execute(|| writer.run());
@@ -139,7 +145,16 @@ fn run(args: Args, inherited: io::Result<Vec<Listening>>) -> Result<(), Failure>
         }
     }
     args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
-    server.run(stop.as_fd()).map_err(Failure::System)?;
+    match (loaded, open_endpoint) {
+        (Some(loaded), _) => loaded.log(),
+        (None, Some(endpoint)) if !args.read_only => {
+            log::warn!(
+                "whoever reaches {endpoint} may change the list: --token-file, --read-only or a loopback address would prevent that"
+            );
+        }
+        _ => {}
+    }
+    server.run(stop.as_fd(), reload.as_ref().map(AsFd::as_fd)).map_err(Failure::System)?;
     log::info!("stopped");
     Ok(())
 }
@@ -147,8 +162,17 @@ fn run(args: Args, inherited: io::Result<Vec<Listening>>) -> Result<(), Failure>
 /// Says on standard output whether a start would succeed.
 fn check(args: &Args) -> Result<(), Failure> {
     let colors = load::check(args)?;
+    load_tokens(args)?;
     args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
     writeln!(io::stdout(), "the options are fine: {colors}").map_err(Failure::System)
+}
+
+/// The tokens of the token file, if there is one.
+fn load_tokens(args: &Args) -> Result<Option<(Tokens, Loaded)>, Failure> {
+    let Some(file) = args.token_file.as_deref() else { return Ok(None) };
+    let tokens = Tokens::new(file, args.private);
+    let loaded = tokens.load().map_err(|error| Failure::TokenFile(file.display().to_string(), error))?;
+    Ok(Some((tokens, loaded)))
 }
 
 fn listen_all(args: &Args) -> Result<Vec<Listening>, Failure> {
@@ -157,14 +181,14 @@ fn listen_all(args: &Args) -> Result<Vec<Listening>, Failure> {
     args.listen.iter().map(listen).collect()
 }
 
-/// Makes the returned stream readable on SIGTERM, SIGINT or SIGHUP. A second one ends the process at once with exit code 1, but for SIGHUP: a
+/// Makes the returned stream readable on SIGTERM, SIGINT and, if asked for, SIGHUP. A second one ends the process at once with exit code 1, but for SIGHUP: a
 /// terminal that is closed may send several. During the start each ends it with exit code 0.
 ///
 /// The handlers are there before anything takes time: the kernel drops signals without a handler for process 1 of a container.
-fn stop_on_signals(is_starting: &Arc<AtomicBool>) -> io::Result<UnixStream> {
+fn stop_on_signals(is_starting: &Arc<AtomicBool>, on_hangup: bool) -> io::Result<UnixStream> {
     let (stop, signalled) = UnixStream::pair()?;
     let is_second = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP)) {
+    for signal in [SIGTERM, SIGINT, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || (on_hangup && !is_ignored(SIGHUP))) {
         signal_hook::flag::register_conditional_shutdown(signal, 0, Arc::clone(is_starting))?;
         if signal != SIGHUP {
             signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&is_second))?;
@@ -175,6 +199,14 @@ fn stop_on_signals(is_starting: &Arc<AtomicBool>) -> io::Result<UnixStream> {
     // Makes a file size limit an error of the write, and not the end of the process. Nobody reads the flag.
     signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     Ok(stop)
+}
+
+/// Makes the returned stream readable on SIGHUP.
+fn reload_on_signal() -> io::Result<UnixStream> {
+    let (reload, signalled) = UnixStream::pair()?;
+    signal_hook::low_level::pipe::register(SIGHUP, signalled)?;
+    reload.set_nonblocking(true)?;
+    Ok(reload)
 }
 
 /// Whether the parent process has this signal ignored, as nohup(1) does (proc_pid_status(5)).

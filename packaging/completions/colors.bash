@@ -23,7 +23,7 @@ _colors() {
 
     case "${cmd}" in
         colors)
-            opts="-h -V --listen --unix-mode --seed --data --base-path --workers --max-body --request-timeout --keep-alive --read-only --allow-origin --allow-host --log-level --access-log --check --help --version"
+            opts="-h -V --listen --unix-mode --seed --data --base-path --workers --max-body --request-timeout --keep-alive --read-only --token-file --private --allow-origin --allow-host --log-level --access-log --check --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -109,6 +109,25 @@ _colors() {
                     return 0
                     ;;
                 --read-only)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --token-file)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --private)
                     COMPREPLY=($(compgen -W "true false" -- "${cur}"))
                     return 0
                     ;;

@@ -9,6 +9,9 @@ complete -c colors -l request-timeout -d 'For a request to arrive or an answer t
 complete -c colors -l keep-alive -d 'Between two requests on a connection' -r -f
 complete -c colors -l read-only -d 'Allow only reads: POST, PUT and DELETE answer 405' -r -f -a "true\t''
 false\t''"
+complete -c colors -l token-file -d 'Changes need a bearer token of this file; read again on SIGHUP' -r -F
+complete -c colors -l private -d 'Reads of colors need a token, too' -r -f -a "true\t''
+false\t''"
 complete -c colors -l allow-origin -d 'Let the web pages of this origin use it; repeatable' -r -f
 complete -c colors -l allow-host -d 'Answer to this host name on loopback, too; repeatable' -r -f -a "(__fish_print_hostnames)"
 complete -c colors -l log-level -d 'Log' -r -f -a "off\t''

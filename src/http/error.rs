@@ -25,6 +25,8 @@ pub(crate) enum ProtocolError {
     Host,
     /// When Content-Length is given more than once, is not digits alone, or does not fit 64 bits: 400 (RFC 9112 §6.3).
     ContentLength,
+    /// When Authorization is given more than once: 400.
+    Authorization,
     /// When both Content-Length and Transfer-Encoding are given: 400 (RFC 9112 §6.1).
     TwoLengths,
     /// When Transfer-Encoding comes with HTTP/1.0, or chunked is not its one last coding: 400 (RFC 9112 §6.1).
@@ -71,6 +73,7 @@ impl fmt::Display for ProtocolError {
             }
             Self::Host => f.write_str("a request needs exactly one Host field of the form host[:port]"),
             Self::ContentLength => f.write_str("Content-Length has to be given once, as a decimal number"),
+            Self::Authorization => f.write_str("the field Authorization may be given only once"),
             Self::TwoLengths => f.write_str("Content-Length and Transfer-Encoding exclude each other"),
             Self::TransferEncoding => f.write_str("Transfer-Encoding has to be \"chunked\" alone, and only on HTTP/1.1"),
             Self::UnknownCoding => f.write_str("the only transfer coding supported is \"chunked\""),

@@ -8,7 +8,7 @@ use tiny_http::HTTPVersion;
 use super::accept::asks_for_html;
 use super::chunked::ChunkedDecoder;
 use super::error::{FIELD_LINES_MAX, ProtocolError};
-use super::request::{Fields, Request};
+use super::request::{Credentials, Fields, Request};
 
 const REQUEST_LINE: ProtocolError =
     ProtocolError::Malformed("the request line has to be method, target and HTTP/1.1, with one space between");
@@ -124,6 +124,15 @@ impl<'a> Lines<'a> {
                 join(&mut fields.origin, value);
             } else if is("sec-fetch-site") {
                 join(&mut fields.sec_fetch_site, value);
+            } else if is("authorization") {
+                // RFC 9110 §11.6.2: it is no list. Of two, this service and a proxy might believe different ones
+                if fields.authorization.replace(Credentials(value.into())).is_some() {
+                    return Err(ProtocolError::Authorization);
+                }
+            } else if is("x-forwarded-for") {
+                // the last proxy puts the address at the end; what stands before it, the client may have made up
+                let last = value.rsplit(|byte| *byte == b',').next().and_then(|last| str::from_utf8(last).ok());
+                fields.forwarded_for = last.and_then(|last| last.trim().parse().ok());
             } else if is("accept") {
                 fields.asks_for_html |= asks_for_html(value);
             } else if is("access-control-request-method") {
@@ -226,5 +235,33 @@ mod tests {
         assert_eq!(split_absolute_form("http://example.org:80/colors"), Some(("example.org:80", "/colors")));
         assert_eq!(split_absolute_form("HTTPS://example.org?x"), Some(("example.org", "?x")));
         assert_eq!(split_absolute_form("/colors"), None);
+    }
+
+    fn fields(lines: &str) -> Result<Fields, ProtocolError> {
+        parse(format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n").as_bytes(), 0).map(|incoming| incoming.request.fields)
+    }
+
+    #[test]
+    fn the_last_address_of_the_last_line_is_where_a_request_was_forwarded_from() {
+        for (lines, expected) in [
+            ("", None),
+            ("X-Forwarded-For: 203.0.113.9\r\n", Some("203.0.113.9")),
+            ("x-forwarded-for: 10.0.0.1, evil,2001:db8::1 \r\n", Some("2001:db8::1")),
+            ("X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-For: 10.0.0.2\r\n", Some("10.0.0.2")),
+            ("X-Forwarded-For: 10.0.0.1, unix:\r\n", None),
+            ("X-Forwarded-For: 10.0.0.1\\n\r\n", None),
+            ("X-Forwarded-For: 10.0.0.1:80\r\n", None),
+            ("X-Forwarded-For:\r\n", None),
+        ] {
+            assert_eq!(fields(lines).unwrap().forwarded_for, expected.map(|address| address.parse().unwrap()), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_given_once_and_not_shown_for_debugging() {
+        let given = fields("authorization: Bearer x\r\n").unwrap().authorization.unwrap();
+        assert_eq!((&given.0[..], format!("{given:?}").as_str()), (&b"Bearer x"[..], "Credentials(..)"));
+        let twice = "Authorization: Bearer x\r\nAuthorization: Bearer x\r\n";
+        assert_eq!(fields(twice).unwrap_err().to_string(), "the field Authorization may be given only once");
     }
 }

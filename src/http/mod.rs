@@ -14,5 +14,5 @@ pub(crate) use conditional::Conditions;
 pub(crate) use error::ProtocolError;
 pub(crate) use head::{has_valid_escapes, split_absolute_form};
 pub(crate) use parser::Parser;
-pub(crate) use request::{Fields, Request};
-pub(crate) use response::{Content, Cors, Representation, Response};
+pub(crate) use request::{Credentials, Fields, Request};
+pub(crate) use response::{Challenge, Content, Cors, Representation, Response};

@@ -71,6 +71,8 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
              Access-Control-Request-Method: PUT\r\n\r\n"
         ),
         Fields {
+            authorization: None,
+            forwarded_for: None,
             host: some("b"),
             if_match: None,
             if_none_match: some("*"),

@@ -1,5 +1,8 @@
 //! A request as a value, in the words of RFC 9110. Knows nothing of how it arrived.
 
+use std::fmt;
+use std::net::IpAddr;
+
 use tiny_http::{HTTPVersion, Method};
 
 /// A whole, well-framed request.
@@ -19,6 +22,9 @@ pub(crate) struct Request {
 /// The fields that the service evaluates; repeated ones are joined by commas (RFC 9110 §5.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
+    pub(crate) authorization: Option<Credentials>,
+    /// The last address of X-Forwarded-For, if it is one; anybody can send it, so it counts only from a proxy that is trusted.
+    pub(crate) forwarded_for: Option<IpAddr>,
     /// Host, or the authority of an absolute-form target; `None` only from HTTP/1.0.
     pub(crate) host: Option<String>,
     pub(crate) if_match: Option<String>,
@@ -31,6 +37,16 @@ pub(crate) struct Fields {
     pub(crate) asks_for_html: bool,
 }
 
+/// The value of Authorization (RFC 9110 §11.6.2); never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Credentials(pub(crate) Box<[u8]>);
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(..)")
+    }
+}
+
 impl Request {
     /// Whether the method is one that changes nothing (RFC 9110 §9.2.1).
     pub(crate) fn is_safe(&self) -> bool {
@@ -39,8 +55,10 @@ impl Request {
 
     /// Bytes of memory that the request owns.
     pub(crate) fn memory(&self) -> usize {
-        let Fields { host, if_match, if_none_match, origin, sec_fetch_site, preflight_method, asks_for_html: _ } = &self.fields;
+        let Fields { host, if_match, if_none_match, origin, sec_fetch_site, preflight_method, .. } = &self.fields;
+        let authorization = self.fields.authorization.as_ref();
         let fields = [host, if_match, if_none_match, origin, sec_fetch_site, preflight_method];
-        self.target.capacity() + self.content.capacity() + fields.into_iter().flatten().map(String::capacity).sum::<usize>()
+        let fields = fields.into_iter().flatten().map(String::capacity).sum::<usize>();
+        self.target.capacity() + self.content.capacity() + fields + authorization.map_or(0, |Credentials(value)| value.len())
     }
 }

@@ -108,8 +108,22 @@ pub(crate) struct Response {
     pub(crate) varies_by_accept: bool,
     /// For HTML instead of JSON: further field lines, each after the line break that ends the one before.
     pub(crate) html: Option<&'static str>,
+    /// WWW-Authenticate, on a 401.
+    pub(crate) challenge: Option<Challenge>,
+    /// For this client alone: no shared cache may keep it.
+    pub(crate) is_private: bool,
+    /// Why it is an error, for the log; not sent.
+    pub(crate) reason: Cow<'static, str>,
     /// A warning for the log; not sent.
     pub(crate) log: Option<String>,
+}
+
+/// Why a request is told that it needs a token (RFC 6750 §3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Challenge {
+    /// When it has none, or credentials of another scheme.
+    NoToken,
+    InvalidToken,
 }
 
 /// What the CORS fields say (Fetch standard, CORS protocol).
@@ -122,7 +136,6 @@ pub(crate) struct Cors {
 
 impl Response {
     pub(crate) fn new(status: StatusCode, content: Content) -> Self {
-        let (varies_by_origin, varies_by_accept) = (false, false);
         Self {
             status,
             content,
@@ -130,9 +143,12 @@ impl Response {
             location: None,
             allow: None,
             cors: None,
-            varies_by_origin,
-            varies_by_accept,
+            varies_by_origin: false,
+            varies_by_accept: false,
             html: None,
+            challenge: None,
+            is_private: false,
+            reason: Cow::Borrowed(""),
             log: None,
         }
     }
@@ -147,16 +163,17 @@ impl Response {
     /// The Error body of the specification, with a message for whoever wrote the client: lower case, no full stop.
     pub(crate) fn error(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         #[derive(Serialize)]
-        struct ErrorBody {
+        struct ErrorBody<'a> {
             error: bool,
-            message: Cow<'static, str>,
+            message: &'a str,
         }
-        Self::json(status, &ErrorBody { error: true, message: message.into() })
+        let reason = message.into();
+        Self { reason: reason.clone(), ..Self::json(status, &ErrorBody { error: true, message: &reason }) }
     }
 
     /// The answer when no entry has the requested name: exactly the Error body of the specification (rule 5 of Endpoints).
     pub(crate) fn no_such_color() -> Self {
-        Self::new(StatusCode::NOT_FOUND, Content::Fixed(r#"{"error":true}"#))
+        Self { reason: Cow::Borrowed("no such color"), ..Self::new(StatusCode::NOT_FOUND, Content::Fixed(r#"{"error":true}"#)) }
     }
 
     /// Writes all that comes before the content, with the current time.
@@ -176,7 +193,11 @@ impl Response {
         out.extend_from_slice(reason.as_bytes());
         out.extend_from_slice(b"\r\nDate: ");
         out.extend_from_slice(date.as_bytes());
-        out.extend_from_slice(b"\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff");
+        out.extend_from_slice(match (self.challenge, self.is_private) {
+            (Some(_), _) => b"\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff",
+            (None, true) => b"\r\nCache-Control: private, no-cache\r\nX-Content-Type-Options: nosniff",
+            (None, false) => b"\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff".as_slice(),
+        });
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
         if !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             push_field(out, "Content-Type", if self.html.is_some() { "text/html; charset=utf-8" } else { "application/json" });
@@ -193,7 +214,14 @@ impl Response {
             (false, true) => Some("Origin"),
             (false, false) => None,
         };
-        for (name, value) in [("Location", self.location.as_deref()), ("Allow", self.allow), ("Vary", vary), ("Connection", connection)] {
+        let challenge = self.challenge.map(Challenge::field_value);
+        for (name, value) in [
+            ("Location", self.location.as_deref()),
+            ("Allow", self.allow),
+            ("Vary", vary),
+            ("WWW-Authenticate", challenge),
+            ("Connection", connection),
+        ] {
             if let Some(value) = value {
                 push_field(out, name, value);
             }
@@ -206,12 +234,31 @@ impl Response {
     }
 }
 
+impl Challenge {
+    /// The value of WWW-Authenticate (RFC 9110 §11.6.1).
+    fn field_value(self) -> &'static str {
+        match self {
+            // RFC 6750 §3.1: no error code where no authentication was tried, or another scheme
+            Self::NoToken => r#"Bearer realm="colors""#,
+            Self::InvalidToken => r#"Bearer realm="colors", error="invalid_token""#,
+        }
+    }
+
+    /// What the client is told.
+    pub(crate) fn message(self) -> &'static str {
+        match self {
+            Self::NoToken => "this needs a token, sent as Authorization: Bearer TOKEN",
+            Self::InvalidToken => "the token is not valid",
+        }
+    }
+}
+
 impl Cors {
     fn write(&self, out: &mut Vec<u8>) {
         push_field(out, "Access-Control-Allow-Origin", &self.origin);
         if self.preflight {
             push_field(out, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE");
-            push_field(out, "Access-Control-Allow-Headers", "Accept, Content-Type, If-Match, If-None-Match");
+            push_field(out, "Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, If-Match, If-None-Match");
             push_field(out, "Access-Control-Max-Age", "600"); // seconds
         } else {
             push_field(out, "Access-Control-Expose-Headers", "ETag, Location");

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::mem::replace;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -12,9 +11,10 @@ use rustix::net::{RecvFlags, Shutdown};
 use tiny_http::{HTTPVersion, Method};
 
 use super::accept::Socket;
+use super::client::Client;
 use super::output::{Output, Sent};
 use super::shared::{Share, Shared};
-use crate::http::{Parser, ProtocolError, Request, Response};
+use crate::http::{Challenge, Parser, ProtocolError, Request, Response};
 use crate::logging;
 use crate::service::Answer;
 use crate::store::{Change, NotSaved, Outcome};
@@ -270,26 +270,40 @@ impl Connection {
         if let Some(line) = &response.log {
             logging::client_warning(format_args!("{line}"));
         }
-        let status = response.status;
-        let bytes = self.output.push(response, request.method == Method::Head, connection);
-        if let Some(begun) = begun {
-            let what = format_args!("{} {}", request.method, logging::excerpt(&request.target));
-            logging::access(self.peer(), &what, status, bytes, begun);
+        match response.challenge {
+            Some(Challenge::InvalidToken) => shared.wrong_tokens.note_wrong(self.client(Some(request))),
+            None if shared.service.tokens.is_some() && !request.is_safe() && response.status.0 < 300 => {
+                shared.wrong_tokens.note_right(|| self.client(Some(request)));
+            }
+            _ => {}
         }
+        self.send_later(response, Some(request), request.method == Method::Head, connection, begun);
     }
 
     /// Answers what cannot be read as a request, or cannot be served; nothing that follows it is read as a request.
     fn refuse(&mut self, error: &ProtocolError, request: Option<&Request>, shared: &Shared) {
         let begun = shared.access_log.then(Instant::now);
         let is_head = request.map_or_else(|| self.parser.asks_for_head_alone(), |request| request.method == Method::Head);
-        let response = Response::error(error.status(), error.to_string());
-        let status = response.status;
-        let bytes = self.output.push(response, is_head, Some("close"));
-        if let Some(begun) = begun {
-            logging::access(self.peer(), &"-", status, bytes, begun);
-        }
+        self.send_later(Response::error(error.status(), error.to_string()), request, is_head, Some("close"), begun);
         self.parser = Parser::default();
         self.after = After::Linger;
+    }
+
+    /// Puts a response behind the output, and logs it.
+    fn send_later(
+        &mut self,
+        response: Response,
+        request: Option<&Request>,
+        is_head: bool,
+        connection: Option<&'static str>,
+        begun: Option<Instant>,
+    ) {
+        let (status, reason) = (response.status, response.reason.clone());
+        let bytes = self.output.push(response, is_head, connection);
+        let is_logged = begun.is_some() || (status.0 >= 400 && log::log_enabled!(log::Level::Debug));
+        if is_logged {
+            logging::response(&self.client(request), request, status, &reason, bytes, begun);
+        }
     }
 
     /// Sends what the socket has room for. `may_have_requests`: the buffer may have whole requests that are not answered yet.
@@ -354,9 +368,8 @@ impl Connection {
         }
     }
 
-    /// The client's address; `None` on a unix socket.
-    fn peer(&self) -> Option<SocketAddr> {
-        rustix::net::getpeername(&self.socket).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok())
+    fn client(&self, request: Option<&Request>) -> Client {
+        Client::of(&self.socket, request.and_then(|request| request.fields.forwarded_for))
     }
 }
 

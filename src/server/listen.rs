@@ -38,6 +38,11 @@ impl Endpoint {
         }
     }
 
+    /// Whether others than programs of this host reach it.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::Tcp(_)) && !self.is_loopback()
+    }
+
     /// Why a process cannot listen on both, if so. An IPv6 wildcard takes in IPv4 as well, see [`listen`].
     pub(crate) fn clash(&self, other: &Self) -> Option<String> {
         let takes_in = |one: IpAddr, two: IpAddr| one.is_unspecified() && (one.is_ipv6() || two.is_ipv4());

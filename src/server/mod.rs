@@ -1,12 +1,14 @@
 //! Sockets and threads: the accept loop, on the main thread, and the workers that it hands connections to.
 
 mod accept;
+mod client;
 mod connection;
 mod listen;
 mod output;
 mod shared;
 mod socket_file;
 mod worker;
+mod wrong_tokens;
 
 use std::io;
 use std::mem::take;
@@ -72,13 +74,13 @@ impl Server {
         Ok(Self { shared, inboxes, listening, pauses: false, supervisor: Supervisor::from_env() })
     }
 
-    /// Serves until `stop` becomes readable, then finishes what is under way.
+    /// Serves until `stop` becomes readable, then finishes what is under way. When `reload` becomes readable, the tokens are read again.
     ///
     /// # Errors
     /// When the kernel fails to tell what happens on the sockets.
-    pub(crate) fn run(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
+    pub(crate) fn run(mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<()> {
         self.supervisor.ready(self.shared.service.store.len());
-        while !self.accept_ready(stop)? {
+        while !self.accept_ready(stop, reload)? {
             self.supervisor.turn(Instant::now(), self.shared.service.store.try_len());
         }
         self.stop();
@@ -86,21 +88,35 @@ impl Server {
     }
 
     /// Waits for connections and accepts them; says whether the service has to stop.
-    fn accept_ready(&mut self, stop: BorrowedFd<'_>) -> io::Result<bool> {
+    fn accept_ready(&mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<bool> {
         self.shared.set_limit_reached(self.shared.is_full() && self.listening.iter().any(has_pending));
         let pauses = take(&mut self.pauses) || self.shared.limit_reached();
         let time = if pauses { Some(PAUSE) } else { self.supervisor.patience() };
         let mut polled = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         polled.extend(self.listening.iter().filter(|_| !pauses).map(|listening| PollFd::new(&listening.listener, PollFlags::IN)));
+        polled.extend(reload.map(|reload| PollFd::from_borrowed_fd(reload, PollFlags::IN)));
         match rustix::event::poll(&mut polled, time.and_then(|time| Timespec::try_from(time).ok()).as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let ready: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
+        let mut ready: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
+        if let Some(reload) = reload.filter(|_| ready.pop() == Some(true)) {
+            self.reload_tokens(reload);
+        }
         for (index, _) in ready[1..].iter().enumerate().filter(|(_, ready)| **ready) {
             self.accept_from(index);
         }
         Ok(ready[0])
+    }
+
+    fn reload_tokens(&self, reload: BorrowedFd<'_>) {
+        // Several signals are one reload; nothing to read means that it was read before.
+        let _ = rustix::io::read(reload, &mut [0; 64]);
+        let Some(tokens) = &self.shared.service.tokens else { return };
+        match tokens.load() {
+            Ok(loaded) => loaded.log(),
+            Err(error) => log::error!("cannot use the token file {}: {error}; the tokens of before stay", tokens.file().display()),
+        }
     }
 
     /// Accepts connections that a listener has, some at a time. Says whether there may be more.

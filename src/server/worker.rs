@@ -145,7 +145,8 @@ impl Worker {
         let mut events = Vec::new();
         let mut next_tick = Instant::now() + TICK;
         loop {
-            let is_complete = self.wait(&mut events, next_tick);
+            let before = Instant::now();
+            let is_complete = self.wait(&mut events, next_tick.saturating_duration_since(before));
             let now = Instant::now();
             let mut has_mail = false;
             for event in events.drain(..) {
@@ -163,22 +164,22 @@ impl Worker {
                     self.serve(id, Event::Turn, now);
                 }
             }
-            // only after a pass over all that are ready: whoever is not among them has sent nothing
+            // only after a pass over all that are ready: whoever is not among them had sent nothing before
             if is_complete && now >= next_tick {
                 next_tick = now + TICK;
-                self.tick(now);
+                self.tick(before);
             }
         }
     }
 
     /// Waits until a connection is ready, there is mail, or it is time for the next tick. False if it is not known who is ready.
-    fn wait(&self, events: &mut Vec<epoll::Event>, next_tick: Instant) -> bool {
+    fn wait(&self, events: &mut Vec<epoll::Event>, until_tick: Duration) -> bool {
         // room for all, so that one pass is complete
         events.reserve(self.connections.len() + 1);
         let time = match (self.run_queue.is_empty(), self.connections.is_empty()) {
             (false, _) => Some(Duration::ZERO),
             (true, true) => None,
-            (true, false) => Some(next_tick.saturating_duration_since(Instant::now())),
+            (true, false) => Some(until_tick),
         };
         let time = time.and_then(|time| Timespec::try_from(time).ok());
         epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), time.as_ref()).is_ok()
@@ -248,7 +249,8 @@ impl Worker {
         self.shared.service.store.commit(change, move |outcome| inbox.post(|mail| mail.outcomes.push((id, outcome))));
     }
 
-    /// Closes the connections whose deadline has passed, and those that have to make room for others.
+    /// Closes the connections whose deadline has passed, and those that have to make room for others. `now` is a time at which none of the others
+    /// had anything to be received.
     fn tick(&mut self, now: Instant) {
         let shared = &self.shared;
         let is_over = |entry: &Entry| !entry.queued && entry.connection.deadline(shared).is_some_and(|deadline| deadline <= now);

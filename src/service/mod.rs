@@ -4,7 +4,9 @@ mod origin;
 mod page;
 mod respond;
 mod target;
+mod token;
 
 pub(crate) use origin::{Allowlist, parse_host, parse_origin};
 pub(crate) use respond::{Answer, Service};
 pub(crate) use target::BasePath;
+pub(crate) use token::{Loaded, TokenFileError, Tokens};

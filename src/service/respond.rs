@@ -9,6 +9,7 @@ use tiny_http::{Method, StatusCode};
 use super::origin::{self, Allowlist};
 use super::page;
 use super::target::{self, BasePath, Resource, TargetError};
+use super::token::Tokens;
 use crate::http::{Conditions, Content, Representation, Request, Response};
 use crate::store::{Action, Change, JsonError, NotSaved, Outcome, Store, color};
 
@@ -25,6 +26,8 @@ pub(crate) struct Service {
     pub(crate) read_only: bool,
     pub(crate) is_stopping: AtomicBool,
     pub(crate) allowlist: Allowlist,
+    /// Those that a write needs one of; `None` when everybody may write.
+    pub(crate) tokens: Option<Tokens>,
 }
 
 #[derive(Debug)]
@@ -60,7 +63,8 @@ impl Service {
 
     fn with_cors(&self, request: &Request, response: Response) -> Response {
         let cors = origin::cors(&self.allowlist, request);
-        Response { cors, varies_by_origin: !self.allowlist.origins.is_empty(), ..response }
+        let is_private = self.tokens.as_ref().is_some_and(|tokens| tokens.private);
+        Response { cors, varies_by_origin: !self.allowlist.origins.is_empty(), is_private, ..response }
     }
 }
 
@@ -69,6 +73,9 @@ fn act(service: &Service, request: &Request) -> Answer {
         Ok(resource) => resource,
         Err(error) => return Answer::Now(target_error(&error, &service.base)),
     };
+    if let Some(refusal) = check_token(service, &resource, request) {
+        return Answer::Now(refusal);
+    }
     let allow = allowed(&resource, service.read_only);
     // the table of the specification's Endpoints
     match (resource, &request.method) {
@@ -93,6 +100,19 @@ fn act(service: &Service, request: &Request) -> Answer {
         }
         _ => Answer::Now(not_allowed(allow)),
     }
+}
+
+/// The answer to a request that needs a token and has none that is valid. It says nothing of the colors that exist, so it comes before 404 and
+/// 412; methods that the resource does not have need none.
+fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) -> Option<Response> {
+    let tokens = service.tokens.as_ref()?;
+    let is_needed = match (resource, &request.method) {
+        (Resource::Colors, Method::Post) | (Resource::Color(_), Method::Put | Method::Delete) => !service.read_only,
+        (Resource::Colors | Resource::Color(_), Method::Get | Method::Head) => tokens.private,
+        _ => false,
+    };
+    let challenge = if is_needed { tokens.check(request.fields.authorization.as_ref()).err()? } else { return None };
+    Some(Response { challenge: Some(challenge), ..Response::error(StatusCode::UNAUTHORIZED, challenge.message()) })
 }
 
 /// The page, which is there only for a client that asks for HTML.

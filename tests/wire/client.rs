@@ -178,8 +178,9 @@ fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
 /// What holds for status and fields of every response.
 #[track_caller]
 fn check_head(response: &Response) {
-    const STATUSES: [u16; 17] = [200, 201, 204, 304, 400, 403, 404, 405, 408, 412, 413, 417, 431, 500, 501, 503, 505];
-    const FIELDS: [&str; 16] = [
+    const STATUSES: [u16; 18] = [200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 412, 413, 417, 431, 500, 501, 503, 505];
+    const FIELDS: [&str; 17] = [
+        "WWW-Authenticate",
         "Content-Security-Policy",
         "Referrer-Policy",
         "Date",
@@ -207,7 +208,11 @@ fn check_head(response: &Response) {
     assert_eq!(response.field("content-type"), has_content.then_some(media_type), "{response:?}");
     assert_eq!(response.field("referrer-policy").is_some(), is_page(response), "{response:?}");
     assert_eq!(response.field("content-length").is_some(), has_content, "{response:?}");
-    assert_eq!(response.field("cache-control"), Some("no-cache"));
+    let cache_control = response.field("cache-control").unwrap();
+    let is_private = cache_control == "private, no-cache";
+    assert!(if response.status == 401 { cache_control == "no-store" } else { is_private || cache_control == "no-cache" }, "{response:?}");
+    // RFC 9110 §15.5.2: a 401 MUST say how to authenticate
+    assert_eq!(response.field("www-authenticate").is_some(), response.status == 401, "{response:?}");
     assert_eq!(response.field("x-content-type-options"), Some("nosniff"));
     assert!(httpdate::parse_http_date(response.field("date").unwrap()).is_ok());
     assert_eq!(response.field("allow").is_some(), matches!(response.status, 204 | 405));

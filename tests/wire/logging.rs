@@ -105,7 +105,7 @@ fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
                 lost += count.parse::<usize>().unwrap();
             }
             None => {
-                assert!(line.contains(&target) && line.ends_with("us"), "{line}");
+                assert!(line.contains(&target) && line.ends_with("us no such color"), "{line}");
                 received += 1;
             }
         }

@@ -30,3 +30,4 @@ mod slow_disk;
 mod startup;
 mod stopping;
 mod systemd;
+mod token;

@@ -1,7 +1,10 @@
-//! Behind the nginx of `packaging/nginx/colors.conf`: what clients see through it, and what its cache serves while the service is down.
+//! Behind the nginx of `packaging/nginx/colors.conf`: what clients see through it, and what its cache serves while the service is down, and who may write.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
@@ -13,7 +16,15 @@ use crate::harness::{DEADLINE, Scratch, Server, eventually, is_installed, long_l
 struct Proxy {
     child: Child,
     scratch: Scratch,
+    /// Where it listens with TLS; requests without it reach it by a unix socket.
+    address: SocketAddr,
 }
+
+/// What the configuration has where nobody may write.
+const CLOSED: &str = "            deny all;\n";
+
+/// The name in the configuration and its certificate.
+const HOST: &str = "colors.example.org";
 
 /// What nginx answers.
 #[derive(Debug)]
@@ -26,23 +37,42 @@ struct Answer {
 }
 
 impl Proxy {
-    /// Starts nginx with the configuration of the tree, its paths moved into a directory of its own; `None` when it is not installed.
+    /// Starts nginx as the file says for a service that has tokens, or decides otherwise who may write.
     fn start() -> Option<Self> {
-        if !is_installed("nginx") {
+        Self::start_with("            allow all;\n")
+    }
+
+    /// Starts nginx with the configuration of the tree, its paths moved into a directory of its own, and these lines in place of those
+    /// that refuse writes; `None` when it is not installed.
+    fn start_with(writes: &str) -> Option<Self> {
+        if !is_installed("nginx") || !is_installed("openssl") {
             return None;
         }
         let scratch = Scratch::new();
         let root = scratch.0.display();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
         let mut site = include_str!("../../packaging/nginx/colors.conf").to_owned();
-        for (path, here) in [
-            ("/run/colors/colors.sock", format!("{root}/service")),
-            ("listen 80;", format!("listen unix:{root}/front;")),
-            ("/var/lib/nginx/colors", format!("{root}/cache")),
+        for (text, here) in [
+            ("unix:/run/colors/colors.sock", format!("unix:{root}/service")),
+            ("listen 80;", format!("listen unix:{root}/redirect;")),
+            ("listen [::]:80;", String::new()),
+            ("listen 443 ssl;", format!("listen {address} ssl; listen unix:{root}/front;")),
+            ("listen [::]:443 ssl;", String::new()),
+            ("/etc/letsencrypt/live/colors.example.org/fullchain.pem", format!("{root}/certificate.pem")),
+            ("/etc/letsencrypt/live/colors.example.org/privkey.pem", format!("{root}/key.pem")),
+            ("proxy_cache_path /var/lib/nginx/colors", format!("proxy_cache_path {root}/cache")),
+            (CLOSED, writes.replace("/etc/nginx", &root.to_string())),
         ] {
-            assert_eq!(site.matches(path).count(), 1, "{path}");
-            site = site.replace(path, &here);
+            assert_eq!(site.matches(text).count(), 1, "{text}");
+            site = site.replace(text, &here);
         }
         scratch.write("colors.conf", site);
+        let mut openssl = Command::new("openssl");
+        openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]);
+        openssl.args(["-subj", &format!("/CN={HOST}"), "-addext", &format!("subjectAltName=DNS:{HOST}")]);
+        openssl.args(["-keyout", "key.pem", "-out", "certificate.pem"]).current_dir(&scratch.0);
+        assert!(openssl.output().unwrap().status.success());
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path {root}/{name};"));
         let main = format!(
             "daemon off; user root root; pid {root}/pid; error_log {root}/error.log; worker_processes 2; events {{}}\n\
@@ -50,10 +80,12 @@ impl Proxy {
             temporary.join(" ")
         );
         let file = scratch.write("nginx.conf", main);
-        let mut command = Command::new("nginx");
-        command.args(["-e", &format!("{root}/error.log"), "-p", &root.to_string(), "-c", &file]);
-        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let proxy = Self { child, scratch };
+        // nginx takes over sockets whose descriptors are in this variable, as it does from a process of before
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec 3<&0 0</dev/null; NGINX='3;' exec nginx \"$@\"", "nginx", "-e", &format!("{root}/error.log")]);
+        command.args(["-p", &root.to_string(), "-c", &file]);
+        let child = command.stdin(OwnedFd::from(listener)).stderr(Stdio::null()).spawn().unwrap();
+        let proxy = Self { child, scratch, address };
         eventually("nginx listens", || UnixStream::connect(proxy.scratch.0.join("front")).ok());
         Some(proxy)
     }
@@ -76,6 +108,18 @@ impl Proxy {
         let (head, content) = text.split_once("\r\n\r\n").expect("a whole head");
         let cache = head.lines().find_map(|line| line.strip_prefix("X-Cache: ")).unwrap_or_default().to_owned();
         Answer { status: head[9..12].parse().unwrap(), cache, head: head.to_owned(), content: content.to_owned() }
+    }
+
+    /// One request through nginx over TLS, by curl; gives the status and all that came, fields included.
+    fn curl(&self, target: &str, arguments: &[&str]) -> (u16, String) {
+        let (port, certificate) = (self.address.port(), self.scratch.0.join("certificate.pem"));
+        let mut command = Command::new("curl");
+        command.args(["-sS", "-i", "--resolve", &format!("{HOST}:{port}:127.0.0.1"), "--cacert"]).arg(certificate);
+        command.args(arguments).arg(format!("https://{HOST}:{port}{target}"));
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{text} {}", String::from_utf8_lossy(&output.stderr));
+        (text.split(' ').nth(1).unwrap().parse().unwrap(), text)
     }
 
     /// A read through nginx.
@@ -197,4 +241,182 @@ fn a_color_found_gone_is_not_shown_again_while_the_service_is_down() {
     let stale = proxy.read_until("/colors/red", "STALE");
     assert_eq!((stale.status, stale.content.as_str()), (404, r#"{"error":true}"#));
     assert!(fs::exists(proxy.scratch.0.join("cache")).unwrap());
+}
+
+/// The value of a field in what curl shows.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+/// What curl needs for each of three writes to a seed's colors.
+const WRITES: [(&str, &[&str]); 3] = [
+    ("/colors", &["--json", r#"{"name":"ink","value":"1"}"#]),
+    ("/colors/red", &["-X", "PUT", "--json", r#"{"value":"1"}"#]),
+    ("/colors/blue", &["-X", "DELETE"]),
+];
+
+#[test]
+fn nobody_may_write_as_the_file_stands() {
+    let Some(proxy) = Proxy::start_with(CLOSED) else { return };
+    let server = proxy.service(&[]);
+    let before = server.list();
+    for (target, arguments) in WRITES {
+        assert_eq!(proxy.curl(target, arguments).0, 403, "{arguments:?}");
+    }
+    assert_eq!(proxy.curl("/colors", &["-X", "PATCH"]).0, 403);
+    assert_eq!(server.list(), before);
+    assert_eq!(proxy.curl("/colors/red", &["-X", "OPTIONS"]).0, 204);
+    let (status, text) = proxy.curl("/colors/red", &[]);
+    assert_eq!((status, field(&text, "X-Cache")), (200, Some("MISS")), "{text}");
+    assert!(field(&text, "Strict-Transport-Security").is_some() && text.ends_with(r##"{"name":"red","value":"#ff0000"}"##), "{text}");
+}
+
+#[test]
+fn requests_without_tls_are_redirected() {
+    let Some(proxy) = Proxy::start_with(CLOSED) else { return };
+    let mut stream = UnixStream::connect(proxy.scratch.0.join("redirect")).unwrap();
+    stream.write_all(b"PUT /colors/a%2Fb?c HTTP/1.0\r\nHost: colors.example.org\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 308 "), "{text}");
+    assert!(text.contains("\r\nLocation: https://colors.example.org/colors/a%2Fb?c\r\n"), "{text}");
+}
+
+#[test]
+fn versions_of_tls_that_are_broken_are_refused() {
+    let Some(proxy) = Proxy::start_with(CLOSED) else { return };
+    let _server = proxy.service(&[]);
+    for (version, is_good) in [("-tls1_1", false), ("-tls1_2", true), ("-tls1_3", true)] {
+        let mut command = Command::new("openssl");
+        command.args(["s_client", version, "-cipher", "ALL:@SECLEVEL=0", "-connect", &proxy.address.to_string()]);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.success(), is_good, "{version}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+const TOKEN: &str = "a-token-0123456789+/==";
+
+/// The arguments that give a service the token.
+fn with_token(proxy: &Proxy) -> [String; 2] {
+    let file = proxy.scratch.write("tokens", TOKEN);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    ["--token-file".to_owned(), file]
+}
+
+#[test]
+fn with_a_token_whoever_has_it_may_write_and_reads_come_from_the_cache() {
+    let Some(proxy) = Proxy::start() else { return };
+    let [option, file] = with_token(&proxy);
+    let server = proxy.service(&[&option, &file]);
+    let header = format!("Authorization: Bearer {TOKEN}");
+    let before = server.list();
+    for (target, arguments) in WRITES {
+        let (status, text) = proxy.curl(target, arguments);
+        assert_eq!((status, field(&text, "WWW-Authenticate")), (401, Some(r#"Bearer realm="colors""#)), "{text}");
+        assert_eq!(proxy.curl(target, &[arguments, &["-H", "Authorization: Bearer wrong"]].concat()).0, 401);
+    }
+    assert_eq!(server.list(), before);
+    assert_eq!(field(&proxy.curl("/colors/green", &[]).1, "X-Cache"), Some("MISS"));
+    eventually("a hit", || (field(&proxy.curl("/colors/green", &[]).1, "X-Cache") == Some("HIT")).then_some(()));
+    for ((target, arguments), status) in WRITES.into_iter().zip([201, 200, 200]) {
+        assert_eq!(proxy.curl(target, &[arguments, &["-H", &header]].concat()).0, status);
+    }
+    // a color just written is seen at once by whoever shows a token
+    let (status, text) = proxy.curl("/colors/red", &["-H", &header]);
+    assert_eq!((status, field(&text, "X-Cache")), (200, Some("BYPASS")), "{text}");
+    assert!(text.ends_with(r#"{"name":"red","value":"1"}"#), "{text}");
+    let green = proxy.curl("/colors/green", &[]).1;
+    stop(server);
+    let stale =
+        eventually("a stale read", || Some(proxy.curl("/colors/green", &[]).1).filter(|text| field(text, "X-Cache") == Some("STALE")));
+    assert_eq!(stale.lines().last(), green.lines().last());
+    assert_eq!(proxy.curl("/colors/red", &["-X", "DELETE", "-H", &header]).0, 502);
+}
+
+#[test]
+fn a_private_color_is_never_given_to_a_client_without_a_token() {
+    let Some(proxy) = Proxy::start() else { return };
+    let [option, file] = with_token(&proxy);
+    let server = proxy.service(&[&option, &file, "--private"]);
+    let header = format!("Authorization: Bearer {TOKEN}");
+    for target in ["/colors/red", "/colors"] {
+        for _ in 0..3 {
+            let (status, text) = proxy.curl(target, &["-H", &header]);
+            assert_eq!((status, field(&text, "X-Cache")), (200, Some("BYPASS")), "{text}");
+            for arguments in [&[][..], &["-I"], &["-H", "Authorization: Bearer wrong"], &["-H", "Cache-Control: no-cache"]] {
+                let (status, text) = proxy.curl(target, arguments);
+                assert!(status == 401 && !text.contains("#ff0000"), "{text}");
+            }
+        }
+    }
+    assert_eq!(proxy.curl("/colors/red", &["-H", &header]).0, 200);
+    stop(server);
+    for target in ["/colors/red", "/colors"] {
+        assert_eq!(proxy.curl(target, &[]).0, 502);
+        assert_eq!(proxy.curl(target, &["-H", &header]).0, 502);
+    }
+    let kept = Command::new("grep").args(["-r", "#ff0000"]).arg(proxy.scratch.0.join("cache")).output().unwrap();
+    assert_eq!((kept.status.code(), kept.stdout), (Some(1), Vec::new()), "nothing of it is in the files of the cache");
+}
+
+#[test]
+fn what_is_private_is_not_cached_even_where_the_proxy_is_asked_without_a_token() {
+    let Some(proxy) = Proxy::start() else { return };
+    // a service that would answer a private color to a request without a token: nginx goes by what it says of the response
+    let listener = std::os::unix::net::UnixListener::bind(proxy.scratch.0.join("service")).unwrap();
+    let answers = std::thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                head.push(byte[0]);
+            }
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\nCache-Control: private, no-cache\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}")
+                .unwrap();
+        }
+    });
+    assert_eq!((proxy.read("/colors/red").cache, proxy.read("/colors/red").cache), ("MISS".to_owned(), "MISS".to_owned()));
+    answers.join().unwrap();
+}
+
+#[test]
+fn nginx_itself_asks_for_name_and_password_with_the_lines_that_the_file_has_for_that() {
+    let lines = "            auth_basic \"colors\";\n            auth_basic_user_file /etc/nginx/colors.htpasswd;\n";
+    let site = include_str!("../../packaging/nginx/colors.conf");
+    assert!(
+        lines.lines().all(|line| site.contains(&line.replace("            ", "            #")))
+            && site.contains("            #allow all;\n")
+    );
+    let Some(proxy) = Proxy::start_with(lines) else { return };
+    let server = proxy.service(&[]);
+    let hash = Command::new("openssl").args(["passwd", "-apr1", "secret"]).output().unwrap().stdout;
+    proxy.scratch.write("colors.htpasswd", format!("me:{}", String::from_utf8(hash).unwrap()));
+    let before = server.list();
+    for (target, arguments) in WRITES {
+        assert_eq!(proxy.curl(target, arguments).0, 401);
+        assert_eq!(proxy.curl(target, &[arguments, &["-u", "me:guess"]].concat()).0, 401);
+    }
+    assert_eq!(server.list(), before);
+    for ((target, arguments), status) in WRITES.into_iter().zip([201, 200, 200]) {
+        assert_eq!(proxy.curl(target, &[arguments, &["-u", "me:secret"]].concat()).0, status);
+    }
+    assert_eq!(proxy.curl("/colors/green", &[]).0, 200);
+}
+
+#[test]
+fn the_service_logs_the_client_of_nginx_and_not_what_the_client_says_of_itself() {
+    let Some(proxy) = Proxy::start() else { return };
+    let server = proxy.service(&["--access-log"]);
+    assert_eq!(proxy.curl("/colors/red", &["-H", "X-Forwarded-For: 203.0.113.9"]).0, 200);
+    assert_eq!(proxy.curl("/health", &["-H", "X-Forwarded-For: 203.0.113.9"]).0, 200);
+    let log = eventually("two lines", || Some(server.log()).filter(|log| log.contains("/health") && log.contains("/colors/red")));
+    assert_eq!(log.matches("[INFO] 127.0.0.1 GET ").count(), 2, "{log}");
+    // what reaches the service over TCP passes for nobody else either
+    server.connect().ask_with("GET", "/colors/blue", "X-Forwarded-For: 203.0.113.9\r\n", "");
+    let log = eventually("its line", || Some(server.log()).filter(|log| log.contains("/colors/blue")));
+    assert!(log.lines().any(|line| line.contains("/colors/blue") && line.contains("[INFO] 127.0.0.1:")), "{log}");
+    assert!(!log.contains("203.0.113.9"), "{log}");
 }

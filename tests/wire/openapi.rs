@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::client::Response;
-use crate::harness::Server;
+use crate::harness::{Scratch, Server};
 
 const README: &str = include_str!("../../README.md");
 
@@ -125,6 +125,31 @@ impl Operation<'_> {
     }
 }
 
+#[test]
+fn exactly_the_operations_that_may_need_a_token_say_so() {
+    let document = Document::new();
+    let scratch = Scratch::new();
+    let private = Server::start(&["--private", "--token-file", &scratch.write("tokens", "a-token-0123456789")]);
+    assert_eq!(document.0["security"], json!([]));
+    for operation in document.operations() {
+        let is_needed = ask(&private, &operation, &operation.target(), "HTTP/1.1", "", "").status == 401;
+        assert_eq!(operation.statuses().contains("401"), is_needed, "{} {}", operation.method, operation.path);
+        let expected = if is_needed { json!([{}, { "token": [] }]) } else { Value::Null };
+        assert_eq!(operation.description["security"], expected, "{} {}", operation.method, operation.path);
+        let real = ask(
+            &private,
+            &operation,
+            &operation.target(),
+            "HTTP/1.1",
+            "Authorization: Bearer a-token-0123456789\r\n",
+            &operation.example_contents()[0],
+        );
+        assert_ne!(real.status, 401);
+        document.check(&operation, &real);
+    }
+    assert_eq!(document.0["components"]["securitySchemes"]["token"]["scheme"], "bearer");
+}
+
 /// Sends a request of any form on a connection of its own; gives the response.
 fn ask(server: &Server, operation: &Operation<'_>, target: &str, version: &str, fields: &str, content: &str) -> Response {
     let length = if content.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", content.len()) };
@@ -223,6 +248,8 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
     let server = Server::start(&[]);
     let read_only = Server::start(&["--read-only"]);
     let hasty = Server::start(&["--request-timeout", "0.1"]);
+    let scratch = Scratch::new();
+    let private = Server::start(&["--private", "--token-file", &scratch.write("tokens", "a-token-0123456789")]);
     for operation in document.operations() {
         let target = operation.target();
         for status in operation.statuses() {
@@ -238,6 +265,11 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
                 UNPROVOKED => continue,
                 "304" => ask_with("If-None-Match: *\r\n"),
                 "400" => ask_with("Content-Length: x\r\n"),
+                "401" => {
+                    let wrong = ask(&private, &operation, &target, "HTTP/1.1", "Authorization: Bearer wrong\r\n", "");
+                    document.check(&operation, &wrong);
+                    ask(&private, &operation, &target, "HTTP/1.1", "", "")
+                }
                 "403" => ask(&server, &operation, &format!("http://evil.example{target}"), "HTTP/1.1", "", ""),
                 "404" if operation.path == "/" => ask(&server, &operation, "/", "HTTP/1.1", "Accept: */*\r\n", ""),
                 "404" => ask(&server, &operation, "/colors/no", "HTTP/1.1", "", ""),

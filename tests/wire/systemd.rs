@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::client::Client;
-use crate::harness::{DEADLINE, Scratch, Server, colors, colors_below_strace, is_installed};
+use crate::harness::{DEADLINE, Scratch, Server, colors, colors_below_strace, eventually, is_installed};
 
 /// A service manager's end of the notification socket.
 struct Manager {
@@ -135,6 +135,42 @@ fn the_units_are_sound_and_leave_little_exposed() {
         let exposure = report.split("exposure level for colors.service: ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
         assert!(exposure.parse::<f64>().unwrap() <= exposure_max, "activated: {is_activated}\n{report}");
     }
+}
+
+#[test]
+fn the_unit_is_sound_with_tokens_as_a_credential() {
+    if !is_installed("systemd-analyze") {
+        return;
+    }
+    let units = units(false);
+    let service = fs::read_to_string(units.0.join("colors.service")).unwrap();
+    let lines = ["LoadCredential=tokens:/etc/colors/tokens", "Environment=COLORS_TOKEN_FILE=%d/tokens"];
+    let with_tokens = lines.iter().fold(service, |service, line| {
+        assert!(service.contains(&format!("\n#{line}\n")) && include_str!("../../README.md").contains(&format!("\n{line}\n")));
+        service.replace(&format!("#{line}"), line)
+    });
+    units.write("colors.service", with_tokens);
+    assert_eq!(analyze(&units.0, &["verify", "--man=no", "./colors.service"]), (true, String::new()));
+}
+
+#[test]
+fn a_reload_has_the_tokens_read_again_and_does_no_harm_without_any() {
+    let line = include_str!("../../packaging/systemd/colors.service").lines().find_map(|line| line.strip_prefix("ExecReload=")).unwrap();
+    // as systemd.service(5) has it: $$ is a dollar sign, quotes keep a word together
+    let script = line.strip_prefix("/bin/sh -c '").and_then(|rest| rest.strip_suffix('\'')).unwrap().replace("$$", "$");
+    let reload = |server: &Server, file: &str| {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &script]).env("MAINPID", server.pid().to_string()).env("COLORS_TOKEN_FILE", file);
+        command.status().unwrap().success()
+    };
+    let scratch = Scratch::new();
+    let file = scratch.write("tokens", "a-token-0123456789");
+    let server = Server::start(&["--token-file", &file]);
+    assert!(reload(&server, &file));
+    eventually("it is read at the start, and again", || (server.log().matches("1 token loaded from ").count() == 2).then_some(()));
+    let server = Server::start(&[]);
+    assert!(!reload(&server, ""));
+    server.connect().expect_open();
 }
 
 /// The values that the unit gives a setting, in order.

@@ -1,0 +1,284 @@
+//! Tokens: reads them from their file, and tells whether a request has one (RFC 6750). Decides neither which requests need one nor what the
+//! others are told, and never shows a token to anybody.
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::{self, Read as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
+
+use subtle::{Choice, ConstantTimeEq as _};
+
+use crate::http::{Challenge, Credentials};
+
+/// Characters of a token: 16 of base64 are 96 bits, which nobody guesses; 512 fit any proxy's limit for a field.
+const TOKEN_CHARACTERS_MIN: usize = 16;
+const TOKEN_CHARACTERS_MAX: usize = 512;
+
+/// The tokens of a file. Whoever has one may change the list.
+pub(crate) struct Tokens {
+    file: PathBuf,
+    /// Reads of colors need a token, too.
+    pub(super) private: bool,
+    /// Replaced as a whole, by [`Tokens::load`].
+    accepted: RwLock<Vec<Box<[u8]>>>,
+}
+
+/// What was read from the file.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    file: PathBuf,
+    tokens: usize,
+    /// The file's permissions, if others than its owner have any.
+    open_mode: Option<u32>,
+}
+
+/// Why the tokens of a file cannot be used.
+#[derive(Debug)]
+pub(crate) enum TokenFileError {
+    /// When it cannot be read.
+    Io(io::Error),
+    /// When it has no token.
+    Empty,
+    /// When this line, counted from 1, is neither a token nor a comment nor blank.
+    Line(usize, LineError),
+}
+
+/// What is wrong with a line; does not say what the line has, since it may be most of a token.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum LineError {
+    /// When it has fewer than 16 or more than 512 characters.
+    Length,
+    /// When a character is none of b64token's, or `=` is not at the end (RFC 6750 §2.1).
+    Character,
+}
+
+impl Tokens {
+    /// No tokens yet: [`Tokens::load`] reads them from the file.
+    pub(crate) fn new(file: &Path, private: bool) -> Self {
+        Self { file: file.to_owned(), private, accepted: RwLock::default() }
+    }
+
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Replaces the tokens by those that the file has now.
+    ///
+    /// # Errors
+    /// When the file cannot be read, has a bad line, or no token; the tokens of before stay.
+    pub(crate) fn load(&self) -> Result<Loaded, TokenFileError> {
+        // a FIFO would make the accept loop wait
+        let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let (mut file, mut content) = (OpenOptions::new().read(true).custom_flags(nonblocking).open(&self.file)?, Vec::new());
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is no regular file").into());
+        }
+        let mode = metadata.permissions().mode() & 0o777;
+        file.read_to_end(&mut content)?;
+        let accepted = parse(&content)?;
+        let tokens = accepted.len();
+        *self.accepted.write().unwrap_or_else(PoisonError::into_inner) = accepted;
+        Ok(Loaded { file: self.file.clone(), tokens, open_mode: (mode & 0o077 != 0 && !is_credential(&self.file)).then_some(mode) })
+    }
+
+    /// Checks the credentials of a request.
+    ///
+    /// # Errors
+    /// When it has no token, or a wrong one.
+    pub(super) fn check(&self, credentials: Option<&Credentials>) -> Result<(), Challenge> {
+        let token = credentials.and_then(token_of).ok_or(Challenge::NoToken)?;
+        let accepted = self.accepted.read().unwrap_or_else(PoisonError::into_inner);
+        // all of them, each to its end: how long it takes tells how long the tokens are, and nothing more of them
+        let found = accepted.iter().fold(Choice::from(0), |found, accepted| found | is_equal(accepted, token));
+        if found.into() { Ok(()) } else { Err(Challenge::InvalidToken) }
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokens").field("file", &self.file).field("private", &self.private).finish_non_exhaustive()
+    }
+}
+
+impl Loaded {
+    /// Logs what was loaded, and what is wrong with the file.
+    pub(crate) fn log(&self) {
+        log::info!("{self}");
+        if let Some(mode) = self.open_mode {
+            log::warn!("others can use the token file {}, its mode is {mode:04o}; chmod 600 helps", self.file.display());
+        }
+    }
+}
+
+impl fmt::Display for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.tokens == 1 { "" } else { "s" };
+        write!(f, "{} token{plural} loaded from {}", self.tokens, self.file.display())
+    }
+}
+
+impl fmt::Display for TokenFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Empty => f.write_str("it has no token"),
+            Self::Line(number, LineError::Length) => {
+                write!(f, "line {number}: a token has {TOKEN_CHARACTERS_MIN} to {TOKEN_CHARACTERS_MAX} characters")
+            }
+            Self::Line(number, LineError::Character) => {
+                write!(
+                    f,
+                    "line {number}: a token consists of letters, digits, \"-\", \".\", \"_\", \"~\", \"+\", \"/\", and \"=\" at its end"
+                )
+            }
+        }
+    }
+}
+
+impl From<io::Error> for TokenFileError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Whether the file is a credential from systemd: the service's user may read it by an access control list, whose mask stands where others
+/// have the group's permissions (acl(5)), and the directory keeps everybody else out.
+fn is_credential(file: &Path) -> bool {
+    std::env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|directory| file.parent() == Some(Path::new(&directory)))
+}
+
+/// The tokens of a file: one per line; `#` begins a line that is a comment.
+fn parse(content: &[u8]) -> Result<Vec<Box<[u8]>>, TokenFileError> {
+    let lines = content.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).enumerate();
+    let tokens = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#"));
+    let check = |(index, line)| check_token(line).map(|()| Box::from(line)).map_err(|error| TokenFileError::Line(index + 1, error));
+    let tokens = tokens.map(check).collect::<Result<Vec<_>, _>>()?;
+    if tokens.is_empty() { Err(TokenFileError::Empty) } else { Ok(tokens) }
+}
+
+/// Checks that this is a b64token (RFC 6750 §2.1) of a length that is allowed.
+fn check_token(token: &[u8]) -> Result<(), LineError> {
+    let padding = token.iter().rev().take_while(|byte| **byte == b'=').count();
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(byte);
+    let value = &token[..token.len() - padding];
+    if value.is_empty() || !value.iter().all(is_allowed) {
+        return Err(LineError::Character);
+    }
+    if (TOKEN_CHARACTERS_MIN..=TOKEN_CHARACTERS_MAX).contains(&token.len()) { Ok(()) } else { Err(LineError::Length) }
+}
+
+/// The token of credentials whose scheme is Bearer, in any case (RFC 9110 §11.4).
+fn token_of(Credentials(value): &Credentials) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked(b"Bearer ".len())?;
+    let token = token.trim_ascii();
+    (scheme.eq_ignore_ascii_case(b"Bearer ") && !token.is_empty()).then_some(token)
+}
+
+/// Compares in a time that tells the lengths alone; mostly eight bytes at a time, since every comparison of `subtle` has its price.
+fn is_equal(one: &[u8], other: &[u8]) -> Choice {
+    if one.len() != other.len() {
+        return Choice::from(0);
+    }
+    let ((one, one_rest), (other, other_rest)) = (one.as_chunks(), other.as_chunks());
+    let words = one.iter().zip(other).map(|(one, other)| u64::from_ne_bytes(*one).ct_eq(&u64::from_ne_bytes(*other)));
+    words.fold(one_rest.ct_eq(other_rest), |equal, word| equal & word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(content: &str) -> Result<Vec<String>, String> {
+        let text = |token: &[u8]| str::from_utf8(token).unwrap().to_owned();
+        parse(content.as_bytes()).map(|tokens| tokens.iter().map(|token| text(token)).collect()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_file_has_a_token_per_line_and_comments() {
+        let longest = "x".repeat(512);
+        for (content, expected) in [
+            ("abcdefgh01234567", vec!["abcdefgh01234567"]),
+            ("# laptop\nabcdefgh01234567\n\n  # phone\n\tAZ-._~+/01234567==  \r\n", vec!["abcdefgh01234567", "AZ-._~+/01234567=="]),
+            (&longest, vec![&longest]),
+        ] {
+            assert_eq!(parsed(content).unwrap(), expected, "{content:?}");
+        }
+    }
+
+    #[test]
+    fn a_bad_line_is_named_with_the_reason_and_never_shown() {
+        let length = "a token has 16 to 512 characters";
+        let character = r#"a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#;
+        for (content, expected) in [
+            ("", "it has no token".to_owned()),
+            ("# none\n\n", "it has no token".to_owned()),
+            ("abcdefgh0123456", format!("line 1: {length}")),
+            ("abcdefgh01234567\n#\nshort", format!("line 3: {length}")),
+            (&"x".repeat(513), format!("line 1: {length}")),
+            ("\nabcdefgh 01234567", format!("line 2: {character}")),
+            ("abcdefgh01234567 # laptop", format!("line 1: {character}")),
+            ("abcdefgh=01234567", format!("line 1: {character}")),
+            ("================", format!("line 1: {character}")),
+            ("abcdefgh01234567ä", format!("line 1: {character}")),
+            ("Bearer abcdefgh01234567", format!("line 1: {character}")),
+        ] {
+            assert_eq!(parsed(content), Err(expected), "{content:?}");
+        }
+        assert!(matches!(parse(b"abcdefgh01234567\xff"), Err(TokenFileError::Line(1, LineError::Character))));
+    }
+
+    fn tokens(accepted: &[&str]) -> Tokens {
+        let tokens = Tokens::new(Path::new("tokens"), false);
+        *tokens.accepted.write().unwrap() = accepted.iter().map(|token| Box::from(token.as_bytes())).collect();
+        tokens
+    }
+
+    #[test]
+    fn only_a_whole_token_of_the_scheme_bearer_passes() {
+        let tokens = tokens(&["abcdefgh01234567", "AZ-._~+/01234567==", "abcdefgh01234568"]);
+        for (authorization, expected) in [
+            (Some("Bearer abcdefgh01234567"), Ok(())),
+            (Some("bEARER   AZ-._~+/01234567=="), Ok(())),
+            (Some("Bearer abcdefgh01234568"), Ok(())),
+            (None, Err(Challenge::NoToken)),
+            (Some(""), Err(Challenge::NoToken)),
+            (Some("Bearer"), Err(Challenge::NoToken)),
+            (Some("Bearer  "), Err(Challenge::NoToken)),
+            (Some("Basic abcdefgh01234567"), Err(Challenge::NoToken)),
+            (Some("Bearerabcdefgh01234567"), Err(Challenge::NoToken)),
+            (Some("abcdefgh01234567"), Err(Challenge::NoToken)),
+            (Some("Bearer abcdefgh0123456"), Err(Challenge::InvalidToken)),
+            (Some("Bearer abcdefgh012345678"), Err(Challenge::InvalidToken)),
+            (Some("Bearer ABCDEFGH01234567"), Err(Challenge::InvalidToken)),
+            (Some("Bearer AZ-._~+/01234567"), Err(Challenge::InvalidToken)),
+            (Some("Bearer abcdefgh01234567, Bearer abcdefgh01234567"), Err(Challenge::InvalidToken)),
+            (Some("Bearer abcdefgh01234567 abcdefgh01234567"), Err(Challenge::InvalidToken)),
+            (Some("Bearer x"), Err(Challenge::InvalidToken)),
+        ] {
+            let credentials = authorization.map(|value| Credentials(value.as_bytes().into()));
+            assert_eq!(tokens.check(credentials.as_ref()), expected, "{authorization:?}");
+        }
+    }
+
+    #[test]
+    fn every_byte_counts() {
+        for length in 1..=40 {
+            let token = vec![b'x'; length];
+            assert!(bool::from(is_equal(&token, &token.clone())));
+            for position in 0..length {
+                let mut other = token.clone();
+                other[position] = b'y';
+                assert!(!bool::from(is_equal(&token, &other)), "{position} of {length}");
+            }
+            assert!(!bool::from(is_equal(&token, &token[1..])));
+        }
+    }
+
+    #[test]
+    fn tokens_are_not_shown_for_debugging() {
+        assert_eq!(format!("{:?}", tokens(&["abcdefgh01234567"])), r#"Tokens { file: "tokens", private: false, .. }"#);
+    }
+}

@@ -1,0 +1,381 @@
+//! Tokens: who may change the list, and with `--private` read it; how they get in, and that they never get out.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Output};
+
+use rustix::process::Signal;
+
+use crate::client::{Client, Response};
+use crate::harness::{Scratch, Server, colors, eventually};
+
+const TOKEN: &str = "first-token-0123456789+/==";
+const SECOND: &str = "2nd.token~abcdefghijkl";
+
+/// A token file that its owner alone can use; gives its path.
+fn token_file(scratch: &Scratch, content: &str) -> String {
+    let file = scratch.write("tokens", content);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    file
+}
+
+/// A service with these tokens.
+struct Guarded {
+    server: Server,
+    scratch: Scratch,
+}
+
+impl Guarded {
+    fn start(arguments: &[&str]) -> Self {
+        let scratch = Scratch::new();
+        let file = token_file(&scratch, &format!("# of the tests\n\n{TOKEN}\n  {SECOND}\r\n"));
+        let server = Server::start(&[&["--token-file", &file], arguments].concat());
+        Self { server, scratch }
+    }
+
+    /// One request with this value of Authorization, if it is not empty.
+    fn ask(&self, method: &str, target: &str, authorization: &str, content: &str) -> Response {
+        self.server.connect().ask_with(method, target, &field(authorization), content)
+    }
+}
+
+/// The field line of this value of Authorization; none for none.
+fn field(authorization: &str) -> String {
+    if authorization.is_empty() { String::new() } else { format!("Authorization: {authorization}\r\n") }
+}
+
+/// Runs the program to its end; gives exit code and standard error.
+#[track_caller]
+fn run(arguments: &[&str]) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = colors(arguments).output().unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+const WRITES: [(&str, &str, &str, u16); 3] = [
+    ("POST", "/colors", r#"{"name":"ink","value":"1"}"#, 201),
+    ("PUT", "/colors/red", r#"{"value":"1"}"#, 200),
+    ("DELETE", "/colors/blue", "", 200),
+];
+
+#[test]
+fn a_write_needs_a_token_and_a_read_does_not() {
+    let guarded = Guarded::start(&[]);
+    let before = guarded.server.list();
+    for (method, target, content, _) in WRITES {
+        for (authorization, challenge) in [
+            ("", r#"Bearer realm="colors""#),
+            ("Basic Zmlyc3Q6dG9rZW4=", r#"Bearer realm="colors""#),
+            ("Bearer", r#"Bearer realm="colors""#),
+            (TOKEN, r#"Bearer realm="colors""#),
+            ("Bearer wrong", r#"Bearer realm="colors", error="invalid_token""#),
+            (&format!("Bearer {TOKEN}="), r#"Bearer realm="colors", error="invalid_token""#),
+            (&format!("Bearer {TOKEN}, Bearer {TOKEN}"), r#"Bearer realm="colors", error="invalid_token""#),
+        ] {
+            let refused = guarded.ask(method, target, authorization, content);
+            assert_eq!((refused.status, refused.field("www-authenticate")), (401, Some(challenge)), "{method} {authorization}");
+            assert!(!refused.closes() && refused.field("etag").is_none(), "{refused:?}");
+        }
+    }
+    assert_eq!(guarded.server.list(), before);
+    for (method, target, content, status) in WRITES {
+        assert_eq!(guarded.ask(method, target, &format!("bEaReR  {SECOND}"), content).status, status, "{method}");
+    }
+    assert_eq!(guarded.ask("DELETE", "/colors/ink", &format!("Bearer {TOKEN}"), "").status, 200);
+    assert_ne!(guarded.server.list(), before);
+}
+
+#[test]
+fn a_durable_change_needs_one_as_well() {
+    let scratch = Scratch::new();
+    let data = scratch.0.join("list.json");
+    let guarded = Guarded::start(&["--data", data.to_str().unwrap()]);
+    let before = fs::read(&data).unwrap();
+    assert_eq!(guarded.ask("DELETE", "/colors/red", "Bearer wrong", "").status, 401);
+    assert_eq!(fs::read(&data).unwrap(), before);
+    assert_eq!(guarded.ask("DELETE", "/colors/red", &format!("Bearer {TOKEN}"), "").status, 200);
+    assert_ne!(fs::read(&data).unwrap(), before);
+}
+
+#[test]
+fn without_one_nothing_is_told_of_what_exists() {
+    let guarded = Guarded::start(&["--private"]);
+    // Date aside, the answers are the same, whatever exists and whatever holds
+    let told = |method: &str, target: &str, fields: &str| {
+        let mut response = guarded.server.connect().ask_with(method, target, fields, "not JSON");
+        response.fields.retain(|(name, _)| name != "Date");
+        assert_eq!(response.status, 401, "{method} {target}");
+        response
+    };
+    for method in ["GET", "PUT", "DELETE"] {
+        let of_red = told(method, "/colors/red", "");
+        assert_eq!(of_red, told(method, "/colors/no", ""));
+        assert_eq!(of_red, told(method, "/colors/red", "If-Match: \"x\"\r\n"));
+        assert_eq!(of_red, told(method, "/colors/red", "If-None-Match: *\r\n"));
+        assert_eq!(of_red, told(method, "/colors/red", "Authorization: Basic eDp4\r\n"));
+    }
+    assert_eq!(guarded.ask("PATCH", "/colors/red", "", "").status, 405);
+    assert_eq!(guarded.ask("DELETE", "/colors", "", "").status, 405);
+    assert_eq!(guarded.ask("DELETE", "/nowhere", "", "").status, 404);
+}
+
+#[test]
+fn a_private_list_is_read_with_a_token_alone_and_kept_by_no_shared_cache() {
+    let guarded = Guarded::start(&["--private", "--allow-origin", "https://friend.example"]);
+    for target in ["/colors", "/colors/red", "/colors/no"] {
+        for method in ["GET", "HEAD"] {
+            let refused = guarded.ask(method, target, "", "");
+            assert_eq!((refused.status, refused.field("cache-control")), (401, Some("no-store")), "{method} {target}");
+            let answered = guarded.ask(method, target, &format!("Bearer {TOKEN}"), "");
+            assert_eq!(answered.status, if target == "/colors/no" { 404 } else { 200 });
+            assert_eq!(answered.field("cache-control"), Some("private, no-cache"));
+        }
+    }
+    let tag = guarded.ask("GET", "/colors", &format!("Bearer {TOKEN}"), "").field("etag").unwrap().to_owned();
+    let revalidate = |authorization| {
+        let fields = format!("If-None-Match: {tag}\r\n{}", field(authorization));
+        guarded.server.connect().ask_with("GET", "/colors", &fields, "").status
+    };
+    assert_eq!((revalidate(&format!("Bearer {TOKEN}")), revalidate("")), (304, 401));
+    for target in ["/health", "/openapi.json"] {
+        assert_eq!(guarded.ask("GET", target, "", "").status, 200);
+    }
+    let fields =
+        "Origin: https://friend.example\r\nAccess-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: authorization\r\n";
+    let preflight = guarded.server.connect().ask_with("OPTIONS", "/colors", fields, "");
+    assert_eq!(preflight.status, 204);
+    let allowed = preflight.field("access-control-allow-headers").unwrap();
+    assert!(allowed.split(", ").any(|name| name == "Authorization"), "{allowed}");
+    let refused = guarded.server.connect().ask_with("GET", "/colors", "Origin: https://friend.example\r\n", "");
+    assert_eq!((refused.status, refused.field("access-control-allow-origin")), (401, Some("https://friend.example")));
+    assert_eq!(refused.field("vary"), Some("Origin"));
+}
+
+#[test]
+fn several_fields_are_a_400_that_closes() {
+    let guarded = Guarded::start(&[]);
+    let before = guarded.server.list();
+    let mut client = guarded.server.connect();
+    let fields = format!("Authorization: Bearer {TOKEN}\r\nAuthorization: Bearer {TOKEN}\r\n");
+    let refused = client.ask_with("DELETE", "/colors/red", &fields, "");
+    assert_eq!((refused.status, refused.closes()), (400, true));
+    assert_eq!(refused.message(), "the field Authorization may be given only once");
+    assert_eq!(guarded.server.list(), before);
+}
+
+#[test]
+fn what_follows_a_refused_request_is_the_next_request() {
+    let guarded = Guarded::start(&[]);
+    let mut client = guarded.server.connect();
+    let content = "DELETE /colors/red HTTP/1.1\r\nHost: a\r\n\r\n";
+    client.send(format!(
+        "POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{content}\
+         DELETE /colors/red HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n",
+        content.len()
+    ));
+    assert_eq!((client.response().status, client.response().status), (401, 200));
+    client.expect_open();
+}
+
+#[test]
+fn a_bad_token_file_stops_the_start_and_is_not_shown() {
+    let scratch = Scratch::new();
+    let character = r#"a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#;
+    for (content, reason) in [
+        ("", "it has no token"),
+        ("# nothing\n", "it has no token"),
+        ("first-token-0123456789\nsecret-too-sho\n", "line 2: a token has 16 to 512 characters"),
+        ("#\nsecret with blanks in it\n", &format!("line 2: {character}")),
+    ] {
+        let file = token_file(&scratch, content);
+        let (code, log) = run(&["--listen", "127.0.0.1:0", "--token-file", &file]);
+        assert_eq!(code, Some(1));
+        assert_eq!(log.split_once("[ERROR] ").unwrap().1, format!("cannot use the token file {file}: {reason}\n"));
+    }
+    let (code, log) = run(&["--listen", "127.0.0.1:0", "--token-file", "no/such/file"]);
+    let expected = "cannot use the token file no/such/file: No such file or directory (os error 2)\n";
+    assert_eq!((code, log.split_once("[ERROR] ").unwrap().1), (Some(1), expected));
+}
+
+#[test]
+fn a_private_list_needs_a_token_file() {
+    let (code, error) = run(&["--private"]);
+    assert_eq!(code, Some(2));
+    assert!(error.starts_with("error: --private needs --token-file\n"), "{error}");
+    let mut command = colors(&["--listen", "127.0.0.1:0"]);
+    command.env("COLORS_PRIVATE", "false");
+    assert_eq!(Server::spawn(command).ask("GET", "/colors", "").status, 200);
+    let scratch = Scratch::new();
+    let mut command = colors(&["--listen", "127.0.0.1:0"]);
+    command.env("COLORS_PRIVATE", "true").env("COLORS_TOKEN_FILE", token_file(&scratch, TOKEN));
+    assert_eq!(Server::spawn(command).ask("GET", "/colors", "").status, 401);
+}
+
+/// The log of a service that has started and ended.
+fn log_of(mut command: Command, arguments: &[&str]) -> String {
+    command.args(arguments);
+    let server = Server::spawn(command);
+    server.signal(Signal::TERM);
+    server.wait().1
+}
+
+#[test]
+fn a_token_file_that_others_can_use_is_a_warning() {
+    let scratch = Scratch::new();
+    let file = token_file(&scratch, TOKEN);
+    for (mode, is_open) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o620, true)] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let log = log_of(colors(&["--listen", "127.0.0.1:0"]), &["--token-file", &file]);
+        let warning = format!("[WARN] others can use the token file {file}, its mode is {mode:04o}; chmod 600 helps\n");
+        assert_eq!((log.contains(&warning), log.contains("WARN")), (is_open, is_open), "{log}");
+    }
+    // systemd gives a credential to the service's user by an access control list, whose mask shows as the group's permissions
+    let mut command = colors(&["--listen", "127.0.0.1:0"]);
+    command.env("CREDENTIALS_DIRECTORY", &scratch.0);
+    assert!(!log_of(command, &["--token-file", &file]).contains("WARN"));
+}
+
+#[test]
+fn a_start_that_lets_everybody_write_is_a_warning() {
+    let scratch = Scratch::new();
+    let (file, socket) = (token_file(&scratch, TOKEN), format!("unix:{}/s", scratch.0.display()));
+    for (arguments, warned) in [
+        (&["--listen", "0.0.0.0:0"][..], true),
+        (&["--listen", "127.0.0.1:0", "--listen", "[::]:0"], true),
+        (&["--listen", "0.0.0.0:0", "--read-only"], false),
+        (&["--listen", "0.0.0.0:0", "--token-file", &file], false),
+        (&["--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--listen", &socket], false),
+    ] {
+        let log = log_of(colors(&[]), arguments);
+        let warnings: Vec<_> = log.lines().filter_map(|line| line.split_once("[WARN] ")).map(|(_, text)| text).collect();
+        assert_eq!(warnings.len(), usize::from(warned), "{log}");
+        let expected = " may change the list: --token-file, --read-only or a loopback address would prevent that";
+        assert!(warnings.iter().all(|text| text.starts_with("whoever reaches http://") && text.ends_with(expected)), "{log}");
+    }
+}
+
+#[test]
+fn a_hangup_reads_the_tokens_again_and_a_bad_file_leaves_the_old_ones() {
+    let guarded = Guarded::start(&[]);
+    let (server, scratch) = (&guarded.server, &guarded.scratch);
+    let write = |token: &str| guarded.ask("PUT", "/colors/red", &format!("Bearer {token}"), "").status;
+    let file = scratch.0.join("tokens").to_str().unwrap().to_owned();
+    let reload = |content: Option<&str>, expected: &str| {
+        let before = server.log().len();
+        match content {
+            Some(content) => drop(token_file(scratch, content)),
+            None => fs::remove_file(&file).unwrap(),
+        }
+        server.signal(Signal::HUP);
+        let log = eventually("a line on the reload", || server.log().get(before..).filter(|log| log.ends_with('\n')).map(str::to_owned));
+        assert_eq!(log.split_once("] ").unwrap().1, format!("{expected}\n"));
+    };
+    let loaded = format!("[INFO] 2 tokens loaded from {file}\n");
+    eventually("a line on the start", || server.log().contains(&loaded).then_some(()));
+    // connections that are open go on
+    let mut client = server.connect();
+    client.expect_open();
+    let new = "the-third-token-0123456789";
+    reload(Some(&format!("{SECOND}\n{new}")), &format!("2 tokens loaded from {file}"));
+    assert_eq!((write(TOKEN), write(SECOND), write(new)), (401, 200, 200));
+    assert_eq!(client.ask_with("PUT", "/colors/red", &field(&format!("Bearer {TOKEN}")), "").status, 401);
+    let bad = |reason: &str| format!("cannot use the token file {file}: {reason}; the tokens of before stay");
+    reload(Some(&format!("{TOKEN}\nbad")), &bad("line 2: a token has 16 to 512 characters"));
+    assert_eq!((write(TOKEN), write(new)), (401, 200));
+    reload(None, &bad("No such file or directory (os error 2)"));
+    assert_eq!((write(TOKEN), write(new)), (401, 200));
+    reload(Some(TOKEN), &format!("1 token loaded from {file}"));
+    assert_eq!((write(TOKEN), write(new)), (200, 401));
+    server.signal(Signal::TERM);
+    assert_eq!(guarded.server.wait().0.code(), Some(0));
+}
+
+#[test]
+fn several_wrong_tokens_in_a_row_from_one_address_are_logged() {
+    let guarded = Guarded::start(&[]);
+    let wrong = || assert_eq!(guarded.ask("PUT", "/colors/red", "Bearer secret-guess", "").status, 401);
+    let right = || assert_eq!(guarded.ask("PUT", "/colors/red", &format!("Bearer {TOKEN}"), "").status, 200);
+    // neither a right one in between nor a request without one counts, and what does not look at the token resets nothing
+    for _ in 0..3 {
+        (0..4).for_each(|_| wrong());
+        right();
+    }
+    assert!(!guarded.server.log().contains("WARN"), "{}", guarded.server.log());
+    for _ in 0..10 {
+        wrong();
+        assert_eq!(guarded.ask("GET", "/colors/red", "Bearer secret-guess", "").status, 200);
+        assert_eq!(guarded.ask("PUT", "/colors/red", "", "").status, 401);
+    }
+    guarded.server.signal(Signal::TERM);
+    let (_, log) = guarded.server.wait();
+    let warnings: Vec<_> = log.lines().filter_map(|line| line.split_once("[WARN] ")).map(|(_, text)| text).collect();
+    assert_eq!(warnings, ["5 wrong tokens in a row from 127.0.0.1", "10 wrong tokens in a row from 127.0.0.1"]);
+}
+
+#[test]
+fn no_token_gets_into_a_log_an_answer_or_the_process_list() {
+    let guarded = Guarded::start(&["--access-log", "--log-level", "debug", "--private"]);
+    let mut answers = String::new();
+    for authorization in [format!("Bearer {TOKEN}"), format!("Bearer {TOKEN}x"), format!("Basic {TOKEN}"), TOKEN.to_owned()] {
+        for _ in 0..6 {
+            answers += &format!("{:?}", guarded.ask("PUT", "/colors/red", &authorization, "not JSON"));
+            answers += &format!("{:?}", guarded.ask("GET", "/colors/red", &authorization, ""));
+        }
+        let twice = field(&authorization).repeat(2);
+        answers += &format!("{:?}", guarded.server.connect().ask_with("GET", "/colors/red", &twice, ""));
+        answers += &format!("{:?}", guarded.server.connect().send(format!("GET /colors HTTP/1.1\r\n{twice}bad\r\n\r\n")).response());
+    }
+    token_file(&guarded.scratch, &format!("{TOKEN} bad"));
+    guarded.server.signal(Signal::HUP);
+    let failed = || Some(()).filter(|()| guarded.server.log().contains("the tokens of before stay"));
+    eventually("the reload", failed);
+    let pid = guarded.server.pid();
+    let of_process: String = ["cmdline", "environ"]
+        .map(|file| fs::read(format!("/proc/{pid}/{file}")).unwrap())
+        .iter()
+        .map(|bytes| String::from_utf8_lossy(bytes))
+        .collect();
+    guarded.server.signal(Signal::TERM);
+    let (_, log) = guarded.server.wait();
+    assert!(log.contains("wrong tokens in a row") && log.matches("PUT").count() == 24, "{log}");
+    for text in [&answers, &of_process, &log] {
+        assert!(!text.contains("first-token") && !text.contains("0123456789+/="), "{text}");
+    }
+}
+
+#[test]
+fn the_access_log_believes_x_forwarded_for_on_a_unix_socket_alone() {
+    let scratch = Scratch::new();
+    let socket = scratch.0.join("s");
+    let guarded = Guarded::start(&["--access-log", "--listen", &format!("unix:{}", socket.display())]);
+    let server = &guarded.server;
+    let line_of = |target: &str| {
+        eventually("its line", || {
+            let log = server.log();
+            let line = log.lines().find(|line| line.contains(&format!("{target:?}")))?;
+            Some(line.split_once("[INFO] ").unwrap().1.split(' ').next().unwrap().to_owned())
+        })
+    };
+    let mut unix = Client::on_unix(&socket);
+    for (target, forwarded, expected) in [
+        ("/a", "X-Forwarded-For: 203.0.113.9\r\n", "203.0.113.9"),
+        ("/b", "X-Forwarded-For: 10.0.0.1, 2001:db8::1\r\n", "2001:db8::1"),
+        ("/c", "X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-For: 10.0.0.2\r\n", "10.0.0.2"),
+        ("/d", "X-Forwarded-For: 10.0.0.1, \"\\n\r\n", "unix"),
+        ("/e", "X-Forwarded-For: 10.0.0.1, evil.example\r\n", "unix"),
+        ("/f", "", "unix"),
+    ] {
+        unix.ask_with("GET", target, forwarded, "");
+        assert_eq!(line_of(target), expected, "{forwarded}");
+    }
+    let mut tcp = server.connect();
+    let own = tcp.stream.local_addr().unwrap().to_string();
+    tcp.ask_with("GET", "/g", "X-Forwarded-For: 203.0.113.9\r\n", "");
+    assert_eq!(line_of("/g"), own);
+    // wrong tokens are counted for the client that the proxy names
+    for _ in 0..5 {
+        unix.ask_with("DELETE", "/colors/red", "X-Forwarded-For: 203.0.113.9\r\nAuthorization: Bearer wrong\r\n", "");
+        unix.ask_with("DELETE", "/colors/red", "X-Forwarded-For: 203.0.113.8\r\nAuthorization: Bearer wrong\r\n", "");
+    }
+    eventually("a warning for one", || server.log().contains("5 wrong tokens in a row from 203.0.113.9\n").then_some(()));
+    eventually("a warning for the other", || server.log().contains("5 wrong tokens in a row from 203.0.113.8\n").then_some(()));
+}
