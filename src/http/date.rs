@@ -3,6 +3,9 @@
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
 thread_local! {
     /// The second formatted last, since 1970, and its text.
     static LAST: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
@@ -21,6 +24,12 @@ pub(super) fn now<T>(use_it: impl FnOnce(&str) -> T) -> T {
     })
 }
 
+/// A time as in RFC 3339, in UTC and whole seconds.
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    let time = OffsetDateTime::from(time).truncate_to_second();
+    time.format(&Rfc3339).expect("a time of this system has a year of four digits")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,5 +41,10 @@ mod tests {
         let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs();
         assert!((since(before)..=since(SystemTime::now())).contains(&since(told)));
         assert_eq!(now(str::len), "Sun, 06 Nov 1994 08:49:37 GMT".len());
+    }
+
+    #[test]
+    fn a_time_of_json_is_utc_in_seconds() {
+        assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_millis(784_111_777_900)), "1994-11-06T08:49:37Z");
     }
 }

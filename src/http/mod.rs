@@ -3,7 +3,7 @@
 mod accept;
 mod chunked;
 mod conditional;
-mod date;
+pub(crate) mod date;
 mod error;
 mod head;
 mod parser;

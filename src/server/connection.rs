@@ -1,7 +1,7 @@
 //! One connection: a state machine that receives, answers and sends, and never waits for its client. Knows nothing of other connections.
 
 use std::io;
-use std::mem::replace;
+use std::mem::{replace, take};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,8 @@ enum State {
     Idle,
     /// The rest of a request.
     Reading,
-    /// The outcome of a change. Nothing is received meanwhile, so that nothing overtakes it.
+    /// The outcome of a change. Nothing is received meanwhile, so that nothing overtakes it, and nothing closes the connection, so that the
+    /// memory of the change stays counted.
     Committing(Box<Committing>),
     /// Room for more of the output.
     Writing,
@@ -171,7 +172,7 @@ impl Connection {
             (Event::Outcome(outcome), State::Committing(_)) => {
                 if let State::Committing(committing) = replace(&mut self.state, State::Idle) {
                     let response = shared.service.complete(&committing.request, outcome);
-                    self.push(&committing.request, response, committing.begun, shared);
+                    self.respond(&committing.request, response, committing.begun, shared);
                 }
                 self.flush(!self.parser.is_idle(), now)
             }
@@ -246,7 +247,7 @@ impl Connection {
         }
         match shared.service.respond(&request, self.on_loopback) {
             Answer::Now(response) => {
-                self.push(&request, response, begun, shared);
+                self.respond(&request, response, begun, shared);
                 None
             }
             Answer::Commit(change) => {
@@ -258,7 +259,7 @@ impl Connection {
     }
 
     /// Puts the response to a request behind the output.
-    fn push(&mut self, request: &Request, response: Response, begun: Option<Instant>, shared: &Shared) {
+    fn respond(&mut self, request: &Request, response: Response, begun: Option<Instant>, shared: &Shared) {
         let is_last = !request.keep_alive || shared.is_stopping() || shared.limit_reached();
         let connection = if is_last {
             self.after = After::Close;
@@ -277,28 +278,28 @@ impl Connection {
             }
             _ => {}
         }
-        self.send_later(response, Some(request), request.method == Method::Head, connection, begun);
+        self.push(response, Some(request), request.method == Method::Head, connection, begun);
     }
 
     /// Answers what cannot be read as a request, or cannot be served; nothing that follows it is read as a request.
     fn refuse(&mut self, error: &ProtocolError, request: Option<&Request>, shared: &Shared) {
         let begun = shared.access_log.then(Instant::now);
         let is_head = request.map_or_else(|| self.parser.asks_for_head_alone(), |request| request.method == Method::Head);
-        self.send_later(Response::error(error.status(), error.to_string()), request, is_head, Some("close"), begun);
+        self.push(Response::error(error.status(), error.to_string()), request, is_head, Some("close"), begun);
         self.parser = Parser::default();
         self.after = After::Linger;
     }
 
     /// Puts a response behind the output, and logs it.
-    fn send_later(
+    fn push(
         &mut self,
-        response: Response,
+        mut response: Response,
         request: Option<&Request>,
         is_head: bool,
         connection: Option<&'static str>,
         begun: Option<Instant>,
     ) {
-        let (status, reason) = (response.status, response.reason.clone());
+        let (status, reason) = (response.status, take(&mut response.reason));
         let bytes = self.output.push(response, is_head, connection);
         let is_logged = begun.is_some() || (status.0 >= 400 && log::log_enabled!(log::Level::Debug));
         if is_logged {

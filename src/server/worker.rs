@@ -97,8 +97,8 @@ impl Inbox {
 /// A connection as its worker has it.
 struct Entry {
     connection: Connection,
-    /// The events that epoll watches it for.
-    watched: EventFlags,
+    /// The events that epoll watches it for; `None` while its change is saved: the end of the connection would be reported again and again.
+    watched: Option<EventFlags>,
     /// It is in the run queue, and has requests in its buffer.
     queued: bool,
 }
@@ -149,10 +149,12 @@ impl Worker {
             let is_complete = self.wait(&mut events, next_tick.saturating_duration_since(before));
             let now = Instant::now();
             let mut has_mail = false;
-            for event in events.drain(..) {
-                match event.data.u64() {
+            for epoll::Event { data, flags } in events.drain(..) {
+                match data.u64() {
                     INBOX => has_mail = true,
-                    id => self.serve_ready(id, event.flags, now),
+                    id if { flags }.contains(EventFlags::OUT) => self.serve(id, Event::Writable, now),
+                    // also when the connection has ended (EPOLLHUP, EPOLLERR): receiving tells
+                    id => self.serve(id, Event::Readable, now),
                 }
             }
             if has_mail {
@@ -199,7 +201,7 @@ impl Worker {
             let id = self.last_id;
             match epoll::add(&self.epoll, &connection, EventData::new_u64(id), EventFlags::IN) {
                 Ok(()) => {
-                    self.connections.insert(id, Entry { connection, watched: EventFlags::IN, queued: false });
+                    self.connections.insert(id, Entry { connection, watched: Some(EventFlags::IN), queued: false });
                     // most clients have sent their request by now
                     self.serve(id, Event::Readable, now);
                 }
@@ -208,35 +210,32 @@ impl Worker {
         }
     }
 
-    /// Serves a connection that epoll reports.
-    fn serve_ready(&mut self, id: u64, flags: EventFlags, now: Instant) {
-        let is_queued = self.connections.get(&id).is_some_and(|entry| entry.queued);
-        if flags.intersects(EventFlags::OUT) {
-            self.serve(id, Event::Writable, now);
-        } else if !is_queued {
-            // also when the connection has ended (EPOLLHUP, EPOLLERR): receiving tells
-            self.serve(id, Event::Readable, now);
-        }
-    }
-
     fn serve(&mut self, id: u64, event: Event, now: Instant) {
-        let Some(entry) = self.connections.get_mut(&id) else { return };
+        // one in the run queue is served from there
+        let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else { return };
         let next =
             catch_unwind(AssertUnwindSafe(|| entry.connection.advance(event, &self.shared, now, &mut self.scratch))).unwrap_or(Next::Close);
         let wanted = match next {
-            Next::Wait(flags) => flags,
+            Next::Wait(flags) => Some(flags),
             Next::Queue => {
                 entry.queued = true;
                 self.run_queue.push_back(id);
-                EventFlags::IN
+                Some(EventFlags::IN)
             }
-            Next::Commit(_) => EventFlags::empty(),
+            Next::Commit(_) => None,
             Next::Close => return drop(self.connections.remove(&id)),
         };
-        if wanted != entry.watched {
-            entry.watched = wanted;
-            // It is watched, so this does not fail.
-            let _ = epoll::modify(&self.epoll, &entry.connection, EventData::new_u64(id), wanted);
+        let data = EventData::new_u64(id);
+        let watched = match (entry.watched, wanted) {
+            (before, wanted) if before == wanted => Ok(()),
+            (Some(_), Some(wanted)) => epoll::modify(&self.epoll, &entry.connection, data, wanted),
+            (None, Some(wanted)) => epoll::add(&self.epoll, &entry.connection, data, wanted),
+            (_, None) => epoll::delete(&self.epoll, &entry.connection),
+        };
+        entry.watched = wanted;
+        if let Err(error) = watched {
+            logging::client_warning(format_args!("closed a connection that cannot be watched: {error}"));
+            self.connections.remove(&id);
         }
         if let Next::Commit(change) = next {
             self.commit(id, change);
@@ -253,7 +252,7 @@ impl Worker {
     /// had anything to be received.
     fn tick(&mut self, now: Instant) {
         let shared = &self.shared;
-        let is_over = |entry: &Entry| !entry.queued && entry.connection.deadline(shared).is_some_and(|deadline| deadline <= now);
+        let is_over = |entry: &Entry| entry.connection.deadline(shared).is_some_and(|deadline| deadline <= now);
         let over: Vec<u64> = self.connections.iter().filter(|(_, entry)| is_over(entry)).map(|(id, _)| *id).collect();
         over.into_iter().for_each(|id| self.serve(id, Event::Deadline, now));
         self.close_withdrawn();
@@ -277,7 +276,7 @@ impl Worker {
     /// Closes an eighth of the connections, those that have been idle for longest first.
     fn make_room(&mut self, now: Instant) {
         let may_close = |(id, entry): (&u64, &Entry)| {
-            let (owes, since) = entry.connection.may_make_room(now, PATIENCE_AT_LIMIT).filter(|_| !entry.queued)?;
+            let (owes, since) = entry.connection.may_make_room(now, PATIENCE_AT_LIMIT)?;
             Some((owes, since, *id))
         };
         let mut candidates: Vec<_> = self.connections.iter().filter_map(may_close).collect();

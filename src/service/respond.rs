@@ -10,8 +10,9 @@ use super::origin::{self, Allowlist};
 use super::page;
 use super::target::{self, BasePath, Resource, TargetError};
 use super::token::Tokens;
+use crate::http::date::rfc3339;
 use crate::http::{Conditions, Content, Representation, Request, Response};
-use crate::store::{Action, Change, JsonError, NotSaved, Outcome, Store, color};
+use crate::store::{Action, Change, JsonError, NotSaved, Outcome, Saves, Store, color};
 
 /// The OpenAPI 3.1 document. Its server is ".", which is resolved against the address it was read from (OpenAPI 3.1, Server Object): right
 /// below any base path and behind any proxy.
@@ -160,14 +161,17 @@ fn target_error(error: &TargetError, base: &BasePath) -> Response {
 
 /// 200, or 503 with what is wrong.
 fn health(service: &Service) -> Response {
-    let status = |status, text: &str| Response::json(status, &serde_json::json!({ "status": text }));
-    if service.is_stopping.load(Relaxed) {
-        return status(StatusCode::SERVICE_UNAVAILABLE, "stopping");
+    let saves = service.store.saves();
+    let (status, text) = match &saves {
+        _ if service.is_stopping.load(Relaxed) => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
+        Some(Saves { failure: Some(_), .. }) => (StatusCode::SERVICE_UNAVAILABLE, "the last change could not be saved"),
+        _ => (StatusCode::OK, "ok"),
+    };
+    let mut health = serde_json::json!({ "status": text, "version": env!("CARGO_PKG_VERSION"), "colors": service.store.len() });
+    if let Some(saves) = saves {
+        health["saved"] = saves.last.map(rfc3339).into();
     }
-    if service.store.has_failed() {
-        return status(StatusCode::SERVICE_UNAVAILABLE, "the last change could not be saved");
-    }
-    status(StatusCode::OK, "ok")
+    Response::json(status, &health)
 }
 
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC 9110 §13.2.2.
@@ -205,10 +209,10 @@ fn changed(service: &Service, outcome: Result<Outcome, NotSaved>) -> Response {
         Ok(Outcome::Updated(color) | Outcome::Deleted(color)) => Response::new(StatusCode::OK, Content::Shared(color.json)),
         Ok(Outcome::NotFound) => Response::no_such_color(),
         Ok(Outcome::ConditionFailed) => condition_failed(),
-        Err(error) => Response {
-            log: Some(format!("a change was not made since it could not be saved: {error}")),
-            ..Response::error(StatusCode::INTERNAL_SERVER_ERROR, format!("the change was not made, it could not be saved: {error}"))
-        },
+        // the writer logs it
+        Err(error) => {
+            Response::error(StatusCode::INTERNAL_SERVER_ERROR, format!("the change was not made, it could not be saved: {error}"))
+        }
     }
 }
 

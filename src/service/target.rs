@@ -76,8 +76,14 @@ pub(super) fn find<'a>(target: &'a str, base: &BasePath) -> Result<Resource<'a>,
     if target == "*" {
         return Ok(Resource::Service);
     }
-    let mut segments = path_of(target)?.split('/').map(decode);
-    let mut next = || segments.next().transpose();
+    let mut rest = Some(path_of(target)?);
+    let mut next = || {
+        let Some(path) = rest else { return Ok(None) };
+        // by bytes, since a path is short: searching a str for a char takes longer
+        let end = path.bytes().position(|byte| byte == b'/');
+        rest = end.map(|end| &path[end + 1..]);
+        decode(&path[..end.unwrap_or(path.len())]).map(Some)
+    };
     let mut is_below_base = true;
     for expected in base.0.split('/').skip(1) {
         is_below_base &= next()?.as_deref() == Some(expected);
@@ -112,7 +118,7 @@ fn path_of(target: &str) -> Result<&str, TargetError> {
 
 /// Percent-decodes one segment (RFC 3986 §2.1); `+` stays a plus sign.
 fn decode(segment: &str) -> Result<Cow<'_, str>, TargetError> {
-    if !segment.as_bytes().contains(&b'%') {
+    if !segment.bytes().any(|byte| byte == b'%') {
         return Ok(Cow::Borrowed(segment));
     }
     if !has_valid_escapes(segment) {

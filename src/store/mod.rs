@@ -9,9 +9,9 @@ mod writer;
 
 use std::fmt;
 use std::mem::{replace, take};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::SystemTime;
 
 pub(crate) use change::{Action, Change, Outcome};
 pub(crate) use color::JsonError;
@@ -35,10 +35,18 @@ pub(crate) struct Store {
 struct Shared {
     /// What readers see; with a durable file, never anything that is not in it.
     colors: Mutex<Colors>,
-    /// Whether the last save failed.
-    has_failed: AtomicBool,
+    saves: Mutex<Saves>,
     /// Called when representations were withdrawn that may still be being sent.
     on_withdrawal: OnceLock<OnWithdrawal>,
+}
+
+/// How the last saves went.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Saves {
+    /// Why the last one failed, if it did.
+    pub(crate) failure: Option<NotSaved>,
+    /// When the last one succeeded; `None` before the first since the start.
+    pub(crate) last: Option<SystemTime>,
 }
 
 struct OnWithdrawal(Box<dyn Fn() + Send + Sync>);
@@ -50,7 +58,7 @@ impl fmt::Debug for OnWithdrawal {
 }
 
 /// Why a change was not made: the reason that its save failed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NotSaved(Arc<str>);
 
 impl fmt::Display for NotSaved {
@@ -113,9 +121,9 @@ impl Store {
         let _ = self.shared.on_withdrawal.set(OnWithdrawal(Box::new(act)));
     }
 
-    /// Whether the last attempt to save a change failed.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.shared.has_failed.load(Relaxed)
+    /// How saving goes; `None` for a list that lives in memory alone.
+    pub(crate) fn saves(&self) -> Option<Saves> {
+        self.is_durable().then(|| self.shared.saves().clone())
     }
 
     /// Makes a change in memory, or finds that it cannot be made. Not for a durable list.
@@ -145,12 +153,17 @@ impl Store {
 
 impl Shared {
     fn new(colors: Colors) -> Self {
-        Self { colors: Mutex::new(colors), has_failed: AtomicBool::new(false), on_withdrawal: OnceLock::new() }
+        Self { colors: Mutex::new(colors), saves: Mutex::default(), on_withdrawal: OnceLock::new() }
     }
 
     /// The lock on the list. A panic while it was held does no harm: every change is either made or not begun.
     fn colors(&self) -> MutexGuard<'_, Colors> {
         self.colors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing that can panic is done under this lock.
+    fn saves(&self) -> MutexGuard<'_, Saves> {
+        self.saves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets everybody see another list.

@@ -2,14 +2,15 @@
 //! reports the outcomes. Changes that arrive meanwhile share the next save.
 
 use std::fmt;
+use std::mem::replace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Receiver;
+use std::time::SystemTime;
 
 use super::change::{Change, Outcome};
 use super::file::DataFile;
-use super::{NotSaved, Shared};
+use super::{NotSaved, Saves, Shared};
 
 /// A change on its way to the file.
 pub(super) struct Commit {
@@ -68,13 +69,20 @@ impl Writer {
                     }
                 })?;
                 self.shared.publish(candidate);
-                self.shared.has_failed.store(false, Relaxed);
+                let failure = { replace(&mut *self.shared.saves(), Saves { failure: None, last: Some(SystemTime::now()) }).failure };
+                if failure.is_some() {
+                    log::info!("changes are saved again");
+                }
             }
             Ok(outcomes)
         }));
         let saved = saved.unwrap_or_else(|_| Err(NotSaved("the service failed, its log says where".into())));
-        if saved.is_err() {
-            self.shared.has_failed.store(true, Relaxed);
+        if let Err(error) = &saved {
+            let before = { self.shared.saves().failure.replace(error.clone()) };
+            // every client is told, the log once
+            if before.as_ref() != Some(error) {
+                log::error!("changes cannot be saved: {error}");
+            }
         }
         saved
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::flood::{CONTENT, FIELDS, REQUEST, RESIDENT_MAX, Target, drip, narrow, pour, reset_on_close, throw};
-use crate::harness::{Server, long_list};
+use crate::harness::{Server, eventually, long_list};
 
 /// Checks that a request which begins with `start` and goes on with a byte of `bytes` now and then is over after the request timeout.
 #[track_caller]
@@ -224,6 +224,7 @@ fn a_list_that_changes_between_unread_responses_is_kept_in_few_versions() {
     // 64 MiB of versions are 13; there are the list itself, the one being made, and what the start has left behind
     let peak = target.server.proc_status("VmHWM") * 1024;
     assert!(peak < 22 * bytes, "{peak} bytes, {} versions", peak / bytes);
+    eventually("it is logged", || target.server.log().contains("old representations that they were still reading").then_some(()));
     assert_eq!(writer.ask("PUT", "/colors/color-0", r##"{"value":"#000000"}"##).status, 200);
     drop((readers, writer));
     target.wait_until_all_are_closed();

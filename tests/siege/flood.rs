@@ -95,6 +95,8 @@ impl Target {
     #[track_caller]
     pub(crate) fn check_recovery(mut self) {
         assert!(self.server.is_alive());
+        let (peak, threads) = (self.server.proc_status("VmHWM") / 1024, self.server.proc_status("Threads"));
+        figures(&format!("peak {peak} MiB, {threads} threads at the end"));
         let begun = Instant::now();
         assert!(self.server.list() == self.list, "the list has changed");
         assert!(begun.elapsed() < Duration::from_secs(2), "GET /colors took {:?}", begun.elapsed());
@@ -115,9 +117,7 @@ impl Target {
     /// Sends requests, each on a connection of its own, one after the other; every one is answered.
     #[track_caller]
     pub(crate) fn time(&self, requests: usize) -> Times {
-        let mut times: Vec<Duration> = (0..requests).map(|_| time_one(&self.server)).collect();
-        times.sort_unstable();
-        Times(times)
+        Times::of((0..requests).map(|_| time_one(&self.server)).collect())
     }
 
     /// The same for some time.
@@ -128,8 +128,7 @@ impl Target {
         while begun.elapsed() < duration {
             times.push(time_one(&self.server));
         }
-        times.sort_unstable();
-        Times(times)
+        Times::of(times)
     }
 
     /// Connections, as many as asked for if there are descriptors for them.
@@ -152,6 +151,12 @@ fn connect_with_buffers(address: SocketAddr, bytes: usize) -> TcpStream {
     socket.into()
 }
 
+/// Prints what was measured: `cargo test --release --test siege -- --nocapture` has the figures of the documents.
+#[expect(clippy::print_stderr, reason = "nobody sees it unless asked for")]
+fn figures(text: &str) {
+    eprintln!("{}: {text}", thread::current().name().unwrap_or_default());
+}
+
 /// How long one request takes, from connecting to the last byte.
 #[track_caller]
 fn time_one(server: &Server) -> Duration {
@@ -164,6 +169,13 @@ fn time_one(server: &Server) -> Duration {
 pub(crate) struct Times(Vec<Duration>);
 
 impl Times {
+    fn of(mut times: Vec<Duration>) -> Self {
+        times.sort_unstable();
+        let times = Self(times);
+        figures(&format!("{} requests, none failed, median {:?}, worst {:?}", times.0.len(), times.median(), times.worst()));
+        times
+    }
+
     pub(crate) fn median(&self) -> Duration {
         self.0[self.0.len() / 2]
     }

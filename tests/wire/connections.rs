@@ -163,3 +163,22 @@ fn a_long_list_reaches_a_slow_reader_whole() {
         assert_eq!(client.response().content, r##"{"name":"color-7","value":"#000007"}"##);
     }
 }
+
+#[test]
+fn a_long_color_reaches_slow_readers_whole_however_many_they_are() {
+    let server = Server::start(&["--max-body", "16MiB"]);
+    let value = "x".repeat(15 << 20);
+    let color = format!(r#"{{"name":"long","value":"{value}"}}"#);
+    assert_eq!(server.ask("POST", "/colors", &color).status, 201);
+    // 120 MiB: each is sent from what the list keeps
+    let mut slow: Vec<Client> = (0..8).map(|_| server.connect()).collect();
+    for client in &mut slow {
+        client.send("GET /colors/long HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    }
+    assert_eq!(server.ask("GET", "/colors/red", "").status, 200);
+    for client in &mut slow {
+        assert!(client.response().content == color);
+    }
+    let peak = server.proc_status("VmHWM");
+    assert!(peak < 128 * 1024, "{peak} KiB");
+}

@@ -1,14 +1,33 @@
-//! The commands that README shows, run as they stand: what it prints is what they print.
+//! README and the other documents: their commands, run as they stand, print what they show; tables and links are right.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::harness::{Scratch, Server, colors};
+use crate::harness::{Scratch, Server, colors, eventually};
 
-/// The `console` blocks of README: each command, which `> ` continues, with the output shown below it.
-fn commands() -> Vec<(String, String)> {
-    let readme = include_str!("../../README.md");
+const README: &str = include_str!("../../README.md");
+const HTTP: &str = include_str!("../../docs/http.md");
+const OPERATING: &str = include_str!("../../docs/operating.md");
+
+/// README is for somebody who has two minutes.
+const README_LINES_MAX: usize = 200;
+
+/// All documents, by their paths.
+const DOCUMENTS: [(&str, &str); 7] = [
+    ("README.md", README),
+    ("CHANGELOG.md", include_str!("../../CHANGELOG.md")),
+    ("CONTRIBUTING.md", include_str!("../../CONTRIBUTING.md")),
+    ("docs/durability.md", include_str!("../../docs/durability.md")),
+    ("docs/http.md", HTTP),
+    ("docs/limits.md", include_str!("../../docs/limits.md")),
+    ("docs/operating.md", OPERATING),
+];
+
+/// The `console` blocks of a document: each command, which `> ` continues, with the output shown below it.
+fn commands(document: &str) -> Vec<(String, String)> {
     let mut commands: Vec<(String, String)> = Vec::new();
-    for block in readme.split("```console\n").skip(1) {
+    for block in document.split("```console\n").skip(1) {
         for line in block.split("```").next().unwrap().lines() {
             if let Some(command) = line.strip_prefix("$ ") {
                 commands.push((command.to_owned(), String::new()));
@@ -24,26 +43,89 @@ fn commands() -> Vec<(String, String)> {
     commands
 }
 
-#[test]
-fn every_command_prints_what_readme_shows() {
-    let mut server = Server::start(&[]);
-    let scratch = Scratch::new();
-    let commands = commands();
-    assert!(commands.len() >= 15);
-    for (command, expected) in commands {
-        // a start in the background takes the place of the service that ran before
-        if let Some(arguments) = command.strip_prefix("target/release/colors ").and_then(|rest| rest.strip_suffix(" &")) {
-            let mut program = colors(&["--listen", "127.0.0.1:0"]);
-            program.args(arguments.split(' ')).current_dir(&scratch.0);
-            server = Server::spawn(program);
-            continue;
-        }
-        let command_here = command.replace("localhost:8080", &server.address.to_string());
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &command_here]).current_dir(&scratch.0).env("PAUSE", "0").stderr(Stdio::inherit());
-        let printed = String::from_utf8(shell.output().unwrap().stdout).unwrap();
-        assert_eq!(printed.trim_end(), expected.trim_end(), "{command}");
+/// A terminal in which somebody follows a document: the service runs on port 8080, and others where the document starts them.
+struct Terminal {
+    scratch: Scratch,
+    /// By the ports that the document gives them.
+    services: BTreeMap<String, Server>,
+    /// The port of the service that was started last, which is `$!`, and how often it has read its tokens.
+    last: (String, usize),
+}
+
+impl Terminal {
+    fn new() -> Self {
+        let services = BTreeMap::from([("8080".to_owned(), Server::start(&[]))]);
+        Self { scratch: Scratch::new(), services, last: ("8080".to_owned(), 0) }
     }
+
+    /// Starts a service in the background, on a free port in place of the one that `--listen` names.
+    fn start(&mut self, arguments: &str) {
+        let (port, arguments) = arguments.strip_prefix("--listen ").and_then(|rest| rest.split_once(' ')).expect("a port of its own");
+        let mut program = colors(&["--listen", "127.0.0.1:0"]);
+        program.args(arguments.split(' ')).current_dir(&self.scratch.0);
+        assert!(self.services.insert(port.to_owned(), Server::spawn(program)).is_none(), "port {port} is in use");
+        self.last = (port.to_owned(), 1);
+    }
+
+    /// Runs a command; gives what it prints.
+    fn run(&mut self, command: &str) -> String {
+        let last = &self.services[&self.last.0];
+        let mut here = command.replace("$!", &last.pid().to_string());
+        for (port, service) in &self.services {
+            here = here.replace(&format!("localhost:{port}"), &service.address.to_string());
+        }
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &here]).current_dir(&self.scratch.0).env("PAUSE", "0").stderr(Stdio::inherit());
+        let printed = String::from_utf8(shell.output().unwrap().stdout).unwrap();
+        if command.contains("kill -HUP $!") {
+            self.last.1 += 1;
+            eventually("the tokens are read", || (last.log().matches(" loaded from ").count() == self.last.1).then_some(()));
+        }
+        printed
+    }
+}
+
+/// Runs the commands of a document, which has at least so many.
+#[track_caller]
+fn check_commands(document: &str, count_min: usize) {
+    let mut terminal = Terminal::new();
+    let commands = commands(document);
+    assert!(commands.len() >= count_min, "{} commands", commands.len());
+    for (command, expected) in commands {
+        match command.strip_prefix("target/release/colors ").and_then(|rest| rest.strip_suffix(" &")) {
+            Some(arguments) => terminal.start(arguments),
+            None => assert_eq!(terminal.run(&command).trim_end(), expected.trim_end(), "{command}"),
+        }
+    }
+}
+
+#[test]
+fn every_command_of_readme_prints_what_it_shows() {
+    check_commands(README, 6);
+}
+
+#[test]
+fn every_command_of_the_contract_prints_what_it_shows() {
+    check_commands(HTTP, 15);
+}
+
+#[test]
+fn every_command_for_operators_prints_what_it_shows() {
+    check_commands(OPERATING, 13);
+}
+
+#[test]
+fn no_other_document_has_commands_with_output() {
+    for (path, document) in DOCUMENTS {
+        let is_run = ["README.md", "docs/http.md", "docs/operating.md"].contains(&path);
+        assert_eq!(!commands(document).is_empty(), is_run, "{path}");
+    }
+}
+
+#[test]
+fn readme_is_short() {
+    let lines = README.lines().count();
+    assert!(lines <= README_LINES_MAX, "{lines} lines");
 }
 
 #[test]
@@ -54,14 +136,56 @@ fn its_option_table_is_that_of_the_program() {
     };
     let mut of_program = options(&help, "--");
     of_program.retain(|option| option != "help" && option != "version");
-    assert_eq!(options(include_str!("../../README.md"), "| `--"), of_program);
+    assert_eq!(options(README, "| `--"), of_program);
+}
+
+/// The rows of the table whose head begins like this.
+#[track_caller]
+fn rows<'a>(document: &'a str, head: &str) -> Vec<&'a str> {
+    let table = document.lines().skip_while(|line| !line.starts_with(head)).take_while(|line| line.starts_with('|'));
+    let rows: Vec<_> = table.skip(2).collect();
+    assert!(!rows.is_empty(), "{head}");
+    rows
+}
+
+/// The `openapi` tests compare README with the OpenAPI document.
+#[test]
+fn the_contract_has_the_tables_of_readme() {
+    assert_eq!(rows(HTTP, "| resource |"), rows(README, "| resource |"));
+    let statuses = |document| -> BTreeSet<&str> {
+        let cells = rows(document, "| status |").into_iter().map(|row| row.split('|').nth(1).expect("a row has cells"));
+        cells.flat_map(|cell| cell.split(',').map(str::trim)).collect()
+    };
+    assert_eq!(statuses(HTTP), statuses(README));
+}
+
+/// What a link to this heading has behind its `#`.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
 #[test]
-fn its_install_commands_find_their_files() {
+fn every_link_leads_to_a_file_and_a_heading() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (path, document) in DOCUMENTS {
+        for link in document.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()).filter(|link| !link.contains("://")) {
+            let (target, fragment) = link.split_once('#').map_or((link, None), |(target, fragment)| (target, Some(fragment)));
+            let file = if target.is_empty() { root.join(path) } else { root.join(path).with_file_name("").join(target) };
+            assert!(file.is_file(), "{path}: {link}");
+            if let Some(fragment) = fragment {
+                let text = std::fs::read_to_string(&file).unwrap();
+                let mut headings = text.lines().filter_map(|line| line.strip_prefix('#')).map(|rest| rest.trim_start_matches('#').trim());
+                assert!(headings.any(|heading| anchor(heading) == fragment), "{path}: {link}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_install_commands_find_their_files() {
     let scratch = Scratch::new();
-    let readme = include_str!("../../README.md");
-    let commands: Vec<&str> = readme.lines().map(str::trim_start).filter(|line| line.starts_with("install -D ")).collect();
+    let commands: Vec<&str> = OPERATING.lines().filter(|line| line.starts_with("install -D ")).collect();
     assert_eq!(commands.len(), 3, "{commands:?}");
     for command in commands {
         let here = command.replace(" /", &format!(" {}/", scratch.0.display()));

@@ -207,3 +207,24 @@ fn what_changes_nothing_never_fails_with_the_changes_of_others() {
     assert_eq!(statuses, [500, 404, 412, 404]);
     assert_eq!(disk.stored(), disk.server.list());
 }
+
+#[test]
+fn clients_that_leave_their_changes_behind_take_no_more_memory_than_others() {
+    let Some(disk) = Stalled::start(LIST, &[]) else { return };
+    let mut first = disk.server.connect();
+    first.send(update("2"));
+    disk.wait_for_save();
+    // 117 MiB of changes, all but 32 MiB of which have to be refused
+    let long = update(&"3".repeat(60_000));
+    for _ in 0..2000 {
+        let mut client = disk.server.connect();
+        client.send(&long);
+        socket2::SockRef::from(&client.stream).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+    disk.wait_until_received();
+    let peak = disk.server.proc_status("VmHWM");
+    assert!(peak < 96 * 1024, "{peak} KiB");
+    disk.release();
+    assert_eq!(first.response().content, r#"{"name":"a","value":"2"}"#);
+    eventually("all connections are closed", || (disk.server.connections() <= 1).then_some(()));
+}
