@@ -215,9 +215,17 @@ fn is_host(value: &str) -> bool {
         let Some((address, port)) = rest.split_once(']') else { return false };
         return address.parse::<Ipv6Addr>().is_ok() && port.strip_prefix(':').map_or(port.is_empty(), is_port);
     }
-    let (name, port) = value.split_once(':').unwrap_or((value, ""));
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte);
+    let (name, port) = split_port(value);
+    let is_mark = |byte| {
+        matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b'%')
+    };
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || is_mark(byte);
     !name.is_empty() && name.bytes().all(is_allowed) && has_valid_escapes(name) && is_port(port)
+}
+
+/// A host and its port, if it has one; not for IPv6 addresses.
+pub(crate) fn split_port(host: &str) -> (&str, &str) {
+    host.bytes().position(|byte| byte == b':').map_or((host, ""), |colon| (&host[..colon], &host[colon + 1..]))
 }
 
 /// Whether each percent sign begins an escape of two hexadecimal digits (RFC 3986 §2.1).

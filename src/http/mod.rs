@@ -12,7 +12,7 @@ mod response;
 
 pub(crate) use conditional::Conditions;
 pub(crate) use error::ProtocolError;
-pub(crate) use head::{has_valid_escapes, split_absolute_form};
+pub(crate) use head::{has_valid_escapes, split_absolute_form, split_port};
 pub(crate) use parser::Parser;
 pub(crate) use request::{Credentials, Fields, Request};
 pub(crate) use response::{Challenge, Content, Cors, Representation, Response};

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tiny_http::Method;
 
-use crate::http::{Cors, Fields, Request};
+use crate::http::{Cors, Fields, Request, split_port};
 use crate::logging::excerpt;
 
 /// What the operator allows besides the service's own pages and names.
@@ -42,7 +42,7 @@ impl Forbidden<'_> {
         let what = match self {
             Self::CrossOrigin(Some(origin)) => format!("refused a change from the origin {}", excerpt(origin)),
             Self::CrossOrigin(None) => "refused a change from another site, the browser did not say which".to_owned(),
-            Self::ForeignHost(host) => format!("refused a request to the host {}", excerpt(without_port(host))),
+            Self::ForeignHost(host) => format!("refused a request to the host {}", excerpt(split_port(host).0)),
         };
         format!("{what}{}", self.advice())
     }
@@ -51,7 +51,7 @@ impl Forbidden<'_> {
     fn advice(&self) -> &'static str {
         match self {
             Self::CrossOrigin(Some(origin)) if parse_origin(origin).is_ok() => "; --allow-origin with it would allow that",
-            Self::ForeignHost(host) if parse_host(without_port(host)).is_ok() => "; --allow-host with it would allow that",
+            Self::ForeignHost(host) if parse_host(split_port(host).0).is_ok() => "; --allow-host with it would allow that",
             _ => "",
         }
     }
@@ -103,16 +103,11 @@ fn is_own_host(allowlist: &Allowlist, host: &str) -> bool {
     if let Some(rest) = host.strip_prefix('[') {
         return rest.split(']').next().is_some_and(|address| address.parse::<IpAddr>().is_ok());
     }
-    let name = without_root(without_port(host));
-    let top = name.rsplit('.').next().unwrap_or_default();
+    let name = without_root(split_port(host).0);
+    let top = || name.rsplit('.').next().unwrap_or_default();
     name.parse::<Ipv4Addr>().is_ok()
-        || top.eq_ignore_ascii_case("localhost")
+        || top().eq_ignore_ascii_case("localhost")
         || allowlist.hosts.iter().any(|allowed| without_root(allowed).eq_ignore_ascii_case(name))
-}
-
-/// A Host without its port; not for IPv6 addresses.
-fn without_port(host: &str) -> &str {
-    host.split_once(':').map_or(host, |(name, _)| name)
 }
 
 /// A host name without the dot of the DNS root, which may follow any (RFC 1034 §3.1).
