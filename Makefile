@@ -22,8 +22,9 @@ install:
 	install -D -m 644 packaging/completions/colors.bash $(root)/share/bash-completion/completions/colors
 	install -D -m 644 packaging/completions/_colors $(root)/share/zsh/site-functions/_colors
 	install -D -m 644 packaging/completions/colors.fish $(root)/share/fish/vendor_completions.d/colors.fish
-	install -d $(doc)/examples $(units) $(dir $(defaults))
+	install -d $(doc)/examples $(doc)/docs $(units) $(dir $(defaults))
 	install -m 644 README.md CHANGELOG.md LICENSE $(doc)
+	install -m 644 $(wildcard docs/*) $(doc)/docs
 	install -m 644 packaging/systemd/colors.socket packaging/systemd/activated.conf $(doc)/examples
 	install -m 644 packaging/nginx/colors.conf $(doc)/examples/nginx.conf
 	for unit in colors.service colors-backup.service colors-backup.timer; do \
@@ -35,9 +36,10 @@ uninstall:
 	rm -f $(root)/bin/colors $(root)/lib/colors/backup $(root)/share/colors/colors.json $(root)/share/man/man8/colors.8
 	rm -f $(root)/share/bash-completion/completions/colors $(root)/share/zsh/site-functions/_colors
 	rm -f $(root)/share/fish/vendor_completions.d/colors.fish
-	rm -f $(addprefix $(doc)/,README.md CHANGELOG.md LICENSE examples/colors.socket examples/activated.conf examples/nginx.conf)
+	rm -f $(addprefix $(doc)/,README.md CHANGELOG.md LICENSE examples/colors.socket examples/activated.conf examples/nginx.conf) \
+		$(addprefix $(doc)/,$(wildcard docs/*))
 	rm -f $(addprefix $(units)/,colors.service colors-backup.service colors-backup.timer)
-	for directory in $(root)/lib/colors $(root)/share/colors $(doc)/examples $(doc); do \
+	for directory in $(root)/lib/colors $(root)/share/colors $(doc)/examples $(doc)/docs $(doc); do \
 		[ ! -d $$directory ] || rmdir --ignore-fail-on-non-empty $$directory; done
 	! $(relocate) packaging/systemd/colors.default | cmp -s - $(defaults) || rm $(defaults)
 

@@ -1,7 +1,7 @@
 //! Many more clients at once than the service has threads, most of them attackers: legitimate clients are served, and soon. Each of these
 //! tests has the machine to itself, since it measures for how long one waits.
 //!
-//! Times are bounds that a slow machine keeps, not the figures that an idle one reaches; those are in README.
+//! Times are bounds that a slow machine keeps, not the figures that an idle one reaches; those are in docs/limits.md.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

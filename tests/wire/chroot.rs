@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::client::Client;
 use crate::harness::{Scratch, Server, skip};
 
-/// Names the binary to try out; README has the command that builds it.
+/// Names the binary to try out; docs/operating.md has the command that builds it.
 const BINARY: &str = "COLORS_STATIC_BINARY";
 
 #[test]

@@ -11,7 +11,7 @@ use crate::harness::{Scratch, colors, is_installed};
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Everything that `make install` installs, with its mode.
-const FILES: [(u32, &str); 17] = [
+const FILES: [(u32, &str); 22] = [
     (0o644, "etc/default/colors"),
     (0o755, "usr/local/bin/colors"),
     (0o755, "usr/local/lib/colors/backup"),
@@ -23,6 +23,11 @@ const FILES: [(u32, &str); 17] = [
     (0o644, "usr/local/share/doc/colors/CHANGELOG.md"),
     (0o644, "usr/local/share/doc/colors/LICENSE"),
     (0o644, "usr/local/share/doc/colors/README.md"),
+    (0o644, "usr/local/share/doc/colors/docs/durability.md"),
+    (0o644, "usr/local/share/doc/colors/docs/http.md"),
+    (0o644, "usr/local/share/doc/colors/docs/limits.md"),
+    (0o644, "usr/local/share/doc/colors/docs/operating.md"),
+    (0o644, "usr/local/share/doc/colors/docs/page.webp"),
     (0o644, "usr/local/share/doc/colors/examples/activated.conf"),
     (0o644, "usr/local/share/doc/colors/examples/colors.socket"),
     (0o644, "usr/local/share/doc/colors/examples/nginx.conf"),
