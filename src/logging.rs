@@ -16,9 +16,7 @@ use std::time::{Duration, Instant};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use simplelog::{ConfigBuilder, WriteLogger};
-use tiny_http::StatusCode;
-
-use crate::http::Request;
+use tiny_http::{Method, StatusCode};
 
 const QUEUE_LINES: usize = 1024;
 const GATHER_TIME: Duration = Duration::from_millis(5); // after a write, so that a busy access log does not wake the thread for each line
@@ -72,7 +70,7 @@ pub(crate) fn flush() {
     {
         if queue.try_send(Message::Flush(done.clone())).is_ok() {
             // Not in time: nobody reads the log.
-            let _ = is_done.recv_timeout(FLUSH_TIME);
+            let _ = is_done.recv_timeout(FLUSH_TIME.saturating_sub(begun.elapsed()));
             return;
         }
         sleep(GATHER_TIME);
@@ -98,13 +96,13 @@ fn report_left_out(count: u64) {
 /// why it is one. Without access log, errors are logged at debug. No request means that what came could not be read as one.
 pub(crate) fn response(
     client: &dyn Display,
-    request: Option<&Request>,
+    request: Option<(&Method, &str)>,
     status: StatusCode,
     reason: &str,
     bytes: usize,
     begun: Option<Instant>,
 ) {
-    let what = request.map_or_else(|| "-".to_owned(), |request| format!("{} {}", request.method, excerpt(&request.target)));
+    let what = request.map_or_else(|| "-".to_owned(), |(method, target)| format!("{method} {}", excerpt(target)));
     match begun.map(|begun| begun.elapsed().as_micros()) {
         Some(taken) if reason.is_empty() => log::info!(target: "access", "{client} {what} {} {bytes} {taken}us", status.0),
         Some(taken) => log::info!(target: "access", "{client} {what} {} {bytes} {taken}us {reason}", status.0),

@@ -1,13 +1,16 @@
 //! `colors`: a JSON web service that keeps an ordered list of named colors.
 //!
-//! A map of the code; a folder uses those below it in this list, never those above:
+//! A map of the code. Each folder uses only those below it in this list; all of them log.
 //!
-//! - `main`: start-up in reading order, with `args` and `environment` (options), `load` (where the list comes from), `logging`, `systemd`
-//!   (what the service manager is told) and, in tests only, `documents` (man page and completions)
-//! - `server`: sockets and threads: the accept loop (`mod`), `worker` (an event loop), `connection` (the state machine), `output`, `listen`
-//! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path names), `origin` (browsers)
+//! - `main`: start-up in reading order, with `args` and `environment` (options), `load` (where the list comes from) and, in tests only,
+//!   `documents` (man page and completions)
+//! - `server`: sockets and threads: the accept loop (`mod`), `worker` (an event loop), `connection` (the state machine), `output`, `listen`,
+//!   `systemd` (what the service manager is told)
+//! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path names), `origin` (browsers), `token` (who may
+//!   change the list), `page` (for browsers)
 //! - `store`: the mutex around the `Vec` of colors (`colors`), `change` (what a write does), `writer` (group commit), `file` (the data file)
 //! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `chunked`, `request`, `response`, `conditional`
+//! - `logging`: log lines, and the thread that writes them
 
 mod args;
 #[cfg(test)]
@@ -19,7 +22,6 @@ mod logging;
 mod server;
 mod service;
 mod store;
-mod systemd;
 
 use std::fmt;
 use std::fs;

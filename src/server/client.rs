@@ -32,15 +32,6 @@ impl Client {
             _ => Self::Gone,
         }
     }
-
-    /// Its address without the port.
-    pub(super) fn address(self) -> Option<IpAddr> {
-        match self {
-            Self::Tcp(address) => Some(address.ip()),
-            Self::Forwarded(address) => Some(address),
-            Self::Unix | Self::Gone => None,
-        }
-    }
 }
 
 impl fmt::Display for Client {

@@ -271,12 +271,8 @@ impl Connection {
         if let Some(line) = &response.log {
             logging::client_warning(format_args!("{line}"));
         }
-        match response.challenge {
-            Some(Challenge::InvalidToken) => shared.wrong_tokens.note_wrong(self.client(Some(request))),
-            None if shared.service.tokens.is_some() && !request.is_safe() && response.status.0 < 300 => {
-                shared.wrong_tokens.note_right(|| self.client(Some(request)));
-            }
-            _ => {}
+        if response.challenge == Some(Challenge::InvalidToken) {
+            logging::client_warning(format_args!("a wrong token from {}", self.client(Some(request))));
         }
         self.push(response, Some(request), request.method == Method::Head, connection, begun);
     }
@@ -303,7 +299,8 @@ impl Connection {
         let bytes = self.output.push(response, is_head, connection);
         let is_logged = begun.is_some() || (status.0 >= 400 && log::log_enabled!(log::Level::Debug));
         if is_logged {
-            logging::response(&self.client(request), request, status, &reason, bytes, begun);
+            let what = request.map(|request| (&request.method, request.target.as_str()));
+            logging::response(&self.client(request), what, status, &reason, bytes, begun);
         }
     }
 

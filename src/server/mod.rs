@@ -7,8 +7,8 @@ mod listen;
 mod output;
 mod shared;
 mod socket_file;
+mod systemd;
 mod worker;
-mod wrong_tokens;
 
 use std::io;
 use std::mem::take;
@@ -23,10 +23,10 @@ use threadpool::ThreadPool;
 
 pub(crate) use listen::{Endpoint, Listening, inherited, listen};
 pub(crate) use shared::{Limits, Shared};
+use systemd::ServiceManager;
 use worker::{Inbox, Worker};
 
 use crate::logging;
-use crate::systemd::Supervisor;
 
 /// How long the end may take: what is not answered by then is cut off.
 const STOP_TIME: Duration = Duration::from_secs(4);
@@ -53,7 +53,7 @@ pub(crate) struct Server {
     listening: Vec<Listening>,
     /// The system had no descriptor or memory for a connection.
     pauses: bool,
-    supervisor: Supervisor,
+    service_manager: ServiceManager,
 }
 
 impl Server {
@@ -71,7 +71,7 @@ impl Server {
         }
         let workers = inboxes.clone();
         shared.service.store.on_withdrawal(move || workers.iter().for_each(|inbox| inbox.wake()));
-        Ok(Self { shared, inboxes, listening, pauses: false, supervisor: Supervisor::from_env() })
+        Ok(Self { shared, inboxes, listening, pauses: false, service_manager: ServiceManager::from_env() })
     }
 
     /// Serves until `stop` becomes readable, then finishes what is under way. When `reload` becomes readable, the tokens are read again.
@@ -79,9 +79,9 @@ impl Server {
     /// # Errors
     /// When the kernel fails to tell what happens on the sockets.
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        self.supervisor.ready(self.shared.service.store.len());
+        self.service_manager.ready(self.shared.service.store.len());
         while !self.accept_ready(stop, reload)? {
-            self.supervisor.turn(Instant::now(), self.shared.service.store.try_len());
+            self.service_manager.tick(Instant::now(), self.shared.service.store.len());
         }
         self.stop();
         Ok(())
@@ -91,7 +91,7 @@ impl Server {
     fn accept_ready(&mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<bool> {
         self.shared.set_limit_reached(self.shared.is_full() && self.listening.iter().any(has_pending));
         let pauses = take(&mut self.pauses) || self.shared.limit_reached();
-        let time = if pauses { Some(PAUSE) } else { self.supervisor.patience() };
+        let time = if pauses { Some(PAUSE) } else { self.service_manager.poll_timeout() };
         let mut polled = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         polled.extend(self.listening.iter().filter(|_| !pauses).map(|listening| PollFd::new(&listening.listener, PollFlags::IN)));
         polled.extend(reload.map(|reload| PollFd::from_borrowed_fd(reload, PollFlags::IN)));
@@ -115,7 +115,7 @@ impl Server {
         let Some(tokens) = &self.shared.service.tokens else { return };
         match tokens.load() {
             Ok(loaded) => loaded.log(),
-            Err(error) => log::error!("cannot use the token file {}: {error}; the tokens of before stay", tokens.file().display()),
+            Err(error) => log::error!("cannot use the token file {}: {error}; the previous tokens stay", tokens.file().display()),
         }
     }
 
@@ -147,12 +147,12 @@ impl Server {
     /// Finishes what is under way, for [`STOP_TIME`] at most.
     fn stop(mut self) {
         let begun = Instant::now();
-        self.supervisor.stopping();
+        self.service_manager.stopping();
         self.listening.iter_mut().for_each(Listening::unlink);
         self.shared.service.is_stopping.store(true, Relaxed);
         self.inboxes.iter().for_each(|inbox| inbox.wake());
         // those whose connection the kernel has accepted already are clients like the others
-        while self.accept_pending() && begun.elapsed() < LAST_ACCEPTS {
+        while self.accept_pending(begun + LAST_ACCEPTS) && begun.elapsed() < LAST_ACCEPTS {
             std::thread::sleep(PAUSE);
         }
         self.listening.clear();
@@ -166,10 +166,10 @@ impl Server {
         }
     }
 
-    /// Accepts what the kernel holds; says whether there is more than there is room for.
-    fn accept_pending(&mut self) -> bool {
+    /// Accepts what the kernel holds; says whether there is more than there is room or time for.
+    fn accept_pending(&mut self, deadline: Instant) -> bool {
         for index in 0..self.listening.len() {
-            while self.accept_from(index) {}
+            while Instant::now() < deadline && self.accept_from(index) {}
         }
         self.listening.iter().any(has_pending)
     }

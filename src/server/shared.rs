@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::wrong_tokens::WrongTokens;
 use crate::service::Service;
 
 /// Bytes of unfinished requests and untaken responses of all connections together: 500 requests of 64 KiB.
@@ -35,13 +34,12 @@ pub(crate) struct Shared {
     memory: AtomicUsize,
     /// Clients wait to be accepted and there is no room: idle connections are closed, the others close with their next response.
     limit_reached: AtomicBool,
-    pub(super) wrong_tokens: WrongTokens,
 }
 
 impl Shared {
     pub(crate) fn new(service: Service, limits: Limits, access_log: bool) -> Self {
         let (connections, memory, limit_reached) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
-        Self { service, limits, access_log, connections, memory, limit_reached, wrong_tokens: WrongTokens::default() }
+        Self { service, limits, access_log, connections, memory, limit_reached }
     }
 
     pub(super) fn is_stopping(&self) -> bool {

@@ -97,7 +97,7 @@ impl Inbox {
 /// A connection as its worker has it.
 struct Entry {
     connection: Connection,
-    /// The events that epoll watches it for; `None` while its change is saved: the end of the connection would be reported again and again.
+    /// The events that epoll watches it for; `None` while its change is saved: a client that has gone would be reported in every pass.
     watched: Option<EventFlags>,
     /// It is in the run queue, and has requests in its buffer.
     queued: bool,
@@ -166,7 +166,6 @@ impl Worker {
                     self.serve(id, Event::Turn, now);
                 }
             }
-            // only after a pass over all that are ready: whoever is not among them had sent nothing before
             if is_complete && now >= next_tick {
                 next_tick = now + TICK;
                 self.tick(before);
@@ -248,8 +247,8 @@ impl Worker {
         self.shared.service.store.commit(change, move |outcome| inbox.post(|mail| mail.outcomes.push((id, outcome))));
     }
 
-    /// Closes the connections whose deadline has passed, and those that have to make room for others. `now` is a time at which none of the others
-    /// had anything to be received.
+    /// Closes the connections whose deadline has passed, and some when the connection limit is reached. `now` is from before the last `epoll_wait`:
+    /// a connection that this pass did not serve had sent nothing until then.
     fn tick(&mut self, now: Instant) {
         let shared = &self.shared;
         let is_over = |entry: &Entry| entry.connection.deadline(shared).is_some_and(|deadline| deadline <= now);

@@ -1,5 +1,5 @@
 //! A color, and the three forms in which colors are read: content of a create, content of an update, a file of colors.
-//! Knows JSON and nothing of HTTP or of the list.
+//! Knows JSON, and nothing of the list.
 
 use std::borrow::Cow;
 use std::fmt;

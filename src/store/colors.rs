@@ -1,4 +1,4 @@
-//! The list of colors: order, first match by name, and its kept representation. Knows nothing of HTTP, files or locks.
+//! The list of colors: order, first match by name, and its kept representation. Knows no files and no locks.
 
 use std::hash::{BuildHasher, RandomState};
 use std::mem::replace;
@@ -33,8 +33,6 @@ pub(crate) struct Colors {
     envelope: Option<Arc<Representation>>,
     /// Long representations that are not current any more and may still be being sent, the oldest first.
     retired: Vec<Weak<Representation>>,
-    /// Whether representations were withdrawn since this was last looked at.
-    pub(super) has_withdrawn: bool,
 }
 
 /// What the index knows of one name.
@@ -50,14 +48,8 @@ impl Colors {
     /// A list of these colors, in this order.
     pub(crate) fn new(colors: Vec<Color>) -> Self {
         let index = HashTable::with_capacity(colors.len());
-        let mut all = Self {
-            index,
-            colors: Vec::with_capacity(colors.len()),
-            hasher: RandomState::new(),
-            envelope: None,
-            retired: Vec::new(),
-            has_withdrawn: false,
-        };
+        let mut all =
+            Self { index, colors: Vec::with_capacity(colors.len()), hasher: RandomState::new(), envelope: None, retired: Vec::new() };
         colors.into_iter().for_each(|color| all.append(color));
         all
     }
@@ -160,26 +152,29 @@ impl Colors {
         }
     }
 
-    /// Notes that a representation is not current any more. The oldest ones are withdrawn when all that are still being sent take too much.
+    /// Notes that a representation is not current any more.
     fn retire(&mut self, old: &Arc<Representation>) {
-        if old.bytes().len() < LONG {
-            return;
+        if old.bytes().len() >= LONG {
+            self.retired.push(Arc::downgrade(old));
         }
-        self.retired.push(Arc::downgrade(old));
+    }
+
+    /// Withdraws the oldest of the representations that are not current any more, if those that are still being sent take too much. Says
+    /// whether it did. For a list that everybody sees.
+    pub(super) fn withdraw_oldest(&mut self) -> bool {
         self.retired.retain(|retired| retired.strong_count() > 0);
         let kept: Vec<Arc<Representation>> = self.retired.iter().filter_map(Weak::upgrade).collect();
         let lengths = || kept.iter().map(|retired| retired.bytes().len());
         let most = RETIRED_BYTES_MAX.max(RETIRED_AT_LEAST * lengths().max().unwrap_or_default());
         let mut bytes: usize = lengths().sum();
-        for retired in kept {
-            if bytes <= most {
-                return;
-            }
+        let withdrawn = kept.iter().take_while(|retired| {
+            let is_too_much = bytes > most;
             bytes -= retired.bytes().len();
-            retired.withdraw();
-            self.has_withdrawn = true;
-            self.retired.remove(0);
-        }
+            is_too_much
+        });
+        let count = withdrawn.inspect(|retired| retired.withdraw()).count();
+        self.retired.drain(..count);
+        count > 0
     }
 
     /// Where the first color of this name is.
@@ -237,6 +232,7 @@ mod tests {
             .map(|number| {
                 let version = Arc::clone(colors.envelope());
                 colors.append(color(&number.to_string(), ""));
+                colors.withdraw_oldest();
                 version
             })
             .collect();

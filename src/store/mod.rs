@@ -8,9 +8,9 @@ mod file;
 mod writer;
 
 use std::fmt;
-use std::mem::{replace, take};
+use std::mem::replace;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 pub(crate) use change::{Action, Change, Outcome};
@@ -96,15 +96,6 @@ impl Store {
         self.shared.colors().len()
     }
 
-    /// How many colors there are, unless somebody holds the list at the moment; never waits.
-    pub(crate) fn try_len(&self) -> Option<usize> {
-        match self.shared.colors.try_lock() {
-            Ok(colors) => Some(colors.len()),
-            Err(TryLockError::Poisoned(colors)) => Some(colors.into_inner().len()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
     /// The first color of this name.
     pub(crate) fn first(&self, name: &str) -> Option<Arc<Representation>> {
         self.shared.colors().first(name).map(|color| Arc::clone(&color.json))
@@ -132,7 +123,7 @@ impl Store {
         let (outcome, has_withdrawn) = {
             let mut colors = self.shared.colors();
             let (outcome, _) = change.apply(&mut colors);
-            (outcome, take(&mut colors.has_withdrawn))
+            (outcome, colors.withdraw_oldest())
         };
         self.shared.report_withdrawal(has_withdrawn);
         outcome
@@ -168,7 +159,8 @@ impl Shared {
 
     /// Lets everybody see another list.
     fn publish(&self, mut colors: Colors) {
-        let has_withdrawn = take(&mut colors.has_withdrawn);
+        // not before: current ones must not be withdrawn for a change that is not saved
+        let has_withdrawn = colors.withdraw_oldest();
         let before = { replace(&mut *self.colors(), colors) };
         // freed outside the lock: it may be long
         drop(before);

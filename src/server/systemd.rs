@@ -1,0 +1,60 @@
+//! What the service manager is told (sd_notify(3)): READY, STOPPING, STATUS with the number of colors, WATCHDOG. Sends nothing when there is
+//! none.
+
+use std::time::{Duration, Instant};
+
+use sd_notify::NotifyState;
+
+/// Shortest time between two STATUS messages; each wakes the manager and whoever watches it.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct ServiceManager {
+    is_there: bool,
+    /// Time between two heartbeats: half of what the manager allows, as sd_watchdog_enabled(3) advises.
+    heartbeat: Option<Duration>,
+    last_heartbeat: Instant,
+    /// The number of colors in the last STATUS, and when that was.
+    last_status: (usize, Instant),
+}
+
+impl ServiceManager {
+    /// The one that the environment names, if it does.
+    pub(super) fn from_env() -> Self {
+        let (is_there, now) = (std::env::var_os("NOTIFY_SOCKET").is_some(), Instant::now());
+        let heartbeat = sd_notify::watchdog_enabled().filter(|_| is_there).map(|time| time / 2);
+        Self { is_there, heartbeat, last_heartbeat: now, last_status: (0, now) }
+    }
+
+    pub(super) fn ready(&mut self, colors: usize) {
+        self.last_status = (colors, Instant::now());
+        self.send(&[NotifyState::Ready, NotifyState::Status(&format!("{colors} colors"))]);
+    }
+
+    pub(super) fn stopping(&self) {
+        self.send(&[NotifyState::Stopping]);
+    }
+
+    /// Sends what is due; call it on every pass of the accept loop.
+    pub(super) fn tick(&mut self, now: Instant, colors: usize) {
+        if self.heartbeat.is_some_and(|heartbeat| now.duration_since(self.last_heartbeat) >= heartbeat) {
+            self.last_heartbeat = now;
+            self.send(&[NotifyState::Watchdog]);
+        }
+        if self.is_there && colors != self.last_status.0 && now.duration_since(self.last_status.1) >= STATUS_INTERVAL {
+            self.last_status = (colors, now);
+            self.send(&[NotifyState::Status(&format!("{colors} colors"))]);
+        }
+    }
+
+    /// How long the accept loop may wait before the next [`ServiceManager::tick`]; `None` for as long as it likes.
+    pub(super) fn poll_timeout(&self) -> Option<Duration> {
+        self.is_there.then(|| self.heartbeat.map_or(STATUS_INTERVAL, |heartbeat| heartbeat.min(STATUS_INTERVAL)))
+    }
+
+    fn send(&self, states: &[NotifyState<'_>]) {
+        if let Err(error) = sd_notify::notify(states) {
+            log::warn!("cannot tell the service manager {states:?}: {error}");
+        }
+    }
+}
