@@ -52,7 +52,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value = "64KiB", value_parser = size, value_hint = ValueHint::Other)]
     pub(crate) max_body: usize,
 
-    /// For a request to arrive or an answer to be taken
+    /// To receive a request, or send a response
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time, value_hint = ValueHint::Other)]
     pub(crate) request_timeout: Duration,
 

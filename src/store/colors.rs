@@ -241,6 +241,18 @@ mod tests {
     }
 
     #[test]
+    fn a_change_of_a_copy_withdraws_nothing_of_the_list() {
+        let long = "x".repeat(RETIRED_BYTES_MAX / 5);
+        let mut colors = Colors::new((0..8).map(|number| color(&number.to_string(), &long)).collect());
+        let mut copy = colors.clone();
+        for number in 0..8 {
+            copy.update_first(&number.to_string(), "");
+        }
+        assert!(!colors.withdraw_oldest() && colors.colors().iter().all(|color| !color.json.is_withdrawn()));
+        assert!(copy.withdraw_oldest() && colors.colors()[0].json.is_withdrawn());
+    }
+
+    #[test]
     fn the_first_of_several_with_one_name_is_the_one_that_counts() {
         let mut colors = Colors::new(vec![color("x", "0"), color("a", "1"), color("a", "2"), color("b", "3"), color("a", "4")]);
         assert_eq!(colors.update_first("a", "9"), Some(&color("a", "9")));
