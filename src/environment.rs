@@ -11,6 +11,9 @@ const PREFIX: &str = "COLORS_";
 /// Options that are no variables.
 const LINE_ONLY: [&str; 3] = ["help", "version", "check"];
 
+/// Options without which more is allowed: that their variable is empty may be a mistake.
+const SECURITY: [&str; 3] = ["token_file", "private", "read_only"];
+
 /// Gives the options that these variables stand for, without those that the command line has, and warnings about unknown variables.
 ///
 /// # Errors
@@ -21,10 +24,16 @@ pub(crate) fn options(
     variables: impl Iterator<Item = (OsString, OsString)>,
 ) -> clap::error::Result<(Vec<OsString>, Vec<String>)> {
     let (mut options, mut warnings) = (Vec::new(), Vec::new());
-    // an empty variable is how service managers and containers say that there is none
-    for (name, value) in variables.filter(|(_, value)| !value.is_empty()) {
+    for (name, value) in variables {
         let Some(key) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
         let id = key.to_ascii_lowercase();
+        // an empty variable is how service managers and containers say that there is none
+        if value.is_empty() {
+            if SECURITY.contains(&id.as_str()) {
+                warnings.push(format!("the variable {} is empty, which is the same as not set", name.display()));
+            }
+            continue;
+        }
         let is_known = !LINE_ONLY.contains(&id.as_str()) && command.get_arguments().any(|option| option.get_id() == id.as_str());
         if !is_known || name != variable(&id).as_str() {
             let hint = near(command, &id).map_or_else(String::new, |near| format!("; did you mean {near}?"));

@@ -53,10 +53,9 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
     };
     let name = data.display().to_string();
     let failed = |error| Failure::DataFile(name.clone(), OpenError::Io(error));
-    let target = fs::canonicalize(data).unwrap_or_else(|_| data.to_owned());
-    let directory = target.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (path, directory) = DataFile::locate(data).map_err(|error| Failure::DataFile(name.clone(), error))?;
     rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| failed(error.into()))?;
-    match fs::read(data) {
+    match fs::read(path) {
         Ok(content) => Ok(format!("{} kept in {name}", count(&parse(&name, &content)?))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let (colors, source) = read_seed(args)?;

@@ -102,12 +102,18 @@ pub(crate) fn response(
     bytes: usize,
     begun: Option<Instant>,
 ) {
-    let what = request.map_or_else(|| "-".to_owned(), |(method, target)| format!("{method} {}", excerpt(target)));
+    let what =
+        request.map_or_else(|| "-".to_owned(), |(method, target)| format!("{:.32} {}", method.as_str(), excerpt(without_query(target))));
     match begun.map(|begun| begun.elapsed().as_micros()) {
         Some(taken) if reason.is_empty() => log::info!(target: "access", "{client} {what} {} {bytes} {taken}us", status.0),
         Some(taken) => log::info!(target: "access", "{client} {what} {} {bytes} {taken}us {reason}", status.0),
         None => log::debug!("refused {client} {what} with {}: {reason}", status.0),
     }
+}
+
+/// The service ignores the query, where clients may put what does not belong into a log: a token, as of RFC 6750 §2.3.
+fn without_query(target: &str) -> &str {
+    target.split('?').next().unwrap_or_default()
 }
 
 /// What a client sent, for a log line: escaped as by `{:?}`, and cut with `…` if that is longer than 200 characters.

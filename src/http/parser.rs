@@ -29,6 +29,12 @@ impl Parser {
     /// Adds bytes that were received.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.drop_used();
+        let (length, missing) = (self.received.len(), self.missing());
+        if length + bytes.len() > self.received.capacity() && missing > 0 {
+            // growing by doubling, but not beyond a content whose length is known
+            let enough = (2 * length).min(length + missing).max(length + bytes.len());
+            self.received.reserve_exact(enough - length);
+        }
         self.received.extend_from_slice(bytes);
     }
 

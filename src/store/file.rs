@@ -94,20 +94,12 @@ impl DataFile {
     /// When another process has the lock, when there is something else than a regular file in the place of the file, the lock file or
     /// the temporary file, or when the directory does not exist or may not be written.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
-        let path = follow_links(path).map_err(OpenError::Io)?;
-        check_kind(&path)?;
+        let (path, directory) = Self::locate(path)?;
         let beside = |suffix: &str| {
             let mut name = path.as_os_str().to_owned();
             name.push(suffix);
             PathBuf::from(name)
         };
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
-        if fs::metadata(&directory).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            return Err(OpenError::Unusable(format!("no such directory; create it with mkdir -p {}", directory.display())));
-        }
         let lock_path = beside(".lock");
         let lock = open_lock(&lock_path)?;
         let file = Self { temporary: beside(".tmp"), directory, path, lock_path, lock };
@@ -116,6 +108,23 @@ impl DataFile {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(OpenError::Unusable(error.to_string())),
             Err(error) => Err(OpenError::Io(error)),
         }
+    }
+
+    /// Where the file is, or is to be, and its directory: the target if it is a link. Writes nothing.
+    ///
+    /// # Errors
+    /// When there is something else than a regular file, or no such directory.
+    pub(crate) fn locate(path: &Path) -> Result<(PathBuf, PathBuf), OpenError> {
+        let path = follow_links(path).map_err(OpenError::Io)?;
+        check_kind(&path)?;
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        if fs::metadata(&directory).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return Err(OpenError::Unusable(format!("no such directory; create it with mkdir -p {}", directory.display())));
+        }
+        Ok((path, directory))
     }
 
     /// The file's bytes; `None` when it does not exist.
@@ -184,7 +193,8 @@ impl DataFile {
             (Ok(ours), Ok(there)) if ours == there => Ok(()),
             _ => {
                 let lock = file_name(&self.lock_path);
-                let reason = format!("the lock file {lock} is not ours any more, so another process may use the data file");
+                let reason =
+                    format!("the lock file {lock} was removed or replaced, so another process may use the data file; restart this one");
                 Err(SaveError { reason, is_replaced: false })
             }
         }

@@ -114,7 +114,7 @@ fn a_process_whose_lock_file_was_removed_writes_nothing() {
     let list = first.list();
     fs::remove_dir_all(&directory).unwrap();
     fs::create_dir(&directory).unwrap();
-    let reason = "the lock file list.json.lock is not ours any more, so another process may use the data file";
+    let reason = "the lock file list.json.lock was removed or replaced, so another process may use the data file; restart this one";
     assert_eq!(refused_save(&first), reason);
     assert_eq!((first.list(), names_in(&directory)), (list.clone(), vec![]));
 
@@ -170,7 +170,7 @@ fn a_lock_file_that_is_removed_during_a_save_is_noticed_before_the_answer() {
         fs::remove_file(scratch.0.join("list.json.lock")).unwrap();
         let response = client.response();
         assert_eq!(response.status, 500, "{response:?}");
-        assert!(response.message().contains("the lock file list.json.lock is not ours any more"), "{response:?}");
+        assert!(response.message().contains("the lock file list.json.lock was removed or replaced"), "{response:?}");
         assert_eq!(server.list(), r#"{"data":[]}"#);
         assert_eq!(fs::read_to_string(&file).unwrap(), if is_replaced { ONLY_RED } else { "[\n]" });
     }

@@ -155,6 +155,16 @@ fn what_a_client_sends_is_cut_and_escaped() {
 }
 
 #[test]
+fn the_log_has_no_query_and_only_the_start_of_a_long_method() {
+    let server = Server::start(&["--access-log"]);
+    server.ask("GET", "/colors/red?access_token=0123456789abcdef", "");
+    server.ask(&"X".repeat(20_000), "/colors/red", "");
+    let log = eventually("both lines", || Some(server.log()).filter(|log| log.contains(" 405 ")));
+    assert!(log.contains(" GET \"/colors/red\" 200 ") && !log.contains("access_token"), "{log}");
+    assert!(log.lines().all(|line| line.len() < 400), "{log}");
+}
+
+#[test]
 fn warnings_that_clients_cause_are_few_and_the_others_counted() {
     let server = Server::start(&[]);
     let begun = Instant::now();

@@ -42,9 +42,15 @@ fn the_seed_is_compiled_in_but_a_file_of_that_name_comes_first() {
 
 #[test]
 fn an_empty_variable_is_not_set() {
-    let server = start(&[], &[("COLORS_DATA", ""), ("COLORS_MAX_BODY", ""), ("COLORS_READ_ONLY", ""), ("COLORS_NONSENSE", "")]);
+    let server = start(&[], &[("COLORS_DATA", ""), ("COLORS_MAX_BODY", ""), ("COLORS_NONSENSE", "")]);
     assert_eq!(server.ask("DELETE", "/colors/red", "").status, 200);
     assert!(!server.log().contains("WARN"), "{}", server.log());
+    // for those without which more is allowed it may be a mistake
+    for name in ["COLORS_TOKEN_FILE", "COLORS_PRIVATE", "COLORS_READ_ONLY"] {
+        let (code, _, log) = run(&["--check"], &[(name, "")]);
+        assert_eq!(code, Some(0), "{log}");
+        assert!(log.contains(&format!("[WARN] the variable {name} is empty, which is the same as not set\n")), "{log}");
+    }
 }
 
 #[test]
@@ -114,8 +120,15 @@ fn check_says_in_one_line_whether_a_start_would_succeed() {
     drop(server);
 
     fs::write(&data, "[1]").unwrap();
+    let (fifo, link) = (scratch.0.join("fifo"), scratch.0.join("link"));
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
+    std::os::unix::fs::symlink("none/list.json", &link).unwrap();
+    let (fifo, link) = (fifo.to_str().unwrap(), link.to_str().unwrap());
     for (arguments, expected) in [
-        (&["--data", &data][..], format!("{data}:1:2: ")),
+        (&["--data", fifo][..], format!("cannot use {fifo}: ")),
+        (&["--data", link], format!("cannot use {link}: no such directory")),
+        (&["--data", "/dev/zero"], "cannot use /dev/zero: ".to_owned()),
+        (&["--data", &data], format!("{data}:1:2: ")),
         (&["--seed", "none.json"], "cannot read the seed none.json: ".to_owned()),
         (&["--data", "/no/such/directory/list.json"], "cannot use /no/such/directory/list.json: ".to_owned()),
     ] {
