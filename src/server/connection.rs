@@ -22,7 +22,7 @@ use crate::store::{Change, NotSaved, Outcome};
 /// Bytes received at a time: a request of curl takes a tenth of it, and a pipelining client has no more in its buffer.
 const RECEIVE_BYTES: usize = 4096;
 
-/// Requests answered in a row before other connections have their turn: pipelining clients cannot starve light ones.
+/// Requests answered in a row before other connections are served: pipelining clients cannot starve light ones.
 const ANSWERS_IN_A_ROW: usize = 16;
 
 /// How long, and how many bytes, a client may go on sending behind its last response. A close before that could cost it the response.
@@ -70,8 +70,8 @@ pub(super) enum Event {
     /// There is something to receive, or the connection has ended.
     Readable,
     Writable,
-    /// The other connections have had their turn.
-    Turn,
+    /// The other connections have been served: go on with the requests in the buffer.
+    Resume,
     /// The change that was waited for is saved, or was not made.
     Outcome(Result<Outcome, NotSaved>),
     /// The deadline has passed.
@@ -85,7 +85,7 @@ pub(super) enum Event {
 pub(super) enum Next {
     /// Wait for these events on the socket.
     Wait(EventFlags),
-    /// Serve it again when the other connections have had their turn.
+    /// Serve it again when the other connections have been served.
     Queue,
     /// Have this change saved.
     Commit(Change),
@@ -153,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// Whether its output is sent from a version of the list that has to be let go.
+    /// Whether its output is sent from an old representation that has to be freed.
     pub(super) fn is_withdrawn(&self) -> bool {
         self.output.is_withdrawn()
     }
@@ -167,7 +167,7 @@ impl Connection {
                 self.answer(shared, now)
             }
             (Event::Readable, &mut State::Lingering { left }) if left > 0 => self.linger(left, scratch),
-            (Event::Turn, State::Idle | State::Reading) => self.answer(shared, now),
+            (Event::Resume, State::Idle | State::Reading) => self.answer(shared, now),
             (Event::Readable | Event::Writable, State::Writing) => self.flush(!self.parser.is_idle(), now),
             (Event::Outcome(outcome), State::Committing(_)) => {
                 if let State::Committing(committing) = replace(&mut self.state, State::Idle) {
@@ -325,8 +325,7 @@ impl Connection {
         Ok(if may_have_requests { Next::Queue } else { Next::Wait(EventFlags::IN) })
     }
 
-    /// The same when the client has not taken anything in time, as far as epoll tells: it does so only when a third of the socket's buffer is
-    /// free, which a slow reader may take long to make.
+    /// On a timeout in Writing: tries once more, since epoll reports room only when a third of the socket's buffer is free.
     fn flush_late(&mut self, now: Instant) -> io::Result<Next> {
         let before = self.since;
         let next = self.flush(!self.parser.is_idle(), now)?;

@@ -71,7 +71,7 @@ impl Output {
         if self.buffer.is_empty() { 0 } else { self.buffer.capacity() + own }
     }
 
-    /// Whether it is sent from a version of the list that has to be let go.
+    /// Whether it is sent from an old representation that has to be freed.
     pub(super) fn is_withdrawn(&self) -> bool {
         matches!(&self.content, Content::Shared(version) if version.is_withdrawn())
     }

@@ -22,7 +22,7 @@ use crate::store::{Change, NotSaved, Outcome};
 const TICK: Duration = Duration::from_millis(100);
 
 /// Connections of the run queue that are served between two looks at who else is ready.
-const TURNS: usize = 64;
+const RESUMED_PER_PASS: usize = 64;
 
 /// When the connection limit is reached, how long a client may owe a request, or the taking of a response.
 const PATIENCE_AT_LIMIT: Duration = Duration::from_secs(2);
@@ -160,10 +160,10 @@ impl Worker {
             if has_mail {
                 self.take_mail(now);
             }
-            for _ in 0..self.run_queue.len().min(TURNS) {
+            for _ in 0..self.run_queue.len().min(RESUMED_PER_PASS) {
                 if let Some(id) = self.run_queue.pop_front() {
                     self.connections.entry(id).and_modify(|entry| entry.queued = false);
-                    self.serve(id, Event::Turn, now);
+                    self.serve(id, Event::Resume, now);
                 }
             }
             if is_complete && now >= next_tick {
@@ -260,7 +260,7 @@ impl Worker {
         }
     }
 
-    /// Closes the connections whose output is sent from a representation that has to be let go.
+    /// Closes the connections whose output is sent from an old representation that has to be freed.
     fn close_withdrawn(&mut self) {
         let connections = self.connections.len();
         self.connections.retain(|_, entry| !entry.connection.is_withdrawn());

@@ -91,13 +91,22 @@ impl Nginx {
         let scratch = Scratch::new();
         let root = scratch.0.display().to_string();
         let mut site = include_str!("../../packaging/nginx/colors.conf").to_owned();
-        for (path, here) in [
-            ("/run/colors/colors.sock", format!("{root}/service")),
-            ("listen 80;", format!("listen unix:{root}/front;")),
-            ("/var/lib/nginx/colors", format!("{root}/cache")),
+        let certificate = "    ssl_certificate /etc/letsencrypt/live/colors.example.org/fullchain.pem;\n";
+        let key = "    ssl_certificate_key /etc/letsencrypt/live/colors.example.org/privkey.pem;\n";
+        for (text, here) in [
+            ("unix:/run/colors/colors.sock", format!("unix:{root}/service")),
+            ("listen 80;", format!("listen unix:{root}/redirect;")),
+            ("listen [::]:80;", String::new()),
+            // without TLS: the browser would not trust a certificate made for a test
+            ("listen 443 ssl;", format!("listen unix:{root}/front;")),
+            ("listen [::]:443 ssl;", String::new()),
+            (certificate, String::new()),
+            (key, String::new()),
+            ("proxy_cache_path /var/lib/nginx/colors", format!("proxy_cache_path {root}/cache")),
+            ("            deny all;\n", "            allow all;\n".to_owned()),
         ] {
-            assert_eq!(site.matches(path).count(), 1, "{path}");
-            site = site.replace(path, &here);
+            assert_eq!(site.matches(text).count(), 1, "{text}");
+            site = site.replace(text, &here);
         }
         scratch.write("colors.conf", site);
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path {root}/{name};"));

@@ -41,17 +41,17 @@ pub(crate) struct Target {
     /// How many threads there were before the attack.
     threads: usize,
     /// Keeps tests that assert short times, or take most descriptors of this process, apart from all others.
-    turn: Turn,
+    access: Access,
 }
 
 /// A test's right to run.
-enum Turn {
+enum Access {
     BesideOthers { _lock: RwLockReadGuard<'static, ()> },
     Alone { _lock: RwLockWriteGuard<'static, ()> },
     Over,
 }
 
-static TURNS: RwLock<()> = RwLock::new(());
+static MACHINE: RwLock<()> = RwLock::new(());
 
 impl Target {
     /// A service with its own seed, ready to be attacked beside others.
@@ -61,21 +61,21 @@ impl Target {
 
     /// The same, of a service that `start` starts.
     pub(crate) fn of(start: impl FnOnce() -> Server) -> Self {
-        let lock = TURNS.read().unwrap_or_else(PoisonError::into_inner);
-        Self::new(Turn::BesideOthers { _lock: lock }, start)
+        let lock = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+        Self::new(Access::BesideOthers { _lock: lock }, start)
     }
 
     /// The same with the machine to itself, as far as these tests go.
     pub(crate) fn alone(start: impl FnOnce() -> Server) -> Self {
-        let lock = TURNS.write().unwrap_or_else(PoisonError::into_inner);
-        Self::new(Turn::Alone { _lock: lock }, start)
+        let lock = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+        Self::new(Access::Alone { _lock: lock }, start)
     }
 
-    fn new(turn: Turn, start: impl FnOnce() -> Server) -> Self {
+    fn new(access: Access, start: impl FnOnce() -> Server) -> Self {
         let server = start();
         let list = server.list();
         let threads = server.proc_status("Threads");
-        Self { server, list, threads, turn }
+        Self { server, list, threads, access }
     }
 
     /// Waits until the service has closed all connections by itself: call it while the attackers still hold theirs.
@@ -102,7 +102,7 @@ impl Target {
         assert!(begun.elapsed() < Duration::from_secs(2), "GET /colors took {:?}", begun.elapsed());
         self.wait_until_all_are_closed();
         // all that is left is to wait
-        self.turn = Turn::Over;
+        self.access = Access::Over;
         self.wait_for_few_threads();
         eventually("memory is freed", || (self.server.proc_status("VmRSS") <= RESIDENT_AT_REST).then_some(()));
         let log = self.server.log();

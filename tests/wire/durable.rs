@@ -87,7 +87,7 @@ fn no_acknowledged_change_is_lost_to_kill_9() {
             for (writer, ledger) in acknowledged.iter_mut().enumerate() {
                 let (address, count) = (server.address, &count);
                 scope.spawn(move || {
-                    // the service may be gone before this writer's turn comes
+                    // the service may be gone before this writer connects
                     let Ok(mut stream) = TcpStream::connect(address) else { return };
                     stream.set_read_timeout(Some(DEADLINE)).unwrap();
                     for step in 0.. {
