@@ -9,8 +9,8 @@ use clap_mangen::Man;
 
 use crate::args::Args;
 
-/// Makes the tests write the files instead of comparing them: `COLORS_WRITE_DOCUMENTS=1 cargo test documents`.
-const WRITE: &str = "COLORS_WRITE_DOCUMENTS";
+/// Makes the tests write the files instead of comparing them: `WRITE_DOCUMENTS=1 cargo test documents`.
+const WRITE: &str = "WRITE_DOCUMENTS";
 
 /// Everything that does not follow from the options.
 const TEMPLATE: &str = include_str!("../packaging/man/colors.8.in");

@@ -70,11 +70,11 @@ fn readmes_picture_is_small_and_made_here() {
         browser.run("const order = document.querySelector('#order'); order.value = 'hue'; order.onchange()");
         let picture = keep(browser, "readme.webp");
         // its bytes depend on the fonts of the machine, so that a test cannot compare them
-        if std::env::var_os("COLORS_WRITE_DOCUMENTS").is_some() {
+        if std::env::var_os("WRITE_DOCUMENTS").is_some() {
             fs::write(&file, picture).unwrap();
         }
     });
-    let picture = fs::read(&file).expect("COLORS_WRITE_DOCUMENTS=1 cargo test readmes_picture makes it");
+    let picture = fs::read(&file).expect("WRITE_DOCUMENTS=1 cargo test readmes_picture makes it");
     assert!(picture.len() <= PICTURE_BYTES_MAX, "{} bytes", picture.len());
     assert!(include_str!("../../README.md").contains("](docs/page.webp)"));
 }

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::harness::{Scratch, Server, skip};
 
 /// Names the binary to try out; docs/operating.md has the command that builds it.
-const BINARY: &str = "COLORS_STATIC_BINARY";
+const BINARY: &str = "STATIC_BINARY";
 
 #[test]
 fn the_static_binary_needs_nothing_but_its_seed() {

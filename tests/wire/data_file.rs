@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Signal, geteuid};
 
-use crate::harness::{Scratch, Server, colors, eventually, is_installed, skip};
+use crate::harness::{Scratch, Server, colors, eventually, is_installed, own_environment, skip};
 
 const RED: &str = r#"{"name":"red","value":"1"}"#;
 const ONLY_RED: &str = "[\n{\"name\":\"red\",\"value\":\"1\"}\n]";
@@ -144,7 +144,7 @@ fn a_lock_file_that_comes_back_is_ours_again() {
 /// Starts the service under strace, which tampers with a system call as strace(1) describes.
 fn start_tampered(call: &str, tampering: &str, file: &str) -> Server {
     let program = colors(&[]);
-    let mut command = Command::new("strace");
+    let mut command = own_environment("strace");
     command.args(["-D", "-f", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &format!("inject={call}:{tampering}")]);
     command.arg(program.get_program()).args(["--listen", "127.0.0.1:0", "--data", file]);
     command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
@@ -275,7 +275,7 @@ fn a_save_that_cannot_keep_the_group_gives_its_rights_to_no_other() {
         fs::set_permissions(&file, fs::Permissions::from_mode(before)).unwrap();
         chown(&scratch.0, Some(65534), None).unwrap();
         chown(&file, Some(65534), Some(0)).unwrap();
-        let mut command = Command::new(program);
+        let mut command = own_environment(program);
         command.args(["--listen", "127.0.0.1:0", "--data", "list.json"]).current_dir(&scratch.0);
         let server = Server::spawn({
             command.uid(65534).gid(65534).stderr(Stdio::piped());

@@ -5,14 +5,13 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
-use crate::harness::{DEADLINE, Scratch, Server, colors, colors_below_strace, eventually};
+use crate::harness::{DEADLINE, Scratch, Server, colors, colors_below_strace, eventually, own_environment};
 
 /// Starts the service with its list in this file.
 fn start(file: &str) -> Server {
@@ -225,7 +224,7 @@ fn a_directory_that_may_not_be_written_is_a_500_and_no_harm() {
     fs::copy(env!("CARGO_BIN_EXE_colors"), &program).unwrap();
     fs::create_dir(scratch.0.join("data")).unwrap();
     fs::write(&file, r#"[{"name":"a","value":"1"}]"#).unwrap();
-    let mut command = Command::new(program);
+    let mut command = own_environment(program);
     command.args(["--listen", "127.0.0.1:0", "--data", file.to_str().unwrap()]).stderr(std::process::Stdio::piped());
     let directory = file.parent().unwrap();
     if rustix::process::geteuid().is_root() {

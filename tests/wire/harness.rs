@@ -1,6 +1,7 @@
 //! Starts the real binary on a free port, watches its process from outside, and stops it. Does not speak HTTP; `client` does.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -29,8 +30,14 @@ pub(crate) struct Server {
 
 /// The program with these arguments, run in the project's directory, with an environment of its own.
 pub(crate) fn colors(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_colors"));
+    let mut command = own_environment(env!("CARGO_BIN_EXE_colors"));
     command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A program that is or starts the service, without the variables that configure the service where these tests run.
+pub(crate) fn own_environment(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"COLORS_")) {
         command.env_remove(name);
     }
@@ -43,7 +50,7 @@ pub(crate) fn colors(arguments: &[&str]) -> Command {
 /// The program with two listening sockets from its parent, as systemd hands them over: from descriptor 3 on.
 pub(crate) fn colors_inheriting(first: impl Into<OwnedFd>, second: impl Into<OwnedFd>, arguments: &[&str]) -> Command {
     let program = colors(&[]);
-    let mut command = Command::new("sh");
+    let mut command = own_environment("sh");
     command.args(["-c", "exec 3<&0 4<&1 0</dev/null 1>/dev/null; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" \"$@\""]);
     command.arg(program.get_program()).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
     command.stdin(first.into()).stdout(second.into()).stderr(Stdio::piped());
@@ -69,7 +76,7 @@ impl Server {
 
     /// Starts the service on a free port with its own seed, as a process that may have no more than so many descriptors.
     pub(crate) fn with_descriptors(limit: usize, arguments: &[&str]) -> Self {
-        let mut command = Command::new("sh");
+        let mut command = own_environment("sh");
         command.args(["-c", &format!("ulimit -n {limit} && exec \"$0\" --listen 127.0.0.1:0 \"$@\"")]);
         command.arg(colors(&[]).get_program()).args(arguments);
         command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
@@ -240,7 +247,7 @@ pub(crate) fn colors_below_strace(options: &[&str], arguments: &[&str]) -> Optio
     if !is_installed("strace") {
         return None;
     }
-    let mut command = Command::new("strace");
+    let mut command = own_environment("strace");
     // -D: the service stays the child of this process, and so gets its signals
     command.args(["-D", "-f"]).args(options).arg(colors(&[]).get_program()).args(arguments);
     command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());

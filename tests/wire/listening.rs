@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 
 use crate::client::Client;
-use crate::harness::{Scratch, Server, colors, colors_inheriting, eventually, is_installed, long_list};
+use crate::harness::{Scratch, Server, colors, colors_inheriting, eventually, is_installed, long_list, own_environment};
 
 /// A service with a unix socket at `path`, next to its TCP one.
 fn on_unix(path: &str, arguments: &[&str]) -> Server {
@@ -100,7 +100,7 @@ fn the_file_has_the_mode_asked_for_whatever_the_umask() {
     let scratch = Scratch::new();
     let path = socket_in(&scratch);
     let mode = |arguments: &[&str], umask: &str| {
-        let mut command = Command::new("sh");
+        let mut command = own_environment("sh");
         command.args(["-c", &format!("umask {umask} && exec \"$0\" \"$@\"")]).arg(colors(&[]).get_program());
         command.args(["--listen", "127.0.0.1:0", "--listen", &format!("unix:{path}")]).args(arguments);
         let server = Server::spawn({

@@ -5,13 +5,13 @@ use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use crate::client::Client;
-use crate::harness::{Scratch, Server, colors, eventually, is_installed};
+use crate::harness::{Scratch, Server, colors, eventually, is_installed, own_environment};
 
 /// Longest start or end of a service whose log nobody reads; each waits half a second for the log at most.
 const SOON: Duration = Duration::from_secs(5);
@@ -204,7 +204,7 @@ fn a_start_that_the_system_refuses_threads_is_one_line() {
     std::os::unix::fs::chown(&scratch.0, Some(user), Some(user)).unwrap();
     for threads in 1..=4 {
         let program = colors(&[]);
-        let mut command = Command::new("prlimit");
+        let mut command = own_environment("prlimit");
         command.arg(format!("--nproc={threads}")).arg(program.get_program()).args(["--listen", "127.0.0.1:0", "--data"]).arg(&data);
         let output = command.uid(user).gid(user).current_dir("/").stdin(Stdio::null()).output().unwrap();
         let log = String::from_utf8(output.stderr).unwrap();

@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::harness::{Scratch, Server, colors, eventually};
+use crate::harness::{Scratch, Server, colors, eventually, own_environment};
 
 /// Runs the program to its end; gives exit code, standard output and standard error.
 #[track_caller]
@@ -143,7 +143,7 @@ fn without_the_option_requests_are_not_logged() {
 
 /// The first line that the service logs when `JOURNAL_STREAM` is what the shell makes of `value`.
 fn first_line_with_journal(value: &str) -> String {
-    let mut command = std::process::Command::new("sh");
+    let mut command = own_environment("sh");
     let script = format!("JOURNAL_STREAM={value} exec \"$0\" --listen 127.0.0.1:0");
     command.args(["-c", &script]).arg(colors(&[]).get_program()).current_dir(env!("CARGO_MANIFEST_DIR"));
     command.stderr(std::process::Stdio::piped());

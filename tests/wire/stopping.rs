@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 use crate::client::Client;
-use crate::harness::{Scratch, Server, colors, eventually, is_installed, skip};
+use crate::harness::{Scratch, Server, colors, eventually, is_installed, own_environment, skip};
 
 /// The process that this one has started.
 fn child_of(pid: u32) -> Option<Pid> {
@@ -51,7 +51,7 @@ fn a_signal_while_process_1_loads_its_list_ends_the_start() {
         return skip("unshare may make no namespace");
     }
     let scratch = Scratch::new();
-    let mut command = Command::new("unshare");
+    let mut command = own_environment("unshare");
     command.args(["--pid", "--fork", "--kill-child"]).arg(colors(&[]).get_program());
     let mut child = loading(&scratch, command);
     let first = eventually("process 1", || child_of(child.id()));
@@ -62,7 +62,7 @@ fn a_signal_while_process_1_loads_its_list_ends_the_start() {
 
 #[test]
 fn a_hangup_is_ignored_where_the_parent_ignores_it() {
-    let mut command = Command::new("sh");
+    let mut command = own_environment("sh");
     command.args(["-c", "trap '' HUP; exec \"$0\" --listen 127.0.0.1:0"]).arg(colors(&[]).get_program());
     command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
     let server = Server::spawn(command);
