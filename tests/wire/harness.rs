@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -35,8 +35,14 @@ pub(crate) fn colors(arguments: &[&str]) -> Command {
     command
 }
 
-/// A program that is or starts the service, without the variables that configure the service where these tests run.
+/// A program that is or starts the service, without what the service would inherit from where these tests run: the variables that
+/// configure it, and that nohup(1) has SIGHUP ignored.
 pub(crate) fn own_environment(program: impl AsRef<OsStr>) -> Command {
+    // a new program starts without the handlers of the old one, but goes on ignoring what was ignored (execve(2))
+    static HANGUP: Once = Once::new();
+    HANGUP.call_once(|| {
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::default()).expect("SIGHUP may be handled");
+    });
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"COLORS_")) {
         command.env_remove(name);

@@ -36,8 +36,9 @@ fn loading(scratch: &Scratch, mut command: Command) -> std::process::Child {
 fn a_signal_while_the_list_is_loaded_ends_the_start() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let scratch = Scratch::new();
-        let child = loading(&scratch, colors(&[]));
+        let mut child = loading(&scratch, colors(&[]));
         rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
+        eventually("the end", || child.try_wait().unwrap());
         let output = child.wait_with_output().unwrap();
         let log = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(0), "{signal:?}: {log}");
