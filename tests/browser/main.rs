@@ -22,3 +22,6 @@ mod live;
 mod looking;
 mod pictures;
 mod proxied;
+#[allow(dead_code, reason = "the wire tests need the rest of it")]
+#[path = "../wire/proxy.rs"]
+mod proxy;

@@ -5,12 +5,12 @@ use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::driver::{Browser, ENTER, browse, is_there};
-use crate::harness::{Scratch, Server, eventually};
+use crate::harness::Server;
+use crate::proxy::Proxy;
 
 /// An address that stays while what is behind it comes and goes.
 pub(crate) struct Front {
@@ -80,64 +80,6 @@ fn pass(front: TcpStream, mut back_in: impl io::Read + Send + 'static, mut back_
     answers.join().unwrap();
 }
 
-/// A running nginx with the configuration of the tree; stopped when dropped.
-struct Nginx {
-    child: Child,
-    scratch: Scratch,
-}
-
-impl Nginx {
-    fn start() -> Self {
-        let scratch = Scratch::new();
-        let root = scratch.0.display().to_string();
-        let mut site = include_str!("../../packaging/nginx/colors.conf").to_owned();
-        let certificate = "    ssl_certificate /etc/letsencrypt/live/colors.example.org/fullchain.pem;\n";
-        let key = "    ssl_certificate_key /etc/letsencrypt/live/colors.example.org/privkey.pem;\n";
-        for (text, here) in [
-            ("unix:/run/colors/colors.sock", format!("unix:{root}/service")),
-            ("listen 80;", format!("listen unix:{root}/redirect;")),
-            ("listen [::]:80;", String::new()),
-            // without TLS: the browser would not trust a certificate made for a test
-            ("listen 443 ssl;", format!("listen unix:{root}/front;")),
-            ("listen [::]:443 ssl;", String::new()),
-            (certificate, String::new()),
-            (key, String::new()),
-            ("proxy_cache_path /var/lib/nginx/colors", format!("proxy_cache_path {root}/cache")),
-            ("            deny all;\n", "            allow all;\n".to_owned()),
-        ] {
-            assert_eq!(site.matches(text).count(), 1, "{text}");
-            site = site.replace(text, &here);
-        }
-        scratch.write("colors.conf", site);
-        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path {root}/{name};"));
-        let main = format!(
-            "daemon off; user root root; pid {root}/pid; error_log {root}/error.log; worker_processes 2; events {{}}\n\
-             http {{ access_log off; {} include {root}/colors.conf; }}",
-            temporary.join(" ")
-        );
-        let file = scratch.write("nginx.conf", main);
-        let mut command = Command::new("nginx");
-        command.args(["-e", &format!("{root}/error.log"), "-p", &root, "-c", &file]);
-        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let nginx = Self { child, scratch };
-        eventually("nginx listens", || UnixStream::connect(nginx.socket("front")).ok());
-        nginx
-    }
-
-    fn socket(&self, name: &str) -> PathBuf {
-        self.scratch.0.join(name)
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        // SIGQUIT has nginx finish and its workers, too; it may have ended by itself.
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::QUIT);
-        let _ = self.child.wait();
-    }
-}
-
 /// Adds, changes and deletes a color, with what others see of it.
 #[track_caller]
 fn try_out(browser: &Browser, list: impl Fn() -> String) {
@@ -177,18 +119,17 @@ fn the_page_works_below_a_base_path_with_and_without_a_slash() {
 
 #[test]
 fn the_page_works_behind_nginx_whose_cache_keeps_it_from_nobody_and_shows_it_to_nobody_else() {
-    if !is_there(&["nginx"]) {
+    if !is_there(&["nginx", "openssl"]) {
         return;
     }
     browse(|browser| {
         browser.expect("502 (Bad Gateway)");
-        let nginx = Nginx::start();
-        let endpoint = format!("unix:{}", nginx.socket("service").display());
-        let server = Server::start(&["--listen", &endpoint]);
+        let nginx = Proxy::start().unwrap();
+        let server = nginx.service(&[]);
         let front = Front::start();
-        *front.back.lock().unwrap() = Some(Back::Unix(nginx.socket("front")));
+        *front.back.lock().unwrap() = Some(Back::Unix(nginx.scratch.0.join("front")));
         let ask = |accept: &str| {
-            let mut client = crate::client::Client::on_unix(nginx.socket("service"));
+            let mut client = crate::client::Client::on_unix(nginx.scratch.0.join("service"));
             client.ask_with("GET", "/", &format!("Accept: {accept}\r\n"), "").status
         };
         assert_eq!((ask("*/*"), ask("text/html")), (404, 200));
@@ -206,9 +147,9 @@ fn the_page_works_behind_nginx_whose_cache_keeps_it_from_nobody_and_shows_it_to_
         assert!(begun.elapsed().as_secs() < 2, "{:?}", begun.elapsed());
         // nginx itself answers while the service is away
         drop(server);
-        fs::remove_file(nginx.socket("service")).unwrap();
+        fs::remove_file(nginx.scratch.0.join("service")).unwrap();
         browser.expect_text("#away", "The service does not answer – trying again…");
-        let _server = Server::start(&["--listen", &endpoint]);
+        let _server = nginx.service(&[]);
         browser.expect_text("#away", "");
     });
 }

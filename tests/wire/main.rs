@@ -24,6 +24,7 @@ mod options;
 mod packaging;
 mod page;
 mod parallel;
+mod proxy;
 mod readme;
 mod restart;
 mod slow_disk;

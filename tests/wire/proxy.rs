@@ -1,0 +1,140 @@
+//! nginx with the configuration of `packaging/nginx/colors.conf`, and requests through it.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal};
+
+use crate::harness::{DEADLINE, Scratch, Server, eventually, is_installed};
+
+/// A running nginx; stopped when dropped.
+pub(crate) struct Proxy {
+    child: Child,
+    pub(crate) scratch: Scratch,
+    /// Where it listens with TLS; requests without it reach it by a unix socket.
+    pub(crate) address: SocketAddr,
+}
+
+/// What the configuration has where nobody may write.
+pub(crate) const CLOSED: &str = "            deny all;\n";
+
+/// The name in the configuration and its certificate.
+pub(crate) const HOST: &str = "colors.example.org";
+
+/// What nginx answers.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// What the cache had to do with it: MISS, HIT, EXPIRED, REVALIDATED, UPDATING, STALE or BYPASS.
+    pub(crate) cache: String,
+    pub(crate) head: String,
+    pub(crate) content: String,
+}
+
+impl Proxy {
+    /// Starts nginx as the file says for a service that has tokens, or decides otherwise who may write.
+    pub(crate) fn start() -> Option<Self> {
+        Self::start_with("            allow all;\n")
+    }
+
+    /// Starts nginx with the configuration of the tree, its paths moved into a directory of its own, and these lines in place of those
+    /// that refuse writes; `None` when it is not installed.
+    pub(crate) fn start_with(writes: &str) -> Option<Self> {
+        if !is_installed("nginx") || !is_installed("openssl") {
+            return None;
+        }
+        let scratch = Scratch::new();
+        let root = scratch.0.display();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut site = include_str!("../../packaging/nginx/colors.conf").to_owned();
+        for (text, here) in [
+            ("unix:/run/colors/colors.sock", format!("unix:{root}/service")),
+            ("listen 80;", format!("listen unix:{root}/redirect;")),
+            ("listen [::]:80;", String::new()),
+            ("listen 443 ssl;", format!("listen {address} ssl; listen unix:{root}/front;")),
+            ("listen [::]:443 ssl;", String::new()),
+            ("/etc/letsencrypt/live/colors.example.org/fullchain.pem", format!("{root}/certificate.pem")),
+            ("/etc/letsencrypt/live/colors.example.org/privkey.pem", format!("{root}/key.pem")),
+            ("proxy_cache_path /var/lib/nginx/colors", format!("proxy_cache_path {root}/cache")),
+            (CLOSED, writes.replace("/etc/nginx", &root.to_string())),
+        ] {
+            assert_eq!(site.matches(text).count(), 1, "{text}");
+            site = site.replace(text, &here);
+        }
+        scratch.write("colors.conf", site);
+        let mut openssl = Command::new("openssl");
+        openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]);
+        openssl.args(["-subj", &format!("/CN={HOST}"), "-addext", &format!("subjectAltName=DNS:{HOST}")]);
+        openssl.args(["-keyout", "key.pem", "-out", "certificate.pem"]).current_dir(&scratch.0);
+        assert!(openssl.output().unwrap().status.success());
+        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path {root}/{name};"));
+        let main = format!(
+            "daemon off; user root root; pid {root}/pid; error_log {root}/error.log; worker_processes 2; events {{}}\n\
+             http {{ access_log off; {} include {root}/colors.conf; }}",
+            temporary.join(" ")
+        );
+        let file = scratch.write("nginx.conf", main);
+        // nginx takes over sockets whose descriptors are in this variable, as it does from a process of before
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec 3<&0 0</dev/null; NGINX='3;' exec nginx \"$@\"", "nginx", "-e", &format!("{root}/error.log")]);
+        command.args(["-p", &root.to_string(), "-c", &file]);
+        let child = command.stdin(OwnedFd::from(listener)).stderr(Stdio::null()).spawn().unwrap();
+        let proxy = Self { child, scratch, address };
+        eventually("nginx listens", || UnixStream::connect(proxy.scratch.0.join("front")).ok());
+        Some(proxy)
+    }
+
+    /// Starts the service behind it.
+    pub(crate) fn service(&self, arguments: &[&str]) -> Server {
+        let endpoint = format!("unix:{}/service", self.scratch.0.display());
+        Server::start(&[&["--listen", &endpoint], arguments].concat())
+    }
+
+    /// One request through nginx.
+    pub(crate) fn ask(&self, method: &str, target: &str, fields: &str, content: &str) -> Answer {
+        let mut stream = UnixStream::connect(self.scratch.0.join("front")).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let length = if content.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", content.len()) };
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: colors.example.org:81\r\nConnection: close\r\n{fields}{length}\r\n");
+        stream.write_all((head + content).as_bytes()).unwrap();
+        let mut text = String::new();
+        while stream.read_to_string(&mut text).is_err_and(|error| error.kind() == std::io::ErrorKind::Interrupted) {}
+        let (head, content) = text.split_once("\r\n\r\n").expect("a whole head");
+        let cache = head.lines().find_map(|line| line.strip_prefix("X-Cache: ")).unwrap_or_default().to_owned();
+        Answer { status: head[9..12].parse().unwrap(), cache, head: head.to_owned(), content: content.to_owned() }
+    }
+
+    /// One request through nginx over TLS, by curl; gives the status and all that came, fields included.
+    pub(crate) fn curl(&self, target: &str, arguments: &[&str]) -> (u16, String) {
+        let (port, certificate) = (self.address.port(), self.scratch.0.join("certificate.pem"));
+        let mut command = Command::new("curl");
+        command.args(["-sS", "-i", "--resolve", &format!("{HOST}:{port}:127.0.0.1"), "--cacert"]).arg(certificate);
+        command.args(arguments).arg(format!("https://{HOST}:{port}{target}"));
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{text} {}", String::from_utf8_lossy(&output.stderr));
+        (text.split(' ').nth(1).unwrap().parse().unwrap(), text)
+    }
+
+    /// A read through nginx.
+    pub(crate) fn read(&self, target: &str) -> Answer {
+        self.ask("GET", target, "", "")
+    }
+
+    /// Reads until the cache has this to do with it.
+    #[track_caller]
+    pub(crate) fn read_until(&self, target: &str, cache: &str) -> Answer {
+        eventually(cache, || Some(self.read(target)).filter(|answer| answer.cache == cache))
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let _ = self.child.wait();
+    }
+}
