@@ -6,8 +6,8 @@ use std::path::Path;
 
 use rustix::fs::Access;
 
-use crate::Failure;
 use crate::args::Args;
+use crate::failure::Failure;
 use crate::store::{Colors, DataFile, OpenError, Store, Writer, color};
 
 /// Read when no seed is named, so that a service started in a checkout is filled from the file there.

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::mem::take;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -12,9 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
-use super::accept::Socket;
 use super::connection::{Connection, Event, Next};
-use super::shared::{Share, Shared};
+use super::shared::{Quota, Shared};
 use crate::logging;
 use crate::store::{Change, NotSaved, Outcome};
 
@@ -58,9 +58,9 @@ impl Inbox {
     }
 
     /// Gives the worker a new connection.
-    pub(super) fn add(&self, socket: Socket, on_loopback: bool, shared: &Arc<Shared>) {
-        let share = Share::new(Arc::clone(shared), Arc::clone(&self.connections));
-        let connection = Connection::new(socket, on_loopback, share, Instant::now());
+    pub(super) fn add(&self, socket: OwnedFd, peer: Option<SocketAddr>, on_loopback: bool, shared: &Arc<Shared>) {
+        let quota = Quota::new(Arc::clone(shared), Arc::clone(&self.connections));
+        let connection = Connection::new(socket, peer, on_loopback, quota, Instant::now());
         self.post(|mail| mail.connections.push(connection));
     }
 

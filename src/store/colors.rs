@@ -26,7 +26,7 @@ pub(crate) struct Colors {
     /// The colors; duplicates of a name are entries like any other.
     colors: Vec<Color>,
     /// Where the first color of each name is; compares names in `colors`, holds none itself.
-    index: HashTable<Named>,
+    index: HashTable<IndexEntry>,
     /// Seeded at random, so that names cannot be chosen to collide.
     hasher: RandomState,
     /// The collection envelope of the specification, until the next change.
@@ -37,7 +37,7 @@ pub(crate) struct Colors {
 
 /// What the index knows of one name.
 #[derive(Clone, Debug)]
-struct Named {
+struct IndexEntry {
     /// Position of its first color.
     first: usize,
     /// How many colors have it, at least 1.
@@ -75,10 +75,10 @@ impl Colors {
         let first = self.colors.len();
         let (hasher, colors) = (&self.hasher, &self.colors);
         let hash = hasher.hash_one(&*color.name);
-        let rehash = |named: &Named| hasher.hash_one(&*colors[named.first].name);
+        let rehash = |named: &IndexEntry| hasher.hash_one(&*colors[named.first].name);
         match self.index.entry(hash, |named| colors[named.first].name == color.name, rehash) {
             hashbrown::hash_table::Entry::Occupied(mut entry) => entry.get_mut().copies += 1,
-            hashbrown::hash_table::Entry::Vacant(entry) => drop(entry.insert(Named { first, copies: 1 })),
+            hashbrown::hash_table::Entry::Vacant(entry) => drop(entry.insert(IndexEntry { first, copies: 1 })),
         }
         self.colors.push(color);
     }
