@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_cut_anywhere_is_one_of_the_lists_before() {
+    fn a_log_that_is_cut_short_is_one_of_the_lists_before() {
         let (path, mut database) = new_database("cut");
         let mut lists = vec![vec![color("a")]];
         for (id, name) in [(2, "b"), (3, "c")] {
@@ -409,7 +409,9 @@ mod tests {
         let copy = path.with_file_name("copy.db");
         fs::copy(&path, &copy).unwrap();
         let mut commits = 0;
-        for end in 0..=log.len() {
+        // a frame has 24 bytes and a page of 4,096, behind 32 bytes of the log's own: every byte around its ends, and some between
+        let is_tried = |end: &usize| (end + 4120 - 64) % 4120 < 80 || end % 29 == 0 || *end == log.len();
+        for end in (0..=log.len()).filter(is_tried) {
             fs::write(data_file::log_of(&copy), &log[..end]).unwrap();
             let colors = read(&copy, false).unwrap().colors;
             assert!(colors == lists[commits] || Some(&colors) == lists.get(commits + 1), "{end}: {colors:?}");

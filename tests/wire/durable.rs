@@ -358,7 +358,7 @@ fn a_log_that_a_power_cut_cut_short_is_a_list_that_was_acknowledged() {
     server.signal(Signal::KILL);
     server.wait();
     let log = fs::read(format!("{file}-wal")).unwrap();
-    // a frame of the log has 24 bytes and a page; the unit tests of the database try every byte
+    // the unit tests of the database try more ends
     let mut found = Vec::new();
     for end in (0..=log.len()).step_by(512).chain([log.len() - 1, log.len()]) {
         let cut = Scratch::new();
