@@ -128,7 +128,7 @@ fn check_says_in_one_line_whether_a_start_would_succeed() {
         (&["--data", fifo][..], format!("cannot use {fifo}: ")),
         (&["--data", link], format!("cannot use {link}: no such directory")),
         (&["--data", "/dev/zero"], "cannot use /dev/zero: ".to_owned()),
-        (&["--data", &data], format!("{data}:1:2: ")),
+        (&["--data", &data], format!("cannot use {data}: it is a list in JSON; ")),
         (&["--seed", "none.json"], "cannot read the seed none.json: ".to_owned()),
         (&["--data", "/no/such/directory/list.json"], "cannot use /no/such/directory/list.json: ".to_owned()),
     ] {
