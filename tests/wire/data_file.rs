@@ -270,7 +270,7 @@ fn a_save_that_cannot_keep_the_group_gives_its_rights_to_no_other() {
     for (before, after) in [(0o664, 0o604), (0o640, 0o600), (0o600, 0o600), (0o604, 0o600)] {
         let scratch = Scratch::new();
         let program = scratch.0.join("colors");
-        fs::copy(env!("CARGO_BIN_EXE_colors"), &program).unwrap();
+        fs::copy(colors(&[]).get_program(), &program).unwrap();
         let file = scratch.write("list.json", "[]");
         fs::set_permissions(&file, fs::Permissions::from_mode(before)).unwrap();
         chown(&scratch.0, Some(65534), None).unwrap();

@@ -221,7 +221,7 @@ fn a_directory_that_may_not_be_written_is_a_500_and_no_harm() {
     fs::create_dir_all(&scratch).unwrap();
     let scratch = Scratch(scratch);
     let (program, file) = (scratch.0.join("colors"), scratch.0.join("data/list.json"));
-    fs::copy(env!("CARGO_BIN_EXE_colors"), &program).unwrap();
+    fs::copy(colors(&[]).get_program(), &program).unwrap();
     fs::create_dir(scratch.0.join("data")).unwrap();
     fs::write(&file, r#"[{"name":"a","value":"1"}]"#).unwrap();
     let mut command = own_environment(program);
