@@ -11,13 +11,13 @@ const EXTRA_BYTES_MAX: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct ChunkedDecoder {
-    next: Next,
+    part: ChunkPart,
     /// Bytes of extensions and trailers so far.
     extra: usize,
 }
 
 #[derive(Debug, Default)]
-enum Next {
+enum ChunkPart {
     #[default]
     SizeLine,
     /// This many bytes of data, and the line break that ends them.
@@ -40,36 +40,36 @@ impl ChunkedDecoder {
     ) -> Result<bool, ProtocolError> {
         loop {
             let rest = &received[*start..];
-            match self.next {
-                Next::SizeLine => {
+            match self.part {
+                ChunkPart::SizeLine => {
                     let Some(line) = whole_line(rest)? else { return Ok(false) };
                     *start += line.len() + 2;
                     let size_end = line.iter().position(|byte| *byte == b';');
                     self.count_extra(size_end.map_or(0, |end| line.len() - end))?;
                     // RFC 9110 §5.6.3: white space may come before the `;` of an extension, only there
                     let digits = size_end.map_or(line, |end| line[..end].trim_ascii_end());
-                    self.next = match parse_size(digits).ok_or(ProtocolError::Chunk)? {
-                        0 => Next::Trailer,
-                        size if size <= content_max.saturating_sub(content.len()) as u64 => Next::Data(size as usize),
+                    self.part = match parse_size(digits).ok_or(ProtocolError::Chunk)? {
+                        0 => ChunkPart::Trailer,
+                        size if size <= content_max.saturating_sub(content.len()) as u64 => ChunkPart::Data(size as usize),
                         _ => return Err(ProtocolError::ContentTooLarge(content_max)),
                     };
                 }
-                Next::Data(0) => match rest {
+                ChunkPart::Data(0) => match rest {
                     [b'\r', b'\n', ..] => {
                         *start += 2;
-                        self.next = Next::SizeLine;
+                        self.part = ChunkPart::SizeLine;
                     }
                     [] | [b'\r'] => return Ok(false),
                     _ => return Err(ProtocolError::Chunk),
                 },
-                Next::Data(_) if rest.is_empty() => return Ok(false),
-                Next::Data(left) => {
+                ChunkPart::Data(_) if rest.is_empty() => return Ok(false),
+                ChunkPart::Data(left) => {
                     let data = &rest[..left.min(rest.len())];
                     content.extend_from_slice(data);
                     *start += data.len();
-                    self.next = Next::Data(left - data.len());
+                    self.part = ChunkPart::Data(left - data.len());
                 }
-                Next::Trailer => {
+                ChunkPart::Trailer => {
                     let Some(line) = whole_line(rest)? else { return Ok(false) };
                     *start += line.len() + 2;
                     if line.is_empty() {

@@ -40,11 +40,11 @@ pub(crate) enum ProtocolError {
     /// When Expect asks for anything but 100-continue: 417 (RFC 9110 §10.1.1).
     Expectation,
     /// When the client ends its side of the connection in the middle of a request: 400 (RFC 9112 §8).
-    CutOff,
+    UnexpectedEof,
     /// When a request has begun and did not arrive whole in time: 408.
     Timeout,
     /// When the memory for unfinished requests and untaken responses is used up, or the connection limit is reached: 503.
-    NoRoom,
+    Overloaded,
 }
 
 impl ProtocolError {
@@ -56,7 +56,7 @@ impl ProtocolError {
             Self::ContentTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::Timeout => StatusCode::REQUEST_TIMEOUT,
-            Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -80,9 +80,9 @@ impl fmt::Display for ProtocolError {
             Self::Chunk => f.write_str("the chunked content does not decode"),
             Self::ContentTooLarge(limit) => write!(f, "the content is longer than the limit of {limit} bytes; --max-body sets it"),
             Self::Expectation => f.write_str("the only expectation supported is \"100-continue\""),
-            Self::CutOff => f.write_str("the connection ended in the middle of the request"),
+            Self::UnexpectedEof => f.write_str("the connection ended in the middle of the request"),
             Self::Timeout => f.write_str("the request did not arrive in time"),
-            Self::NoRoom => f.write_str("there is no room for this request to wait, try again later"),
+            Self::Overloaded => f.write_str("there is no room for this request to wait, try again later"),
         }
     }
 }

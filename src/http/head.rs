@@ -32,7 +32,7 @@ pub(super) enum Framing {
 
 /// The fields that this file evaluates.
 #[derive(Default)]
-struct Lines<'a> {
+struct FramingFields<'a> {
     host: Option<&'a [u8]>,
     content_length: Option<&'a [u8]>,
     transfer_encoding: Option<String>,
@@ -62,7 +62,7 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
         return Err(ProtocolError::Malformed("the request target has a character that belongs percent-encoded"));
     }
     let is_1_1 = minor == 1;
-    let (lines, mut fields) = Lines::sort(parsed.headers, is_1_1)?;
+    let (lines, mut fields) = FramingFields::sort(parsed.headers, is_1_1)?;
     fields.host = lines.host(target, is_1_1)?;
     let framing = lines.framing(is_1_1, content_max)?;
     let request = Request {
@@ -91,7 +91,7 @@ fn parse_as_1_1(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolErr
     }
 }
 
-impl<'a> Lines<'a> {
+impl<'a> FramingFields<'a> {
     /// Sorts all field lines in one pass.
     fn sort(headers: &[httparse::Header<'a>], is_1_1: bool) -> Result<(Self, Fields), ProtocolError> {
         let (mut lines, mut fields) = (Self::default(), Fields::default());

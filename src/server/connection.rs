@@ -2,7 +2,8 @@
 
 use std::io;
 use std::mem::{replace, take};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
@@ -10,14 +11,13 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 use tiny_http::{HTTPVersion, Method};
 
-use super::accept::Socket;
 use super::client::Client;
 use super::output::{Output, Sent};
-use super::shared::{Share, Shared};
+use super::shared::{Quota, Shared};
 use crate::http::{Challenge, Parser, ProtocolError, Request, Response};
 use crate::logging;
 use crate::service::Answer;
-use crate::store::{Change, NotSaved, Outcome};
+use crate::store::{Change, Outcome, SaveError};
 
 /// Bytes received at a time: a request of curl takes a tenth of it, and a pipelining client has no more in its buffer.
 const RECEIVE_BYTES: usize = 4096;
@@ -73,7 +73,7 @@ pub(super) enum Event {
     /// The other connections have been served: go on with the requests in the buffer.
     Resume,
     /// The change that was waited for is saved, or was not made.
-    Outcome(Result<Outcome, NotSaved>),
+    Outcome(Result<Outcome, SaveError>),
     /// The deadline has passed.
     Deadline,
     /// The connection limit is reached, and others wait.
@@ -93,7 +93,9 @@ pub(super) enum Next {
 }
 
 pub(super) struct Connection {
-    socket: Socket,
+    socket: OwnedFd,
+    /// The other end's address, if it is a TCP connection.
+    peer: Option<SocketAddr>,
     /// The listener's own address is a loopback one.
     on_loopback: bool,
     parser: Parser,
@@ -103,13 +105,14 @@ pub(super) struct Connection {
     since: Instant,
     after: After,
     had_request: bool,
-    share: Share,
+    quota: Quota,
 }
 
 impl Connection {
-    pub(super) fn new(socket: Socket, on_loopback: bool, share: Share, now: Instant) -> Self {
+    pub(super) fn new(socket: OwnedFd, peer: Option<SocketAddr>, on_loopback: bool, quota: Quota, now: Instant) -> Self {
         Self {
             socket,
+            peer,
             on_loopback,
             parser: Parser::default(),
             output: Output::default(),
@@ -117,7 +120,7 @@ impl Connection {
             since: now,
             after: After::NextRequest,
             had_request: false,
-            share,
+            quota,
         }
     }
 
@@ -126,7 +129,7 @@ impl Connection {
         // An error means that the client has gone: nobody is left to tell.
         let next = self.handle(event, shared, now, scratch).unwrap_or(Next::Close);
         let committing = if let State::Committing(committing) = &self.state { committing.memory } else { 0 };
-        self.share.set_memory(self.parser.memory() + self.output.memory() + committing);
+        self.quota.set_memory(self.parser.memory() + self.output.memory() + committing);
         next
     }
 
@@ -162,7 +165,7 @@ impl Connection {
         match (event, &mut self.state) {
             (Event::Readable, State::Idle | State::Reading) => {
                 if !self.receive(scratch)? {
-                    self.refuse(&ProtocolError::CutOff, None, shared);
+                    self.refuse(&ProtocolError::UnexpectedEof, None, shared);
                 }
                 self.answer(shared, now)
             }
@@ -182,7 +185,7 @@ impl Connection {
                 self.flush(false, now)
             }
             (Event::LimitReached, State::Reading) => {
-                self.refuse(&ProtocolError::NoRoom, None, shared);
+                self.refuse(&ProtocolError::Overloaded, None, shared);
                 self.output.send(&self.socket).map(|_| Next::Close)
             }
             // what else can happen is an end: the client has gone, or its time is over
@@ -215,7 +218,7 @@ impl Connection {
                 return self.flush(!self.parser.is_idle(), now);
             }
             match self.parser.next_request(shared.limits.content_max) {
-                Ok(None) if self.share.is_refused(self.parser.memory()) => self.refuse(&ProtocolError::NoRoom, None, shared),
+                Ok(None) if self.quota.is_refused(self.parser.memory()) => self.refuse(&ProtocolError::Overloaded, None, shared),
                 Ok(None) => {
                     if self.parser.take_expectation() {
                         self.output.push_continue();
@@ -241,8 +244,8 @@ impl Connection {
     fn answer_one(&mut self, mut request: Request, shared: &Shared) -> Option<Change> {
         let begun = shared.access_log.then(Instant::now);
         let memory = request.memory();
-        if self.share.is_refused(memory) {
-            self.refuse(&ProtocolError::NoRoom, Some(&request), shared);
+        if self.quota.is_refused(memory) {
+            self.refuse(&ProtocolError::Overloaded, Some(&request), shared);
             return None;
         }
         match shared.service.respond(&request, self.on_loopback) {
@@ -366,7 +369,7 @@ impl Connection {
     }
 
     fn client(&self, request: Option<&Request>) -> Client {
-        Client::of(&self.socket, request.and_then(|request| request.fields.forwarded_for))
+        Client::of(self.peer, request.and_then(|request| request.fields.forwarded_for))
     }
 }
 

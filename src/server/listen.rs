@@ -1,8 +1,9 @@
-//! Listening sockets, opened here or inherited: where they listen, and the options of every accepted connection. Accepts nothing itself.
+//! Listener sockets, opened here or inherited: where they listen, and the options of every accepted connection.
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -97,16 +98,24 @@ impl fmt::Display for Endpoint {
 }
 
 /// A socket that listens; closed when dropped, and never shut down, since another process may hold it too.
-pub(crate) struct Listening {
+pub(crate) struct Listener {
     /// The socket file, if this process made one. Dropped before the socket: while that listens, nobody replaces the file.
     file: Option<SocketFile>,
     /// What connections are accepted from; does not block.
-    pub(crate) listener: tiny_http::Listener,
+    pub(crate) socket: tiny_http::Listener,
     /// Where it listens, with the port that the kernel picked in place of 0.
     pub(crate) endpoint: Endpoint,
 }
 
-impl Listening {
+impl Listener {
+    /// Takes the next connection, with the address of the other end if it came over TCP. `WouldBlock` when there is none.
+    pub(super) fn accept(&self) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+        match &self.socket {
+            tiny_http::Listener::Tcp(socket) => socket.accept().map(|(stream, peer)| (stream.into(), Some(peer))),
+            tiny_http::Listener::Unix(socket) => socket.accept().map(|(stream, _)| (stream.into(), None)),
+        }
+    }
+
     /// Removes the socket file, if this process made one. Clients that have connected can still be accepted.
     pub(crate) fn unlink(&mut self) {
         self.file = None;
@@ -118,7 +127,7 @@ impl Listening {
     /// # Errors
     /// When the kernel refuses the option.
     pub(crate) fn limit_unsent(&self, request_timeout: Duration) -> io::Result<()> {
-        match &self.listener {
+        match &self.socket {
             tiny_http::Listener::Tcp(listener) => SockRef::from(listener).set_tcp_user_timeout(Some(request_timeout)),
             tiny_http::Listener::Unix(_) => Ok(()),
         }
@@ -129,18 +138,18 @@ impl Listening {
 ///
 /// # Errors
 /// When the address is in use, is not one of this host, or may not be used by this user.
-pub(crate) fn listen(endpoint: &Endpoint, unix_mode: u32) -> io::Result<Listening> {
+pub(crate) fn listen(endpoint: &Endpoint, unix_mode: u32) -> io::Result<Listener> {
     match endpoint {
         Endpoint::Tcp(address) => listen_on_tcp(*address),
         Endpoint::Unix(path) => {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             let file = SocketFile::listen(&socket, path, unix_mode, BACKLOG)?;
-            Ok(Listening { file: Some(file), ..adopt_unix(socket.into())? })
+            Ok(Listener { file: Some(file), ..adopt_unix(socket.into())? })
         }
     }
 }
 
-fn listen_on_tcp(address: SocketAddr) -> io::Result<Listening> {
+fn listen_on_tcp(address: SocketAddr) -> io::Result<Listener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // a restart need not wait for the last connections of the process before to time out in the kernel
     socket.set_reuse_address(true)?;
@@ -159,14 +168,14 @@ fn listen_on_tcp(address: SocketAddr) -> io::Result<Listening> {
 ///
 /// # Errors
 /// When one of them is no stream socket, TCP or unix, or does not listen.
-pub(crate) fn inherited() -> io::Result<Vec<Listening>> {
+pub(crate) fn inherited() -> io::Result<Vec<Listener>> {
     // listenfd takes them for this process's when there is no LISTEN_PID
     let is_ours = std::env::var("LISTEN_PID").is_ok_and(|pid| pid.parse() == Ok(std::process::id()));
     let mut sockets = if is_ours { ListenFd::from_env() } else { ListenFd::empty() };
     (0..sockets.len()).map(|index| inherit(&mut sockets, index)).collect()
 }
 
-fn inherit(sockets: &mut ListenFd, index: usize) -> io::Result<Listening> {
+fn inherit(sockets: &mut ListenFd, index: usize) -> io::Result<Listener> {
     let unfit = || io::Error::other(format!("number {} is not a TCP or unix stream socket that listens", index + 1));
     if let Ok(Some(listener)) = sockets.take_tcp_listener(index) {
         return if SockRef::from(&listener).is_listener()? { adopt_tcp(listener) } else { Err(unfit()) };
@@ -178,23 +187,23 @@ fn inherit(sockets: &mut ListenFd, index: usize) -> io::Result<Listening> {
 }
 
 /// Makes a listening TCP socket ready to accept from. Accepted connections inherit these options on Linux.
-fn adopt_tcp(listener: TcpListener) -> io::Result<Listening> {
+fn adopt_tcp(listener: TcpListener) -> io::Result<Listener> {
     listener.set_nonblocking(true)?;
     let socket = SockRef::from(&listener);
     // without it a response of two segments waits 40 ms for the client's delayed acknowledgement
     socket.set_tcp_nodelay(true)?;
     let endpoint = Endpoint::Tcp(listener.local_addr()?);
-    Ok(Listening { listener: tiny_http::Listener::Tcp(listener), endpoint, file: None })
+    Ok(Listener { socket: tiny_http::Listener::Tcp(listener), endpoint, file: None })
 }
 
 /// Makes a listening unix socket ready to accept from.
-fn adopt_unix(listener: UnixListener) -> io::Result<Listening> {
+fn adopt_unix(listener: UnixListener) -> io::Result<Listener> {
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     // an inherited socket may have an abstract name in place of a file; ss(8) and systemd show it with an @
     let name = || address.as_abstract_name().map(|name| format!("@{}", name.escape_ascii()).into());
     let path = address.as_pathname().map(Path::to_owned).or_else(name).unwrap_or_default();
-    Ok(Listening { listener: tiny_http::Listener::Unix(listener), endpoint: Endpoint::Unix(path), file: None })
+    Ok(Listener { socket: tiny_http::Listener::Unix(listener), endpoint: Endpoint::Unix(path), file: None })
 }
 
 #[cfg(test)]
@@ -231,7 +240,7 @@ mod tests {
 
     #[test]
     fn port_0_becomes_the_one_picked() {
-        let listening = listen(&"127.0.0.1:0".parse().unwrap(), 0o600).unwrap();
-        assert!(matches!(listening.endpoint, Endpoint::Tcp(address) if address.port() != 0));
+        let listener = listen(&"127.0.0.1:0".parse().unwrap(), 0o600).unwrap();
+        assert!(matches!(listener.endpoint, Endpoint::Tcp(address) if address.port() != 0));
     }
 }

@@ -1,6 +1,5 @@
 //! Sockets and threads: the accept loop, on the main thread, and the workers that it hands connections to.
 
-mod accept;
 mod client;
 mod connection;
 mod listen;
@@ -21,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use threadpool::ThreadPool;
 
-pub(crate) use listen::{Endpoint, Listening, inherited, listen};
+pub(crate) use listen::{Endpoint, Listener, inherited, listen};
 pub(crate) use shared::{Limits, Shared};
 use systemd::ServiceManager;
 use worker::{Inbox, Worker};
@@ -50,7 +49,7 @@ const DESCRIPTORS_RESERVED: usize = 32;
 pub(crate) struct Server {
     shared: Arc<Shared>,
     inboxes: Vec<Arc<Inbox>>,
-    listening: Vec<Listening>,
+    listeners: Vec<Listener>,
     /// The system had no descriptor or memory for a connection.
     pauses: bool,
     service_manager: ServiceManager,
@@ -61,7 +60,7 @@ impl Server {
     ///
     /// # Errors
     /// When the process has no descriptor left.
-    pub(crate) fn new(shared: Arc<Shared>, listening: Vec<Listening>, pool: &ThreadPool) -> io::Result<Self> {
+    pub(crate) fn new(shared: Arc<Shared>, listeners: Vec<Listener>, pool: &ThreadPool) -> io::Result<Self> {
         let mut inboxes = Vec::new();
         for _ in 0..pool.max_count() {
             let inbox = Arc::new(Inbox::new()?);
@@ -69,9 +68,7 @@ impl Server {
             pool.execute(|| worker.run());
             inboxes.push(inbox);
         }
-        let workers = inboxes.clone();
-        shared.service.store.on_withdrawal(move || workers.iter().for_each(|inbox| inbox.wake()));
-        Ok(Self { shared, inboxes, listening, pauses: false, service_manager: ServiceManager::from_env() })
+        Ok(Self { shared, inboxes, listeners, pauses: false, service_manager: ServiceManager::from_env() })
     }
 
     /// Serves until `stop` becomes readable, then finishes what is under way. When `reload` becomes readable, the tokens are read again.
@@ -89,11 +86,11 @@ impl Server {
 
     /// Waits for connections and accepts them; says whether the service has to stop.
     fn accept_ready(&mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<bool> {
-        self.shared.set_limit_reached(self.shared.is_full() && self.listening.iter().any(has_pending));
+        self.shared.set_limit_reached(self.shared.is_full() && self.listeners.iter().any(has_pending));
         let pauses = take(&mut self.pauses) || self.shared.limit_reached();
         let time = if pauses { Some(PAUSE) } else { self.service_manager.poll_timeout() };
         let mut polled = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
-        polled.extend(self.listening.iter().filter(|_| !pauses).map(|listening| PollFd::new(&listening.listener, PollFlags::IN)));
+        polled.extend(self.listeners.iter().filter(|_| !pauses).map(|listener| PollFd::new(&listener.socket, PollFlags::IN)));
         polled.extend(reload.map(|reload| PollFd::from_borrowed_fd(reload, PollFlags::IN)));
         match rustix::event::poll(&mut polled, time.and_then(|time| Timespec::try_from(time).ok()).as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -121,15 +118,15 @@ impl Server {
 
     /// Accepts connections that a listener has, some at a time. Says whether there may be more.
     fn accept_from(&mut self, index: usize) -> bool {
-        let listening = &self.listening[index];
+        let listener = &self.listeners[index];
         for _ in 0..ACCEPTS_IN_A_ROW {
             if self.shared.is_full() {
                 return false;
             }
-            match accept::accept(&listening.listener) {
-                Ok(socket) => {
+            match listener.accept() {
+                Ok((socket, peer)) => {
                     let inbox = self.inboxes.iter().min_by_key(|inbox| inbox.load()).expect("there is a worker");
-                    inbox.add(socket, listening.endpoint.is_loopback(), &self.shared);
+                    inbox.add(socket, peer, listener.endpoint.is_loopback(), &self.shared);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 // the client has gone before it was accepted
@@ -148,14 +145,14 @@ impl Server {
     fn stop(mut self) {
         let begun = Instant::now();
         self.service_manager.stopping();
-        self.listening.iter_mut().for_each(Listening::unlink);
+        self.listeners.iter_mut().for_each(Listener::unlink);
         self.shared.service.is_stopping.store(true, Relaxed);
         self.inboxes.iter().for_each(|inbox| inbox.wake());
         // those whose connection the kernel has accepted already are clients like the others
         while self.accept_pending(begun + LAST_ACCEPTS) && begun.elapsed() < LAST_ACCEPTS {
             std::thread::sleep(PAUSE);
         }
-        self.listening.clear();
+        self.listeners.clear();
         self.shared.set_limit_reached(false);
         while self.shared.connections() > 0 && begun.elapsed() < STOP_TIME {
             std::thread::sleep(PAUSE);
@@ -168,16 +165,16 @@ impl Server {
 
     /// Accepts what the kernel holds; says whether there is more than there is room or time for.
     fn accept_pending(&mut self, deadline: Instant) -> bool {
-        for index in 0..self.listening.len() {
+        for index in 0..self.listeners.len() {
             while Instant::now() < deadline && self.accept_from(index) {}
         }
-        self.listening.iter().any(has_pending)
+        self.listeners.iter().any(has_pending)
     }
 }
 
 /// Whether the kernel holds a connection of this listener that is not accepted yet.
-fn has_pending(listening: &Listening) -> bool {
-    let mut polled = [PollFd::new(&listening.listener, PollFlags::IN)];
+fn has_pending(listener: &Listener) -> bool {
+    let mut polled = [PollFd::new(&listener.socket, PollFlags::IN)];
     rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
@@ -188,6 +185,6 @@ pub(crate) fn connections_max(listeners: usize, workers: usize) -> usize {
     // A process that may not raise its limit makes do with what it has.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let descriptors = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-    // tiny_http keeps two descriptors of each connection; each worker has an epoll instance and an inbox
-    (descriptors.saturating_sub(DESCRIPTORS_RESERVED + listeners + 2 * workers) / 2).clamp(1, CONNECTIONS_MAX)
+    // each worker has an epoll instance and an inbox
+    descriptors.saturating_sub(DESCRIPTORS_RESERVED + listeners + 2 * workers).clamp(1, CONNECTIONS_MAX)
 }

@@ -65,14 +65,14 @@ impl Shared {
 
 /// What one connection takes of what is shared; given back when dropped, however the connection ends.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct Quota {
     shared: Arc<Shared>,
     /// The number of connections of its worker.
     of_worker: Arc<AtomicUsize>,
     memory: usize,
 }
 
-impl Share {
+impl Quota {
     pub(super) fn new(shared: Arc<Shared>, of_worker: Arc<AtomicUsize>) -> Self {
         shared.connections.fetch_add(1, Relaxed);
         of_worker.fetch_add(1, Relaxed);
@@ -95,7 +95,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for Quota {
     fn drop(&mut self) {
         self.set_memory(0);
         self.of_worker.fetch_sub(1, Relaxed);

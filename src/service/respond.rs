@@ -12,7 +12,7 @@ use super::target::{self, BasePath, Resource, TargetError};
 use super::token::Tokens;
 use crate::http::date::rfc3339;
 use crate::http::{Conditions, Content, Representation, Request, Response};
-use crate::store::{Action, Change, JsonError, NotSaved, Outcome, Saves, Store, color};
+use crate::store::{Action, Change, JsonError, Outcome, SaveError, Saves, Store, color};
 
 /// The OpenAPI 3.1 document. Its server is ".", which is resolved against the address it was read from (OpenAPI 3.1, Server Object): right
 /// below any base path and behind any proxy.
@@ -43,7 +43,7 @@ impl Service {
     pub(crate) fn respond(&self, request: &Request, on_loopback: bool) -> Answer {
         // A panic changes nothing: a change is made in one step or not at all.
         let answer = catch_unwind(AssertUnwindSafe(|| match origin::check(&self.allowlist, request, on_loopback) {
-            Ok(()) => act(self, request),
+            Ok(()) => route(self, request),
             Err(forbidden) => {
                 Answer::Now(Response { log: Some(forbidden.log()), ..Response::error(StatusCode::FORBIDDEN, forbidden.message()) })
             }
@@ -58,8 +58,8 @@ impl Service {
     }
 
     /// The response to a request whose change has been saved or not.
-    pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, NotSaved>) -> Response {
-        self.with_cors(request, changed(self, outcome))
+    pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, SaveError>) -> Response {
+        self.with_cors(request, written(self, outcome))
     }
 
     fn with_cors(&self, request: &Request, response: Response) -> Response {
@@ -69,7 +69,7 @@ impl Service {
     }
 }
 
-fn act(service: &Service, request: &Request) -> Answer {
+fn route(service: &Service, request: &Request) -> Answer {
     let resource = match target::find(&request.target, &service.base) {
         Ok(resource) => resource,
         Err(error) => return Answer::Now(target_error(&error, &service.base)),
@@ -81,7 +81,7 @@ fn act(service: &Service, request: &Request) -> Answer {
     // the table of the specification's Endpoints
     match (resource, &request.method) {
         (Resource::Page, method) => Answer::Now(page(service, request, method, allow)),
-        (Resource::Service, method) if *method != Method::Options => Answer::Now(target_error(&TargetError::Form, &service.base)),
+        (Resource::Asterisk, method) if *method != Method::Options => Answer::Now(target_error(&TargetError::Form, &service.base)),
         (_, Method::Options) => Answer::Now(options(allow)),
         (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service)),
         (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, &OPENAPI)),
@@ -90,14 +90,14 @@ fn act(service: &Service, request: &Request) -> Answer {
             Answer::Now(service.store.first(&name).map_or_else(Response::no_such_color, |color| read(request, &color)))
         }
         (Resource::Colors, Method::Post) if !service.read_only => {
-            change(service, request, None, color::from_create(&request.content).map(Action::Create))
+            write(service, request, None, color::from_create(&request.content).map(Action::Create))
         }
         (Resource::Color(name), Method::Put) if !service.read_only => {
             let update = color::from_update(&request.content).map(|value| Action::Update(name.to_string(), value));
-            change(service, request, Some(&name), update)
+            write(service, request, Some(&name), update)
         }
         (Resource::Color(name), Method::Delete) if !service.read_only => {
-            change(service, request, Some(&name), Ok(Action::Delete(name.to_string())))
+            write(service, request, Some(&name), Ok(Action::Delete(name.to_string())))
         }
         _ => Answer::Now(not_allowed(allow)),
     }
@@ -141,10 +141,10 @@ fn not_allowed(allow: &'static str) -> Response {
 fn allowed(resource: &Resource<'_>, read_only: bool) -> &'static str {
     match resource {
         Resource::Health | Resource::OpenApi | Resource::Page => "GET, HEAD, OPTIONS",
-        Resource::Colors | Resource::Color(_) | Resource::Service if read_only => "GET, HEAD, OPTIONS",
+        Resource::Colors | Resource::Color(_) | Resource::Asterisk if read_only => "GET, HEAD, OPTIONS",
         Resource::Colors => "GET, HEAD, POST, OPTIONS",
         Resource::Color(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
-        Resource::Service => "GET, HEAD, POST, PUT, DELETE, OPTIONS",
+        Resource::Asterisk => "GET, HEAD, POST, PUT, DELETE, OPTIONS",
     }
 }
 
@@ -187,21 +187,21 @@ fn read(request: &Request, representation: &Arc<Representation>) -> Response {
 }
 
 /// Makes a change of the color `name`, or of the list.
-fn change(service: &Service, request: &Request, name: Option<&str>, action: Result<Action, JsonError>) -> Answer {
+fn write(service: &Service, request: &Request, name: Option<&str>, action: Result<Action, JsonError>) -> Answer {
     let action = action.map_err(|error| error.to_string());
     let conditions = Conditions::of(request).map_err(|error| error.to_string());
     match action.and_then(|action| Ok(Change { action, conditions: conditions? })) {
         Ok(change) if service.store.is_durable() => Answer::Commit(change),
-        Ok(change) => Answer::Now(changed(service, Ok(service.store.apply(&change)))),
+        Ok(change) => Answer::Now(written(service, Ok(service.store.apply(&change)))),
         // spec, Endpoints, rule 5: a name that no entry has is that answer, whatever else is wrong
         Err(_) if name.is_some_and(|name| service.store.first(name).is_none()) => Answer::Now(Response::no_such_color()),
         Err(message) => Answer::Now(Response::error(StatusCode::BAD_REQUEST, message)),
     }
 }
 
-fn changed(service: &Service, outcome: Result<Outcome, NotSaved>) -> Response {
+fn written(service: &Service, outcome: Result<Outcome, SaveError>) -> Response {
     match outcome {
-        Ok(Outcome::Created(color, is_first)) => {
+        Ok(Outcome::Created { color, is_first }) => {
             // RFC 9110 §10.2.2: Location names the created color, so there is none when an earlier entry has its name
             let location = is_first.then(|| service.base.color(&color.name)).flatten();
             Response { location, ..Response::new(StatusCode::CREATED, Content::Shared(color.json)) }

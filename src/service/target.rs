@@ -17,7 +17,7 @@ pub(super) enum Resource<'a> {
     /// The base path itself: the page, for those who ask for HTML.
     Page,
     /// The service itself: the target `*` of OPTIONS (RFC 9110 §9.3.7).
-    Service,
+    Asterisk,
 }
 
 /// Why a request target names nothing.
@@ -74,7 +74,7 @@ impl BasePath {
 /// The path is split at `/` first, then each segment is percent-decoded, so `%2F` is part of a name; the query is ignored.
 pub(super) fn find<'a>(target: &'a str, base: &BasePath) -> Result<Resource<'a>, TargetError> {
     if target == "*" {
-        return Ok(Resource::Service);
+        return Ok(Resource::Asterisk);
     }
     let mut rest = Some(path_of(target)?);
     let mut next = || {
@@ -143,7 +143,7 @@ mod tests {
             ("/%63olors", Ok(Resource::Colors)),
             ("http://example.org/colors", Ok(Resource::Colors)),
             ("HTTPS://example.org:8080/colors?x", Ok(Resource::Colors)),
-            ("*", Ok(Resource::Service)),
+            ("*", Ok(Resource::Asterisk)),
             ("/health", Ok(Resource::Health)),
             ("/health/", Err(TargetError::Unknown)),
             ("/openapi.json", Ok(Resource::OpenApi)),

@@ -1,0 +1,52 @@
+//! Why the service cannot start or go on, in words that say what to do.
+
+use std::fmt;
+use std::io;
+
+use crate::service::TokenFileError;
+use crate::store::{JsonError, OpenError};
+
+/// Why the service cannot start or go on; each is one line, and exit code 1.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    SeedUnreadable(String, io::Error),
+    /// When the seed is not a file of colors.
+    Malformed(String, JsonError),
+    /// When the database cannot be opened, read or created.
+    DataFile(String, OpenError),
+    TokenFile(String, TokenFileError),
+    Listen(String, io::Error),
+    /// When a socket handed over by the parent process is of no use.
+    Inherited(io::Error),
+    /// When standard output does not take the answer of `--check` or `--dump`.
+    Output(io::Error),
+    /// When the system refuses something that no option can fix.
+    System(io::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SeedUnreadable(file, error) => write!(f, "cannot read the seed {file}: {error}; name another with --seed"),
+            Self::Malformed(file, JsonError { reason, line, column }) => write!(f, "{file}:{line}:{column}: {reason}"),
+            Self::DataFile(file, error) => write!(f, "cannot use {file}: {error}"),
+            Self::TokenFile(file, error) => write!(f, "cannot use the token file {file}: {error}"),
+            Self::Listen(endpoint, error) => {
+                write!(f, "cannot listen on {endpoint}: ")?;
+                match error.kind() {
+                    io::ErrorKind::AddrInUse => f.write_str("another program does already; choose another address with --listen"),
+                    io::ErrorKind::AddrNotAvailable => f.write_str("this host has no such address; choose another with --listen"),
+                    io::ErrorKind::PermissionDenied => {
+                        write!(f, "{error}; choose a port from 1024 on, or a directory that this user may write, with --listen")
+                    }
+                    _ => write!(f, "{error}; choose another address with --listen"),
+                }
+            }
+            Self::Inherited(error) => {
+                write!(f, "cannot use the sockets that LISTEN_FDS hands over: {error}; fix the unit of the sockets, or unset LISTEN_FDS")
+            }
+            Self::Output(error) => write!(f, "cannot write to standard output: {error}"),
+            Self::System(error) => write!(f, "cannot go on: {error}"),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! `colors`: a JSON web service that keeps an ordered list of named colors.
+//!
+//! A map of the code. Each folder uses only those below it in this list; all of them log.
+//!
+//! - this file: the start in reading order, with `args` and `environment` (options), `load` (where the list comes from), `signals`,
+//!   `failure` (why it ends) and, in tests only, `documents` (man page and completions)
+//! - `server`: sockets and threads: the accept loop (`mod`), `worker` (an event loop), `connection` (the state machine), `output`, `listen`,
+//!   `systemd` (what the service manager is told)
+//! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path names), `origin` (browsers), `token` (who may
+//!   change the list), `page` (for browsers)
+//! - `store`: the mutex around the `Vec` of colors (`colors`), `change` (what a write does), `writer` (group commit), `file` (the data file)
+//! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `chunked`, `request`, `response`, `conditional`
+//! - `logging`: log lines, and the thread that writes them
+
+mod args;
+#[cfg(test)]
+mod documents;
+mod environment;
+mod failure;
+mod http;
+mod load;
+mod logging;
+mod server;
+mod service;
+mod signals;
+mod store;
+
+use std::io::{self, Write as _};
+use std::os::fd::AsFd;
+use std::panic;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use threadpool::ThreadPool;
+
+use crate::args::Args;
+use crate::failure::Failure;
+use crate::server::{Endpoint, Limits, Listener, Server, Shared};
+use crate::service::{Allowlist, Loaded, Service, Tokens};
+use crate::signals::{reload_on_signal, stop_on_signals};
+
+/// Bytes of stack of a thread; the deepest call takes a quarter of it.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// How long the end may wait for the disk, after the last connection was closed.
+const CLOSE_TIME: Duration = Duration::from_secs(4);
+
+/// The program: reads the command line, serves until it is told to stop, and gives the exit code: 0, or 1 for a failure. Mistakes on the
+/// command line end it with 2.
+pub fn main() -> ExitCode {
+    let args = Args::read();
+    // before there are threads: it takes variables out of the environment
+    let inherited = server::inherited();
+    let started = logging::start(args.log_level).map_err(|error| Failure::System(refused(&error)));
+    match started.and_then(|()| match &args.data {
+        Some(file) if args.dump => load::dump(file),
+        _ if args.check => check(&args),
+        _ => run(args, inherited),
+    }) {
+        Ok(()) => {
+            logging::flush();
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            logging::fail(&failure);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The service, from its start to its end.
+fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> {
+    let inherited = inherited.map_err(Failure::Inherited)?;
+    let is_starting = Arc::new(AtomicBool::new(true));
+    let reload = args.token_file.as_ref().map(|_| reload_on_signal()).transpose().map_err(Failure::System)?;
+    let stop = stop_on_signals(&is_starting, reload.is_none()).map_err(Failure::System)?;
+    let (tokens, loaded) = load_tokens(&args)?.unzip();
+    let (store, writer, details) = load::open(&args)?;
+    is_starting.store(false, SeqCst);
+    let listeners = if inherited.is_empty() { listen_all(&args)? } else { inherited };
+    for listener in &listeners {
+        listener.limit_unsent(args.request_timeout).map_err(Failure::System)?;
+    }
+    let base = args.base_path.as_str();
+    let places: Vec<String> =
+        listeners.iter().map(|Listener { endpoint, .. }| format!("{endpoint}{}{base}", endpoint.separator(base))).collect();
+    let open_endpoint = listeners.iter().map(|listener| &listener.endpoint).find(|endpoint| endpoint.is_open()).cloned();
+    let workers = args.workers();
+    let limits = Limits {
+        content_max: args.max_body,
+        request_timeout: args.request_timeout,
+        keep_alive: args.keep_alive,
+        connections_max: server::connections_max(listeners.len(), workers),
+    };
+    let allowlist = Allowlist { origins: args.allow_origin, hosts: args.allow_host };
+    let service =
+        Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), allowlist, tokens };
+    let shared = Arc::new(Shared::new(service, limits, args.access_log && log::log_enabled!(log::Level::Info)));
+    let writer_pool = pool(usize::from(writer.is_some()).max(1), "writer").map_err(Failure::System)?;
+    if let Some(writer) = writer {
+        writer_pool.execute(|| writer.run());
+    }
+    let pool = pool(workers, "worker").map_err(Failure::System)?;
+    let server = Server::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
+    // not before all that can fail: a failed start is one line
+    for (position, place) in places.iter().enumerate() {
+        match position {
+            0 => log::info!("listening on {place} (colors {}, {details})", env!("CARGO_PKG_VERSION")),
+            _ => log::info!("listening on {place}"),
+        }
+    }
+    args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    match (loaded, open_endpoint) {
+        (Some(loaded), _) => loaded.log(),
+        (None, Some(endpoint)) if !args.read_only => {
+            log::warn!(
+                "whoever reaches {endpoint} may change the list: --token-file, --read-only or a loopback address would prevent that"
+            );
+        }
+        _ => {}
+    }
+    server.run(stop.as_fd(), reload.as_ref().map(AsFd::as_fd)).map_err(Failure::System)?;
+    shared.service.store.close();
+    wait_for(&writer_pool);
+    log::info!("stopped");
+    Ok(())
+}
+
+/// Waits until the writer has closed the database, but for no more than [`CLOSE_TIME`].
+fn wait_for(writer: &ThreadPool) {
+    let begun = Instant::now();
+    while writer.active_count() + writer.queued_count() > 0 {
+        if begun.elapsed() > CLOSE_TIME {
+            return log::warn!("the disk takes too long: the log of the database stays beside it, keep both together");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Says on standard output whether a start would succeed.
+fn check(args: &Args) -> Result<(), Failure> {
+    let colors = load::check(args)?;
+    load_tokens(args)?;
+    args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    writeln!(io::stdout(), "the options are fine: {colors}").map_err(Failure::Output)
+}
+
+/// The tokens of the token file, if there is one.
+fn load_tokens(args: &Args) -> Result<Option<(Tokens, Loaded)>, Failure> {
+    let Some(file) = args.token_file.as_deref() else { return Ok(None) };
+    let tokens = Tokens::new(file, args.private);
+    let loaded = tokens.load().map_err(|error| Failure::TokenFile(file.display().to_string(), error))?;
+    Ok(Some((tokens, loaded)))
+}
+
+fn listen_all(args: &Args) -> Result<Vec<Listener>, Failure> {
+    let listen =
+        |endpoint: &Endpoint| server::listen(endpoint, args.unix_mode).map_err(|error| Failure::Listen(endpoint.to_string(), error));
+    args.listen.iter().map(listen).collect()
+}
+
+/// Starts a pool of so many threads, all of this name.
+///
+/// # Errors
+/// When the system refuses one of them.
+fn pool(threads: usize, name: &str) -> io::Result<ThreadPool> {
+    // threadpool panics when it cannot start a thread: the error says all there is to say
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let build = || threadpool::Builder::new().num_threads(threads).thread_stack_size(STACK_BYTES).thread_name(name.to_owned()).build();
+    let pool = panic::catch_unwind(build);
+    panic::set_hook(hook);
+    pool.map_err(|_| refused(&io::ErrorKind::WouldBlock.into()))
+}
+
+fn refused(error: &io::Error) -> io::Error {
+    io::Error::other(format!("the system refuses a thread: {error}; raise the limit of processes (ulimit -u, TasksMax=)"))
+}
