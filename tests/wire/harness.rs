@@ -28,9 +28,12 @@ pub(crate) struct Server {
     reader: Option<JoinHandle<()>>,
 }
 
+/// Names the program to test in place of the one that cargo has built: a binary, or a script that runs one of another architecture.
+const BINARY: &str = "TESTED_BINARY";
+
 /// The program with these arguments, run in the project's directory, with an environment of its own.
 pub(crate) fn colors(arguments: &[&str]) -> Command {
-    let mut command = own_environment(env!("CARGO_BIN_EXE_colors"));
+    let mut command = own_environment(std::env::var_os(BINARY).unwrap_or_else(|| env!("CARGO_BIN_EXE_colors").into()));
     command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
