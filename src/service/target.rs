@@ -6,6 +6,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use crate::http::{has_valid_escapes, split_absolute_form};
 
+/// Bytes of a Location: nginx takes 4 KiB for the whole head of a response, most others 8 KiB.
+const LOCATION_BYTES_MAX: usize = 3500;
+
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Resource<'a> {
     /// The list.
@@ -61,11 +64,13 @@ impl BasePath {
 
     /// The path of the color `name`, for a Location field (RFC 3986 §3.3).
     ///
-    /// `None` for `.` and `..`: the URL standard takes `%2E` for a dot segment, so clients that follow it would reach another color.
+    /// `None` for `.` and `..`: the URL standard takes `%2E` for a dot segment, so clients that follow it would reach another color. `None`
+    /// as well for a path that proxies and clients may fail on.
     pub(super) fn color(&self, name: &str) -> Option<String> {
         /// All but the unreserved characters of RFC 3986 §2.3.
         const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-        (!matches!(name, "." | "..")).then(|| format!("{}/colors/{}", self.0, utf8_percent_encode(name, RESERVED)))
+        let path = (!matches!(name, "." | "..")).then(|| format!("{}/colors/{}", self.0, utf8_percent_encode(name, RESERVED)))?;
+        (path.len() <= LOCATION_BYTES_MAX).then_some(path)
     }
 }
 
@@ -243,5 +248,8 @@ mod tests {
         for name in [".", ".."] {
             assert_eq!(base.color(name), None, "{name}");
         }
+        let longest = "x".repeat(3500 - "/api/colors/".len());
+        assert_eq!(base.color(&longest).map(|path| path.len()), Some(3500));
+        assert_eq!(base.color(&(longest + "x")), None);
     }
 }

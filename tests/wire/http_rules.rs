@@ -3,7 +3,7 @@
 use crate::harness::{Server, eventually};
 
 #[test]
-fn a_created_color_that_urls_cannot_name_has_no_location() {
+fn a_created_color_whose_url_many_clients_fail_on_has_no_location() {
     let server = Server::with_seed(r#"[{"name":"","value":"1"}]"#, &[]);
     // the URL standard takes `%2E` in a path for a dot segment, so that `/colors/%2E` would be `/colors/`: another color
     for (name, location) in
@@ -12,6 +12,16 @@ fn a_created_color_that_urls_cannot_name_has_no_location() {
         let made = server.ask("POST", "/colors", &format!(r#"{{"name":"{name}","value":"2"}}"#));
         assert_eq!((made.status, made.field("location")), (201, location), "{name}");
         assert_eq!(server.ask("GET", &format!("/colors/{}", name.replace('%', "%25")), "").content, made.content);
+    }
+    for (name, path, has_location) in [
+        ("x".repeat(3492), format!("/colors/{}", "x".repeat(3492)), true),
+        ("x".repeat(3493), format!("/colors/{}", "x".repeat(3493)), false),
+        ("é".repeat(582), format!("/colors/{}", "%C3%A9".repeat(582)), true),
+        ("é".repeat(583), format!("/colors/{}", "%C3%A9".repeat(583)), false),
+    ] {
+        let made = server.ask("POST", "/colors", &format!(r#"{{"name":"{name}","value":"2"}}"#));
+        assert_eq!((made.status, made.field("location")), (201, has_location.then_some(path.as_str())), "{} bytes", path.len());
+        assert_eq!(server.ask("GET", &path, "").content, made.content);
     }
 }
 
