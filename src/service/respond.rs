@@ -11,7 +11,7 @@ use super::page;
 use super::target::{self, BasePath, Resource, TargetError};
 use super::token::Tokens;
 use crate::http::date::rfc3339;
-use crate::http::{Conditions, Content, Representation, Request, Response};
+use crate::http::{Conditions, Content, ProtocolError, Representation, Request, Response};
 use crate::store::{Action, Change, JsonError, NotSaved, Outcome, Saves, Store, color};
 
 /// The OpenAPI 3.1 document. Its server is ".", which is resolved against the address it was read from (OpenAPI 3.1, Server Object): right
@@ -49,21 +49,28 @@ impl Service {
             }
         }));
         match answer {
-            Ok(Answer::Now(response)) => Answer::Now(self.with_cors(request, response)),
+            Ok(Answer::Now(response)) => Answer::Now(self.with_cors(Some(request), response)),
             Ok(commit) => commit,
             Err(_) => {
-                Answer::Now(Response::error(StatusCode::INTERNAL_SERVER_ERROR, "the service failed on this request, its log says where"))
+                let failed = "the service failed on this request, its log says where";
+                Answer::Now(self.with_cors(Some(request), Response::error(StatusCode::INTERNAL_SERVER_ERROR, failed)))
             }
         }
     }
 
     /// The response to a request whose change has been saved or not.
     pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, NotSaved>) -> Response {
-        self.with_cors(request, written(self, outcome))
+        self.with_cors(Some(request), written(self, outcome))
     }
 
-    fn with_cors(&self, request: &Request, response: Response) -> Response {
-        let cors = origin::cors(&self.allowlist, request);
+    /// The response to what cannot be read as a request, or cannot be served; `request` is what can be told of it.
+    pub(crate) fn refuse(&self, request: Option<&Request>, error: &ProtocolError) -> Response {
+        self.with_cors(request, Response::error(error.status(), error.to_string()))
+    }
+
+    /// Adds what every response has: for whom it is, and the fields for pages of allowed origins.
+    fn with_cors(&self, request: Option<&Request>, response: Response) -> Response {
+        let cors = request.and_then(|request| origin::cors(&self.allowlist, request));
         let is_private = self.tokens.as_ref().is_some_and(|tokens| tokens.private);
         Response { cors, varies_by_origin: !self.allowlist.origins.is_empty(), is_private, ..response }
     }
