@@ -90,7 +90,7 @@ fn route(service: &Service, request: &Request) -> Answer {
         (Resource::Page, method) => Answer::Now(page(service, request, method, allow)),
         (Resource::Asterisk, method) if *method != Method::Options => Answer::Now(target_error(&TargetError::Form, &service.base)),
         (_, Method::Options) => Answer::Now(options(allow)),
-        (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service)),
+        (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service, request)),
         (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, &OPENAPI)),
         (Resource::Colors, Method::Get | Method::Head) => Answer::Now(read(request, &service.store.envelope())),
         (Resource::Color(name), Method::Get | Method::Head) => {
@@ -127,11 +127,17 @@ fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) ->
 fn page(service: &Service, request: &Request, method: &Method, allow: &'static str) -> Response {
     let response = match method {
         _ if !request.fields.asks_for_html => target_error(&TargetError::Unknown, &service.base),
-        Method::Get | Method::Head => Response { html: Some(page::FIELDS), ..read(request, &page::PAGE) },
+        Method::Get | Method::Head => in_html(read(request, &page::PAGE)),
         Method::Options => options(allow),
         _ => not_allowed(allow),
     };
     Response { varies_by_accept: true, ..response }
+}
+
+/// Adds what HTML needs; an error is JSON here, too.
+fn in_html(response: Response) -> Response {
+    let is_error = response.tag.is_none();
+    Response { html: (!is_error).then_some(page::FIELDS), ..response }
 }
 
 fn options(allow: &'static str) -> Response {
@@ -167,7 +173,7 @@ fn target_error(error: &TargetError, base: &BasePath) -> Response {
 }
 
 /// 200, or 503 with what is wrong.
-fn health(service: &Service) -> Response {
+fn health(service: &Service, request: &Request) -> Response {
     let saves = service.store.saves();
     let (status, text) = match &saves {
         _ if service.is_stopping.load(Relaxed) => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
@@ -178,7 +184,12 @@ fn health(service: &Service) -> Response {
     if let Some(saves) = saves {
         health["saved"] = saves.last.map(rfc3339).into();
     }
-    Response::json(status, &health)
+    // RFC 9110 §13.2.1: conditions count only where the response would be a success without them
+    if status == StatusCode::OK {
+        read(request, &Arc::new(Representation::new(health.to_string().into_bytes())))
+    } else {
+        Response::json(status, &health)
+    }
 }
 
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC 9110 §13.2.2.

@@ -36,8 +36,9 @@ mod conditions {
     fn a_read_whose_if_match_is_false_is_412() {
         let server = Server::start(&[]);
         let mut client = server.connect();
-        for target in ["/colors", "/colors/red", "/openapi.json"] {
-            let tag = client.ask("GET", target, "").field("etag").unwrap().to_owned();
+        for target in ["/colors", "/colors/red", "/openapi.json", "/health", "/"] {
+            let accept = "Accept: text/html\r\n";
+            let tag = client.ask_with("GET", target, accept, "").field("etag").unwrap().to_owned();
             for (fields, status) in [
                 ("If-Match: \"x\"\r\n", 412),
                 ("If-Match: W/T\r\n", 412),
@@ -50,7 +51,7 @@ mod conditions {
                 ("If-None-Match: T\r\nIf-Match: T\r\n", 304),
             ] {
                 for method in ["GET", "HEAD"] {
-                    let response = client.ask_with(method, target, &fields.replace('T', &tag), "");
+                    let response = client.ask_with(method, target, &(accept.to_owned() + &fields.replace('T', &tag)), "");
                     assert_eq!(response.status, status, "{method} {target} {fields:?}");
                     assert!(method == "HEAD" || status != 412 || response.message() == FAILED, "{response:?}");
                 }
