@@ -137,7 +137,7 @@ impl<'a> FramingFields<'a> {
                 if is_1_1 && !members(value).all(|expectation| expectation.eq_ignore_ascii_case(b"100-continue")) {
                     lines.error.get_or_insert(ProtocolError::Expectation);
                 }
-                lines.expects_continue = is_1_1;
+                lines.expects_continue |= is_1_1 && members(value).next().is_some();
             } else if is("if-match") {
                 join(&mut fields.if_match, value);
             } else if is("if-none-match") {
@@ -210,9 +210,9 @@ fn join(field: &mut Option<String>, value: &[u8]) {
     }
 }
 
-/// The members of a comma-separated value (RFC 9110 §5.6.1).
+/// The members of a comma-separated value; empty ones do not count (RFC 9110 §5.6.1).
 fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
 /// Whether this may be part of a token, such as a method or a field name (RFC 9110 §5.6.2).

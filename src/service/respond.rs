@@ -77,7 +77,7 @@ impl Service {
 }
 
 fn route(service: &Service, request: &Request) -> Answer {
-    let resource = match target::find(&request.target, &service.base) {
+    let resource = match target::find(&request.method, &request.target, &service.base) {
         Ok(resource) => resource,
         Err(error) => return Answer::Now(target_error(&error, &service.base)),
     };
@@ -88,7 +88,6 @@ fn route(service: &Service, request: &Request) -> Answer {
     // the table of the specification's Endpoints
     match (resource, &request.method) {
         (Resource::Page, method) => Answer::Now(page(service, request, method, allow)),
-        (Resource::Asterisk, method) if *method != Method::Options => Answer::Now(target_error(&TargetError::Form, &service.base)),
         (_, Method::Options) => Answer::Now(options(allow)),
         (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service, request)),
         (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, &OPENAPI)),

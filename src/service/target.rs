@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use tiny_http::Method;
 
 use crate::http::{has_valid_escapes, split_absolute_form};
 
@@ -74,11 +75,12 @@ impl BasePath {
     }
 }
 
-/// Finds the resource that `target` names below `base`.
+/// Finds the resource that `target` names below `base`. `*` is one for OPTIONS alone.
 ///
 /// The path is split at `/` first, then each segment is percent-decoded, so `%2F` is part of a name; the query is ignored.
-pub(super) fn find<'a>(target: &'a str, base: &BasePath) -> Result<Resource<'a>, TargetError> {
-    if target == "*" {
+pub(super) fn find<'a>(method: &Method, target: &'a str, base: &BasePath) -> Result<Resource<'a>, TargetError> {
+    // RFC 9112 §3.2.4: OPTIONS of a URI with neither path nor query means `*`
+    if *method == Method::Options && (target == "*" || split_absolute_form(target).is_some_and(|(_, path)| path.is_empty())) {
         return Ok(Resource::Asterisk);
     }
     let mut rest = Some(path_of(target)?);
@@ -148,7 +150,7 @@ mod tests {
             ("/%63olors", Ok(Resource::Colors)),
             ("http://example.org/colors", Ok(Resource::Colors)),
             ("HTTPS://example.org:8080/colors?x", Ok(Resource::Colors)),
-            ("*", Ok(Resource::Asterisk)),
+            ("*", Err(TargetError::Form)),
             ("/health", Ok(Resource::Health)),
             ("/health/", Err(TargetError::Unknown)),
             ("/openapi.json", Ok(Resource::OpenApi)),
@@ -193,7 +195,20 @@ mod tests {
             ("example.org:80", Err(TargetError::Form)),
         ];
         for (target, expected) in table {
-            assert_eq!(find(target, &BasePath::default()), expected, "{target:?}");
+            assert_eq!(find(&Method::Get, target, &BasePath::default()), expected, "{target:?}");
+        }
+    }
+
+    #[test]
+    fn options_may_ask_about_the_service_itself() {
+        for base in [BasePath::default(), BasePath::parse("/api").unwrap()] {
+            for target in ["*", "http://example.org", "HTTPS://example.org:81"] {
+                assert_eq!(find(&Method::Options, target, &base), Ok(Resource::Asterisk), "{target}");
+                assert_ne!(find(&Method::Get, target, &base), Ok(Resource::Asterisk), "{target}");
+            }
+            for target in ["http://example.org/", "http://example.org?x", "/", "**"] {
+                assert_ne!(find(&Method::Options, target, &base), Ok(Resource::Asterisk), "{target}");
+            }
         }
     }
 
@@ -217,7 +232,7 @@ mod tests {
             ("/x/y/z/%", Err(TargetError::Escape)),
         ];
         for (target, expected) in table {
-            assert_eq!(find(target, &base), expected, "{target:?}");
+            assert_eq!(find(&Method::Get, target, &base), expected, "{target:?}");
         }
     }
 
@@ -243,7 +258,7 @@ mod tests {
             ("-._~", "/api/colors/-._~"),
         ] {
             assert_eq!(base.color(name).as_deref(), Some(location));
-            assert_eq!(find(location, &base), color(name));
+            assert_eq!(find(&Method::Get, location, &base), color(name));
         }
         for name in [".", ".."] {
             assert_eq!(base.color(name), None, "{name}");

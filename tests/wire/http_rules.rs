@@ -25,6 +25,33 @@ fn a_created_color_whose_url_many_clients_fail_on_has_no_location() {
     }
 }
 
+#[test]
+fn options_of_a_uri_without_a_path_is_about_the_service_itself() {
+    let server = Server::start(&["--base-path", "/api"]);
+    for target in ["*", "http://localhost", "http://localhost:80"] {
+        let response = server.ask("OPTIONS", target, "");
+        assert_eq!((response.status, response.field("allow")), (204, Some("GET, HEAD, POST, PUT, DELETE, OPTIONS")), "{target}");
+    }
+    assert_eq!(server.ask("OPTIONS", "http://localhost/", "").status, 404);
+    assert_eq!(server.ask("GET", "*", "").status, 400);
+}
+
+#[test]
+fn an_empty_expectation_is_none() {
+    let server = Server::with_seed("[]", &[]);
+    let content = r#"{"name":"a","value":"b"}"#;
+    for (fields, waits) in
+        [("Expect:", false), ("Expect: ,", false), ("Expect: , 100-continue", true), ("Expect: 100-continue\r\nExpect:", true)]
+    {
+        let mut client = server.connect();
+        client.send(format!("POST /colors HTTP/1.1\r\nHost: localhost\r\n{fields}\r\nContent-Length: {}\r\n\r\n", content.len()));
+        if waits {
+            assert_eq!(client.response().status, 100, "{fields}");
+        }
+        assert_eq!(client.send(content).response().status, 201, "{fields}");
+    }
+}
+
 mod conditions {
     use super::*;
 
