@@ -126,17 +126,12 @@ fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) ->
 fn page(service: &Service, request: &Request, method: &Method, allow: &'static str) -> Response {
     let response = match method {
         _ if !request.fields.asks_for_html => target_error(&TargetError::Unknown, &service.base),
-        Method::Get | Method::Head => in_html(read(request, &page::PAGE)),
+        Method::Get | Method::Head => read(request, &page::PAGE),
         Method::Options => options(allow),
         _ => not_allowed(allow),
     };
-    Response { varies_by_accept: true, ..response }
-}
-
-/// Adds what HTML needs; an error is JSON here, too.
-fn in_html(response: Response) -> Response {
-    let is_error = response.tag.is_none();
-    Response { html: (!is_error).then_some(page::FIELDS), ..response }
+    // what has no tag is no page: errors are JSON here, too
+    Response { html: response.tag.map(|_| page::FIELDS), varies_by_accept: true, ..response }
 }
 
 fn options(allow: &'static str) -> Response {
