@@ -205,7 +205,7 @@ fn traced() -> Option<Vec<String>> {
     let manager = Manager::new();
     let (trace, socket) = (scratch.0.join("trace"), scratch.0.join("s"));
     let mut command = colors_below_strace(&["-qq", "-o", trace.to_str().unwrap()], &[])?;
-    command.arg("--data").arg(scratch.0.join("list.json"));
+    command.arg("--data").arg(scratch.0.join("list.db"));
     command.args(["--access-log", "--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--listen"]).arg(format!("unix:{}", socket.display()));
     // seldom enough that the messages nobody reads here fit the socket's queue, which holds 10 (unix(7), max_dgram_qlen)
     command.env("NOTIFY_SOCKET", &manager.path).env("WATCHDOG_USEC", "2000000");
