@@ -233,9 +233,11 @@ fn the_program_does_nothing_that_the_unit_forbids() {
     }
     let Some(trace) = traced() else { return };
     let is_name = |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    let used: BTreeSet<String> =
+    let mut used: BTreeSet<String> =
         trace.iter().filter_map(|line| line.split_once('(')).map(|(name, _)| name).filter(is_name).map(str::to_owned).collect();
     assert!(used.contains("accept4") && used.contains("prlimit64") && used.len() > 20, "{used:?}");
+    // SQLite gives the files that it makes to the owner of FILE, but only as root, which the unit's user is not
+    used.remove("fchown");
     let allowed = allowed();
     assert!(!allowed.contains("chroot") && !allowed.contains("setrlimit"), "{allowed:?}");
     assert_eq!(&used - &allowed, BTreeSet::new());
