@@ -114,7 +114,7 @@ fn content_that_is_no_color_is_400_and_changes_nothing() {
     let server = Server::start(&[]);
     let before = server.list();
     let response = server.ask("POST", "/colors", r#"{"name":"a"}"#);
-    assert_eq!((response.status, response.message().as_str()), (400, "missing field \"value\" at line 1 column 12"));
+    assert_eq!((response.status, response.message().as_str()), (400, "missing field `value` at line 1 column 12"));
     assert_eq!(server.ask("PUT", "/colors/red", "{").status, 400);
     assert_eq!(server.ask("PUT", "/colors/nosuchcolor", "{").content, r#"{"error":true}"#);
     assert_eq!(server.list(), before);
