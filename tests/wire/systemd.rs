@@ -88,6 +88,29 @@ fn the_watchdog_is_kept_quiet_by_an_idle_service_and_by_a_busy_one() {
 }
 
 #[test]
+fn the_watchdog_is_not_kept_quiet_for_a_thread_that_hangs() {
+    let (manager, scratch) = (Manager::new(), Scratch::new());
+    let file = scratch.0.join("colors.db").to_str().unwrap().to_owned();
+    Server::with_data("[]", &file, &[]).stop();
+    // a minute, in microseconds: only a test that fails waits for its end
+    let options = ["-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=60000000"];
+    let Some(mut command) = colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file]) else { return };
+    let patience = Duration::from_millis(600);
+    command.env("NOTIFY_SOCKET", &manager.path).env("WATCHDOG_USEC", patience.as_micros().to_string());
+    let server = Server::spawn(command);
+    assert!(manager.message().starts_with("READY=1\n"));
+    assert_eq!(manager.message(), "WATCHDOG=1\n");
+    let mut writer = server.connect();
+    writer.send("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{\"name\":\"a\",\"value\":\"1\"}");
+    eventually("the disk hangs", || std::fs::metadata(format!("{file}-wal")).is_ok_and(|log| log.len() > 0).then_some(()));
+    // those that were under way
+    manager.socket.set_read_timeout(Some(5 * patience)).unwrap();
+    let heartbeats = (0..).take_while(|_| manager.socket.recv(&mut [0; 64]).is_ok()).take(20).count();
+    assert!(heartbeats <= 2, "{heartbeats} heartbeats while the writer hangs");
+    assert_eq!(server.ask("GET", "/colors", "").status, 200);
+}
+
+#[test]
 fn a_manager_that_is_gone_is_worth_a_warning_and_no_more() {
     let mut command = colors(&["--listen", "127.0.0.1:0"]);
     command.env("NOTIFY_SOCKET", "/nonexistent/notify");
