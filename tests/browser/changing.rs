@@ -258,7 +258,7 @@ fn a_read_only_service_shows_no_controls() {
         assert_eq!(browser.run(controls), 0);
         browser.run("document.querySelector('li .copy').focus()");
         browser.press(&[crate::driver::F2, DELETE, ENTER]);
-        browser.expect_text("#told", "Copied #f0f8ff");
+        browser.expect_text("#said", "Copied #f0f8ff");
         assert_eq!(browser.run("return document.querySelector('#editor').open"), false);
         let server = Server::start(&[]);
         browser.open(&server);

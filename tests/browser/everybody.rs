@@ -41,7 +41,7 @@ fn everything_can_be_done_with_the_keyboard_alone() {
             return [focused.left === first.left, focused.top > first.top]";
         assert_eq!(browser.run(tops), json!([true, true]), "{below}");
         browser.press(&[HOME, ENTER]);
-        browser.expect_text("#told", "Copied #f0f8ff");
+        browser.expect_text("#said", "Copied #f0f8ff");
         // change
         browser.press(&[F2]);
         browser.until("return document.querySelector('#editor').open");

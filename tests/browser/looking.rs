@@ -118,7 +118,7 @@ fn a_click_copies_the_value_and_says_so() {
         for origin in [format!("http://{}", server.address), format!("http://{PLAIN_HOST}:{}", server.address.port())] {
             browser.go(&format!("{origin}/"));
             browser.click_tile("snow", ".copy");
-            browser.expect_text("#told", "Copied rgb(255 250 250)");
+            browser.expect_text("#said", "Copied rgb(255 250 250)");
             // pasted with the keyboard, so that no permission plays a part
             browser.click("#query");
             browser.press_with_control("v");
