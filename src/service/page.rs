@@ -40,9 +40,9 @@ fn served(source: &str) -> String {
 /// style or script the test below tells the new hashes.
 pub(super) const FIELDS: &str = concat!(
     "\r\nContent-Security-Policy: default-src 'none'; script-src 'sha256-",
-    "PORc27+QyhcBPRwZ6EP2htRmqS4JAwyqOE68mO+t7Yw=",
+    "nsVHm3JpcquHgjSLHVzXC0NTim+UlMCsnfT49ZPwMRg=",
     "'; style-src 'sha256-",
-    "H641qv2JdE1IlI9uh9dh47mdn3pKGpusz65RlfdQQzk=",
+    "80ZCHfivCY/oqBDmwxYwsatjaIxxCQMa/9K0qgvJ+H8=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'\r\nReferrer-Policy: no-referrer"
 );

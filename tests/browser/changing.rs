@@ -254,7 +254,7 @@ fn a_read_only_service_shows_no_controls() {
     browse(|browser| {
         let server = Server::start(&["--read-only"]);
         browser.open(&server);
-        let controls = "return [...document.querySelectorAll('#add, .edit')].filter(control => control.offsetParent).length";
+        let controls = "return [...document.querySelectorAll('#add, .edit')].filter(control => control.checkVisibility({visibilityProperty: true})).length";
         assert_eq!(browser.run(controls), 0);
         browser.run("document.querySelector('li .copy').focus()");
         browser.press(&[crate::driver::F2, DELETE, ENTER]);

@@ -114,7 +114,7 @@ function draw() {
 	const last = Math.ceil((top + innerHeight * 1.5) / row) * columns;
 	const wanted = new Map();
 	shown.forEach((entry, index) => {
-		if (shown.length <= ALL || index >= first && index < last || index === current) wanted.set(entry.key, index);
+		if (entries.length <= ALL || index >= first && index < last || index === current) wanted.set(entry.key, index);
 	});
 	const focused = document.activeElement;
 	for (const [key, tile] of tiles) {

@@ -260,12 +260,13 @@ at.list.onclick = event => {
 at.list.onkeydown = event => {
 	if (event.ctrlKey || event.altKey || event.metaKey) return;
 	const steps = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns, Home: -Infinity, End: Infinity};
-	const {key, repeat} = event;
-	const entry = shown[current];
+	const {key, repeat, target} = event;
+	const {entry} = target.closest('li');
+	current = shown.indexOf(entry);
 	if (key in steps) focusOn(current + steps[key]);
 	else if (!/^(F2|Delete)$/.test(key) || !mayChange()) return;
 	// a key that is held is one press
-	else if (entry && !repeat) attempt(() => key === 'F2' || obstacle(entry) ? edit(entry) : remove(entry));
+	else if (!repeat) attempt(() => key === 'F2' || obstacle(entry) ? edit(entry) : remove(entry));
 	event.preventDefault();
 };
 
@@ -322,6 +323,6 @@ for (const button of document.querySelectorAll('.close')) button.onclick = () =>
 
 onresize = () => entries.length && arrange();
 new ResizeObserver(onresize).observe(at.header);
-onscroll = () => shown.length > ALL && draw();
+onscroll = () => entries.length > ALL && draw();
 document.onvisibilitychange = watch;
 watch();
