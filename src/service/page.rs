@@ -40,7 +40,7 @@ fn served(source: &str) -> String {
 /// style or script the test below tells the new hashes.
 pub(super) const FIELDS: &str = concat!(
     "\r\nContent-Security-Policy: default-src 'none'; script-src 'sha256-",
-    "nsVHm3JpcquHgjSLHVzXC0NTim+UlMCsnfT49ZPwMRg=",
+    "cPWBm7RQ6pA+AVkN7tp5ESQc22Mt7AxguIj0Ea0zV3A=",
     "'; style-src 'sha256-",
     "80ZCHfivCY/oqBDmwxYwsatjaIxxCQMa/9K0qgvJ+H8=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \

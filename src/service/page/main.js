@@ -240,11 +240,9 @@ async function copy({key, value}) {
 	}
 	const tile = tiles.get(key);
 	tile?.classList.add('copied');
-	say(at.said, `Copied ${called(value)}`);
-	setTimeout(() => {
-		tile?.classList.remove('copied');
-		say(at.said, '');
-	}, 1500);
+	// a new text, even if it is the same, is read out
+	at.said.textContent = `Copied ${called(value)}`;
+	setTimeout(() => tile?.classList.remove('copied'), 1500);
 }
 
 
