@@ -115,10 +115,12 @@ fn no_message_of_an_outage_stays_when_the_service_is_back() {
         browser.go(&front.address());
         browser.click_tile("azure", ".edit");
         browser.until("return document.querySelector('#editor').open");
+        drop(server);
         front.lead_nowhere();
         browser.click("#save");
         browser.expect_text("#refusal", "The service does not answer");
         browser.expect_text("#away", "The service does not answer – trying again…");
+        let server = Server::start(&[]);
         front.lead_to(&server);
         browser.expect_text("#refusal", "");
         browser.expect_text("#away", "");
