@@ -5,6 +5,9 @@ mod change;
 pub(crate) mod color;
 mod colors;
 mod file;
+#[cfg(fuzzing)]
+#[path = "../../fuzz/inside/store.rs"]
+pub(crate) mod fuzzing;
 mod writer;
 
 use std::fmt;
