@@ -11,8 +11,8 @@ use super::{Conditions, Fields, Parser, Representation, Request};
 /// Small, so that inputs reach it.
 const CONTENT_MAX: usize = 100; // bytes
 
-/// The byte for [`FILLING`], and how many of those one input may have.
-const FILLER: u8 = 0xff;
+/// What stands for [`FILLING`], and how often one input may have that.
+const FILLER: &[u8] = b"\xff\x01";
 const FILLING: &[u8] = &[b'a'; 16_000];
 const FILLINGS_MAX: usize = 6;
 
@@ -21,33 +21,41 @@ const FILLINGS_MAX: usize = 6;
 enum End {
     Idle,
     Closed,
-    CutShort { is_head: bool },
-    Refused { error: ProtocolError, is_head: bool },
+    /// With what can be told of the request.
+    CutShort(Option<Request>),
+    Refused(ProtocolError, Option<Request>),
 }
 
-/// Puts 16,000 letters in the place of each byte 255, so that short inputs reach the limits.
-pub(crate) fn fill(data: &[u8]) -> Vec<u8> {
-    let mut pieces = data.splitn(FILLINGS_MAX + 1, |byte| *byte == FILLER);
-    let mut bytes = pieces.next().unwrap_or_default().to_vec();
-    for piece in pieces {
+/// Puts 16,000 letters in the place of the bytes 255 and 1, so that short inputs reach the limits.
+pub(crate) fn fill(mut data: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..FILLINGS_MAX {
+        let Some(end) = data.windows(FILLER.len()).position(|window| window == FILLER) else { break };
+        bytes.extend_from_slice(&data[..end]);
         bytes.extend_from_slice(FILLING);
-        bytes.extend_from_slice(piece);
+        data = &data[end + FILLER.len()..];
     }
+    bytes.extend_from_slice(data);
     bytes
+}
+
+/// Sizes of the pieces that bytes are split into; many bytes are not split into single ones, which would take long.
+fn sizes(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    let is_long = bytes.len() > 4096;
+    [1, 2, 3, 17, 61, 4096].into_iter().filter(move |size| !is_long || *size > 17)
 }
 
 /// Any bytes are the same requests and the same end however they are split, and those that the reference finds.
 pub fn parser(data: &[u8]) {
     let bytes = fill(data);
     let whole = parse([&bytes[..]]);
-    for size in [1, 2, 3, 17, 4096] {
+    for size in sizes(&bytes) {
         assert_eq!(parse(bytes.chunks(size)), whole, "in pieces of {size}");
     }
-    if bytes.len() <= 256 {
-        for first in 1..bytes.len() {
-            let (before, after) = bytes.split_at(first);
-            assert_eq!(parse([before, after]), whole, "in two pieces, the first of {first}");
-        }
+    // in two pieces: all ways if there are few
+    for first in (1..bytes.len()).step_by(1 + bytes.len() / 64) {
+        let (before, after) = bytes.split_at(first);
+        assert_eq!(parse([before, after]), whole, "the first piece has {first} bytes");
     }
     let (requests, end) = whole;
     let (expected, expected_end) = reference::requests(&bytes, CONTENT_MAX);
@@ -56,7 +64,9 @@ pub fn parser(data: &[u8]) {
     let end = match end {
         End::Idle => PlainEnd::Clean,
         End::Closed => PlainEnd::Closed,
-        End::CutShort { is_head } | End::Refused { is_head, .. } => PlainEnd::Refused { is_head },
+        End::CutShort(request) | End::Refused(_, request) => {
+            PlainEnd::Refused { is_head: request.is_some_and(|request| request.method == Method::Head) }
+        }
     };
     assert_eq!(end, expected_end);
 }
@@ -75,12 +85,12 @@ fn parse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Request>, End) 
                     }
                 }
                 Ok(None) => break,
-                Err(error) => return (requests, End::Refused { error, is_head: parser.asks_for_head_alone() }),
+                Err(error) => return (requests, End::Refused(error, parser.refuse())),
             }
         }
         assert!(parser.missing() <= CONTENT_MAX);
     }
-    let end = if parser.is_idle() { End::Idle } else { End::CutShort { is_head: parser.asks_for_head_alone() } };
+    let end = if parser.is_idle() { End::Idle } else { End::CutShort(parser.refuse()) };
     (requests, end)
 }
 
@@ -107,17 +117,18 @@ pub fn chunked(data: &[u8]) {
     let coded = fill(data);
     let parse_first = |length: usize, size: usize| parse([HEAD].into_iter().chain(coded[..length].chunks(size)));
     let Some((content, used)) = reference::chunked(&coded, CONTENT_MAX) else {
-        for size in [coded.len().max(1), 1, 5] {
+        for size in sizes(&coded) {
             let (requests, end) = parse_first(coded.len(), size);
-            assert!(requests.is_empty() && matches!(end, End::CutShort { .. } | End::Refused { .. }), "{requests:?}");
+            assert!(requests.is_empty() && matches!(end, End::CutShort(_) | End::Refused(..)), "{requests:?}");
         }
         return;
     };
-    for size in [used, 1, 5] {
+    for size in sizes(&coded) {
         let (requests, end) = parse_first(used, size);
         assert_eq!((requests.len(), &requests[0].content, end), (1, &content, End::Idle));
     }
-    assert_eq!(parse_first(used - 1, used), (vec![], End::CutShort { is_head: false }));
+    let (requests, end) = parse_first(used - 1, used);
+    assert!(requests.is_empty() && matches!(end, End::CutShort(Some(_))), "{end:?}");
 }
 
 /// A list of entity tags is well-formed when the reference says so, and has the current tag when the reference finds it.

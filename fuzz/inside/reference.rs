@@ -119,7 +119,7 @@ fn check_fields(request: &PlainRequest, is_1_1: bool) -> Option<()> {
         let rest = &request.target.as_bytes()[scheme.len()..];
         rest.split(|byte| matches!(byte, b'/' | b'?')).next().unwrap_or_default()
     });
-    let may_expect = !is_1_1 || request.members("expect").iter().all(|expectation| expectation == "100-continue");
+    let may_expect = !is_1_1 || request.members("expect").iter().all(|expectation| matches!(expectation.as_str(), "" | "100-continue"));
     let is_fine = may_host && authority.is_none_or(is_host) && may_expect && request.values("authorization").len() <= 1;
     is_fine.then_some(())
 }
@@ -187,14 +187,14 @@ pub(crate) fn chunked(bytes: &[u8], content_max: usize) -> Option<(Vec<u8>, usiz
             }
             None => line,
         };
-        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) || digits.len() > 16 || skipped > 16 * 1024 {
+        if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) || skipped > 16 * 1024 {
             return None;
         }
         let size = usize::from_str_radix(&digits, 16).ok()?;
         if size == 0 {
             break;
         }
-        if content.len() + size > content_max {
+        if size > content_max - content.len() {
             return None;
         }
         content.extend_from_slice(rest.get(..size)?);

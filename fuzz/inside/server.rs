@@ -18,7 +18,7 @@ use super::shared::{Limits, Quota, Shared};
 use crate::http::fuzzing::fill;
 use crate::http::fuzzing::reference::{self, PlainEnd, PlainRequest};
 use crate::service::{Allowlist, BasePath, Service, Tokens};
-use crate::store::{Colors, Store, color};
+use crate::store::{Store, color};
 
 const CONTENT_MAX: usize = 20_000; // bytes; the filling of an input is a little shorter
 
@@ -128,7 +128,7 @@ fn service(service: Service) -> Arc<Shared> {
 /// Two colors of one name, and one that is sent from where it is kept.
 fn store() -> Store {
     let file = format!(r#"[{{"name":"a","value":"1"}},{{"name":"a","value":"2"}},{{"name":"b","value":"{}"}}]"#, "x".repeat(2000));
-    Store::in_memory(Colors::new(color::from_file(file.as_bytes()).expect("these are colors")))
+    Store::in_memory(color::from_file(file.as_bytes()).expect("these are colors"))
 }
 
 /// Sends the pieces one after the other, each when the one before was served, and then ends. Gives all that was received.
