@@ -179,18 +179,13 @@ pub(crate) fn chunked(bytes: &[u8], content_max: usize) -> Option<(Vec<u8>, usiz
     loop {
         let line;
         (line, rest) = short_line(rest)?;
-        let line = str::from_utf8(&line.iter().map(|byte| byte & 0x7f).collect::<Vec<_>>()).ok()?.to_owned();
-        let digits = match line.split_once(';') {
-            Some((digits, extension)) => {
-                skipped += 1 + extension.len();
-                digits.trim_end_matches([' ', '\t']).to_owned()
-            }
-            None => line,
-        };
+        let (digits, extension) = line.split_at(line.iter().position(|byte| *byte == b';').unwrap_or(line.len()));
+        let digits = str::from_utf8(if extension.is_empty() { digits } else { digits.trim_ascii_end() }).ok()?;
+        skipped += extension.len();
         if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) || skipped > 16 * 1024 {
             return None;
         }
-        let size = usize::from_str_radix(&digits, 16).ok()?;
+        let size = usize::from_str_radix(digits, 16).ok()?;
         if size == 0 {
             break;
         }
