@@ -139,6 +139,9 @@ fn what_nginx_refuses_by_itself_is_an_error_in_json() {
         check_error(proxy.curl_by(version, "/colors/red", &[]), 502, "the service does not answer");
         check_error(proxy.curl_by(version, "/health", &[]), 502, "the service does not answer");
         check_error(proxy.curl_by(version, "/colors/a.html", &["-X", "DELETE"]), 403, "nginx lets nobody change the list");
+        // a name that is a path to nginx
+        let hidden = proxy.curl_by(version, "/colors/..%2Fhealth", &["--path-as-is", "-X", "DELETE"]);
+        check_error(hidden, 403, "nginx lets nobody change the list");
         check_error(proxy.curl_by(version, "/colors", &["--json", &content_file]), 413, "the content is longer than nginx takes");
         check_error(proxy.curl_by(version, "/colors/%00", &[]), 400, "the request is malformed");
         check_error(proxy.curl_by(version, "/colors", &["-X", "TRACE"]), 405, "nginx does not have the method");
