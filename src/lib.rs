@@ -43,6 +43,15 @@ use crate::server::{Endpoint, Limits, Listener, Server, Shared};
 use crate::service::{Allowlist, Loaded, Service, Tokens};
 use crate::signals::{reload_on_signal, stop_on_signals};
 
+/// What the fuzz targets call.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    pub use crate::http::fuzzing::{chunked, conditions, parser};
+    pub use crate::server::fuzzing::connection;
+    pub use crate::service::fuzzing::{paths, tokens};
+    pub use crate::store::fuzzing::json;
+}
+
 /// Bytes of stack of a thread; the deepest call takes a quarter of it.
 const STACK_BYTES: usize = 256 * 1024;
 

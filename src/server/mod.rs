@@ -2,6 +2,9 @@
 
 mod client;
 mod connection;
+#[cfg(fuzzing)]
+#[path = "../../fuzz/inside/server.rs"]
+pub(crate) mod fuzzing;
 mod listen;
 mod output;
 mod shared;

@@ -7,6 +7,9 @@ mod colors;
 pub(crate) mod data_file;
 pub(crate) mod database;
 pub(crate) mod envelope;
+#[cfg(fuzzing)]
+#[path = "../../fuzz/inside/store.rs"]
+pub(crate) mod fuzzing;
 mod list;
 mod retired;
 mod writer;
