@@ -23,7 +23,7 @@ const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 pub(crate) fn open(args: &Args) -> Result<(Store, Option<Writer>, String), Failure> {
     let Some(data) = args.data.as_deref() else {
         let (colors, source) = read_seed(args)?;
-        let details = format!("{} from {source}, in memory: changes are lost at the end", count(&colors));
+        let details = format!("{} from {source}, in memory: changes are lost when it stops", count(&colors));
         return Ok((Store::in_memory(colors), None, details));
     };
     let failed = |error| Failure::DataFile(data.display().to_string(), error);

@@ -221,7 +221,7 @@ fn the_first_line_says_where_what_and_whether_it_lasts() {
         let line = server.log().lines().next().unwrap().to_owned();
         assert_eq!(text(&line), format!("listening on http://{}{base} (colors {details})", server.address));
     }
-    let of_checkout = format!("{version}, 148 colors from seed/colors.json, in memory: changes are lost at the end");
+    let of_checkout = format!("{version}, 148 colors from seed/colors.json, in memory: changes are lost when it stops");
     check(&Server::start(&["--base-path", "/api"]), "/api", &of_checkout);
     let scratch = Scratch::new();
     let elsewhere = |arguments: &[&str]| {
@@ -229,7 +229,7 @@ fn the_first_line_says_where_what_and_whether_it_lasts() {
         command.args(arguments).current_dir(&scratch.0);
         Server::spawn(command)
     };
-    check(&elsewhere(&[]), "", &format!("{version}, 148 colors from the built-in seed, in memory: changes are lost at the end"));
+    check(&elsewhere(&[]), "", &format!("{version}, 148 colors from the built-in seed, in memory: changes are lost when it stops"));
     let seed = scratch.write("mine.json", r#"[{"name":"a","value":"b"}]"#);
     for _ in 0..2 {
         check(&elsewhere(&["--seed", &seed, "--data", "list.json"]), "", &format!("{version}, 1 color kept in list.json"));

@@ -96,7 +96,10 @@ fn a_manager_that_is_gone_is_worth_a_warning_and_no_more() {
     server.signal(Signal::TERM);
     let (status, log) = server.wait();
     assert!(status.success());
-    assert_eq!(log.matches("[WARN] cannot tell the service manager ").count(), 2, "{log}");
+    let told: Vec<&str> =
+        log.lines().filter_map(|line| line.split_once("[WARN] cannot tell the service manager ")).map(|(_, told)| told).collect();
+    let reason = "NOTIFY_SOCKET: No such file or directory (os error 2)";
+    assert_eq!(told, [format!("READY=1, STATUS=148 colors: {reason}"), format!("STOPPING=1: {reason}")]);
 }
 
 /// The units in a directory of their own, with a program that exists in place of the installed one.
