@@ -162,7 +162,7 @@ fn the_shell_scripts_are_clean() {
         return;
     }
     let output = Command::new("shellcheck")
-        .args(["packaging/backup", "packaging/debian/postrm", ".ci/boot", ".ci/package", ".ci/run"])
+        .args(["packaging/backup", "packaging/debian/postrm", ".ci/boot", ".ci/clients", ".ci/package", ".ci/run"])
         .current_dir(ROOT)
         .output();
     let output = output.unwrap();
