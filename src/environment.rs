@@ -9,7 +9,7 @@ use clap::{ArgMatches, Command};
 const PREFIX: &str = "COLORS_";
 
 /// Options that are no variables.
-const LINE_ONLY: [&str; 3] = ["help", "version", "check"];
+const LINE_ONLY: [&str; 4] = ["help", "version", "check", "dump"];
 
 /// Options without which more is allowed: that their variable is empty may be a mistake.
 const SECURITY: [&str; 3] = ["token_file", "private", "read_only"];

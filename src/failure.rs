@@ -4,22 +4,22 @@ use std::fmt;
 use std::io;
 
 use crate::service::TokenFileError;
-use crate::store::{JsonError, OpenError, SaveError};
+use crate::store::{JsonError, OpenError};
 
 /// Why the service cannot start or go on; each is one line, and exit code 1.
 #[derive(Debug)]
 pub(crate) enum Failure {
     SeedUnreadable(String, io::Error),
-    /// When the seed, or the data file, is not a file of colors.
+    /// When the seed is not a file of colors.
     Malformed(String, JsonError),
-    /// When the data file cannot be locked, read or created.
+    /// When the database cannot be opened, read or created.
     DataFile(String, OpenError),
-    /// When the list of the seed cannot be saved to the new data file.
-    DataNotSaved(String, SaveError),
     TokenFile(String, TokenFileError),
     Listen(String, io::Error),
     /// When a socket handed over by the parent process is of no use.
     Inherited(io::Error),
+    /// When standard output does not take the answer of `--check` or `--dump`.
+    Output(io::Error),
     /// When the system refuses something that no option can fix.
     System(io::Error),
 }
@@ -30,7 +30,6 @@ impl fmt::Display for Failure {
             Self::SeedUnreadable(file, error) => write!(f, "cannot read the seed {file}: {error}; name another with --seed"),
             Self::Malformed(file, JsonError { reason, line, column }) => write!(f, "{file}:{line}:{column}: {reason}"),
             Self::DataFile(file, error) => write!(f, "cannot use {file}: {error}"),
-            Self::DataNotSaved(file, error) => write!(f, "cannot create {file}: {error}; name another file with --data"),
             Self::TokenFile(file, error) => write!(f, "cannot use the token file {file}: {error}"),
             Self::Listen(endpoint, error) => {
                 write!(f, "cannot listen on {endpoint}: ")?;
@@ -46,6 +45,7 @@ impl fmt::Display for Failure {
             Self::Inherited(error) => {
                 write!(f, "cannot use the sockets that LISTEN_FDS hands over: {error}; fix the unit of the sockets, or unset LISTEN_FDS")
             }
+            Self::Output(error) => write!(f, "cannot write to standard output: {error}"),
             Self::System(error) => write!(f, "cannot go on: {error}"),
         }
     }

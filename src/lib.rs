@@ -31,6 +31,7 @@ use std::panic;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 use threadpool::ThreadPool;
 
@@ -43,6 +44,9 @@ use crate::signals::{reload_on_signal, stop_on_signals};
 /// Bytes of stack of a thread; the deepest call takes a quarter of it.
 const STACK_BYTES: usize = 256 * 1024;
 
+/// How long the end may wait for the disk, after the last connection was closed.
+const CLOSE_TIME: Duration = Duration::from_secs(4);
+
 /// The program: reads the command line, serves until it is told to stop, and gives the exit code: 0, or 1 for a failure. Mistakes on the
 /// command line end it with 2.
 pub fn main() -> ExitCode {
@@ -50,7 +54,11 @@ pub fn main() -> ExitCode {
     // before there are threads: it takes variables out of the environment
     let inherited = server::inherited();
     let started = logging::start(args.log_level).map_err(|error| Failure::System(refused(&error)));
-    match started.and_then(|()| if args.check { check(&args) } else { run(args, inherited) }) {
+    match started.and_then(|()| match &args.data {
+        Some(file) if args.dump => load::dump(file),
+        _ if args.check => check(&args),
+        _ => run(args, inherited),
+    }) {
         Ok(()) => {
             logging::flush();
             ExitCode::SUCCESS
@@ -97,11 +105,12 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         tokens,
     };
     let shared = Arc::new(Shared::new(service, limits, args.access_log && log::log_enabled!(log::Level::Info)));
+    let writer_pool = pool(usize::from(writer.is_some()).max(1), "writer").map_err(Failure::System)?;
     if let Some(writer) = writer {
-        pool(1, "writer").map_err(Failure::System)?.execute(|| writer.run());
+        writer_pool.execute(|| writer.run());
     }
     let pool = pool(workers, "worker").map_err(Failure::System)?;
-    let server = Server::new(shared, listeners, &pool).map_err(Failure::System)?;
+    let server = Server::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
     // not before all that can fail: a failed start is one line
     for (position, place) in places.iter().enumerate() {
         match position {
@@ -120,8 +129,21 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         _ => {}
     }
     server.run(stop.as_fd(), reload.as_ref().map(AsFd::as_fd)).map_err(Failure::System)?;
+    shared.service.store.close();
+    wait_for(&writer_pool);
     log::info!("stopped");
     Ok(())
+}
+
+/// Waits until the writer has closed the database, but for no more than [`CLOSE_TIME`].
+fn wait_for(writer: &ThreadPool) {
+    let begun = Instant::now();
+    while writer.active_count() + writer.queued_count() > 0 {
+        if begun.elapsed() > CLOSE_TIME {
+            return log::warn!("the disk takes too long: the log of the database stays beside it, keep both together");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Says on standard output whether a start would succeed.
@@ -129,7 +151,7 @@ fn check(args: &Args) -> Result<(), Failure> {
     let colors = load::check(args)?;
     load_tokens(args)?;
     args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
-    writeln!(io::stdout(), "the options are fine: {colors}").map_err(Failure::System)
+    writeln!(io::stdout(), "the options are fine: {colors}").map_err(Failure::Output)
 }
 
 /// The tokens of the token file, if there is one.

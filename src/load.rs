@@ -1,14 +1,12 @@
-//! Where the list comes from at the start: the data file, a seed file, or the seed that is compiled in.
+//! Where the list comes from at the start: the database, a seed file, or the seed that is compiled in.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
-
-use rustix::fs::Access;
 
 use crate::args::Args;
 use crate::failure::Failure;
-use crate::store::{Colors, DataFile, OpenError, Store, Writer, color};
+use crate::store::{Color, Database, OpenError, Store, Writer, color, data_file, database, envelope};
 
 /// Read when no seed is named, so that a service started in a checkout is filled from the file there.
 const SEED_FILE: &str = "seed/colors.json";
@@ -17,56 +15,59 @@ const SEED_FILE: &str = "seed/colors.json";
 const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 
 /// Gives the list, the writer that has to run if it is durable, and in words how many colors there are, from where, and whether they are kept.
-///
-/// # Errors
-/// When a file cannot be read, is not a file of colors, or the data file cannot be used or created.
 pub(crate) fn open(args: &Args) -> Result<(Store, Option<Writer>, String), Failure> {
-    let Some(data) = args.data.as_deref() else {
+    let Some(file) = args.data.as_deref() else {
         let (colors, source) = read_seed(args)?;
-        let details = format!("{} from {source}, in memory: changes are lost when it stops", count(&colors));
+        let details = format!("{} from {source}, in memory: changes are lost when it stops", count(colors.len()));
         return Ok((Store::in_memory(colors), None, details));
     };
-    let failed = |error| Failure::DataFile(data.display().to_string(), error);
-    let file = DataFile::open(data).map_err(failed)?;
-    let colors = match file.read().map_err(|error| failed(OpenError::Io(error)))? {
-        Some(content) => parse(&data.display().to_string(), &content)?,
-        None => {
-            let (colors, _) = read_seed(args)?;
-            file.save(colors.colors()).map_err(|error| Failure::DataNotSaved(data.display().to_string(), error))?;
-            colors
-        }
-    };
-    let details = format!("{} kept in {}", count(&colors), data.display());
-    let (store, writer) = Store::in_file(colors, file);
+    let failed = |error| unusable(file, error);
+    if !data_file::exists(file).map_err(failed)? {
+        database::create(file, &read_seed(args)?.0).map_err(failed)?;
+    }
+    data_file::check_writable(file).map_err(failed)?;
+    let (database, rows) = Database::open(file).map_err(failed)?;
+    let details = format!("{} kept in {}", count(rows.colors.len()), file.display());
+    let (store, writer) = Store::in_database(database, rows);
     Ok((store, Some(writer), details))
 }
 
 /// Finds what would keep a start from succeeding, and gives the list in words. Writes nothing and takes no lock, so that it can be called
 /// while a service runs.
-///
-/// # Errors
-/// Those of [`open`].
 pub(crate) fn check(args: &Args) -> Result<String, Failure> {
-    let Some(data) = args.data.as_deref() else {
+    let Some(file) = args.data.as_deref() else {
         let (colors, source) = read_seed(args)?;
-        return Ok(format!("{} from {source}", count(&colors)));
+        return Ok(format!("{} from {source}", count(colors.len())));
     };
-    let name = data.display().to_string();
-    let failed = |error| Failure::DataFile(name.clone(), OpenError::Io(error));
-    let (path, directory) = DataFile::locate(data).map_err(|error| Failure::DataFile(name.clone(), error))?;
-    rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| failed(error.into()))?;
-    match fs::read(path) {
-        Ok(content) => Ok(format!("{} kept in {name}", count(&parse(&name, &content)?))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let (colors, source) = read_seed(args)?;
-            Ok(format!("{} from {source}, for {name}", count(&colors)))
-        }
-        Err(error) => Err(failed(error)),
+    let failed = |error| unusable(file, error);
+    let exists = data_file::exists(file).map_err(failed)?;
+    data_file::check_writable(file).map_err(failed)?;
+    if exists {
+        let rows = database::read(file, true).map_err(failed)?;
+        return Ok(format!("{} kept in {}", count(rows.colors.len()), file.display()));
     }
+    let (colors, source) = read_seed(args)?;
+    Ok(format!("{} from {source}, for {}", count(colors.len()), file.display()))
+}
+
+/// Prints the list of a database as `GET /colors` answers it.
+pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
+    let failed = |error| unusable(file, error);
+    if !data_file::exists(file).map_err(failed)? {
+        return Err(failed(OpenError::Unusable("there is no list in it; name the file of a service with --data".to_owned())));
+    }
+    let rows = database::read(file, false).map_err(failed)?;
+    let mut json = envelope::of(&rows.colors);
+    json.push(b'\n');
+    io::stdout().write_all(&json).map_err(Failure::Output)
+}
+
+fn unusable(file: &Path, error: OpenError) -> Failure {
+    Failure::DataFile(file.display().to_string(), error)
 }
 
 /// The list that the seed describes, and which seed that is.
-fn read_seed(args: &Args) -> Result<(Colors, String), Failure> {
+fn read_seed(args: &Args) -> Result<(Vec<Color>, String), Failure> {
     let file = args.seed.as_deref().unwrap_or(Path::new(SEED_FILE));
     let name = file.display().to_string();
     match fs::read(file) {
@@ -79,12 +80,12 @@ fn read_seed(args: &Args) -> Result<(Colors, String), Failure> {
     }
 }
 
-fn parse(name: &str, content: &[u8]) -> Result<Colors, Failure> {
-    color::from_file(content).map(Colors::new).map_err(|error| Failure::Malformed(name.to_owned(), error))
+fn parse(name: &str, content: &[u8]) -> Result<Vec<Color>, Failure> {
+    color::from_file(content).map_err(|error| Failure::Malformed(name.to_owned(), error))
 }
 
-fn count(colors: &Colors) -> String {
-    match colors.colors().len() {
+fn count(colors: usize) -> String {
+    match colors {
         1 => "1 color".to_owned(),
         count => format!("{count} colors"),
     }

@@ -23,7 +23,7 @@ _colors() {
 
     case "${cmd}" in
         colors)
-            opts="-h -V --listen --unix-mode --seed --data --base-path --workers --max-body --request-timeout --keep-alive --read-only --token-file --private --allow-origin --allow-host --log-level --access-log --check --help --version"
+            opts="-h -V --listen --unix-mode --seed --data --base-path --workers --max-body --request-timeout --keep-alive --read-only --token-file --private --allow-origin --allow-host --log-level --access-log --check --dump --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -1,7 +1,7 @@
 complete -c colors -l listen -d 'Address, port, or unix:PATH; repeatable' -r -f
 complete -c colors -l unix-mode -d 'Permissions of a unix socket\'s file, octal' -r -f
 complete -c colors -l seed -d 'Fills the list [default: ./seed/colors.json if there, else built in]' -r -F
-complete -c colors -l data -d 'Keeps the list: each change is saved here before its answer' -r -F
+complete -c colors -l data -d 'SQLite database that keeps the list; a change is saved, then answered' -r -F
 complete -c colors -l base-path -d 'Path that everything is served below, as in /api' -r -f
 complete -c colors -l workers -d 'Event loops, one thread each [default: as many as processors, >= 2]' -r -f
 complete -c colors -l max-body -d 'Longest content of a request, at most 16 MiB' -r -f
@@ -22,5 +22,6 @@ debug\t''"
 complete -c colors -l access-log -d 'Log a line for every request; needs --log-level info or debug' -r -f -a "true\t''
 false\t''"
 complete -c colors -l check -d 'Say whether a start would succeed; listens nowhere, writes nothing'
+complete -c colors -l dump -d 'Print the list that --data keeps, as JSON; beside a service, too'
 complete -c colors -s h -l help -d 'Print help'
 complete -c colors -s V -l version -d 'Print version'

@@ -68,8 +68,6 @@ impl Server {
             pool.execute(|| worker.run());
             inboxes.push(inbox);
         }
-        let workers = inboxes.clone();
-        shared.service.store.on_withdrawal(move || workers.iter().for_each(|inbox| inbox.wake()));
         Ok(Self { shared, inboxes, listeners, pauses: false, service_manager: ServiceManager::from_env() })
     }
 

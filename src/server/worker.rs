@@ -16,7 +16,7 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 use super::connection::{Connection, Event, Next};
 use super::shared::{Quota, Shared};
 use crate::logging;
-use crate::store::{Change, NotSaved, Outcome};
+use crate::store::{Change, Outcome, SaveError};
 
 /// How often deadlines are looked at, while there are connections.
 const TICK: Duration = Duration::from_millis(100);
@@ -46,7 +46,7 @@ pub(super) struct Inbox {
 struct Mail {
     connections: Vec<Connection>,
     /// What came of changes, by the id of the connection that waits for it.
-    outcomes: Vec<(u64, Result<Outcome, NotSaved>)>,
+    outcomes: Vec<(u64, Result<Outcome, SaveError>)>,
 }
 
 impl Inbox {
@@ -114,6 +114,8 @@ pub(super) struct Worker {
     run_queue: VecDeque<u64>,
     /// Where all connections receive to.
     scratch: Vec<u8>,
+    /// How many representations were withdrawn when connections were last closed for it.
+    withdrawn: usize,
 }
 
 impl Worker {
@@ -130,6 +132,7 @@ impl Worker {
             last_id: INBOX,
             run_queue: VecDeque::new(),
             scratch: vec![0; RECEIVE_BYTES_MAX],
+            withdrawn: 0,
         })
     }
 
@@ -166,6 +169,9 @@ impl Worker {
                     self.serve(id, Event::Resume, now);
                 }
             }
+            if self.shared.service.store.withdrawn() != self.withdrawn {
+                self.close_withdrawn();
+            }
             if is_complete && now >= next_tick {
                 next_tick = now + TICK;
                 self.tick(before);
@@ -188,9 +194,6 @@ impl Worker {
 
     fn take_mail(&mut self, now: Instant) {
         let Mail { connections, outcomes } = self.inbox.take();
-        if connections.is_empty() && outcomes.is_empty() {
-            self.close_withdrawn();
-        }
         for (id, outcome) in outcomes {
             // one whose connection is closed is dropped; its change stands
             self.serve(id, Event::Outcome(outcome), now);
@@ -254,7 +257,6 @@ impl Worker {
         let is_over = |entry: &Entry| entry.connection.deadline(shared).is_some_and(|deadline| deadline <= now);
         let over: Vec<u64> = self.connections.iter().filter(|(_, entry)| is_over(entry)).map(|(id, _)| *id).collect();
         over.into_iter().for_each(|id| self.serve(id, Event::Deadline, now));
-        self.close_withdrawn();
         if self.shared.limit_reached() {
             self.make_room(now);
         }
@@ -262,6 +264,7 @@ impl Worker {
 
     /// Closes the connections whose output is sent from an old representation that has to be freed.
     fn close_withdrawn(&mut self) {
+        self.withdrawn = self.shared.service.store.withdrawn();
         let connections = self.connections.len();
         self.connections.retain(|_, entry| !entry.connection.is_withdrawn());
         if self.connections.len() < connections {

@@ -12,7 +12,7 @@ use super::target::{self, BasePath, Resource, TargetError};
 use super::token::Tokens;
 use crate::http::date::rfc3339;
 use crate::http::{Conditions, Content, Representation, Request, Response};
-use crate::store::{Action, Change, JsonError, NotSaved, Outcome, Saves, Store, color};
+use crate::store::{Action, Change, JsonError, Outcome, SaveError, Saves, Store, color};
 
 /// What requests are answered from.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Service {
     }
 
     /// The response to a request whose change has been saved or not.
-    pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, NotSaved>) -> Response {
+    pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, SaveError>) -> Response {
         self.with_cors(request, written(self, outcome))
     }
 
@@ -204,9 +204,9 @@ fn write(service: &Service, request: &Request, name: Option<&str>, action: Resul
     }
 }
 
-fn written(service: &Service, outcome: Result<Outcome, NotSaved>) -> Response {
+fn written(service: &Service, outcome: Result<Outcome, SaveError>) -> Response {
     match outcome {
-        Ok(Outcome::Created(color, is_first)) => {
+        Ok(Outcome::Created { color, is_first }) => {
             // RFC 9110 §10.2.2: Location names the created color, so there is none when an earlier entry has its name
             let location = is_first.then(|| service.base.color(&color.name)).flatten();
             Response { location, ..Response::new(StatusCode::CREATED, Content::Shared(color.json)) }

@@ -4,13 +4,12 @@ use super::*;
 use tiny_http::HTTPVersion;
 
 use crate::http::{Fields, Parser};
-use crate::store::Colors;
 use crate::store::color::Color;
 
 /// A service with the colors `red`, `blue` and a second `red`.
 fn service() -> Service {
     let color = |name: &str, value: &str| Color::new(name, value);
-    let colors = Colors::new(vec![color("red", "#f00"), color("blue", "#00f"), color("red", "#e00")]);
+    let colors = vec![color("red", "#f00"), color("blue", "#00f"), color("red", "#e00")];
     Service {
         store: Store::in_memory(colors),
         base: BasePath::default(),

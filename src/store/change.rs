@@ -1,10 +1,10 @@
-//! What a write does to the list: one change with its conditions, checked and applied in one step. No HTTP, no locks, no files.
+//! What a write does to the list: decides what one change means for the list as it is. No HTTP, no locks, no files.
 
 use std::sync::Arc;
 
 use super::color::Color;
 use super::colors::Colors;
-use crate::http::Conditions;
+use crate::http::{Conditions, EntityTag};
 
 /// A change that a client asked for.
 #[derive(Clone, Debug)]
@@ -29,59 +29,63 @@ pub(crate) enum Action {
 /// What came of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// When the color was appended; says whether it is the first of its name, the one its path names.
-    Created(Color, bool),
-    /// When the color exists: as it is now.
+    /// The color was appended. `is_first`: it is the first of its name, the one that its path names.
+    Created { color: Color, is_first: bool },
+    /// The color exists: as it is now.
     Updated(Color),
-    /// When the color existed: as it was.
+    /// The color existed: as it was.
     Deleted(Color),
-    /// When no color has the name.
+    /// No color has the name.
     NotFound,
-    /// When a condition does not hold; nothing was changed.
+    /// A condition does not hold; nothing was changed.
     ConditionFailed,
 }
 
+/// One step from a list to the next, by position, so that every copy of the list can take it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Edit {
+    Append(Color),
+    /// Put this color in the place of another one of the same name.
+    Replace(usize, Color),
+    /// Remove the color, which is the first of its name.
+    Remove(usize),
+    /// The reverse of a removal: the color becomes the first of its name again.
+    Insert(usize, Color),
+}
+
 impl Change {
-    /// Applies the change, or finds why not; says what came of it and whether the list is another now.
-    pub(crate) fn apply(&self, colors: &mut Colors) -> (Outcome, bool) {
-        if let Some(refusal) = self.refusal(colors) {
-            return (refusal, false);
+    /// What the change means for a list: what the client is told, and the edit to make, if any. `tag` is that of the list.
+    pub(super) fn decide(&self, colors: &Colors, tag: impl Fn() -> EntityTag) -> (Outcome, Option<Edit>) {
+        let found = match &self.action {
+            Action::Create(_) => None,
+            Action::Update(name, _) | Action::Delete(name) => match colors.find(name) {
+                // RFC 9110 §13.2.1: a missing color comes before a failed condition
+                None => return (Outcome::NotFound, None),
+                found => found,
+            },
+        };
+        let current = || found.map_or_else(&tag, |(_, color)| color.json.tag());
+        if !self.conditions.if_match_holds(current) || !self.conditions.if_none_match_holds(current) {
+            return (Outcome::ConditionFailed, None);
         }
-        match &self.action {
-            Action::Create(color) => {
-                let is_first = colors.first(&color.name).is_none();
-                colors.append(color.clone());
-                (Outcome::Created(color.clone(), is_first), true)
+        match (&self.action, found) {
+            (Action::Update(_, Some(value)), Some((position, color))) => {
+                let color = Color::new(Arc::clone(&color.name), value);
+                (Outcome::Updated(color.clone()), Some(Edit::Replace(position, color)))
             }
-            Action::Update(name, value) => {
-                let changes = value.is_some();
-                let updated = match value {
-                    Some(value) => colors.update_first(name, value),
-                    None => colors.first(name),
-                };
-                updated.map_or((Outcome::NotFound, false), |color| (Outcome::Updated(color.clone()), changes))
+            (Action::Update(_, None), Some((_, color))) => (Outcome::Updated(color.clone()), None),
+            (Action::Delete(_), Some((position, color))) => (Outcome::Deleted(color.clone()), Some(Edit::Remove(position))),
+            (Action::Create(color), _) => {
+                let is_first = colors.find(&color.name).is_none();
+                (Outcome::Created { color: color.clone(), is_first }, Some(Edit::Append(color.clone())))
             }
-            Action::Delete(name) => colors.remove_first(name).map_or((Outcome::NotFound, false), |color| (Outcome::Deleted(color), true)),
+            (_, None) => (Outcome::NotFound, None),
         }
     }
 
-    /// What keeps the change from being made. A missing color comes before a failed condition (RFC 9110 §13.2.1).
-    fn refusal(&self, colors: &mut Colors) -> Option<Outcome> {
-        if self.conditions.is_empty() {
-            return None;
-        }
-        let holds = match &self.action {
-            Action::Create(_) => {
-                self.conditions.if_match_holds(|| colors.envelope().tag())
-                    && self.conditions.if_none_match_holds(|| colors.envelope().tag())
-            }
-            Action::Update(name, _) | Action::Delete(name) => {
-                let Some(color) = colors.first(name) else { return Some(Outcome::NotFound) };
-                let current = || color.json.tag();
-                self.conditions.if_match_holds(current) && self.conditions.if_none_match_holds(current)
-            }
-        };
-        (!holds).then_some(Outcome::ConditionFailed)
+    /// Whether the decision depends on the tag of the whole list.
+    pub(super) fn needs_list_tag(&self) -> bool {
+        matches!(self.action, Action::Create(_)) && !self.conditions.is_empty()
     }
 }
 
@@ -96,42 +100,48 @@ mod tests {
         Color::new(name, value)
     }
 
-    /// Applies an action under an If-Match to the list `a=1, a=2`; gives the outcome, whether it says so, and the list after.
-    fn apply(action: Action, if_match: Option<&str>) -> (Outcome, bool, Vec<Color>) {
-        let mut colors = Colors::new(vec![color("a", "1"), color("a", "2")]);
+    /// Decides on an action under an If-Match, for the list `a=1, a=2`, whose tag is that of no bytes.
+    fn decide(action: Action, if_match: Option<&str>) -> (Outcome, Option<Edit>) {
+        let colors = Colors::new(vec![color("a", "1"), color("a", "2")]);
         let fields = Fields { if_match: if_match.map(str::to_owned), ..Fields::default() };
         let (method, target, version) = (Method::Put, String::new(), HTTPVersion(1, 1));
         let conditions = Conditions::of(&Request { method, target, version, fields, content: Vec::new(), keep_alive: true }).unwrap();
-        let (outcome, changed) = Change { action, conditions }.apply(&mut colors);
-        (outcome, changed, colors.colors().to_vec())
+        Change { action, conditions }.decide(&colors, || EntityTag::of(b""))
     }
 
     #[test]
     fn a_create_appends_and_tells_whether_its_path_names_it() {
-        let all = |last| vec![color("a", "1"), color("a", "2"), last];
-        assert_eq!(apply(Action::Create(color("a", "3")), None), (Outcome::Created(color("a", "3"), false), true, all(color("a", "3"))));
-        assert_eq!(apply(Action::Create(color("b", "3")), None), (Outcome::Created(color("b", "3"), true), true, all(color("b", "3"))));
+        for (name, is_first) in [("a", false), ("b", true)] {
+            let color = color(name, "3");
+            let expected = (Outcome::Created { color: color.clone(), is_first }, Some(Edit::Append(color.clone())));
+            assert_eq!(decide(Action::Create(color), None), expected);
+        }
     }
 
     #[test]
     fn an_update_changes_the_value_of_the_first_or_nothing() {
-        let (one, two) = (color("a", "1"), color("a", "2"));
-        let update = |value: Option<&str>| Action::Update("a".into(), value.map(Arc::from));
-        assert_eq!(apply(update(Some("3")), None), (Outcome::Updated(color("a", "3")), true, vec![color("a", "3"), two.clone()]));
-        assert_eq!(apply(update(None), None), (Outcome::Updated(one.clone()), false, vec![one, two]));
+        let update = |value: Option<&str>| decide(Action::Update("a".into(), value.map(Arc::from)), None);
+        assert_eq!(update(Some("3")), (Outcome::Updated(color("a", "3")), Some(Edit::Replace(0, color("a", "3")))));
+        assert_eq!(update(None), (Outcome::Updated(color("a", "1")), None));
+    }
+
+    #[test]
+    fn a_delete_removes_the_first() {
+        assert_eq!(decide(Action::Delete("a".into()), None), (Outcome::Deleted(color("a", "1")), Some(Edit::Remove(0))));
     }
 
     #[test]
     fn a_condition_that_fails_changes_nothing() {
-        let before = vec![color("a", "1"), color("a", "2")];
         for action in [Action::Create(color("b", "3")), Action::Update("a".into(), Some("3".into())), Action::Delete("a".into())] {
-            assert_eq!(apply(action.clone(), Some("\"x\"")), (Outcome::ConditionFailed, false, before.clone()));
-            assert_ne!(apply(action, Some("*")).0, Outcome::ConditionFailed);
+            assert_eq!(decide(action.clone(), Some("\"x\"")), (Outcome::ConditionFailed, None));
+            assert!(decide(action, Some("*")).1.is_some());
         }
         for action in [Action::Update("b".into(), Some("3".into())), Action::Delete("b".into())] {
-            assert_eq!(apply(action, Some("\"x\"")), (Outcome::NotFound, false, before.clone()));
+            assert_eq!(decide(action, Some("\"x\"")), (Outcome::NotFound, None));
         }
         let tag = color("a", "1").json.tag().to_string();
-        assert_eq!(apply(Action::Delete("a".into()), Some(&tag)).0, Outcome::Deleted(color("a", "1")));
+        assert_eq!(decide(Action::Delete("a".into()), Some(&tag)).0, Outcome::Deleted(color("a", "1")));
+        let tag = EntityTag::of(b"").to_string();
+        assert!(decide(Action::Create(color("b", "3")), Some(&tag)).1.is_some());
     }
 }

@@ -1,17 +1,17 @@
 //! A color, and the three forms in which colors are read: content of a create, content of an update, a file of colors.
 //! Knows JSON, and nothing of the list.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::http::Representation;
 
 /// So that the path of every color fits into a request: three times as much percent-encoded, where 64 KiB are the limit.
-const NAME_BYTES_MAX: usize = 4096; // of UTF-8
+pub(super) const NAME_BYTES_MAX: usize = 4096; // of UTF-8
 
 /// A long string in the place of an object must not come back whole in the message.
 const QUOTED_CHARS_MAX: usize = 100;
@@ -21,21 +21,31 @@ const QUOTED_CHARS_MAX: usize = 100;
 pub(crate) struct Color {
     /// At most 4,096 bytes, may be empty, need not be unique.
     pub(crate) name: Arc<str>,
-    /// Exactly the fields `name` and `value`, in this order (spec, Color, rule 1). Nothing ever needs the value alone.
+    /// Exactly the fields `name` and `value`, in this order (spec, Color, rule 1).
     pub(crate) json: Arc<Representation>,
+}
+
+/// The two fields of a color in JSON.
+#[derive(Deserialize, Serialize)]
+struct ColorFields<N, V> {
+    name: N,
+    value: V,
 }
 
 impl Color {
     pub(crate) fn new(name: impl Into<Arc<str>>, value: &str) -> Self {
-        #[derive(Serialize)]
-        struct Fields<'a> {
-            name: &'a str,
-            value: &'a str,
-        }
         let name = name.into();
         let mut json = Vec::with_capacity(24 + name.len() + value.len()); // bytes; 22 of them are not the name or the value
-        serde_json::to_writer(&mut json, &Fields { name: &name, value }).expect("strings always serialize, and a Vec takes every byte");
+        let fields = ColorFields { name: &*name, value };
+        serde_json::to_writer(&mut json, &fields).expect("strings always serialize, and a Vec takes every byte");
         Self { name, json: Arc::new(Representation::new(json)) }
+    }
+
+    /// The value, read back from the JSON: only the database needs it by itself.
+    pub(super) fn value(&self) -> String {
+        let fields: ColorFields<serde::de::IgnoredAny, String> =
+            serde_json::from_slice(self.json.bytes()).expect("it was made of a name and a value");
+        fields.value
     }
 }
 
@@ -87,9 +97,6 @@ fn shorten(reason: &str) -> String {
 }
 
 /// Reads the content of a create: an object with the strings `name` and `value`; further fields are ignored (spec, Color, rule 2).
-///
-/// # Errors
-/// When the content is not JSON or not an object, a field is missing, not a string or given twice, or the name is too long.
 pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
     if content.is_empty() {
         let reason = "there is no content, send an object with the strings \"name\" and \"value\"".to_owned();
@@ -101,29 +108,32 @@ pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
 /// Reads the content of an update: an object whose optional string `value` is the new value; `name` and the rest are ignored.
 ///
 /// No content at all means the same as `{}`: keep the value (spec, Endpoints, rule 3).
-///
-/// # Errors
-/// When there is content that is not JSON or not an object, or `value` is not a string or given twice.
 pub(crate) fn from_update(content: &[u8]) -> Result<Option<Arc<str>>, JsonError> {
+    #[derive(Deserialize)]
+    struct Update {
+        // a null is not a missing value
+        #[serde(default, deserialize_with = "some_value")]
+        value: Option<Arc<str>>,
+    }
     if content.is_empty() {
         return Ok(None);
     }
-    let mut json = serde_json::Deserializer::from_str(text(content)?);
-    let expected = "an object with an optional string \"value\"";
-    let [value] = json.deserialize_map(Fields { names: ["value"], are_required: false, expected })?;
-    json.end()?;
-    Ok(value)
+    let Object::<Update>(update) = serde_json::from_str(text(content)?)?;
+    Ok(update.value)
 }
 
 /// Reads a file of colors: an array of them, or the envelope `{"data":[...]}` that `GET /colors` answers.
-///
-/// # Errors
-/// When the file is not JSON, is neither of the two forms, or an entry is not a color.
 pub(crate) fn from_file(content: &[u8]) -> Result<Vec<Color>, JsonError> {
-    let mut json = serde_json::Deserializer::from_str(text(content)?);
-    let colors = json.deserialize_any(ArrayOrEnvelope)?;
-    json.end()?;
-    Ok(colors)
+    #[derive(Deserialize)]
+    struct Envelope {
+        data: Vec<Color>,
+    }
+    let text = text(content)?;
+    if text.trim_ascii_start().starts_with('{') {
+        let Object::<Envelope>(envelope) = serde_json::from_str(text)?;
+        return Ok(envelope.data);
+    }
+    Ok(serde_json::from_str(text)?)
 }
 
 /// JSON is UTF-8 (RFC 8259 §8.1), also in fields that are ignored.
@@ -136,70 +146,41 @@ fn text(content: &[u8]) -> Result<&str, JsonError> {
     })
 }
 
-// Not derived: that would take an array for an object too, and not name the field that has a wrong type.
+/// A color as it is read.
+#[derive(Deserialize)]
+struct NewColor {
+    #[serde(deserialize_with = "name")]
+    name: Arc<str>,
+    #[serde(deserialize_with = "value")]
+    value: Arc<str>,
+}
 
 impl<'de> Deserialize<'de> for Color {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let expected = "an object with the strings \"name\" and \"value\"";
-        let [Some(name), Some(value)] = deserializer.deserialize_map(Fields { names: ["name", "value"], are_required: true, expected })?
-        else {
-            unreachable!("required fields are there or an error");
-        };
-        Ok(Self::new(name, &value))
+        Object::deserialize(deserializer).map(|Object(NewColor { name, value })| Self::new(name, &value))
     }
 }
 
-/// Takes string fields out of an object, each at most once, and ignores the others.
-struct Fields<const N: usize> {
-    names: [&'static str; N],
-    are_required: bool,
-    /// The form of the object, for errors.
-    expected: &'static str,
-}
-
-impl<'de, const N: usize> Visitor<'de> for Fields<N> {
-    type Value = [Option<Arc<str>>; N];
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.expected)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = [const { None }; N];
-        while let Some(Key(key)) = map.next_key()? {
-            match self.names.iter().position(|name| *name == key) {
-                None => drop(map.next_value::<IgnoredAny>()?),
-                Some(field) if found[field].is_some() => return Err(given_twice(&key)),
-                Some(field) => found[field] = Some(map.next_value_seed(Field(self.names[field]))?),
-            }
-        }
-        match found.iter().position(Option::is_none) {
-            Some(missing) if self.are_required => Err(A::Error::custom(format_args!("missing field {:?}", self.names[missing]))),
-            _ => Ok(found),
-        }
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+    let name = deserializer.deserialize_any(StringField("name"))?;
+    match name.len() {
+        0..=NAME_BYTES_MAX => Ok(name),
+        length => Err(D::Error::custom(format_args!("field \"name\" has {length} bytes, at most {NAME_BYTES_MAX} are allowed"))),
     }
 }
 
-/// Copied only if it has escapes.
-#[derive(Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
-
-fn given_twice<E: Error>(field: &str) -> E {
-    E::custom(format_args!("field {field:?} is given twice"))
+fn value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+    deserializer.deserialize_any(StringField("value"))
 }
 
-/// Reads the string of the field with this name straight into shared text.
-struct Field(&'static str);
-
-impl<'de> DeserializeSeed<'de> for Field {
-    type Value = Arc<str>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Arc<str>, D::Error> {
-        deserializer.deserialize_any(self)
-    }
+fn some_value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<str>>, D::Error> {
+    value(deserializer).map(Some)
 }
 
-impl Visitor<'_> for Field {
+/// Reads a string; the error for anything else has the name of the field.
+struct StringField(&'static str);
+
+impl Visitor<'_> for StringField {
     type Value = Arc<str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -207,40 +188,28 @@ impl Visitor<'_> for Field {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Arc<str>, E> {
-        if self.0 == "name" && text.len() > NAME_BYTES_MAX {
-            return Err(E::custom(format_args!("field \"name\" has {} bytes, at most {NAME_BYTES_MAX} are allowed", text.len())));
-        }
-        Ok(Arc::from(text))
+        Ok(text.into())
     }
 }
 
-struct ArrayOrEnvelope;
+/// What serde derives for a struct, from an object alone: by itself it takes an array of the fields as well.
+struct Object<T>(T);
 
-impl<'de> Visitor<'de> for ArrayOrEnvelope {
-    type Value = Vec<Color>;
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MapVisitor<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for MapVisitor<T> {
+            type Value = Object<T>;
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of colors or an object with such an array in \"data\"")
-    }
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<Color>, A::Error> {
-        let mut colors = Vec::new();
-        while let Some(color) = seq.next_element()? {
-            colors.push(color);
-        }
-        Ok(colors)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<Color>, A::Error> {
-        let mut data = None;
-        while let Some(Key(key)) = map.next_key()? {
-            match &*key {
-                "data" if data.is_some() => return Err(given_twice("data")),
-                "data" => data = Some(map.next_value()?),
-                _ => drop(map.next_value::<IgnoredAny>()?),
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
             }
         }
-        data.ok_or_else(|| A::Error::custom("missing field \"data\""))
+        deserializer.deserialize_map(MapVisitor(std::marker::PhantomData))
     }
 }
 
@@ -279,17 +248,14 @@ mod tests {
     fn a_create_names_what_is_wrong() {
         create("", Err("there is no content, send an object with the strings \"name\" and \"value\""));
         create(" ", Err("not valid JSON: EOF while parsing a value at line 1 column 1"));
-        create("{}", Err("missing field \"name\" at line 1 column 2"));
-        create(r#"{"name":"a"}"#, Err("missing field \"value\" at line 1 column 12"));
-        create(r#"{"value":"a"}"#, Err("missing field \"name\" at line 1 column 13"));
+        create("{}", Err("missing field `name` at line 1 column 2"));
+        create(r#"{"name":"a"}"#, Err("missing field `value` at line 1 column 12"));
+        create(r#"{"value":"a"}"#, Err("missing field `name` at line 1 column 13"));
         create(r#"{"name":1,"value":"a"}"#, Err("invalid type: integer `1`, expected a string in field \"name\" at line 1 column 9"));
         create(r#"{"name":"a","value":null}"#, Err("invalid type: null, expected a string in field \"value\" at line 1 column 24"));
-        create(r#"{"name":"a","name":"a","value":"b"}"#, Err("field \"name\" is given twice at line 1 column 18"));
-        create(
-            r#"["a","b"]"#,
-            Err("invalid type: sequence, expected an object with the strings \"name\" and \"value\" at line 1 column 0"),
-        );
-        create(r#""a""#, Err("invalid type: string \"a\", expected an object with the strings \"name\" and \"value\" at line 1 column 3"));
+        create(r#"{"name":"a","name":"a","value":"b"}"#, Err("duplicate field `name` at line 1 column 18"));
+        create(r#"["a","b"]"#, Err("invalid type: sequence, expected an object at line 1 column 0"));
+        create(r#""a""#, Err("invalid type: string \"a\", expected an object at line 1 column 3"));
         create(r#"{"name":"a","value":"b"} x"#, Err("not valid JSON: trailing characters at line 1 column 26"));
         create("{\"name\":\"\\ud800\",\"value\":\"b\"}", Err("not valid JSON: unexpected end of hex escape at line 1 column 16"));
         let not_text = |content: &[u8]| from_create(content).unwrap_err().to_string();
@@ -308,8 +274,8 @@ mod tests {
         update(r##"{"value":"#111"}"##, Ok(Some("#111")));
         update(r##"{"name":5,"name":6,"value":"#111","other":null}"##, Ok(Some("#111")));
         update(r#"{"value":1}"#, Err("invalid type: integer `1`, expected a string in field \"value\" at line 1 column 10"));
-        update(r#"{"value":"a","value":"a"}"#, Err("field \"value\" is given twice at line 1 column 20"));
-        update("[]", Err("invalid type: sequence, expected an object with an optional string \"value\" at line 1 column 0"));
+        update(r#"{"value":"a","value":"a"}"#, Err("duplicate field `value` at line 1 column 20"));
+        update("[]", Err("invalid type: sequence, expected an object at line 1 column 0"));
         update(" ", Err("not valid JSON: EOF while parsing a value at line 1 column 1"));
     }
 
@@ -320,13 +286,10 @@ mod tests {
         assert_eq!(read(r#"[{"name":"a","value":"1"},{"name":"a","value":"2","x":0}]"#), two());
         assert_eq!(read(r#"{"x":[],"data":[{"name":"a","value":"1"},{"name":"a","value":"2"}]}"#), two());
         assert_eq!(read("[]"), Ok(vec![]));
-        assert_eq!(read("{}"), Err((1, 2, "missing field \"data\"".to_owned())));
-        assert_eq!(read(r#"{"data":[],"data":[]}"#), Err((1, 17, "field \"data\" is given twice".to_owned())));
-        assert_eq!(read("[\n {\"name\":\"a\"}\n]"), Err((2, 13, "missing field \"value\"".to_owned())));
-        assert_eq!(
-            read("7"),
-            Err((1, 1, "invalid type: integer `7`, expected an array of colors or an object with such an array in \"data\"".to_owned()))
-        );
+        assert_eq!(read("{}"), Err((1, 2, "missing field `data`".to_owned())));
+        assert_eq!(read(r#"{"data":[],"data":[]}"#), Err((1, 17, "duplicate field `data`".to_owned())));
+        assert_eq!(read("[\n {\"name\":\"a\"}\n]"), Err((2, 13, "missing field `value`".to_owned())));
+        assert_eq!(read("7"), Err((1, 1, "invalid type: integer `7`, expected a sequence".to_owned())));
     }
 
     #[test]
@@ -335,7 +298,7 @@ mod tests {
         for name in ["a".repeat(4096), "é".repeat(2048)] {
             create(&content(&name), Ok(color(&name, "1")));
         }
-        let error = "field \"name\" has 4097 bytes, at most 4096 are allowed at line 1 column 4119";
+        let error = "field \"name\" has 4097 bytes, at most 4096 are allowed at line 1 column 4120";
         create(&content(&"a".repeat(4097)), Err(error));
         create(&content(&format!("{}é", "a".repeat(4095))), Err(error));
         create(&content(&"\\u0061".repeat(4096)), Ok(color(&"a".repeat(4096), "1")));
@@ -350,7 +313,7 @@ mod tests {
 
     #[test]
     fn an_error_quotes_100_characters_at_most() {
-        let expected = "expected an object with the strings \"name\" and \"value\"";
+        let expected = "expected an object";
         let long = |character: char, count: usize| String::from_iter(std::iter::repeat_n(character, count));
         let quoted = |text: &str| format!("invalid type: string \"{text}\", {expected} at line 1 column ");
         create(&format!("\"{}\"", long('a', 60)), Err(&(quoted(&long('a', 60)) + "62")));

@@ -1,27 +1,18 @@
-//! The list of colors: order, first match by name, and its kept representation. Knows no files and no locks.
+//! The colors in their order, with an index that finds the first of a name. Knows no JSON, no files and no locks.
 
 use std::hash::{BuildHasher, RandomState};
 use std::mem::replace;
-use std::sync::{Arc, Weak};
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
+use super::change::Edit;
 use super::color::Color;
-use crate::http::Representation;
 
-/// Bytes of representations that are not current any more and still being sent, however often the list changes meanwhile.
-const RETIRED_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// Representations that are not withdrawn however long they are.
-const RETIRED_AT_LEAST: usize = 4;
-
-/// Bytes of a representation that counts: of shorter ones, every connection may have one.
-const LONG: usize = 4096;
-
-/// All colors in stored order, with an index that finds the first of a name without looking at the others.
+/// All colors in stored order.
 ///
-/// Finding, updating and appending take the same time however long the list is; removing moves what comes after.
-#[derive(Clone, Debug)]
+/// Finding, replacing and appending take the same time however long the list is; removing moves what comes after.
+#[derive(Debug)]
 pub(crate) struct Colors {
     /// The colors; duplicates of a name are entries like any other.
     colors: Vec<Color>,
@@ -29,10 +20,6 @@ pub(crate) struct Colors {
     index: HashTable<IndexEntry>,
     /// Seeded at random, so that names cannot be chosen to collide.
     hasher: RandomState,
-    /// The collection envelope of the specification, until the next change.
-    envelope: Option<Arc<Representation>>,
-    /// Long representations that are not current any more and may still be being sent, the oldest first.
-    retired: Vec<Weak<Representation>>,
 }
 
 /// What the index knows of one name.
@@ -45,72 +32,81 @@ struct IndexEntry {
 }
 
 impl Colors {
-    /// A list of these colors, in this order.
     pub(crate) fn new(colors: Vec<Color>) -> Self {
-        let index = HashTable::with_capacity(colors.len());
-        let mut all =
-            Self { index, colors: Vec::with_capacity(colors.len()), hasher: RandomState::new(), envelope: None, retired: Vec::new() };
+        let (index, hasher) = (HashTable::with_capacity(colors.len()), RandomState::new());
+        let mut all = Self { index, colors: Vec::with_capacity(colors.len()), hasher };
         colors.into_iter().for_each(|color| all.append(color));
         all
     }
 
-    /// How many colors there are, duplicates included.
+    /// Duplicates included.
     pub(crate) fn len(&self) -> usize {
         self.colors.len()
     }
 
     /// All colors in stored order.
-    pub(crate) fn colors(&self) -> &[Color] {
+    pub(crate) fn as_slice(&self) -> &[Color] {
         &self.colors
     }
 
-    /// The first color whose name equals `name` exactly.
-    pub(crate) fn first(&self, name: &str) -> Option<&Color> {
-        self.position(name).map(|position| &self.colors[position])
+    /// The first color whose name equals `name` exactly, and its position.
+    pub(super) fn find(&self, name: &str) -> Option<(usize, &Color)> {
+        let hash = self.hasher.hash_one(name);
+        let entry = self.index.find(hash, |entry| *self.colors[entry.first].name == *name)?;
+        Some((entry.first, &self.colors[entry.first]))
+    }
+
+    /// Makes an edit that was decided for this list; gives the edit that takes it back.
+    pub(super) fn apply(&mut self, edit: Edit) -> Edit {
+        match edit {
+            Edit::Append(color) => {
+                self.append(color);
+                Edit::Remove(self.colors.len() - 1)
+            }
+            Edit::Replace(position, color) => Edit::Replace(position, replace(&mut self.colors[position], color)),
+            Edit::Remove(position) => Edit::Insert(position, self.remove(position)),
+            Edit::Insert(position, color) => {
+                self.insert(position, color);
+                Edit::Remove(position)
+            }
+        }
     }
 
     /// Adds a color at the end, whatever names there are (spec, Color, rule 3).
-    pub(crate) fn append(&mut self, color: Color) {
-        self.retire_envelope();
-        let first = self.colors.len();
-        let (hasher, colors) = (&self.hasher, &self.colors);
-        let hash = hasher.hash_one(&*color.name);
-        let rehash = |named: &IndexEntry| hasher.hash_one(&*colors[named.first].name);
-        match self.index.entry(hash, |named| colors[named.first].name == color.name, rehash) {
-            hashbrown::hash_table::Entry::Occupied(mut entry) => entry.get_mut().copies += 1,
-            hashbrown::hash_table::Entry::Vacant(entry) => drop(entry.insert(IndexEntry { first, copies: 1 })),
-        }
+    fn append(&mut self, color: Color) {
+        let position = self.colors.len();
         self.colors.push(color);
+        match self.index_entry(position) {
+            Entry::Occupied(mut entry) => entry.get_mut().copies += 1,
+            Entry::Vacant(entry) => drop(entry.insert(IndexEntry { first: position, copies: 1 })),
+        }
     }
 
-    /// Gives the first color of this name another value; its place and name stay (spec, Endpoints, rule 3).
-    pub(crate) fn update_first(&mut self, name: &str, value: &str) -> Option<&Color> {
-        let position = self.position(name)?;
-        let name = Arc::clone(&self.colors[position].name);
-        let before = replace(&mut self.colors[position], Color::new(name, value));
-        self.retire_envelope();
-        self.retire(&before.json);
-        Some(&self.colors[position])
+    /// The entry of the name that the color at this position has; `colors` and the index agree on all other positions.
+    fn index_entry(&mut self, position: usize) -> Entry<'_, IndexEntry> {
+        let (hasher, colors) = (&self.hasher, &self.colors);
+        let name = &*colors[position].name;
+        let hash = |entry: &IndexEntry| hasher.hash_one(&*colors[entry.first].name);
+        self.index.entry(hasher.hash_one(name), |entry| *colors[entry.first].name == *name, hash)
     }
 
-    /// Takes the first color of this name out of the list; the next of that name, if any, becomes its first.
-    pub(crate) fn remove_first(&mut self, name: &str) -> Option<Color> {
-        let (hash, colors) = (self.hasher.hash_one(name), &self.colors);
-        let mut entry = self.index.find_entry(hash, |named| *colors[named.first].name == *name).ok()?;
-        let removed = entry.get().first;
-        if entry.get().copies == 1 {
+    /// Takes out a color. If it is the first of its name, the next of that name becomes the first.
+    fn remove(&mut self, position: usize) -> Color {
+        let Entry::Occupied(mut entry) = self.index_entry(position) else { unreachable!("every name is in the index") };
+        let IndexEntry { first, copies } = entry.get().clone();
+        if copies == 1 {
             entry.remove();
         } else {
-            let next = colors[removed + 1..].iter().position(|color| *color.name == *name);
-            let named = entry.get_mut();
-            named.first += 1 + next.expect("a name with copies left has a color behind its first");
-            named.copies -= 1;
+            entry.get_mut().copies -= 1;
+            if first == position {
+                let (name, rest) = (&self.colors[position].name, &self.colors[position + 1..]);
+                let next = rest.iter().position(|color| color.name == *name).expect("a name with copies left has a color behind its first");
+                self.index_entry(position).and_modify(|entry| entry.first += 1 + next);
+            }
         }
-        let color = self.colors.remove(removed);
-        self.retire_envelope();
-        self.retire(&color.json);
-        self.move_up(removed);
-        Some(color)
+        let color = self.colors.remove(position);
+        self.move_up(position);
+        color
     }
 
     /// Has the index follow the colors from `start` on, which have moved up by one place.
@@ -119,76 +115,33 @@ impl Colors {
         const WALKED_PER_LOOKUP: usize = 16;
         let tail = &self.colors[start..];
         if tail.len() * WALKED_PER_LOOKUP > self.index.len() {
-            for named in self.index.iter_mut() {
-                named.first -= usize::from(named.first > start);
+            for entry in self.index.iter_mut() {
+                entry.first -= usize::from(entry.first > start);
             }
             return;
         }
         for (place, color) in (start..).zip(tail) {
             let hash = self.hasher.hash_one(&*color.name);
             // the entry still has the place before the move, by which it is found: no names need comparing
-            if let Some(named) = self.index.find_mut(hash, |named| named.first == place + 1) {
-                named.first = place;
+            if let Some(entry) = self.index.find_mut(hash, |entry| entry.first == place + 1) {
+                entry.first = place;
             }
         }
     }
 
-    /// The collection envelope of the specification: `{"data":[...]}`. Made anew by the first reader after a change.
-    pub(super) fn envelope(&mut self) -> &Arc<Representation> {
-        let colors = &self.colors;
-        self.envelope.get_or_insert_with(|| {
-            let length: usize = colors.iter().map(|color| color.json.bytes().len() + 1).sum();
-            let mut json = Vec::with_capacity(length + 16); // bytes; 11 of them are the envelope's own
-            json.extend_from_slice(br#"{"data":["#);
-            push_joined(&mut json, colors, b",");
-            json.extend_from_slice(b"]}");
-            Arc::new(Representation::new(json))
-        })
-    }
-
-    fn retire_envelope(&mut self) {
-        if let Some(envelope) = self.envelope.take() {
-            self.retire(&envelope);
+    /// Puts a color back to where it was removed.
+    fn insert(&mut self, position: usize, color: Color) {
+        for entry in self.index.iter_mut() {
+            entry.first += usize::from(entry.first >= position);
         }
-    }
-
-    /// Notes that a representation is not current any more.
-    fn retire(&mut self, old: &Arc<Representation>) {
-        if old.bytes().len() >= LONG {
-            self.retired.push(Arc::downgrade(old));
+        self.colors.insert(position, color);
+        match self.index_entry(position) {
+            Entry::Occupied(mut entry) => {
+                let entry = entry.get_mut();
+                (entry.first, entry.copies) = (entry.first.min(position), entry.copies + 1);
+            }
+            Entry::Vacant(entry) => drop(entry.insert(IndexEntry { first: position, copies: 1 })),
         }
-    }
-
-    /// Withdraws the oldest of the representations that are not current any more, if those that are still being sent take too much. Says
-    /// whether it did. For a list that everybody sees.
-    pub(super) fn withdraw_oldest(&mut self) -> bool {
-        self.retired.retain(|retired| retired.strong_count() > 0);
-        let kept: Vec<Arc<Representation>> = self.retired.iter().filter_map(Weak::upgrade).collect();
-        let lengths = || kept.iter().map(|retired| retired.bytes().len());
-        let most = RETIRED_BYTES_MAX.max(RETIRED_AT_LEAST * lengths().max().unwrap_or_default());
-        let mut bytes: usize = lengths().sum();
-        let withdrawn = kept.iter().take_while(|retired| {
-            let is_too_much = bytes > most;
-            bytes -= retired.bytes().len();
-            is_too_much
-        });
-        let count = withdrawn.inspect(|retired| retired.withdraw()).count();
-        self.retired.drain(..count);
-        count > 0
-    }
-
-    /// Where the first color of this name is.
-    fn position(&self, name: &str) -> Option<usize> {
-        let hash = self.hasher.hash_one(name);
-        self.index.find(hash, |named| *self.colors[named.first].name == *name).map(|named| named.first)
-    }
-}
-
-/// Appends colors as JSON with `separator` between two.
-pub(super) fn push_joined(out: &mut Vec<u8>, colors: &[Color], separator: &[u8]) {
-    for (position, color) in colors.iter().enumerate() {
-        out.extend_from_slice(if position == 0 { b"" } else { separator });
-        out.extend_from_slice(color.json.bytes());
     }
 }
 
@@ -200,71 +153,40 @@ mod tests {
         Color::new(name, value)
     }
 
-    fn listed(colors: &mut Colors) -> String {
-        String::from_utf8(colors.envelope().bytes().to_vec()).unwrap()
+    /// Removes the first color of this name.
+    fn remove_first(colors: &mut Colors, name: &str) -> Edit {
+        let (position, _) = colors.find(name).unwrap();
+        colors.apply(Edit::Remove(position))
     }
 
-    #[test]
-    fn the_envelope_is_the_envelope_and_follows_every_change() {
-        let mut colors = Colors::new(vec![]);
-        assert_eq!(listed(&mut colors), r#"{"data":[]}"#);
-        colors.append(color("a", "1"));
-        colors.append(color("b", "2"));
-        assert_eq!(listed(&mut colors), r#"{"data":[{"name":"a","value":"1"},{"name":"b","value":"2"}]}"#);
-        colors.update_first("a", "3");
-        assert_eq!(listed(&mut colors), r#"{"data":[{"name":"a","value":"3"},{"name":"b","value":"2"}]}"#);
-        colors.remove_first("a");
-        assert_eq!(listed(&mut colors), r#"{"data":[{"name":"b","value":"2"}]}"#);
-    }
-
-    #[test]
-    fn the_envelope_is_kept_between_changes() {
-        let mut colors = Colors::new(vec![color("a", "1")]);
-        let kept = Arc::clone(colors.envelope());
-        assert!(colors.update_first("b", "2").is_none() && colors.remove_first("b").is_none());
-        assert!(Arc::ptr_eq(&kept, colors.envelope()));
-    }
-
-    #[test]
-    fn the_oldest_versions_are_withdrawn_when_all_take_too_much() {
-        let mut colors = Colors::new(vec![color("a", &"x".repeat(RETIRED_BYTES_MAX / 5))]);
-        let versions: Vec<_> = (0..8)
-            .map(|number| {
-                let version = Arc::clone(colors.envelope());
-                colors.append(color(&number.to_string(), ""));
-                colors.withdraw_oldest();
-                version
-            })
-            .collect();
-        let withdrawn: Vec<bool> = versions.iter().map(|version| version.is_withdrawn()).collect();
-        assert_eq!(withdrawn, [true, true, true, true, false, false, false, false]);
-    }
-
-    #[test]
-    fn a_change_of_a_copy_withdraws_nothing_of_the_list() {
-        let long = "x".repeat(RETIRED_BYTES_MAX / 5);
-        let mut colors = Colors::new((0..8).map(|number| color(&number.to_string(), &long)).collect());
-        let mut copy = colors.clone();
-        for number in 0..8 {
-            copy.update_first(&number.to_string(), "");
-        }
-        assert!(!colors.withdraw_oldest() && colors.colors().iter().all(|color| !color.json.is_withdrawn()));
-        assert!(copy.withdraw_oldest() && colors.colors()[0].json.is_withdrawn());
+    fn first<'a>(colors: &'a Colors, name: &str) -> Option<&'a Color> {
+        colors.find(name).map(|(_, color)| color)
     }
 
     #[test]
     fn the_first_of_several_with_one_name_is_the_one_that_counts() {
         let mut colors = Colors::new(vec![color("x", "0"), color("a", "1"), color("a", "2"), color("b", "3"), color("a", "4")]);
-        assert_eq!(colors.update_first("a", "9"), Some(&color("a", "9")));
-        assert_eq!(colors.remove_first("a"), Some(color("a", "9")));
-        assert_eq!(colors.first("a"), Some(&color("a", "2")));
-        assert_eq!(colors.remove_first("x"), Some(color("x", "0")));
-        assert_eq!(colors.remove_first("a"), Some(color("a", "2")));
-        assert_eq!(colors.first("a"), Some(&color("a", "4")));
-        assert_eq!(colors.first("b"), Some(&color("b", "3")));
-        assert_eq!(colors.remove_first("a"), Some(color("a", "4")));
-        assert_eq!(colors.first("a"), None);
-        assert_eq!(colors.colors(), [color("b", "3")]);
+        assert_eq!(colors.apply(Edit::Replace(1, color("a", "9"))), Edit::Replace(1, color("a", "1")));
+        assert_eq!(remove_first(&mut colors, "a"), Edit::Insert(1, color("a", "9")));
+        assert_eq!(first(&colors, "a"), Some(&color("a", "2")));
+        assert_eq!(remove_first(&mut colors, "x"), Edit::Insert(0, color("x", "0")));
+        assert_eq!(remove_first(&mut colors, "a"), Edit::Insert(0, color("a", "2")));
+        assert_eq!(first(&colors, "a"), Some(&color("a", "4")));
+        assert_eq!(first(&colors, "b"), Some(&color("b", "3")));
+        assert_eq!(remove_first(&mut colors, "a"), Edit::Insert(1, color("a", "4")));
+        assert_eq!(first(&colors, "a"), None);
+        assert_eq!(colors.as_slice(), [color("b", "3")]);
+    }
+
+    /// Checks that the index finds what a search from the start of the list finds.
+    #[track_caller]
+    fn check_index(colors: &Colors, names: &[String]) {
+        for name in names {
+            let expected = colors.colors.iter().position(|color| *color.name == **name);
+            assert_eq!(colors.find(name).map(|(position, _)| position), expected, "{name}");
+            let copies = colors.index.iter().filter(|entry| *colors.colors[entry.first].name == **name).map(|entry| entry.copies);
+            assert_eq!(copies.sum::<usize>(), colors.colors.iter().filter(|color| *color.name == **name).count(), "{name}");
+        }
     }
 
     #[test]
@@ -273,21 +195,42 @@ mod tests {
         for removed in 0..COUNT {
             let names: Vec<String> = (0..COUNT).map(|number| (number % 150).to_string()).collect();
             let mut colors = Colors::new(names.iter().map(|name| color(name, "")).collect());
-            let name = &names[removed];
-            colors.remove_first(name);
-            for name in &names {
-                let expected = colors.colors.iter().position(|color| *color.name == **name);
-                assert_eq!(colors.position(name), expected, "{name} after the first {removed}");
+            remove_first(&mut colors, &names[removed]);
+            check_index(&colors, &names);
+        }
+    }
+
+    #[test]
+    fn edits_that_are_taken_back_leave_the_list_as_it_was() {
+        let names: Vec<String> = (0..12).map(|number| number.to_string()).collect();
+        for seed in 0..200 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let some_color = |random: &mut fastrand::Rng| color(&names[random.usize(..names.len())], &random.u8(..).to_string());
+            let before: Vec<Color> = (0..20).map(|_| some_color(&mut random)).collect();
+            let mut colors = Colors::new(before.clone());
+            let mut undo = Vec::new();
+            for _ in 0..15 {
+                let (position, found) = colors.find(&names[random.usize(..names.len())]).unwrap_or((0, &colors.colors[0]));
+                let edit = match random.u8(..3) {
+                    0 => Edit::Append(some_color(&mut random)),
+                    1 => Edit::Replace(position, color(&found.name, "new")),
+                    _ => Edit::Remove(position),
+                };
+                undo.push(colors.apply(edit));
+                check_index(&colors, &names);
             }
+            undo.into_iter().rev().for_each(|edit| drop(colors.apply(edit)));
+            assert_eq!(colors.as_slice(), before);
+            check_index(&colors, &names);
         }
     }
 
     #[test]
     fn names_match_exactly() {
         let colors = Colors::new(vec![color("Red", "1"), color("", "2"), color("\u{e9}", "3")]);
-        assert_eq!(colors.first(""), Some(&color("", "2")));
+        assert_eq!(first(&colors, ""), Some(&color("", "2")));
         for name in ["red", "Red ", "R", "e\u{301}"] {
-            assert_eq!(colors.first(name), None, "{name:?}");
+            assert_eq!(first(&colors, name), None, "{name:?}");
         }
     }
 }

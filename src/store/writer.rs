@@ -1,97 +1,243 @@
-//! The one thread that saves: group commit. It takes every queued change, applies them to a copy of the list, saves it once, publishes it and
-//! reports the outcomes. Changes that arrive meanwhile share the next save.
+//! The one thread that saves: group commit. It takes every queued change, makes them on a list of its own, commits them together, lets
+//! everybody see them, and reports the outcomes. Changes that arrive meanwhile share the next commit.
 
 use std::fmt;
 use std::mem::replace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::time::SystemTime;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
-use super::change::{Change, Outcome};
-use super::file::DataFile;
-use super::{NotSaved, Saves, Shared};
+use super::change::{Change, Edit, Outcome};
+use super::colors::Colors;
+use super::database::{Database, Rows, SaveError};
+use super::envelope;
+use super::list::SharedList;
+use crate::http::EntityTag;
 
-/// A change on its way to the file.
-pub(super) struct Commit {
-    pub(super) change: Change,
-    /// Told the outcome, once.
-    pub(super) reply: Box<dyn FnOnce(Result<Outcome, NotSaved>) + Send>,
+/// How long after a failed commit the next is tried, if no change asks for one earlier.
+const RETRY_TIME: Duration = Duration::from_secs(2);
+
+/// Commits of one change each that may fail, after one for all of a batch has failed, before the rest is refused as well.
+const FAILURES_MAX: usize = 3;
+
+/// What the writer is sent.
+pub(super) enum Message {
+    /// A change, and who is told its outcome, once.
+    Change(Change, Box<dyn FnOnce(Result<Outcome, SaveError>) + Send>),
+    /// The end: whatever came before is saved.
+    Close,
 }
 
-impl fmt::Debug for Commit {
+impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.change.fmt(f)
+        match self {
+            Self::Change(change, _) => change.fmt(f),
+            Self::Close => f.write_str("Close"),
+        }
     }
+}
+
+/// How the last saves went.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Saves {
+    /// Why the last one failed, if it did.
+    pub(crate) failure: Option<SaveError>,
+    /// When the last one succeeded; `None` before the first since the start.
+    pub(crate) last: Option<SystemTime>,
 }
 
 /// Saves changes, on a thread of its own.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    shared: Arc<Shared>,
-    file: DataFile,
-    commits: Receiver<Commit>,
+    list: Arc<SharedList>,
+    saves: Arc<Mutex<Saves>>,
+    messages: Receiver<Message>,
+    database: Database,
+    /// Equal to the shared list between two batches.
+    colors: Colors,
+    /// The id of each color's row, in the same order.
+    ids: Vec<i64>,
 }
 
 impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, file: DataFile, commits: Receiver<Commit>) -> Self {
-        Self { shared, file, commits }
+    pub(super) fn new(
+        list: Arc<SharedList>,
+        saves: Arc<Mutex<Saves>>,
+        messages: Receiver<Message>,
+        database: Database,
+        Rows { ids, colors }: Rows,
+    ) -> Self {
+        Self { list, saves, messages, database, colors: Colors::new(colors), ids }
     }
 
-    /// Saves changes until the store is gone.
-    pub(crate) fn run(self) {
-        while let Ok(first) = self.commits.recv() {
-            let batch: Vec<Commit> = std::iter::once(first).chain(self.commits.try_iter()).collect();
-            let (changes, replies): (Vec<_>, Vec<_>) = batch.into_iter().map(|commit| (commit.change, commit.reply)).unzip();
+    /// Saves changes until it is told to close, or the store is gone.
+    pub(crate) fn run(mut self) {
+        loop {
+            let first = if lock(&self.saves).failure.is_some() {
+                self.messages.recv_timeout(RETRY_TIME)
+            } else {
+                self.messages.recv().map_err(RecvTimeoutError::from)
+            };
+            let (mut changes, mut replies, mut is_last) = (Vec::new(), Vec::new(), false);
+            match first {
+                Err(RecvTimeoutError::Timeout) => {
+                    let retried = self.begin().and_then(|()| self.database.retry());
+                    self.report(retried);
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => is_last = true,
+                Ok(first) => {
+                    for message in std::iter::once(first).chain(self.messages.try_iter()) {
+                        match message {
+                            Message::Change(change, reply) => {
+                                changes.push(change);
+                                replies.push(reply);
+                            }
+                            Message::Close => is_last = true,
+                        }
+                    }
+                }
+            }
             let outcomes = self.save_all(&changes);
             replies.into_iter().zip(outcomes).for_each(|(reply, outcome)| reply(outcome));
+            if is_last {
+                return self.database.close();
+            }
+            // after the answers: nobody waits for the lock
+            if let Err(error) = self.begin() {
+                self.report(Err(error));
+            }
         }
     }
 
-    /// Saves changes together. If that fails they are tried one by one, so that nobody pays for another's change.
-    fn save_all(&self, changes: &[Change]) -> Vec<Result<Outcome, NotSaved>> {
-        match self.save(changes) {
-            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            Err(error) if changes.len() == 1 => vec![Err(error)],
-            Err(_) => changes.iter().flat_map(|change| self.save_all(std::slice::from_ref(change))).collect(),
+    /// Takes the lock of the database. If another program got it since the last commit, the list is what that has made of it.
+    fn begin(&mut self) -> Result<(), SaveError> {
+        if let Some(Rows { ids, colors }) = self.database.begin()? {
+            log::warn!("another program has written to the database; the list has its {} colors now", ids.len());
+            self.list.replace(Colors::new(colors.clone()));
+            (self.colors, self.ids) = (Colors::new(colors), ids);
+        }
+        Ok(())
+    }
+
+    /// Saves changes together. If that fails for the first time they are tried one by one, so that one that is too large does not take the
+    /// others along; but not for long, since whoever comes behind them waits.
+    fn save_all(&mut self, changes: &[Change]) -> Vec<Result<Outcome, SaveError>> {
+        let has_failed_before = lock(&self.saves).failure.is_some();
+        let error = match self.save(changes) {
+            Ok(outcomes) => return outcomes.into_iter().map(Ok).collect(),
+            Err(error) => error,
+        };
+        let mut failures = if has_failed_before || changes.len() == 1 { FAILURES_MAX } else { 0 };
+        let one_by_one = changes.iter().map(|change| {
+            if failures == FAILURES_MAX {
+                return self.refuse(change, &error);
+            }
+            let saved = self.save(std::slice::from_ref(change));
+            failures += usize::from(saved.is_err());
+            saved.map(|mut outcomes| outcomes.remove(0))
+        });
+        one_by_one.collect()
+    }
+
+    /// The outcome of a change that is not saved: that which changes nothing has not failed.
+    fn refuse(&self, change: &Change, error: &SaveError) -> Result<Outcome, SaveError> {
+        match change.decide(&self.colors, || self.tag()) {
+            (outcome, None) => Ok(outcome),
+            (_, Some(_)) => Err(error.clone()),
         }
     }
 
-    /// Applies changes to a copy of the list, saves and publishes it. If that fails, nothing has happened to any of them.
-    fn save(&self, changes: &[Change]) -> Result<Vec<Outcome>, NotSaved> {
-        let saved = catch_unwind(AssertUnwindSafe(|| {
-            let mut candidate = self.shared.colors().clone();
-            let (outcomes, changed): (Vec<_>, Vec<_>) = changes.iter().map(|change| change.apply(&mut candidate)).unzip();
-            if changed.contains(&true) {
-                self.file.save(candidate.colors()).inspect_err(|error| {
-                    if error.is_replaced {
-                        self.put_back();
-                    }
-                })?;
-                self.shared.publish(candidate);
-                let failure = { replace(&mut *self.shared.saves(), Saves { failure: None, last: Some(SystemTime::now()) }).failure };
-                if failure.is_some() {
-                    log::info!("changes are saved again");
+    /// Makes changes, commits and publishes them. If that fails, nothing has happened to any of them.
+    fn save(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, SaveError> {
+        if let Err(error) = self.begin() {
+            self.report(Err(error.clone()));
+            return Err(error);
+        }
+        let (mut edits, mut undo) = (Vec::new(), Vec::new());
+        let committed = catch_unwind(AssertUnwindSafe(|| {
+            let mut outcomes = Vec::with_capacity(changes.len());
+            for change in changes {
+                // in most cases a reader has asked for the same tag
+                let tag = || if edits.is_empty() { self.list.envelope().tag() } else { self.tag() };
+                let (outcome, edit) = change.decide(&self.colors, tag);
+                outcomes.push(outcome);
+                if let Some(edit) = edit {
+                    let id = self.id_of(&edit);
+                    edits.push((id, edit.clone()));
+                    undo.push((id, self.make(id, edit)));
                 }
+            }
+            if !edits.is_empty() {
+                self.database.commit(&edits)?;
             }
             Ok(outcomes)
         }));
-        let saved = saved.unwrap_or_else(|_| Err(NotSaved("the service failed, its log says where".into())));
-        if let Err(error) = &saved {
-            let before = { self.shared.saves().failure.replace(error.clone()) };
-            // every client is told, the log once
-            if before.as_ref() != Some(error) {
-                log::error!("changes cannot be saved: {error}");
+        let committed = committed.unwrap_or_else(|_| Err(SaveError::new("the service failed, its log says where")));
+        match &committed {
+            Ok(_) if edits.is_empty() => {}
+            Ok(_) => {
+                // what they replaced is kept by the shared list alone, which frees it
+                drop(undo);
+                self.list.publish(edits.into_iter().map(|(_, edit)| edit));
+                self.report(Ok(()));
+            }
+            Err(error) => {
+                for (id, edit) in undo.into_iter().rev() {
+                    self.make(id, edit);
+                }
+                self.report(Err(error.clone()));
             }
         }
-        saved
+        committed
     }
 
-    /// Puts the list that everybody sees back into the file, since the one that could not be saved got there.
-    fn put_back(&self) {
-        let current = self.shared.colors().clone();
-        if let Err(error) = self.file.put_back(current.colors()) {
-            log::error!("a change that was refused may be in the data file: {error}");
+    /// The id of the row that an edit concerns.
+    fn id_of(&self, edit: &Edit) -> i64 {
+        match edit {
+            Edit::Append(_) => self.ids.last().map_or(1, |last| last.saturating_add(1)),
+            Edit::Replace(position, _) | Edit::Remove(position) | Edit::Insert(position, _) => self.ids[*position],
         }
     }
+
+    /// Makes an edit on the writer's own list; gives the one that takes it back.
+    fn make(&mut self, id: i64, edit: Edit) -> Edit {
+        match edit {
+            Edit::Append(_) => self.ids.push(id),
+            Edit::Insert(position, _) => self.ids.insert(position, id),
+            Edit::Remove(position) => drop(self.ids.remove(position)),
+            Edit::Replace(..) => {}
+        }
+        self.colors.apply(edit)
+    }
+
+    /// The tag of the writer's own list.
+    fn tag(&self) -> EntityTag {
+        EntityTag::of(&envelope::of(self.colors.as_slice()))
+    }
+
+    /// Notes how a save went. Every client is told, the log once.
+    fn report(&self, saved: Result<(), SaveError>) {
+        let mut saves = lock(&self.saves);
+        match saved {
+            Ok(()) => {
+                let before = replace(&mut *saves, Saves { failure: None, last: Some(SystemTime::now()) });
+                if before.failure.is_some() {
+                    log::info!("changes are saved again");
+                }
+            }
+            Err(error) => {
+                if saves.failure.as_ref() != Some(&error) {
+                    log::error!("changes cannot be saved: {error}");
+                }
+                saves.failure = Some(error);
+            }
+        }
+    }
+}
+
+/// Nothing that can panic is done under this lock.
+pub(super) fn lock(saves: &Mutex<Saves>) -> MutexGuard<'_, Saves> {
+    saves.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,0 +1,104 @@
+//! What is at the path of `--data`, told from its first bytes: nothing that is not ours is opened as a database, which might change it.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use rustix::fs::Access;
+
+use super::database::OpenError;
+
+/// "colr", where the header of a database says whose it is (<https://sqlite.org/fileformat2.html>).
+pub(super) const APPLICATION_ID: i32 = 0x636f_6c72;
+
+/// The version of the tables; a later one is of a newer version of the program.
+pub(super) const VERSION: i32 = 1;
+
+/// Whether there is a database of colors; a file that is missing or empty is none yet.
+pub(crate) fn exists(path: &Path) -> Result<bool, OpenError> {
+    let unusable = |reason: &str| Err(OpenError::Unusable(reason.to_owned()));
+    let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
+    let is_directory = matches!(last, Some(b"" | b"." | b".."));
+    match fs::metadata(path) {
+        Ok(there) if there.is_dir() => return unusable("it names a directory; name a file in it with --data"),
+        _ if is_directory => return unusable("it names a directory; name a file in it with --data"),
+        Ok(there) if !there.is_file() => return unusable("it is not a regular file; name another file with --data"),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let directory = directory_of(path);
+            return match fs::metadata(&directory) {
+                Ok(_) => Ok(false),
+                Err(_) => unusable(&format!("no such directory; create it with mkdir -p {}", directory.display())),
+            };
+        }
+        Err(error) => return Err(refused(path, &error)),
+    }
+    let mut start = Vec::new();
+    File::open(path).and_then(|file| file.take(100).read_to_end(&mut start)).map_err(|error| refused(path, &error))?;
+    let number = |at: usize| start.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes);
+    match (number(68), number(60)) {
+        _ if start.is_empty() => Ok(false),
+        (Some(APPLICATION_ID), Some(version)) if start.starts_with(b"SQLite format 3\0") => match version {
+            ..=VERSION => Ok(true),
+            _ => unusable("a newer version of colors made it; install that one, or name another file with --data"),
+        },
+        _ if start.starts_with(b"SQLite format 3\0") => unusable("it is the database of another program; name another file with --data"),
+        _ if matches!(start.trim_ascii_start(), [b'[' | b'{', ..]) => {
+            unusable("it is a list in JSON; start with it as --seed, and name a new file with --data")
+        }
+        _ => unusable("it is not a database of colors; name another file with --data"),
+    }
+}
+
+/// Whether this process may write a database there: the file, if it exists, and the log beside it.
+pub(crate) fn check_writable(path: &Path) -> Result<(), OpenError> {
+    let check = |path: &Path, access| rustix::fs::access(path, access).map_err(|error| refused(path, &error.into()));
+    if path.exists() {
+        check(path, Access::READ_OK | Access::WRITE_OK)?;
+    }
+    check(&directory_of(path), Access::WRITE_OK | Access::EXEC_OK)
+}
+
+/// Why something cannot be used that the system refuses: who may, and who asks.
+fn refused(path: &Path, error: &io::Error) -> OpenError {
+    let user = rustix::process::geteuid().as_raw();
+    let name = path.file_name().unwrap_or(path.as_os_str()).display().to_string();
+    let reason = match fs::metadata(path) {
+        Ok(there) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let (owner, mode) = (there.uid(), there.mode() & 0o7777);
+            format!(
+                "permission denied: {name} belongs to user {owner} with mode {mode:04o}, and this process is user {user}; change its owner with chown"
+            )
+        }
+        _ => format!("{error}; name another file with --data"),
+    };
+    OpenError::Unusable(reason)
+}
+
+pub(super) fn directory_of(path: &Path) -> PathBuf {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// FILE-wal: the write-ahead log, beside FILE itself and not beside a link to it.
+pub(super) fn log_of(path: &Path) -> PathBuf {
+    let mut log = OsString::from(fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()));
+    log.push("-wal");
+    log.into()
+}
+
+/// The file as SQLite's URI (<https://sqlite.org/uri.html>). `immutable`: nobody writes it.
+pub(super) fn uri(path: &Path, immutable: bool) -> String {
+    const RESERVED: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
+    // without a leading slash, what follows the scheme would be an authority
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let path = percent_encode(path.as_os_str().as_bytes(), RESERVED);
+    format!("file://{path}{}", if immutable { "?immutable=1" } else { "" })
+}

@@ -1,0 +1,331 @@
+//! The list on disk: an SQLite database that this process alone writes. Knows rows, and nothing of requests.
+//!
+//! SQLite makes every commit atomic and durable (write-ahead log, `synchronous=FULL`). Three things are added here: the write lock is held
+//! between commits, so that no other program writes; a file that is not ours, or not there any more, is not written; and a commit that was
+//! refused does not come back at the next start.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::mem::replace;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
+
+use super::change::Edit;
+use super::color::{Color, NAME_BYTES_MAX};
+use super::data_file;
+
+/// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and the owner of FILE.
+const NEW_FILE_MODE: u32 = 0o600;
+
+/// How long to wait for a lock: a service that stops at the same moment, or a program that copies the file, holds it for less.
+const BUSY_TIME: Duration = Duration::from_secs(1);
+
+/// Bytes of FILE-wal from which on there is a warning: without a reader that stays it has 4 MiB.
+const WAL_BYTES_WARNING: u64 = 64 * 1024 * 1024;
+
+/// `failed_saves` counts what [`Database::overwrite`] needs a commit for.
+const SCHEMA: &str = "
+    CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT;
+    CREATE TABLE failed_saves (count INTEGER NOT NULL) STRICT;
+    INSERT INTO failed_saves VALUES (0);";
+
+const INSERT: &str = "INSERT INTO color (id, name, value) VALUES (?1, ?2, ?3)";
+const COUNT_FAILED_SAVE: &str = "UPDATE failed_saves SET count = count + 1";
+
+/// The colors of a database in their order, and the id of each.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    pub(crate) ids: Vec<i64>,
+    pub(crate) colors: Vec<Color>,
+}
+
+/// An open database; holds its write lock but for the moment of a commit.
+#[derive(Debug)]
+pub(crate) struct Database {
+    connection: Connection,
+    /// FILE and FILE-wal, with the device and inode of each.
+    files: [(PathBuf, (u64, u64)); 2],
+    /// Tells whether another program has written.
+    data_version: i64,
+    has_warned: bool,
+}
+
+/// Why a database cannot be used; `Display` says what to do.
+#[derive(Debug)]
+pub(crate) enum OpenError {
+    /// Another process has the write lock.
+    InUse,
+    /// The path, or what is there, is not one that the service can use.
+    Unusable(String),
+    /// SQLite finds the file damaged; with what it finds.
+    Damaged(String),
+    /// This row is not a color, and why.
+    Row(i64, &'static str),
+    Sqlite(rusqlite::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse => f.write_str("another process writes to it; stop that one, or name another file with --data"),
+            Self::Unusable(reason) => f.write_str(reason),
+            Self::Damaged(what) => {
+                write!(f, "it is damaged ({what}); move it away, and start with --seed and a backup, which makes a new file")
+            }
+            Self::Row(id, reason) => write!(f, "the row of table color with id {id} is not a color: {reason}; correct it with sqlite3"),
+            Self::Sqlite(error) => write!(f, "{}; name another file with --data", explain(error)),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for OpenError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::InUse,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(explain(&error)),
+            _ => Self::Sqlite(error),
+        }
+    }
+}
+
+/// Why a change could not be saved.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SaveError(String);
+
+impl SaveError {
+    pub(super) fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
+impl fmt::Display for SaveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<rusqlite::Error> for SaveError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self(explain(&error))
+    }
+}
+
+/// What SQLite says, in words that name the cause and what to do.
+fn explain(error: &rusqlite::Error) -> String {
+    let rusqlite::Error::SqliteFailure(failure, message) = error else { return error.to_string() };
+    match (failure.code, failure.extended_code) {
+        (ErrorCode::DiskFull, _) => "the disk is full; make room on it".to_owned(),
+        (_, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) => "the disk reports an error when it is to sync".to_owned(),
+        (_, ffi::SQLITE_IOERR_WRITE) => "the file cannot be written: the disk reports an error, or a limit of the file's size".to_owned(),
+        (ErrorCode::SystemIoFailure, code) => format!("the disk reports an error (code {code} of SQLite)"),
+        (ErrorCode::ReadOnly, _) => "the file, its directory or its file system is read-only".to_owned(),
+        (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => "another program writes to the file; end it".to_owned(),
+        (ErrorCode::CannotOpen, _) => "the file, or the files that SQLite has beside it, cannot be opened".to_owned(),
+        _ => message.clone().unwrap_or_else(|| error.to_string()),
+    }
+}
+
+/// Makes a database of these colors in a file that does not exist, or is empty.
+pub(crate) fn create(path: &Path, colors: &[Color]) -> Result<(), OpenError> {
+    let is_new = fs::symlink_metadata(path).is_err();
+    let created = fill(path, colors);
+    if created.is_err() && is_new {
+        // Best effort: an empty file is no obstacle to the next start.
+        let _ = fs::remove_file(path);
+    }
+    created
+}
+
+fn fill(path: &Path, colors: &[Color]) -> Result<(), OpenError> {
+    let unusable = |error: io::Error| OpenError::Unusable(format!("{error}; name another file with --data"));
+    OpenOptions::new().write(true).create(true).truncate(false).mode(NEW_FILE_MODE).open(path).map_err(unusable)?;
+    // still with a rollback journal: the file's header has to say whose it is before there is a write-ahead log
+    let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    if transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))? > 0 {
+        return Err(OpenError::InUse); // another process has been faster
+    }
+    transaction.pragma_update(None, "application_id", data_file::APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", data_file::VERSION)?;
+    transaction.execute_batch(SCHEMA)?;
+    let mut insert = transaction.prepare(INSERT)?;
+    for (id, color) in (1_i64..).zip(colors) {
+        insert.execute((id, &*color.name, color.value()))?;
+    }
+    drop(insert);
+    transaction.commit()?;
+    File::open(data_file::directory_of(path)).and_then(|directory| directory.sync_all()).map_err(unusable)
+}
+
+/// Reads a database that may be in use, and writes nothing. `check`: also looks for damage that reading does not find.
+pub(crate) fn read(path: &Path, check: bool) -> Result<Rows, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    // Without a log nobody writes: SQLite can do without the files beside it, which need write permission.
+    let has_log = fs::metadata(data_file::log_of(path)).is_ok();
+    let connection = connect(Path::new(&data_file::uri(path, !has_log)), flags)?;
+    if check {
+        check_pages(&connection)?;
+    }
+    read_rows(&connection)
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(BUSY_TIME)?;
+    // bytes: of pages, in memory; reading is done once, and a write needs few of them
+    connection.execute_batch("PRAGMA temp_store=MEMORY; PRAGMA cache_size=-512")?;
+    Ok(connection)
+}
+
+fn check_pages(connection: &Connection) -> Result<(), OpenError> {
+    match connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))?.as_str() {
+        "ok" => Ok(()),
+        damage => Err(OpenError::Damaged(damage.replace('\n', " "))),
+    }
+}
+
+fn read_rows(connection: &Connection) -> Result<Rows, OpenError> {
+    let mut statement = connection.prepare("SELECT id, name, value FROM color ORDER BY id")?;
+    let (mut found, mut rows) = (statement.query([])?, Rows::default());
+    while let Some(row) = found.next()? {
+        let id = row.get(0)?;
+        let text = |column| match row.get_ref(column)? {
+            ValueRef::Text(text) => str::from_utf8(text).map_err(|_| OpenError::Row(id, "it is not UTF-8")),
+            _ => Err(OpenError::Row(id, "it has something else than text")),
+        };
+        let (name, value) = (text(1)?, text(2)?);
+        if name.len() > NAME_BYTES_MAX {
+            return Err(OpenError::Row(id, "its name has more than 4096 bytes"));
+        }
+        rows.ids.push(id);
+        rows.colors.push(Color::new(name, value));
+    }
+    Ok(rows)
+}
+
+impl Database {
+    /// Opens a database and takes its write lock.
+    pub(crate) fn open(path: &Path) -> Result<(Self, Rows), OpenError> {
+        let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        check_pages(&connection)?;
+        let mode: String = connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
+        if mode != "wal" {
+            return Err(OpenError::Unusable(
+                "its file system has no shared memory for a log; name a file on a local disk with --data".into(),
+            ));
+        }
+        // bytes: what a log that a reader made grow is cut back to
+        connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304; BEGIN IMMEDIATE")?;
+        let rows = read_rows(&connection)?;
+        let path = PathBuf::from(connection.path().unwrap_or_default());
+        let log = data_file::log_of(&path);
+        let files = [path, log].map(|path| identity(&path).map(|identity| (path, identity)));
+        let [Some(file), Some(log)] = files else { return Err(OpenError::InUse) };
+        let data_version = data_version(&connection)?;
+        Ok((Self { connection, files: [file, log], data_version, has_warned: false }, rows))
+    }
+
+    /// Makes edits durable, all or none, each of the row with that id. Needs the lock, and gives it up. Nothing of a commit that fails is
+    /// there after a restart.
+    pub(super) fn commit(&mut self, edits: &[(i64, Edit)]) -> Result<(), SaveError> {
+        self.check_files()?;
+        let committed = self.write(edits).and_then(|()| self.connection.prepare_cached("COMMIT")?.execute([]));
+        if committed.is_err() {
+            self.overwrite();
+        }
+        Ok(committed.map(drop)?)
+    }
+
+    /// Whether commits work again after one has failed: makes one that changes no color.
+    pub(super) fn retry(&mut self) -> Result<(), SaveError> {
+        self.check_files()?;
+        let committed = self.connection.execute_batch(&format!("{COUNT_FAILED_SAVE}; COMMIT"));
+        if committed.is_err() {
+            self.overwrite();
+        }
+        Ok(committed?)
+    }
+
+    /// Takes the write lock, unless it is held. Gives the rows anew if another program has written while it was not.
+    pub(super) fn begin(&mut self) -> Result<Option<Rows>, SaveError> {
+        if !self.connection.is_autocommit() {
+            return Ok(None);
+        }
+        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        let version_before = replace(&mut self.data_version, data_version(&self.connection)?);
+        if version_before == self.data_version {
+            return Ok(None);
+        }
+        read_rows(&self.connection).map(Some).map_err(|error| SaveError(error.to_string()))
+    }
+
+    fn write(&mut self, edits: &[(i64, Edit)]) -> rusqlite::Result<()> {
+        for (id, edit) in edits {
+            match edit {
+                Edit::Append(color) | Edit::Insert(_, color) => {
+                    self.connection.prepare_cached(INSERT)?.execute((id, &*color.name, color.value()))?
+                }
+                Edit::Replace(_, color) => {
+                    self.connection.prepare_cached("UPDATE color SET value = ?2 WHERE id = ?1")?.execute((id, color.value()))?
+                }
+                Edit::Remove(_) => self.connection.prepare_cached("DELETE FROM color WHERE id = ?1")?.execute([id])?,
+            };
+        }
+        Ok(())
+    }
+
+    /// Takes back a commit that failed. If only its sync failed, the log has all of it, and the next start would take it for made: another
+    /// commit goes to the same place in the log.
+    fn overwrite(&mut self) {
+        let failed = |error: rusqlite::Error| log::debug!("cannot write over a change that was refused: {error}");
+        let end = || if self.connection.is_autocommit() { Ok(()) } else { self.connection.execute_batch("ROLLBACK") };
+        let overwritten = end()
+            .and_then(|()| self.connection.execute_batch("PRAGMA synchronous=OFF; BEGIN IMMEDIATE"))
+            .and_then(|()| self.connection.execute_batch(&format!("{COUNT_FAILED_SAVE}; COMMIT")));
+        // a setting of the connection, which does not fail outside of a transaction
+        let restored = overwritten.or_else(|error| end().map(|()| failed(error)));
+        let _ = restored.and_then(|()| self.connection.execute_batch("PRAGMA synchronous=FULL")).map_err(failed);
+    }
+
+    /// What is written to files that are not there any more would be lost.
+    fn check_files(&mut self) -> Result<(), SaveError> {
+        for (path, identity_before) in &self.files {
+            if identity(path).as_ref() != Some(identity_before) {
+                let name = path.file_name().unwrap_or_default().display();
+                return Err(SaveError(format!(
+                    "{name} was removed or replaced; put it back, or restart the service to go on with what is there"
+                )));
+            }
+        }
+        let length = fs::metadata(&self.files[1].0).map_or(0, |log| log.len());
+        if length >= WAL_BYTES_WARNING && !self.has_warned {
+            let mib = length / (1024 * 1024);
+            log::warn!("{} has grown to {mib} MiB, since a program keeps reading the database; end that", self.files[1].0.display());
+        }
+        self.has_warned = length >= WAL_BYTES_WARNING;
+        Ok(())
+    }
+
+    /// Folds the log into the file and removes it, so that the file alone is the list.
+    pub(super) fn close(self) {
+        let folded = self.connection.execute_batch("ROLLBACK; PRAGMA wal_checkpoint(TRUNCATE)");
+        if let Err(error) = folded.and_then(|()| self.connection.close().map_err(|(_, error)| error)) {
+            log::warn!("the log of the database stays beside it: {}; keep both together", explain(&error));
+        }
+    }
+}
+
+/// Changes when another connection has committed.
+fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+}
+
+/// Device and inode of what is at a path.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}

@@ -1,0 +1,214 @@
+//! The list that everybody sees: one mutex around the colors, which all workers share. Knows no disk.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::change::{Change, Edit, Outcome};
+use super::colors::Colors;
+use super::envelope::{self, Parts};
+use super::retired::Retired;
+use crate::http::{EntityTag, Representation};
+
+/// Parts of the envelope made before others get the lock, in the first of several rounds: about a millisecond.
+const PARTS_PER_ROUND: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct SharedList {
+    current: Mutex<Current>,
+    /// How many representations were withdrawn so far.
+    withdrawn: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Current {
+    colors: Colors,
+    parts: Parts,
+    /// Made by the first reader after an edit.
+    envelope: Option<Arc<Representation>>,
+    /// How many edits there were.
+    version: u64,
+    retired: Retired,
+}
+
+impl SharedList {
+    pub(super) fn new(colors: Colors) -> Self {
+        Self { current: Mutex::new(Current::new(colors)), withdrawn: AtomicUsize::new(0) }
+    }
+
+    /// A panic while the lock was held does no harm: an edit is either made or not begun.
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().colors.len()
+    }
+
+    pub(super) fn first(&self, name: &str) -> Option<Arc<Representation>> {
+        self.lock().colors.find(name).map(|(_, color)| Arc::clone(&color.json))
+    }
+
+    /// How many representations were withdrawn so far: when it has grown, connections that send from them are to be closed.
+    pub(super) fn withdrawn(&self) -> usize {
+        self.withdrawn.load(Relaxed)
+    }
+
+    /// The collection envelope. A long one is joined without the lock.
+    pub(super) fn envelope(&self) -> Arc<Representation> {
+        let mut most = PARTS_PER_ROUND;
+        let (parts, version) = loop {
+            let mut current = self.lock();
+            let Current { colors, parts, envelope, version, .. } = &mut *current;
+            if let Some(envelope) = envelope {
+                return Arc::clone(envelope);
+            }
+            if let Some(parts) = parts.complete(colors.as_slice(), most) {
+                break (parts, *version);
+            }
+            // more each time, so that edits that go on meanwhile cannot keep it from ending
+            most *= 2;
+        };
+        let envelope = Arc::new(Representation::new(envelope::join(&parts)));
+        {
+            let mut current = self.lock();
+            if current.version == version {
+                return Arc::clone(current.envelope.get_or_insert(envelope));
+            }
+            current.retired.add(&envelope);
+            self.withdraw_oldest(&mut current);
+        }
+        envelope
+    }
+
+    /// Makes a change, or finds that it cannot be made.
+    pub(super) fn apply(&self, change: &Change) -> Outcome {
+        if change.needs_list_tag() {
+            // most likely still the current one below, and made without the lock
+            self.envelope();
+        }
+        let (outcome, stale) = {
+            let mut current = self.lock();
+            let (outcome, edit) = change.decide(&current.colors, || current.tag());
+            (outcome, edit.map(|edit| self.make(&mut current, [edit])))
+        };
+        // freed without the lock: it may be long
+        drop(stale);
+        outcome
+    }
+
+    /// Makes edits that were decided for this list.
+    pub(super) fn publish(&self, edits: impl IntoIterator<Item = Edit>) {
+        let stale = { self.make(&mut self.lock(), edits) };
+        drop(stale);
+    }
+
+    /// Puts other colors in the place of all.
+    pub(super) fn replace(&self, colors: Colors) {
+        let mut other = Current::new(colors);
+        {
+            let mut current = self.lock();
+            other.version = current.version + 1;
+            std::mem::swap(&mut other.retired, &mut current.retired);
+            std::mem::swap(&mut other, &mut current);
+            if let Some(envelope) = &other.envelope {
+                current.retired.add(envelope);
+            }
+        }
+    }
+
+    /// Makes edits; gives the envelope that is not current any more.
+    fn make(&self, current: &mut Current, edits: impl IntoIterator<Item = Edit>) -> Option<Arc<Representation>> {
+        let stale = current.envelope.take();
+        for edit in edits {
+            current.parts.follow(&edit);
+            current.version += 1;
+            if let Edit::Replace(_, before) | Edit::Insert(_, before) = current.colors.apply(edit) {
+                current.retired.add(&before.json);
+            }
+        }
+        if let Some(envelope) = stale.as_ref().filter(|envelope| Arc::strong_count(envelope) > 1) {
+            current.retired.add(envelope);
+        }
+        self.withdraw_oldest(current);
+        stale
+    }
+
+    fn withdraw_oldest(&self, current: &mut Current) {
+        self.withdrawn.fetch_add(current.retired.withdraw_oldest(), Relaxed);
+    }
+}
+
+impl Current {
+    fn new(colors: Colors) -> Self {
+        let parts = Parts::new(colors.len());
+        Self { colors, parts, envelope: None, version: 0, retired: Retired::default() }
+    }
+
+    /// The tag of the envelope.
+    fn tag(&self) -> EntityTag {
+        match &self.envelope {
+            Some(envelope) => envelope.tag(),
+            None => EntityTag::of(&envelope::of(self.colors.as_slice())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Action;
+    use super::super::color::Color;
+    use super::*;
+    use crate::http::Conditions;
+
+    fn list(colors: usize) -> SharedList {
+        SharedList::new(Colors::new((0..colors).map(|number| Color::new(number.to_string(), "")).collect()))
+    }
+
+    fn delete(name: &str) -> Change {
+        Change { action: Action::Delete(name.to_owned()), conditions: Conditions::default() }
+    }
+
+    #[test]
+    fn the_envelope_is_kept_between_changes() {
+        let list = list(3);
+        let kept = list.envelope();
+        assert_eq!(list.apply(&delete("none")), Outcome::NotFound);
+        assert!(Arc::ptr_eq(&kept, &list.envelope()));
+        assert_ne!(list.apply(&delete("1")), Outcome::NotFound);
+        assert_eq!(str::from_utf8(list.envelope().bytes()).unwrap(), r#"{"data":[{"name":"0","value":""},{"name":"2","value":""}]}"#);
+    }
+
+    #[test]
+    fn envelopes_that_nobody_reads_are_freed_and_withdraw_none() {
+        let list = list(5000);
+        for number in 0..2000 {
+            list.envelope();
+            list.apply(&delete(&number.to_string()));
+        }
+        assert_eq!(list.withdrawn(), 0);
+    }
+
+    #[test]
+    fn the_oldest_of_those_that_are_read_are_withdrawn() {
+        let long = "x".repeat(20 * 1024 * 1024);
+        let list = SharedList::new(Colors::new(vec![Color::new("long", &long)]));
+        let versions: Vec<_> = (0..8)
+            .map(|number| {
+                let version = list.envelope();
+                list.publish([Edit::Append(Color::new(number.to_string(), ""))]);
+                version
+            })
+            .collect();
+        let withdrawn = versions.iter().filter(|version| version.is_withdrawn()).count();
+        assert_eq!((list.withdrawn(), withdrawn), (4, 4));
+    }
+
+    #[test]
+    fn another_list_can_take_its_place() {
+        let first = list(3);
+        let before = first.envelope();
+        first.replace(Colors::new(vec![]));
+        assert_eq!((first.len(), first.envelope().bytes()), (0, &br#"{"data":[]}"#[..]));
+        assert_ne!(before.tag(), first.envelope().tag());
+    }
+}
