@@ -6,12 +6,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::harness::{Scratch, colors, is_installed};
+use rustix::process::Signal;
+
+use crate::harness::{Scratch, Server, colors, is_installed, own_environment};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Everything that `make install` installs, with its mode.
-const FILES: [(u32, &str); 22] = [
+const FILES: [(u32, &str); 23] = [
     (0o644, "etc/default/colors"),
     (0o755, "usr/local/bin/colors"),
     (0o755, "usr/local/lib/colors/backup"),
@@ -23,6 +25,7 @@ const FILES: [(u32, &str); 22] = [
     (0o644, "usr/local/share/doc/colors/CHANGELOG.md"),
     (0o644, "usr/local/share/doc/colors/LICENSE"),
     (0o644, "usr/local/share/doc/colors/README.md"),
+    (0o644, "usr/local/share/doc/colors/copyright"),
     (0o644, "usr/local/share/doc/colors/docs/durability.md"),
     (0o644, "usr/local/share/doc/colors/docs/http.md"),
     (0o644, "usr/local/share/doc/colors/docs/limits.md"),
@@ -93,13 +96,10 @@ fn changed_options_and_the_list_outlive_make_install_and_uninstall() {
     make(&scratch, "install");
     let options = scratch.write("etc/default/colors", "COLORS_READ_ONLY=true\n");
     fs::create_dir_all(scratch.0.join("var/lib/colors")).unwrap();
-    let list = scratch.write("var/lib/colors/colors.json", "[]");
+    let list = scratch.write("var/lib/colors/colors.db", "[]");
     make(&scratch, "install");
     make(&scratch, "uninstall");
-    assert_eq!(
-        files(&scratch.0).into_iter().map(|(_, path)| path).collect::<Vec<_>>(),
-        ["etc/default/colors", "var/lib/colors/colors.json"]
-    );
+    assert_eq!(files(&scratch.0).into_iter().map(|(_, path)| path).collect::<Vec<_>>(), ["etc/default/colors", "var/lib/colors/colors.db"]);
     assert_eq!(
         (fs::read_to_string(options).unwrap().as_str(), fs::read_to_string(list).unwrap().as_str()),
         ("COLORS_READ_ONLY=true\n", "[]")
@@ -162,7 +162,15 @@ fn the_shell_scripts_are_clean() {
         return;
     }
     let output = Command::new("shellcheck")
-        .args(["packaging/backup", "packaging/debian/postrm", ".ci/boot", ".ci/clients", ".ci/package", ".ci/run"])
+        .args([
+            "packaging/backup",
+            "packaging/debian/postrm",
+            "packaging/debian/prerm",
+            ".ci/boot",
+            ".ci/clients",
+            ".ci/package",
+            ".ci/run",
+        ])
         .current_dir(ROOT)
         .output();
     let output = output.unwrap();
@@ -176,24 +184,40 @@ struct Backup {
 }
 
 impl Backup {
-    fn new() -> Self {
+    /// With a list of one color of this name.
+    fn of(name: &str) -> Self {
         let scratch = Scratch::new();
         fs::create_dir(scratch.0.join("copies")).unwrap();
-        let list = scratch.0.join("colors.json");
-        Self { scratch, list }
+        let backup = Self { list: scratch.0.join("colors.db"), scratch };
+        backup.replace(name);
+        backup
+    }
+
+    /// Makes the list one color of this name.
+    fn replace(&self, name: &str) {
+        let _ = fs::remove_file(&self.list);
+        let seed = self.scratch.write("seed.json", copy(name));
+        let server = Server::start(&["--seed", &seed, "--data", self.list.to_str().unwrap()]);
+        server.signal(Signal::TERM);
+        assert!(server.wait().0.success());
     }
 
     /// Runs the script as colors-backup.service does.
     fn run(&self, keep: &str) -> Output {
-        let mut command = Command::new(Path::new(ROOT).join("packaging/backup"));
+        let programs = Path::new(colors(&[]).get_program()).parent().unwrap().to_owned();
+        let mut path = std::env::split_paths(&std::env::var_os("PATH").unwrap()).collect::<Vec<_>>();
+        path.insert(0, programs);
+        let mut command = own_environment(Path::new(ROOT).join("packaging/backup"));
         command.env("COLORS_DATA", &self.list).env("STATE_DIRECTORY", self.scratch.0.join("copies")).env("COLORS_BACKUPS", keep);
+        // of the service, and no business of the script's
+        command.env("COLORS_MAX_BODY", "a mistake").env("PATH", std::env::join_paths(path).unwrap());
         command.output().unwrap()
     }
 
     /// Puts copies of earlier days into the directory: each is what it is called.
     fn with_copies(self, days: &[&str]) -> Self {
         for day in days {
-            self.scratch.write(&format!("copies/colors-2020-01-{day}T00:00:00Z.json"), day);
+            self.scratch.write(&format!("copies/colors-2020-01-{day}T00:00:00Z.json"), copy(day));
         }
         self
     }
@@ -205,18 +229,30 @@ impl Backup {
     }
 }
 
+/// A copy of a list with one color of this name.
+fn copy(name: &str) -> String {
+    format!("{{\"data\":[{{\"name\":\"{name}\",\"value\":\"\"}}]}}\n")
+}
+
+/// Copies of such lists.
+fn copies(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| copy(name)).collect()
+}
+
 #[test]
 fn a_backup_copies_the_list_under_its_date_for_its_owner_alone() {
-    let backup = Backup::new();
-    fs::copy(Path::new(ROOT).join("seed/colors.json"), &backup.list).unwrap();
+    let backup = Backup::of("new");
+    // beside the service, whose last change is in the log of the database
+    let server = Server::start(&["--data", backup.list.to_str().unwrap()]);
+    assert_eq!(server.ask("POST", "/colors", r#"{"name":"ink","value":"1"}"#).status, 201);
     let output = backup.run("7");
-    assert!(output.status.success(), "{output:?}");
-    let copies = files(&backup.scratch.0.join("copies"));
-    assert_eq!(copies.len(), 1, "{copies:?}");
-    let (mode, name) = &copies[0];
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let files = files(&backup.scratch.0.join("copies"));
+    assert_eq!(files.len(), 1, "{files:?}");
+    let (mode, name) = &files[0];
     assert_eq!(*mode, 0o600);
     assert!(name.starts_with("colors-20") && name.ends_with("Z.json") && name.len() == "colors-2020-01-01T00:00:00Z.json".len(), "{name}");
-    assert_eq!(backup.copies(), [include_str!("../../seed/colors.json")]);
+    assert_eq!(backup.copies(), [server.list() + "\n"]);
 }
 
 #[test]
@@ -224,40 +260,37 @@ fn a_backup_keeps_the_newest_copies() {
     for (keep, expected) in
         [("1", &["new"] as &[&str]), ("2", &["03", "new"]), ("4", &["01", "02", "03", "new"]), ("9", &["01", "02", "03", "new"])]
     {
-        let backup = Backup::new().with_copies(&["01", "02", "03"]);
-        fs::write(&backup.list, "new").unwrap();
+        let backup = Backup::of("new").with_copies(&["01", "02", "03"]);
         let output = backup.run(keep);
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(backup.copies(), expected, "{keep}");
+        assert_eq!(backup.copies(), copies(expected), "{keep}");
     }
 }
 
 #[test]
 fn an_unchanged_list_costs_no_copy() {
-    let backup = Backup::new().with_copies(&["01", "02"]);
-    fs::write(&backup.list, "02").unwrap();
+    let backup = Backup::of("02").with_copies(&["01", "02"]);
     for _ in 0..3 {
         assert!(backup.run("2").status.success());
-        assert_eq!(backup.copies(), ["01", "02"]);
+        assert_eq!(backup.copies(), copies(&["01", "02"]));
     }
 }
 
 #[test]
 fn a_backup_that_fails_keeps_every_copy_and_says_why() {
-    for (list, keep, message) in [
-        (None, "1", "is missing, empty or not readable"),
-        (Some(""), "1", "is missing, empty or not readable"),
-        (Some("new"), "0", "COLORS_BACKUPS=0 is not a number from 1"),
-        (Some("new"), "-1", "COLORS_BACKUPS=-1 is not a number from 1"),
-        (Some("new"), "two", "COLORS_BACKUPS=two is not a number from 1"),
+    for (is_there, keep, message) in [
+        (false, "1", "backup: there is no copy of "),
+        (true, "0", "backup: COLORS_BACKUPS=0 is not a number from 1"),
+        (true, "-1", "backup: COLORS_BACKUPS=-1 is not a number from 1"),
+        (true, "two", "backup: COLORS_BACKUPS=two is not a number from 1"),
     ] {
-        let backup = Backup::new().with_copies(&["01", "02"]);
-        if let Some(content) = list {
-            fs::write(&backup.list, content).unwrap();
+        let backup = Backup::of("new").with_copies(&["01", "02"]);
+        if !is_there {
+            fs::remove_file(&backup.list).unwrap();
         }
         let output = backup.run(keep);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(String::from_utf8(output.stderr).unwrap().trim_end().ends_with(message), "{message}");
-        assert_eq!(backup.copies(), ["01", "02"]);
+        assert!(String::from_utf8(output.stderr).unwrap().lines().last().unwrap().starts_with(message), "{message}");
+        assert_eq!(backup.copies(), copies(&["01", "02"]));
     }
 }
