@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) seed: Option<PathBuf>,
 
-    /// SQLite database that keeps the list; a change is saved, then answered
+    /// SQLite database of the list: a change is saved, then answered
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) data: Option<PathBuf>,
 

@@ -79,9 +79,19 @@ fn refused(path: &Path, error: &io::Error) -> OpenError {
     OpenError::Unusable(reason)
 }
 
+/// Where a path leads if it is a symbolic link, whether or not a file is there.
+fn target_of(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    // as many as the kernel follows (path_resolution(7))
+    for _ in 0..40 {
+        let Ok(target) = fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    path
+}
+
 pub(super) fn directory_of(path: &Path) -> PathBuf {
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    match path.parent() {
+    match target_of(path).parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
     }
@@ -89,7 +99,7 @@ pub(super) fn directory_of(path: &Path) -> PathBuf {
 
 /// FILE-wal: the write-ahead log, beside FILE itself and not beside a link to it.
 pub(super) fn log_of(path: &Path) -> PathBuf {
-    let mut log = OsString::from(fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()));
+    let mut log = OsString::from(target_of(path));
     log.push("-wal");
     log.into()
 }

@@ -1,35 +1,43 @@
-//! What `--data FILE` accepts as FILE, who may share its directory, and what a save does to names that others have planted there.
+//! What `--data FILE` accepts as FILE, what is told about everything else, and how other programs get along with it.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rustix::process::{Signal, geteuid};
+use rustix::process::geteuid;
 
-use crate::harness::{Scratch, Server, colors, eventually, is_installed, own_environment, skip};
+use crate::harness::{Scratch, Server, colors, eventually, is_installed, own_environment, skip, stored};
 
-const RED: &str = r#"{"name":"red","value":"1"}"#;
-const ONLY_RED: &str = "[\n{\"name\":\"red\",\"value\":\"1\"}\n]";
+const A: &str = r#"{"name":"a","value":"1"}"#;
 
-/// Starts the service in a directory, with a list of its own.
-fn start_in(directory: &Path, file: &str) -> Server {
-    let mut command = colors(&["--listen", "127.0.0.1:0", "--data", file]);
-    command.args(["--seed", concat!(env!("CARGO_MANIFEST_DIR"), "/seed/colors.json")]).current_dir(directory);
-    Server::spawn(command)
+/// Where the list of a test is, in a directory of its own.
+fn file_in(scratch: &Scratch) -> String {
+    scratch.0.join("colors.db").to_str().unwrap().to_owned()
 }
 
-/// Starts the service in a directory and expects it to fail; gives the reason.
+/// Runs the program in a directory, with a seed that can be read.
+fn run_in(directory: &Path, arguments: &[&str]) -> Output {
+    let mut command = colors(arguments);
+    command.args(["--seed", concat!(env!("CARGO_MANIFEST_DIR"), "/seed/colors.json")]).current_dir(directory);
+    command.output().unwrap()
+}
+
+/// The reason for which a start with this file fails, and the check of it.
 #[track_caller]
 fn failed_start(directory: &Path, file: &str) -> String {
-    let mut command = colors(&["--listen", "127.0.0.1:0", "--data", file]);
-    command.args(["--seed", concat!(env!("CARGO_MANIFEST_DIR"), "/seed/colors.json")]).current_dir(directory);
-    let output = command.output().unwrap();
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{file}: {error}");
-    error.trim_end().split_once("[ERROR] ").unwrap().1.to_owned()
+    let reason = |arguments: &[&str]| {
+        let output = run_in(directory, arguments);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout), (Some(1), vec![]), "{file}: {error}");
+        error.trim_end().split_once("[ERROR] ").unwrap().1.to_owned()
+    };
+    let start = reason(&["--listen", "127.0.0.1:0", "--data", file]);
+    assert_eq!(reason(&["--check", "--data", file]), start);
+    start
 }
 
 fn names_in(directory: &Path) -> Vec<String> {
@@ -38,40 +46,10 @@ fn names_in(directory: &Path) -> Vec<String> {
     names
 }
 
-fn make_fifo(path: &Path) {
-    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-}
-
-/// The reason in the answer to a change that could not be saved.
-#[track_caller]
-fn refused_save(server: &Server) -> String {
-    let response = server.ask("POST", "/colors", RED);
-    assert_eq!(response.status, 500, "{response:?}");
-    assert_eq!(server.ask("GET", "/health", "").status, 503);
-    response.message().strip_prefix("the change was not made, it could not be saved: ").unwrap().to_owned()
-}
-
-#[test]
-fn a_name_of_4096_bytes_is_reached_by_its_location() {
-    let server = Server::with_seed("[]", &[]);
-    let name = "é".repeat(2048);
-    let color = |value: &str| format!(r#"{{"name":"{name}","value":"{value}"}}"#);
-    let created = server.ask("POST", "/colors", &color("1"));
-    assert_eq!((created.status, &created.content), (201, &color("1")));
-    let location = created.field("location").unwrap().to_owned();
-    assert_eq!(location, format!("/colors/{}", "%C3%A9".repeat(2048)));
-    assert_eq!(server.ask("GET", &location, "").content, color("1"));
-    if is_installed("curl") {
-        let url = format!("http://{}{location}", server.address);
-        let curl = |arguments: &[&str]| {
-            let output = Command::new("curl").args(["-s", "-w", " %{http_code}"]).args(arguments).arg(&url).output().unwrap();
-            String::from_utf8(output.stdout).unwrap()
-        };
-        assert_eq!(curl(&[]), color("1") + " 200");
-        assert_eq!(curl(&["-X", "PUT", "-d", r#"{"value":"2"}"#]), color("2") + " 200");
-        assert_eq!(curl(&["-X", "DELETE"]), color("2") + " 200");
-        assert_eq!(curl(&[]), r#"{"error":true} 404"#);
-    }
+/// Runs a command of sqlite3 on a file; gives its output and errors.
+fn sqlite3(file: &str, command: &str) -> (String, String) {
+    let output = Command::new("sqlite3").args([file, command]).output().unwrap();
+    (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
 #[test]
@@ -82,7 +60,6 @@ fn a_name_of_4097_bytes_is_refused_wherever_colors_come_from() {
     let response = Server::with_seed("[]", &[]).ask("POST", "/colors", &color);
     assert_eq!((response.status, response.message()), (400, format!("{reason} at line 1 column 4107")));
     let file = scratch.write("list.json", format!("[\n{color}\n]"));
-    assert_eq!(failed_start(&scratch.0, "list.json"), format!("list.json:2:4107: {reason}"));
     let output = colors(&["--listen", "127.0.0.1:0", "--seed", &file]).output().unwrap();
     assert!(String::from_utf8(output.stderr).unwrap().ends_with(&format!("[ERROR] {file}:2:4107: {reason}\n")));
 }
@@ -96,8 +73,8 @@ fn a_long_content_does_not_come_back_in_the_message() {
 
 #[test]
 fn entity_tags_survive_a_restart() {
-    let tag = |target: &str| Server::with_seed(ONLY_RED, &[]).ask("GET", target, "").field("etag").unwrap().to_owned();
-    for target in ["/colors", "/colors/red"] {
+    let tag = |target: &str| Server::with_seed(&format!("[{A}]"), &[]).ask("GET", target, "").field("etag").unwrap().to_owned();
+    for target in ["/colors", "/colors/a"] {
         let first = tag(target);
         let digits = first.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap();
         assert!(digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()), "{first}");
@@ -106,192 +83,10 @@ fn entity_tags_survive_a_restart() {
 }
 
 #[test]
-fn a_process_whose_lock_file_was_removed_writes_nothing() {
-    let scratch = Scratch::new();
-    let directory = scratch.0.join("data");
-    fs::create_dir(&directory).unwrap();
-    let first = start_in(&scratch.0, "data/list.json");
-    let list = first.list();
-    fs::remove_dir_all(&directory).unwrap();
-    fs::create_dir(&directory).unwrap();
-    let reason = "the lock file list.json.lock was removed or replaced, so another process may use the data file; restart this one";
-    assert_eq!(refused_save(&first), reason);
-    assert_eq!((first.list(), names_in(&directory)), (list.clone(), vec![]));
-
-    let second = start_in(&scratch.0, "data/list.json");
-    assert_eq!(second.ask("DELETE", "/colors/red", "").status, 200);
-    assert_eq!(refused_save(&first), reason);
-    assert_eq!((first.list(), names_in(&directory)), (list, vec!["list.json".to_owned(), "list.json.lock".to_owned()]));
-    let list = second.list();
-    second.signal(Signal::TERM);
-    second.wait();
-    assert_eq!(start_in(&scratch.0, "data/list.json").list(), list);
-}
-
-#[test]
-fn a_lock_file_that_comes_back_is_ours_again() {
-    let scratch = Scratch::new();
-    let server = start_in(&scratch.0, "list.json");
-    let (lock, away) = (scratch.0.join("list.json.lock"), scratch.0.join("away"));
-    fs::rename(&lock, &away).unwrap();
-    fs::write(&lock, "").unwrap();
-    refused_save(&server);
-    fs::rename(&away, &lock).unwrap();
-    assert_eq!(server.ask("POST", "/colors", RED).status, 201);
-    assert_eq!(server.ask("GET", "/health", "").status, 200);
-}
-
-/// Starts the service under strace, which tampers with a system call as strace(1) describes.
-fn start_tampered(call: &str, tampering: &str, file: &str) -> Server {
-    let program = colors(&[]);
-    let mut command = own_environment("strace");
-    command.args(["-D", "-f", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &format!("inject={call}:{tampering}")]);
-    command.arg(program.get_program()).args(["--listen", "127.0.0.1:0", "--data", file]);
-    command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
-    Server::spawn(command)
-}
-
-#[test]
-fn a_lock_file_that_is_removed_during_a_save_is_noticed_before_the_answer() {
-    if !is_installed("strace") {
-        return;
-    }
-    // 2 s, in microseconds, before the sync and after the rename; the file has the new list only in the second case
-    for (call, tampering, is_replaced) in [("fsync", "delay_enter=2000000:when=1", false), ("/^rename", "delay_exit=2000000", true)] {
-        let scratch = Scratch::new();
-        let file = scratch.write("list.json", "[\n]");
-        let server = start_tampered(call, tampering, &file);
-        let mut client = server.connect();
-        client.send(format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{RED}", RED.len()));
-        eventually("the save is under way", || match is_replaced {
-            true => (fs::read_to_string(&file).unwrap() == ONLY_RED).then_some(()),
-            false => scratch.0.join("list.json.tmp").exists().then_some(()),
-        });
-        fs::remove_file(scratch.0.join("list.json.lock")).unwrap();
-        let response = client.response();
-        assert_eq!(response.status, 500, "{response:?}");
-        assert!(response.message().contains("the lock file list.json.lock was removed or replaced"), "{response:?}");
-        assert_eq!(server.list(), r#"{"data":[]}"#);
-        assert_eq!(fs::read_to_string(&file).unwrap(), if is_replaced { ONLY_RED } else { "[\n]" });
-    }
-}
-
-#[test]
-fn a_change_refused_for_a_lasting_sync_error_is_not_in_the_file() {
-    if !is_installed("strace") {
-        return;
-    }
-    let scratch = Scratch::new();
-    let file = scratch.write("list.json", ONLY_RED);
-    let server = start_tampered("fsync", "error=EIO:when=2+", &file);
-    assert_eq!(server.ask("DELETE", "/colors/red", "").message(), {
-        "the change was not made, it could not be saved: cannot sync the directory: Input/output error (os error 5)"
-    });
-    assert_eq!(fs::read_to_string(&file).unwrap(), ONLY_RED);
-    // strace counts the calls of each thread by itself
-    assert!(refused_save(&server).starts_with("cannot sync the "));
-    assert_eq!(fs::read_to_string(&file).unwrap(), ONLY_RED);
-    assert_eq!(names_in(&scratch.0), ["list.json", "list.json.lock"]);
-    assert_eq!(server.list(), format!(r#"{{"data":[{RED}]}}"#));
-}
-
-#[test]
-fn what_is_planted_as_the_temporary_file_is_neither_written_nor_waited_for() {
-    let scratch = Scratch::new();
-    let victim = scratch.write("victim", "precious");
-    let server = start_in(&scratch.0, "list.json");
-    let temporary = scratch.0.join("list.json.tmp");
-    let reason = "list.json.tmp is not a file that this service left there; remove it";
-    for plant in
-        [&|path: &Path| symlink("victim", path).unwrap(), &make_fifo, &|path: &Path| fs::create_dir(path).unwrap()] as [&dyn Fn(&Path); 3]
-    {
-        plant(&temporary);
-        let kind = fs::symlink_metadata(&temporary).unwrap().file_type();
-        assert_eq!(refused_save(&server), format!("cannot create a file: {reason}"));
-        assert_eq!(failed_start(&scratch.0, "list.json"), {
-            "cannot use list.json: another process keeps its list there; name another file with --data"
-        });
-        assert_eq!(fs::symlink_metadata(&temporary).unwrap().file_type(), kind);
-        if kind.is_dir() { fs::remove_dir(&temporary).unwrap() } else { fs::remove_file(&temporary).unwrap() }
-    }
-    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
-    fs::write(&temporary, "left over").unwrap();
-    assert_eq!(server.ask("POST", "/colors", RED).status, 201);
-    assert!(!temporary.exists());
-    drop(server);
-    make_fifo(&temporary);
-    assert_eq!(failed_start(&scratch.0, "list.json"), format!("cannot use list.json: {reason}"));
-}
-
-#[test]
-fn what_is_planted_as_the_lock_file_stops_the_start() {
-    let scratch = Scratch::new();
-    let lock = scratch.0.join("list.json.lock");
-    let expected = "cannot use list.json: list.json.lock is not a regular file; remove it";
-    symlink("victim", &lock).unwrap();
-    assert_eq!(failed_start(&scratch.0, "list.json"), expected);
-    assert_eq!(names_in(&scratch.0), ["list.json.lock"]);
-    fs::remove_file(&lock).unwrap();
-    make_fifo(&lock);
-    assert_eq!(failed_start(&scratch.0, "list.json"), expected);
-    fs::remove_file(&lock).unwrap();
-    fs::create_dir(&lock).unwrap();
-    assert_eq!(failed_start(&scratch.0, "list.json"), expected);
-}
-
-#[test]
-fn a_save_keeps_owner_and_group() {
-    if !geteuid().is_root() {
-        return skip("only root may give files away");
-    }
-    let scratch = Scratch::new();
-    let file = scratch.write("list.json", "[]");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-    chown(&file, Some(65534), Some(65534)).unwrap();
-    assert_eq!(start_in(&scratch.0, "list.json").ask("POST", "/colors", RED).status, 201);
-    let metadata = fs::metadata(&file).unwrap();
-    assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o777), (65534, 65534, 0o640));
-    // a crash may leave a temporary file that has been given away already
-    fs::write(scratch.0.join("list.json.tmp"), "").unwrap();
-    chown(scratch.0.join("list.json.tmp"), Some(65534), None).unwrap();
-    assert_eq!(start_in(&scratch.0, "list.json").ask("POST", "/colors", RED).status, 201);
-    // but one that neither the service nor the file's owner has is somebody else's
-    fs::write(scratch.0.join("list.json.tmp"), "").unwrap();
-    chown(scratch.0.join("list.json.tmp"), Some(1234), None).unwrap();
-    let expected = "cannot use list.json: list.json.tmp is not a file that this service left there; remove it";
-    assert_eq!(failed_start(&scratch.0, "list.json"), expected);
-}
-
-#[test]
-fn a_save_that_cannot_keep_the_group_gives_its_rights_to_no_other() {
-    if !geteuid().is_root() {
-        return skip("only root can run the service as somebody else");
-    }
-    for (before, after) in [(0o664, 0o604), (0o640, 0o600), (0o600, 0o600), (0o604, 0o600)] {
-        let scratch = Scratch::new();
-        let program = scratch.0.join("colors");
-        fs::copy(env!("CARGO_BIN_EXE_colors"), &program).unwrap();
-        let file = scratch.write("list.json", "[]");
-        fs::set_permissions(&file, fs::Permissions::from_mode(before)).unwrap();
-        chown(&scratch.0, Some(65534), None).unwrap();
-        chown(&file, Some(65534), Some(0)).unwrap();
-        let mut command = own_environment(program);
-        command.args(["--listen", "127.0.0.1:0", "--data", "list.json"]).current_dir(&scratch.0);
-        let server = Server::spawn({
-            command.uid(65534).gid(65534).stderr(Stdio::piped());
-            command
-        });
-        assert_eq!(server.ask("POST", "/colors", RED).status, 201);
-        let metadata = fs::metadata(&file).unwrap();
-        assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o777), (65534, 65534, after), "{before:o}");
-    }
-}
-
-#[test]
 fn a_path_that_is_no_file_stops_the_start_and_leaves_nothing() {
     let scratch = Scratch::new();
     fs::create_dir(scratch.0.join("dir")).unwrap();
-    make_fifo(&scratch.0.join("fifo"));
+    mknodat(CWD, scratch.0.join("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     symlink("dir", scratch.0.join("link")).unwrap();
     let before = names_in(&scratch.0);
     for file in [".", "..", "dir", "dir/", "dir/.", "dir/..", "link", "link/", "/", "missing/"] {
@@ -306,8 +101,248 @@ fn a_path_that_is_no_file_stops_the_start_and_leaves_nothing() {
 #[test]
 fn a_missing_directory_is_named_with_the_command_that_creates_it() {
     let scratch = Scratch::new();
-    let expected = "cannot use no/such/list.json: no such directory; create it with mkdir -p no/such";
-    assert_eq!(failed_start(&scratch.0, "no/such/list.json"), expected);
-    symlink("gone/list.json", scratch.0.join("link")).unwrap();
+    let expected = "cannot use no/such/colors.db: no such directory; create it with mkdir -p no/such";
+    assert_eq!(failed_start(&scratch.0, "no/such/colors.db"), expected);
+    symlink("gone/colors.db", scratch.0.join("link")).unwrap();
     assert_eq!(failed_start(&scratch.0, "link"), "cannot use link: no such directory; create it with mkdir -p gone");
+}
+
+#[test]
+fn what_is_no_database_of_colors_stops_the_start_and_is_left_alone() {
+    let scratch = Scratch::new();
+    for (content, reason) in [
+        ("[\n{\"name\":\"a\",\"value\":\"1\"}\n]", "it is a list in JSON; start with it as --seed, and name a new file with --data"),
+        (" {\"data\":[]}", "it is a list in JSON; start with it as --seed, and name a new file with --data"),
+        ("hello", "it is not a database of colors; name another file with --data"),
+        ("SQLite format 3\0", "it is the database of another program; name another file with --data"),
+        ("\0", "it is not a database of colors; name another file with --data"),
+    ] {
+        let file = scratch.write("colors.db", content);
+        assert_eq!(failed_start(&scratch.0, "colors.db"), format!("cannot use colors.db: {reason}"));
+        assert_eq!((fs::read_to_string(&file).unwrap().as_str(), names_in(&scratch.0)), (content, vec!["colors.db".to_owned()]));
+    }
+    // an empty file, as mktemp makes one, is a new one
+    let file = scratch.write("empty.db", "");
+    Server::with_data(&format!("[{A}]"), &file, &[]).stop();
+    assert_eq!(stored(&file), format!(r#"{{"data":[{A}]}}"#));
+}
+
+#[test]
+fn the_database_of_another_program_a_newer_version_or_a_damaged_one_stops_the_start() {
+    if !is_installed("sqlite3") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let foreign = scratch.0.join("foreign.db").to_str().unwrap().to_owned();
+    sqlite3(&foreign, "PRAGMA journal_mode=WAL; CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT, value TEXT)");
+    let before = fs::read(&foreign).unwrap();
+    assert_eq!(
+        failed_start(&scratch.0, "foreign.db"),
+        "cannot use foreign.db: it is the database of another program; name another file with --data"
+    );
+    assert_eq!(fs::read(&foreign).unwrap(), before);
+
+    let file = file_in(&scratch);
+    let colors: Vec<String> = (0..2000).map(|number| format!(r#"{{"name":"{number}","value":"1"}}"#)).collect();
+    Server::with_data(&format!("[{}]", colors.join(",")), &file, &[]).stop();
+    let good = fs::read(&file).unwrap();
+    sqlite3(&file, "PRAGMA user_version=2");
+    assert_eq!(
+        failed_start(&scratch.0, "colors.db"),
+        "cannot use colors.db: a newer version of colors made it; install that one, or name another file with --data"
+    );
+    for (id, change, reason) in [
+        (2, "UPDATE color SET name = CAST(x'ff' AS TEXT) WHERE id = 2", "it is not UTF-8"),
+        (3, "UPDATE color SET name = printf('%.5000c', 'x') WHERE id = 3", "its name has more than 4096 bytes"),
+    ] {
+        fs::write(&file, &good).unwrap();
+        sqlite3(&file, change);
+        assert_eq!(
+            failed_start(&scratch.0, "colors.db"),
+            format!("cannot use colors.db: the row of table color with id {id} is not a color: {reason}; correct it with sqlite3")
+        );
+    }
+    for damage in [&|bytes: &mut Vec<u8>| bytes[3 * 4096..4 * 4096].fill(0xa5), &|bytes: &mut Vec<u8>| bytes.truncate(3 * 4096)]
+        as [&dyn Fn(&mut Vec<u8>); 2]
+    {
+        let mut bytes = good.clone();
+        damage(&mut bytes);
+        fs::write(&file, &bytes).unwrap();
+        let reason = failed_start(&scratch.0, "colors.db");
+        assert!(reason.starts_with("cannot use colors.db: it is damaged ("), "{reason}");
+        assert!(reason.ends_with("); move it away, and start with --seed and a backup, which makes a new file"), "{reason}");
+        assert_eq!(fs::read(&file).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn a_second_service_and_every_other_writer_is_told_that_the_list_is_in_use() {
+    let scratch = Scratch::new();
+    let file = file_in(&scratch);
+    let server = Server::with_data(&format!("[{A}]"), &file, &[]);
+    let output = run_in(&scratch.0, &["--listen", "127.0.0.1:0", "--data", &file]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    let expected = format!("[ERROR] cannot use {file}: another process writes to it; stop that one, or name another file with --data\n");
+    assert!(output.status.code() == Some(1) && error.ends_with(&expected), "{error}");
+    assert_eq!(
+        run_in(&scratch.0, &["--check", "--data", &file]).stdout,
+        format!("the options are fine: 1 color kept in {file}\n").as_bytes()
+    );
+    if is_installed("sqlite3") {
+        for statement in ["DELETE FROM color", "INSERT INTO color (name, value) VALUES ('b', '2')", "DROP TABLE color", "VACUUM"] {
+            let (_, error) = sqlite3(&file, statement);
+            assert!(error.contains("database is locked"), "{statement}: {error}");
+        }
+    }
+    assert_eq!(server.ask("POST", "/colors", A).status, 201);
+    assert_eq!((server.list(), stored(&file)), (format!(r#"{{"data":[{A},{A}]}}"#), server.list()));
+}
+
+/// Sets its flag when it is dropped, also by a panic.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[test]
+fn sqlite3_reads_and_copies_the_list_while_it_changes() {
+    if !is_installed("sqlite3") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let file = file_in(&scratch);
+    let server = Server::with_data(&format!("[{A}]"), &file, &[]);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _end = SetOnDrop(&is_over);
+        for _ in 0..4 {
+            let (mut client, is_over) = (server.connect(), &is_over);
+            scope.spawn(move || {
+                for step in 0.. {
+                    assert_eq!(client.ask("PUT", "/colors/a", &format!(r#"{{"value":"{step}"}}"#)).status, 200);
+                    if is_over.load(Relaxed) {
+                        return;
+                    }
+                }
+            });
+        }
+        for round in 0..10 {
+            assert_eq!(sqlite3(&file, "SELECT count(*) FROM color"), ("1\n".to_owned(), String::new()));
+            for copy in [".backup", "VACUUM INTO"] {
+                let path = scratch.0.join(format!("{copy}-{round}")).to_str().unwrap().to_owned();
+                assert_eq!(sqlite3(&file, &format!("{copy} '{path}'")).1, "", "{copy}");
+                assert_eq!(sqlite3(&path, "PRAGMA integrity_check").0, "ok\n");
+                assert!(stored(&path).starts_with(r#"{"data":[{"name":"a","value":""#));
+            }
+        }
+    });
+    assert_eq!(stored(&file), server.list());
+}
+
+#[test]
+fn a_reader_that_stays_makes_the_log_grow_until_it_goes() {
+    if !is_installed("sqlite3") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let file = file_in(&scratch);
+    let server = Server::with_data(&format!("[{A}]"), &file, &["--max-body", "1MiB"]);
+    let mut shell = Command::new("sqlite3");
+    let mut shell = shell.arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = shell.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, b"BEGIN; SELECT count(*) FROM color;\n").unwrap();
+    std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut [0; 2]).unwrap();
+    let mut client = server.connect();
+    let mut update = |digit: usize, length: usize| {
+        // another value each time: SQLite writes nothing when nothing changes
+        let content = format!(r#"{{"value":"{}"}}"#, (digit % 10).to_string().repeat(length));
+        assert_eq!(client.ask("PUT", "/colors/a", &content).status, 200);
+    };
+    let log_length = || fs::metadata(format!("{file}-wal")).unwrap().len();
+    for number in 0..80 {
+        update(number, 1_000_000);
+    }
+    assert!(log_length() > 64 * 1024 * 1024, "{}", log_length());
+    let warning = "colors.db-wal has grown to 64 MiB, since a program keeps reading the database; end that\n";
+    let log = eventually("a warning", || Some(server.log()).filter(|log| log.contains(warning)));
+    assert_eq!(log.matches("has grown").count(), 1, "{log}");
+    drop(input);
+    shell.wait().unwrap();
+    for number in 0..3 {
+        update(number, 10);
+    }
+    assert!(log_length() <= 4 * 1024 * 1024, "{}", log_length());
+}
+
+#[test]
+fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is() {
+    if !geteuid().is_root() {
+        return skip("only root can run the service as somebody else");
+    }
+    // where others may enter
+    let scratch = std::env::temp_dir().join(format!("colors-{}", std::process::id()));
+    fs::create_dir_all(&scratch).unwrap();
+    let scratch = Scratch(scratch);
+    let file = file_in(&scratch);
+    Server::with_data(&format!("[{A}]"), &file, &[]).stop();
+    let program = scratch.0.join("colors");
+    fs::copy(env!("CARGO_BIN_EXE_colors"), &program).unwrap();
+    let run_as_nobody = |arguments: &[&str]| {
+        let mut command = own_environment(&program);
+        let output = command.args(arguments).args(["--data", &file]).uid(65534).gid(65534).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let refused = |mode: u32| {
+        format!(
+            "[ERROR] cannot use {file}: permission denied: colors.db belongs to user 0 with mode {mode:04o}, and this process is user 65534; \
+             change its owner with chown\n"
+        )
+    };
+    for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"], &["--dump"]] {
+        let (code, _, error) = run_as_nobody(arguments);
+        assert!(code == Some(1) && error.ends_with(&refused(0o600)), "{arguments:?}: {error}");
+    }
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(run_as_nobody(&["--dump"]), (Some(0), format!("{{\"data\":[{A}]}}\n"), String::new()));
+    for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"]] {
+        let (code, _, error) = run_as_nobody(arguments);
+        assert!(code == Some(1) && error.ends_with(&refused(0o644)), "{arguments:?}: {error}");
+    }
+    // its own file in a directory of root's: there is no place for the log
+    chown(&file, Some(65534), Some(65534)).unwrap();
+    let (code, _, error) = run_as_nobody(&["--check"]);
+    let name = scratch.0.file_name().unwrap().to_str().unwrap();
+    assert!(code == Some(1) && error.contains(&format!("permission denied: {name} belongs to user 0 with mode 0755")), "{error}");
+    chown(&scratch.0, Some(65534), Some(65534)).unwrap();
+    assert_eq!(run_as_nobody(&["--check"]).0, Some(0));
+    assert_eq!(names_in(&scratch.0), ["colors", "colors.db"]);
+}
+
+#[test]
+fn a_dump_needs_a_list() {
+    let scratch = Scratch::new();
+    let output = run_in(&scratch.0, &["--dump", "--data", "none.db"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.ends_with("cannot use none.db: there is no list in it; name the file of a service with --data\n"), "{error}");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(run_in(&scratch.0, &["--dump"]).status.code(), Some(2));
+    assert_eq!(names_in(&scratch.0), Vec::<String>::new());
+}
+
+#[test]
+fn names_that_a_uri_would_take_apart_are_names() {
+    let scratch = Scratch::new();
+    for name in ["a?b#c%20d&mode=ro", "file:x", ":memory:", "é ü"] {
+        let file = scratch.0.join(name).to_str().unwrap().to_owned();
+        Server::with_data(&format!("[{A}]"), &file, &[]).stop();
+        assert_eq!(stored(&file), format!(r#"{{"data":[{A}]}}"#), "{name}");
+        let output = run_in(&scratch.0, &["--dump", "--data", name]);
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{{\"data\":[{A}]}}\n"), "{name}");
+        let relative = run_in(&scratch.0, &["--check", "--data", name]);
+        assert!(relative.status.success(), "{name}: {relative:?}");
+    }
+    assert_eq!(names_in(&scratch.0).len(), 4);
 }

@@ -53,6 +53,14 @@ pub(crate) fn own_environment(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
+/// Prints the list of a database as the next start reads it.
+#[track_caller]
+pub(crate) fn stored(file: &str) -> String {
+    let output = colors(&["--dump", "--data", file]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim_end_matches('\n').to_owned()
+}
+
 /// The program with two listening sockets from its parent, as systemd hands them over: from descriptor 3 on.
 pub(crate) fn colors_inheriting(first: impl Into<OwnedFd>, second: impl Into<OwnedFd>, arguments: &[&str]) -> Command {
     let program = colors(&[]);
@@ -78,6 +86,19 @@ impl Server {
         let mut command = colors(&["--listen", "127.0.0.1:0", "--seed", &file]);
         command.args(arguments);
         Self::spawn(command)
+    }
+
+    /// Starts the service on a free port with these colors, kept in this file, which does not exist yet.
+    pub(crate) fn with_data(seed: &str, file: &str, arguments: &[&str]) -> Self {
+        Self::with_seed(seed, &[&["--data", file], arguments].concat())
+    }
+
+    /// Has the service end, as systemd does.
+    #[track_caller]
+    pub(crate) fn stop(self) {
+        self.signal(rustix::process::Signal::TERM);
+        let (status, log) = self.wait();
+        assert!(status.success(), "{log}");
     }
 
     /// Starts the service on a free port with its own seed, as a process that may have no more than so many descriptors.

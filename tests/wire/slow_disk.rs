@@ -1,13 +1,12 @@
 //! Changes that wait for the disk: readers do not wait with them, waiting uses no processor time, and each change gets its own answer.
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use crate::client::Client;
-use crate::harness::{Scratch, Server, colors_below_strace, cpu_ticks_of, eventually};
+use crate::harness::{Scratch, Server, colors_below_strace, cpu_ticks_of, eventually, stored};
 
 /// A service whose disk finishes no save before it is told to.
 struct Stalled {
@@ -20,7 +19,8 @@ impl Stalled {
     /// Starts the service with this list; `None` if strace is not installed.
     fn start(list: &str, arguments: &[&str]) -> Option<Self> {
         let scratch = Scratch::new();
-        let file = scratch.write("list.json", list);
+        let file = scratch.0.join("colors.db").to_str().unwrap().to_owned();
+        Server::with_data(list, &file, &[]).stop();
         // a minute, in microseconds: only a test that fails waits for its end
         let options = ["-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:delay_enter=60000000"];
         let arguments = [&["--listen", "127.0.0.1:0", "--data", &file], arguments].concat();
@@ -35,7 +35,7 @@ impl Stalled {
     }
 
     fn is_saving(&self) -> bool {
-        Path::new(&self.file).with_extension("json.tmp").exists()
+        fs::metadata(format!("{}-wal", self.file)).is_ok_and(|log| log.len() > 0)
     }
 
     /// Waits until the service has received all that was sent to it.
@@ -62,8 +62,7 @@ impl Stalled {
 
     /// The colors of the list as the next start reads them.
     fn stored(&self) -> String {
-        let colors: serde_json::Value = serde_json::from_slice(&fs::read(&self.file).unwrap()).unwrap();
-        serde_json::json!({ "data": colors }).to_string()
+        stored(&self.file)
     }
 }
 
@@ -164,10 +163,10 @@ fn a_client_that_leaves_before_its_change_is_saved_leaves_the_change_and_nothing
 }
 
 /// Makes `first`, which is saved alone, and then all of `together`, which wait for it and are saved with each other, while no file may
-/// become longer than 16 KiB; gives their answers.
+/// become longer than 64 KiB; gives their answers.
 fn saved_together(disk: &Stalled, together: &[String]) -> Vec<crate::client::Response> {
     let pid = Pid::from_raw(disk.server.pid() as i32);
-    prlimit(pid, Resource::Fsize, Rlimit { current: Some(16 * 1024), maximum: None }).unwrap();
+    prlimit(pid, Resource::Fsize, Rlimit { current: Some(64 * 1024), maximum: None }).unwrap();
     let mut first = disk.server.connect();
     first.send(create("first", "1"));
     disk.wait_for_save();
@@ -185,7 +184,7 @@ fn saved_together(disk: &Stalled, together: &[String]) -> Vec<crate::client::Res
 fn a_change_that_cannot_be_saved_fails_alone() {
     let Some(disk) = Stalled::start(LIST, &[]) else { return };
     let mut together: Vec<String> = (0..6).map(|number| create(&format!("name-{number}"), "1")).collect();
-    together.insert(3, create("oversized", &"x".repeat(20_000)));
+    together.insert(3, create("oversized", &"x".repeat(60_000)));
     let statuses: Vec<u16> = saved_together(&disk, &together).iter().map(|response| response.status).collect();
     assert_eq!(statuses, [201, 201, 201, 500, 201, 201, 201]);
     let list = disk.server.list();
@@ -198,7 +197,7 @@ fn a_change_that_cannot_be_saved_fails_alone() {
 fn what_changes_nothing_never_fails_with_the_changes_of_others() {
     let Some(disk) = Stalled::start(LIST, &[]) else { return };
     let together = [
-        create("oversized", &"x".repeat(20_000)),
+        create("oversized", &"x".repeat(60_000)),
         "DELETE /colors/none HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(),
         "DELETE /colors/a HTTP/1.1\r\nHost: localhost\r\nIf-Match: \"x\"\r\n\r\n".to_owned(),
         with_content("PUT", "/colors/none", r#"{"value":"1"}"#),
