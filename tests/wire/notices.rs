@@ -39,7 +39,7 @@ fn libraries() -> Option<BTreeSet<String>> {
     let mut arguments = vec!["tree", "--edges=normal,no-proc-macro", "--prefix=none", "--format={p}"];
     arguments.extend(TARGETS.iter().flat_map(|target| ["--target", target]));
     let tree = cargo(&arguments)?;
-    let words = tree.lines().filter_map(|line| Some(line.split_once(" v")?));
+    let words = tree.lines().filter_map(|line| line.split_once(" v"));
     let libraries = words.map(|(name, rest)| format!("{name}-{}", rest.split(' ').next().unwrap()));
     Some(libraries.filter(|library| !library.starts_with("colors-")).collect())
 }
