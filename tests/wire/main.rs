@@ -19,6 +19,7 @@ mod listening;
 mod logging;
 mod model;
 mod nginx;
+mod nginx_front;
 mod notices;
 mod openapi;
 mod options;

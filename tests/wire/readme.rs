@@ -76,6 +76,9 @@ impl Terminal {
         }
         let mut shell = Command::new("sh");
         shell.args(["-c", &here]).current_dir(&self.scratch.0).env("PAUSE", "0").stderr(Stdio::inherit());
+        // where `colors` is this build
+        let programs = Path::new(env!("CARGO_BIN_EXE_colors")).parent().unwrap().display().to_string();
+        shell.env("PATH", format!("{programs}:{}", std::env::var("PATH").unwrap()));
         let printed = String::from_utf8(shell.output().unwrap().stdout).unwrap();
         if command.contains("kill -HUP $!") {
             self.last.1 += 1;
@@ -111,7 +114,7 @@ fn every_command_of_the_contract_prints_what_it_shows() {
 
 #[test]
 fn every_command_for_operators_prints_what_it_shows() {
-    check_commands(OPERATING, 13);
+    check_commands(OPERATING, 17);
 }
 
 #[test]
@@ -223,7 +226,7 @@ fn the_installed_documents_have_links_and_paths_to_what_is_installed() {
         }
     }
     // once, where it says what the paths are in a checkout
-    for path in ["target/release/colors`", "packaging/"] {
+    for path in ["target/release/colors", "packaging/nginx", "packaging/systemd"] {
         assert!(OPERATING.lines().skip(8).all(|line| !line.contains(path)), "{path}");
     }
 }
