@@ -56,7 +56,8 @@ impl ServiceManager {
 
     fn send(&self, states: &[NotifyState<'_>]) {
         if let Err(error) = sd_notify::notify(states) {
-            log::warn!("cannot tell the service manager {states:?}: {error}");
+            let states: Vec<_> = states.iter().map(ToString::to_string).collect();
+            log::warn!("cannot tell the service manager {}: NOTIFY_SOCKET: {error}", states.join(", "));
         }
     }
 }

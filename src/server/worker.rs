@@ -284,7 +284,7 @@ impl Worker {
         if self.connections.len() < connections {
             let count = connections - self.connections.len();
             logging::client_warning(format_args!(
-                "closed {count} connections: old representations that they were still reading took too much memory"
+                "connections closed: {count}; old representations that they were still reading took too much memory"
             ));
         }
     }
