@@ -106,8 +106,15 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         connections_max: server::connections_max(listeners.len(), workers),
     };
     let allowlist = Allowlist { origins: args.allow_origin, hosts: args.allow_host };
-    let service =
-        Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), allowlist, tokens };
+    let service = Service {
+        store,
+        openapi: service::openapi(&args.base_path),
+        base: args.base_path,
+        read_only: args.read_only,
+        is_stopping: AtomicBool::new(false),
+        allowlist,
+        tokens,
+    };
     let shared = Arc::new(Shared::new(service, limits, args.access_log && log::log_enabled!(log::Level::Info)));
     let writer_pool = pool(usize::from(writer.is_some()).max(1), "writer").map_err(Failure::System)?;
     if let Some(writer) = writer {

@@ -20,6 +20,7 @@ mod logging;
 mod model;
 mod nginx;
 mod nginx_front;
+mod notices;
 mod openapi;
 mod options;
 mod packaging;
