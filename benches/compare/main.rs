@@ -5,11 +5,13 @@ mod contest;
 mod growth;
 mod instructions;
 mod server;
+mod soak;
 mod table;
 mod workload;
 mod writers;
 
 use std::path::PathBuf;
+use std::time::Duration;
 use std::{env, thread};
 
 use anyhow::Result;
@@ -57,10 +59,16 @@ struct Args {
     /// Print what 1 and 64 concurrent writers get done when each change is saved
     #[arg(long)]
     writers: bool,
+    /// Change a durable list for this time (90s, 30m, 1h) beside a model of it, and print what the process holds
+    #[arg(long, value_name = "TIME", value_parser = soak::time)]
+    soak: Option<Duration>,
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
+    if let Some(time) = args.soak {
+        return soak::print(&Programs::find_colors(args.colors.as_deref())?, time);
+    }
     let programs = Programs::build(args.colors.as_deref(), args.before.as_deref())?;
     println!("{} processors, `compare {}`", thread::available_parallelism()?, env::args().skip(1).collect::<Vec<_>>().join(" "));
     if !(args.instructions || args.growth || args.writers) {
