@@ -138,7 +138,7 @@ impl Server {
     }
 
     /// Runs the command in this directory and waits until something listens at this address.
-    fn launch(mut command: Command, files: TempDir, address: SocketAddr) -> Result<Self> {
+    pub(crate) fn launch(mut command: Command, files: TempDir, address: SocketAddr) -> Result<Self> {
         let log = files.path().join("log");
         command.current_dir(&files).stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let began = Instant::now();
@@ -151,6 +151,10 @@ impl Server {
         }
         server.start_time = began.elapsed();
         Ok(server)
+    }
+
+    pub(crate) fn id(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32)
     }
 
     /// Its process and the children of that: nginx's workers.
@@ -180,7 +184,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
             // SIGTERM has nginx end its workers, and callgrind print its sums. If the process has just ended, all the better.
-            let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
+            let _ = kill(self.id(), Signal::SIGTERM);
             let _ = self.child.wait();
         }
     }
