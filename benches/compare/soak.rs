@@ -70,15 +70,18 @@ pub(crate) fn print(program: &Path, time: Duration) -> Result<()> {
     let soak = &Soak { program, files: place()?.0, models, operations: AtomicUsize::new(0), ends: AtomicBool::new(false) };
     let server = soak.start()?;
     thread::scope(|scope| {
-        let client =
-            |number| scope.spawn(move || soak.run(Operator::new(number, server.address)).with_context(|| format!("client {number}")));
+        let client = |client: usize| {
+            let random = 0x9e37_79b9_7f4a_7c15 + client as u64; // any but 0
+            let operator = Operator { client, address: server.address, kept: None, left: VecDeque::new(), random };
+            scope.spawn(move || soak.run(operator).with_context(|| format!("client {client}")))
+        };
         let clients: Vec<_> = (0..CLIENTS).map(client).collect();
         let watched = soak.watch(&server, time, &clients);
         let log = fs::read_to_string(format!("/proc/{}/fd/2", server.id())).unwrap_or_else(|error| error.to_string());
         soak.ends.store(true, Relaxed);
         kill(server.id(), Signal::SIGKILL)?; // while clients change the list
         let outcomes = clients.into_iter().map(|client| client.join().expect("a client does not panic"));
-        outcomes.collect::<Result<()>>().and(watched).with_context(|| format!("colors logged {log:?}"))?;
+        outcomes.collect::<Result<()>>().and(watched).with_context(|| format!("failed while colors logged {log:?}"))?;
         ensure!(log.is_empty(), "colors logged {log:?}");
         Ok(())
     })?;
@@ -210,10 +213,6 @@ struct Operator {
 }
 
 impl Operator {
-    fn new(client: usize, address: SocketAddr) -> Self {
-        Self { client, address, kept: None, left: VecDeque::new(), random: 0x9e37_79b9_7f4a_7c15 + client as u64 }
-    }
-
     /// A number less than `end`, the same ones in every run: xorshift.
     fn below(&mut self, end: usize) -> usize {
         self.random ^= self.random << 13;
@@ -241,20 +240,19 @@ impl Operator {
                 return Ok(());
             }
         };
-        let (status, answer) = match place {
-            _ if method == "POST" => (201, content.clone()),
-            Some(place) if method == "DELETE" => (200, to_json(&next.remove(place))),
-            Some(place) if method == "PUT" => {
-                next[place].value.clone_from(&color.value);
-                (200, to_json(&next[place]))
+        let (status, target, answer) = match (method, place) {
+            ("POST", _) => {
+                next.push(color);
+                (201, "/colors", content.clone())
             }
-            Some(place) => (200, to_json(&next[place])),
-            None => (404, r#"{"error":true}"#.to_owned()),
+            ("DELETE", Some(place)) => (200, &*one, to_json(&next.remove(place))),
+            ("PUT", Some(place)) => {
+                next[place].value = color.value;
+                (200, &*one, to_json(&next[place]))
+            }
+            (_, Some(place)) => (200, &*one, to_json(&next[place])),
+            (_, None) => (404, &*one, r#"{"error":true}"#.to_owned()),
         };
-        let target = if method == "POST" { "/colors" } else { &one };
-        if method == "POST" {
-            next.push(color);
-        }
         model.1 = Some(next);
         self.exchange(Request::new(method, target, &*content), status, &answer).with_context(|| format!("{method} {target} {content}"))?;
         model.0 = model.1.take().expect("set above");
@@ -294,17 +292,13 @@ impl Operator {
     fn disturb(&mut self, target: &str) -> Result<()> {
         let mut stream = self.connect()?;
         let way = self.below(4);
-        match way {
-            0 | 1 => {
-                let request = Request::new("PUT", target, r#"{"value":"never"}"#).bytes();
-                stream.write_all(&request[..self.below(request.len())])?;
-            }
-            2 => {
-                let content = format!(r#"{{"value":"reset {}"}}"#, self.below(1 << 24));
-                stream.write_all(&Request::new("PUT", format!("/colors/{}%20reset", self.client), content).bytes())?;
-            }
-            _ => stream.write_all(&Request::new("GET", "/colors", "").bytes().repeat(300))?,
-        }
+        let request = match way {
+            0 | 1 => Request::new("PUT", target, r#"{"value":"never"}"#),
+            2 => Request::new("PUT", format!("/colors/{}%20reset", self.client), format!(r#"{{"value":"reset {}"}}"#, self.below(1 << 24))),
+            _ => Request::new("GET", "/colors", ""),
+        };
+        let bytes = request.bytes().repeat(if way == 3 { 300 } else { 1 });
+        stream.write_all(&bytes[..if way < 2 { self.below(bytes.len()) } else { bytes.len() }])?;
         if way == 1 || way == 2 {
             return Ok(set_socket_linger(&stream, Some(Duration::ZERO))?); // closing it resets the connection
         }
