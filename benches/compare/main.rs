@@ -50,6 +50,9 @@ struct Args {
     /// Which servers to measure beside colors; `colors` for none
     #[arg(long, value_name = "NAME,...", default_value = "axum,actix,nginx,floor", value_delimiter = ',')]
     only: Vec<Kind>,
+    /// Change a durable list for this time (90s, 30m, 1h) beside a model of it, and print what the process holds
+    #[arg(long, value_name = "TIME", value_parser = soak::time)]
+    soak: Option<Duration>,
     /// Print how many instructions a request takes
     #[arg(long)]
     instructions: bool,
@@ -59,9 +62,6 @@ struct Args {
     /// Print what 1 and 64 concurrent writers get done when each change is saved
     #[arg(long)]
     writers: bool,
-    /// Change a durable list for this time (90s, 30m, 1h) beside a model of it, and print what the process holds
-    #[arg(long, value_name = "TIME", value_parser = soak::time)]
-    soak: Option<Duration>,
 }
 
 fn main() -> Result<()> {
