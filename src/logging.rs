@@ -92,7 +92,7 @@ fn report_left_out(count: u64) {
     }
 }
 
-/// Logs a response. For the access log, `begun` is given: client, method, target, status, bytes sent, microseconds taken, and for an error
+/// Logs a response. For the access log, `begun` is given: client, method, target, status, bytes of the response, microseconds taken, and for an error
 /// why it is one. Without access log, errors are logged at debug. No request means that what came could not be read as one.
 pub(crate) fn response(
     client: &dyn Display,

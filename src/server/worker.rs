@@ -6,7 +6,7 @@ use std::mem::take;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,8 @@ pub(super) struct Inbox {
     eventfd: OwnedFd,
     /// How many the worker has, those in the inbox included.
     connections: Arc<AtomicUsize>,
+    /// The worker has made a pass since it was last asked.
+    has_answered: AtomicBool,
 }
 
 #[derive(Default)]
@@ -54,7 +56,7 @@ impl Inbox {
     /// When the process has no descriptor left.
     pub(super) fn new() -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { mail: Mutex::default(), eventfd, connections: Arc::default() })
+        Ok(Self { mail: Mutex::default(), eventfd, connections: Arc::default(), has_answered: AtomicBool::new(true) })
     }
 
     /// Gives the worker a new connection.
@@ -67,6 +69,17 @@ impl Inbox {
     /// How many connections the worker has.
     pub(super) fn load(&self) -> usize {
         self.connections.load(Relaxed)
+    }
+
+    /// Whether the worker has made a pass since [`Inbox::ask`].
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered.load(Relaxed)
+    }
+
+    /// Asks the worker to show that it goes on.
+    pub(super) fn ask(&self) {
+        self.has_answered.store(false, Relaxed);
+        self.wake();
     }
 
     /// Wakes the worker up.
@@ -151,6 +164,7 @@ impl Worker {
             let before = Instant::now();
             let is_complete = self.wait(&mut events, next_tick.saturating_duration_since(before));
             let now = Instant::now();
+            self.inbox.has_answered.store(true, Relaxed);
             let mut has_mail = false;
             for epoll::Event { data, flags } in events.drain(..) {
                 match data.u64() {
@@ -270,7 +284,7 @@ impl Worker {
         if self.connections.len() < connections {
             let count = connections - self.connections.len();
             logging::client_warning(format_args!(
-                "closed {count} connections: old representations that they were still reading took too much memory"
+                "connections closed: {count}; old representations that they were still reading took too much memory"
             ));
         }
     }

@@ -1,8 +1,8 @@
 //! The rules of the HTTP contract: a request in, an answer out. No sockets, no clock, no log.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock};
 
 use tiny_http::{Method, StatusCode};
 
@@ -11,18 +11,16 @@ use super::page;
 use super::target::{self, BasePath, Resource, TargetError};
 use super::token::Tokens;
 use crate::http::date::rfc3339;
-use crate::http::{Conditions, Content, Representation, Request, Response};
+use crate::http::{Conditions, Content, ProtocolError, Representation, Request, Response};
 use crate::store::{Action, Change, JsonError, Outcome, SaveError, Saves, Store, color};
-
-/// The OpenAPI 3.1 document. Its server is ".", which is resolved against the address it was read from (OpenAPI 3.1, Server Object): right
-/// below any base path and behind any proxy.
-static OPENAPI: LazyLock<Arc<Representation>> = LazyLock::new(|| Arc::new(Representation::new(include_bytes!("openapi.json").as_slice())));
 
 /// What requests are answered from.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) store: Store,
     pub(crate) base: BasePath,
+    /// Its [`openapi`].
+    pub(crate) openapi: Arc<Representation>,
     /// POST, PUT and DELETE are not allowed.
     pub(crate) read_only: bool,
     pub(crate) is_stopping: AtomicBool,
@@ -38,6 +36,13 @@ pub(crate) enum Answer {
     Commit(Change),
 }
 
+/// The OpenAPI 3.1 document of a service below `base`. Its server is that path: clients resolve it against the address that they read the
+/// document from (OpenAPI 3.1, Server Object). Scheme and host are left to them, since a proxy in front may have others.
+pub(crate) fn openapi(base: &BasePath) -> Arc<Representation> {
+    let server = format!(r#""url": "/{}""#, base.as_str().trim_start_matches('/'));
+    Arc::new(Representation::new(include_str!("openapi.json").replacen(r#""url": "/""#, &server, 1).into_bytes()))
+}
+
 impl Service {
     /// Answers a request; an error is a response too. `on_loopback`: the listener's own address is a loopback one.
     pub(crate) fn respond(&self, request: &Request, on_loopback: bool) -> Answer {
@@ -49,28 +54,35 @@ impl Service {
             }
         }));
         match answer {
-            Ok(Answer::Now(response)) => Answer::Now(self.with_cors(request, response)),
+            Ok(Answer::Now(response)) => Answer::Now(self.with_cors(Some(request), response)),
             Ok(commit) => commit,
             Err(_) => {
-                Answer::Now(Response::error(StatusCode::INTERNAL_SERVER_ERROR, "the service failed on this request, its log says where"))
+                let failed = "the service failed on this request, its log says where";
+                Answer::Now(self.with_cors(Some(request), Response::error(StatusCode::INTERNAL_SERVER_ERROR, failed)))
             }
         }
     }
 
     /// The response to a request whose change has been saved or not.
     pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, SaveError>) -> Response {
-        self.with_cors(request, written(self, outcome))
+        self.with_cors(Some(request), written(self, outcome))
     }
 
-    fn with_cors(&self, request: &Request, response: Response) -> Response {
-        let cors = origin::cors(&self.allowlist, request);
+    /// The response to what cannot be read as a request, or cannot be served; `request` is what can be told of it.
+    pub(crate) fn refuse(&self, request: Option<&Request>, error: &ProtocolError) -> Response {
+        self.with_cors(request, Response::error(error.status(), error.to_string()))
+    }
+
+    /// Adds what every response has: for whom it is, and the fields for pages of allowed origins.
+    fn with_cors(&self, request: Option<&Request>, response: Response) -> Response {
+        let cors = request.and_then(|request| origin::cors(&self.allowlist, request));
         let is_private = self.tokens.as_ref().is_some_and(|tokens| tokens.private);
         Response { cors, varies_by_origin: !self.allowlist.origins.is_empty(), is_private, ..response }
     }
 }
 
 fn route(service: &Service, request: &Request) -> Answer {
-    let resource = match target::find(&request.target, &service.base) {
+    let resource = match target::find(&request.method, &request.target, &service.base) {
         Ok(resource) => resource,
         Err(error) => return Answer::Now(target_error(&error, &service.base)),
     };
@@ -81,10 +93,9 @@ fn route(service: &Service, request: &Request) -> Answer {
     // the table of the specification's Endpoints
     match (resource, &request.method) {
         (Resource::Page, method) => Answer::Now(page(service, request, method, allow)),
-        (Resource::Asterisk, method) if *method != Method::Options => Answer::Now(target_error(&TargetError::Form, &service.base)),
         (_, Method::Options) => Answer::Now(options(allow)),
-        (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service)),
-        (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, &OPENAPI)),
+        (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service, request)),
+        (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, &service.openapi)),
         (Resource::Colors, Method::Get | Method::Head) => Answer::Now(read(request, &service.store.envelope())),
         (Resource::Color(name), Method::Get | Method::Head) => {
             Answer::Now(service.store.first(&name).map_or_else(Response::no_such_color, |color| read(request, &color)))
@@ -120,11 +131,12 @@ fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) ->
 fn page(service: &Service, request: &Request, method: &Method, allow: &'static str) -> Response {
     let response = match method {
         _ if !request.fields.asks_for_html => target_error(&TargetError::Unknown, &service.base),
-        Method::Get | Method::Head => Response { html: Some(page::FIELDS), ..read(request, &page::PAGE) },
+        Method::Get | Method::Head => read(request, &page::PAGE),
         Method::Options => options(allow),
         _ => not_allowed(allow),
     };
-    Response { varies_by_accept: true, ..response }
+    // what has no tag is no page: errors are JSON here, too
+    Response { html: response.tag.map(|_| page::FIELDS), varies_by_accept: true, ..response }
 }
 
 fn options(allow: &'static str) -> Response {
@@ -160,7 +172,7 @@ fn target_error(error: &TargetError, base: &BasePath) -> Response {
 }
 
 /// 200, or 503 with what is wrong.
-fn health(service: &Service) -> Response {
+fn health(service: &Service, request: &Request) -> Response {
     let saves = service.store.saves();
     let (status, text) = match &saves {
         _ if service.is_stopping.load(Relaxed) => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
@@ -171,7 +183,12 @@ fn health(service: &Service) -> Response {
     if let Some(saves) = saves {
         health["saved"] = saves.last.map(rfc3339).into();
     }
-    Response::json(status, &health)
+    // RFC 9110 §13.2.1: conditions count only where the response would be a success without them
+    if status == StatusCode::OK {
+        read(request, &Arc::new(Representation::new(health.to_string().into_bytes())))
+    } else {
+        Response::json(status, &health)
+    }
 }
 
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC 9110 §13.2.2.

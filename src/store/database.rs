@@ -78,7 +78,7 @@ impl fmt::Display for OpenError {
                 write!(f, "it is damaged ({what}); move it away, and start with --seed and a backup, which makes a new file")
             }
             Self::Row(id, reason) => write!(f, "the row of table color with id {id} is not a color: {reason}; correct it with sqlite3"),
-            Self::Sqlite(error) => write!(f, "{}; name another file with --data", explain(error)),
+            Self::Sqlite(error) => f.write_str(&explain(error)),
         }
     }
 }
@@ -125,7 +125,9 @@ fn explain(error: &rusqlite::Error) -> String {
         (ErrorCode::SystemIoFailure, code) => format!("the disk reports an error (code {code} of SQLite)"),
         (ErrorCode::ReadOnly, _) => "the file, its directory or its file system is read-only".to_owned(),
         (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => "another program writes to the file; end it".to_owned(),
-        (ErrorCode::CannotOpen, _) => "the file, or the files that SQLite has beside it, cannot be opened".to_owned(),
+        (ErrorCode::CannotOpen, _) => {
+            "the file, or those beside it with -wal and -shm, cannot be opened; run this as their owner".to_owned()
+        }
         _ => message.clone().unwrap_or_else(|| error.to_string()),
     }
 }
@@ -410,7 +412,7 @@ mod tests {
         fs::copy(&path, &copy).unwrap();
         let mut commits = 0;
         // a frame has 24 bytes and a page of 4,096, behind 32 bytes of the log's own: every byte around its ends, and some between
-        let is_tried = |end: &usize| (end + 4120 - 64) % 4120 < 80 || end % 29 == 0 || *end == log.len();
+        let is_tried = |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == log.len();
         for end in (0..=log.len()).filter(is_tried) {
             fs::write(data_file::log_of(&copy), &log[..end]).unwrap();
             let colors = read(&copy, false).unwrap().colors;

@@ -19,6 +19,8 @@ mod listening;
 mod logging;
 mod model;
 mod nginx;
+mod nginx_front;
+mod notices;
 mod openapi;
 mod options;
 mod packaging;
