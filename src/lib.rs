@@ -10,6 +10,7 @@
 //!   change the list), `page` (for browsers)
 //! - `store`: the mutex around the `Vec` of colors (`colors`), `change` (what a write does), `writer` (group commit), `file` (the data file)
 //! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `chunked`, `request`, `response`, `conditional`
+//! - `metrics`: what is counted, and the text that Prometheus reads
 //! - `logging`: log lines, and the thread that writes them
 
 mod args;
@@ -20,6 +21,7 @@ mod failure;
 mod http;
 mod load;
 mod logging;
+mod metrics;
 mod server;
 mod service;
 mod signals;
@@ -37,6 +39,7 @@ use threadpool::ThreadPool;
 
 use crate::args::Args;
 use crate::failure::Failure;
+use crate::metrics::Metrics;
 use crate::server::{Endpoint, Limits, Listener, Server, Shared};
 use crate::service::{Allowlist, Loaded, Service, Tokens};
 use crate::signals::{reload_on_signal, stop_on_signals};
@@ -95,8 +98,9 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         connections_max: server::connections_max(listeners.len(), workers),
     };
     let allowlist = Allowlist { origins: args.allow_origin, hosts: args.allow_host };
-    let service =
-        Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), allowlist, tokens };
+    let metrics = Metrics::new(workers, limits.connections_max, args.backup_trace);
+    let (base, read_only, is_stopping) = (args.base_path, args.read_only, AtomicBool::new(false));
+    let service = Service { store, base, read_only, is_stopping, allowlist, tokens, metrics };
     let shared = Arc::new(Shared::new(service, limits, args.access_log && log::log_enabled!(log::Level::Info)));
     let writer_pool = pool(usize::from(writer.is_some()).max(1), "writer").map_err(Failure::System)?;
     if let Some(writer) = writer {

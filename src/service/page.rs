@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use crate::http::Representation;
+use crate::http::{OtherType, Representation};
 
 /// What stands between `<style>` and `</style>`.
 macro_rules! style {
@@ -34,11 +34,14 @@ const HTML: &str = concat!(
     "</script>\n</html>\n"
 );
 
+/// The page's media type, and its own fields.
+pub(super) static TYPE: OtherType = OtherType { media_type: "text/html; charset=utf-8", fields: FIELDS };
+
 /// The fields that only the page has, each line led by the line break that ends the one before.
 ///
 /// Nothing runs or shows but what has these hashes, nothing is asked of another host, and no text becomes markup. After a change of
 /// style or script the test below tells the new hashes.
-pub(super) const FIELDS: &str = concat!(
+const FIELDS: &str = concat!(
     "\r\nContent-Security-Policy: default-src 'none'; script-src 'sha256-",
     "AqtHYJPBRou/mvJusTVzIEVtLDIaELtIgt8keIMCq40=",
     "'; style-src 'sha256-",

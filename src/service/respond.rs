@@ -11,12 +11,16 @@ use super::page;
 use super::target::{self, BasePath, Resource, TargetError};
 use super::token::Tokens;
 use crate::http::date::rfc3339;
-use crate::http::{Conditions, Content, Representation, Request, Response};
+use crate::http::{Conditions, Content, OtherType, Representation, Request, Response};
+use crate::metrics::Metrics;
 use crate::store::{Action, Change, JsonError, Outcome, SaveError, Saves, Store, color};
 
 /// The OpenAPI 3.1 document. Its server is ".", which is resolved against the address it was read from (OpenAPI 3.1, Server Object): right
 /// below any base path and behind any proxy.
 static OPENAPI: LazyLock<Arc<Representation>> = LazyLock::new(|| Arc::new(Representation::new(include_bytes!("openapi.json").as_slice())));
+
+/// Prometheus' text format, by its version.
+static METRICS_TYPE: OtherType = OtherType { media_type: "text/plain; version=0.0.4; charset=utf-8", fields: "" };
 
 /// What requests are answered from.
 #[derive(Debug)]
@@ -29,6 +33,7 @@ pub(crate) struct Service {
     pub(crate) allowlist: Allowlist,
     /// Those that a write needs one of; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,
+    pub(crate) metrics: Metrics,
 }
 
 #[derive(Debug)]
@@ -62,6 +67,11 @@ impl Service {
         self.with_cors(request, written(self, outcome))
     }
 
+    /// The name of the token that a request has, for the log.
+    pub(crate) fn token_name(&self, request: &Request) -> Option<Arc<str>> {
+        self.tokens.as_ref()?.name(request.fields.authorization.as_ref())
+    }
+
     fn with_cors(&self, request: &Request, response: Response) -> Response {
         let cors = origin::cors(&self.allowlist, request);
         let is_private = self.tokens.as_ref().is_some_and(|tokens| tokens.private);
@@ -84,6 +94,7 @@ fn route(service: &Service, request: &Request) -> Answer {
         (Resource::Asterisk, method) if *method != Method::Options => Answer::Now(target_error(&TargetError::Form, &service.base)),
         (_, Method::Options) => Answer::Now(options(allow)),
         (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service)),
+        (Resource::Metrics, Method::Get | Method::Head) => Answer::Now(metrics(service)),
         (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, &OPENAPI)),
         (Resource::Colors, Method::Get | Method::Head) => Answer::Now(read(request, &service.store.envelope())),
         (Resource::Color(name), Method::Get | Method::Head) => {
@@ -109,7 +120,7 @@ fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) ->
     let tokens = service.tokens.as_ref()?;
     let is_needed = match (resource, &request.method) {
         (Resource::Colors, Method::Post) | (Resource::Color(_), Method::Put | Method::Delete) => !service.read_only,
-        (Resource::Colors | Resource::Color(_), Method::Get | Method::Head) => tokens.private,
+        (Resource::Colors | Resource::Color(_) | Resource::Metrics, Method::Get | Method::Head) => tokens.private,
         _ => false,
     };
     let challenge = if is_needed { tokens.check(request.fields.authorization.as_ref()).err()? } else { return None };
@@ -120,7 +131,7 @@ fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) ->
 fn page(service: &Service, request: &Request, method: &Method, allow: &'static str) -> Response {
     let response = match method {
         _ if !request.fields.asks_for_html => target_error(&TargetError::Unknown, &service.base),
-        Method::Get | Method::Head => Response { html: Some(page::FIELDS), ..read(request, &page::PAGE) },
+        Method::Get | Method::Head => Response { other_type: Some(&page::TYPE), ..read(request, &page::PAGE) },
         Method::Options => options(allow),
         _ => not_allowed(allow),
     };
@@ -140,7 +151,7 @@ fn not_allowed(allow: &'static str) -> Response {
 /// The value of Allow: the methods of a resource (RFC 9110 §10.2.1).
 fn allowed(resource: &Resource<'_>, read_only: bool) -> &'static str {
     match resource {
-        Resource::Health | Resource::OpenApi | Resource::Page => "GET, HEAD, OPTIONS",
+        Resource::Health | Resource::Metrics | Resource::OpenApi | Resource::Page => "GET, HEAD, OPTIONS",
         Resource::Colors | Resource::Color(_) | Resource::Asterisk if read_only => "GET, HEAD, OPTIONS",
         Resource::Colors => "GET, HEAD, POST, OPTIONS",
         Resource::Color(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
@@ -172,6 +183,11 @@ fn health(service: &Service) -> Response {
         health["saved"] = saves.last.map(rfc3339).into();
     }
     Response::json(status, &health)
+}
+
+fn metrics(service: &Service) -> Response {
+    let page = service.metrics.page(service.store.size(), service.store.save_metrics());
+    Response { other_type: Some(&METRICS_TYPE), ..Response::new(StatusCode::OK, Content::Own(page.into_bytes())) }
 }
 
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC 9110 §13.2.2.

@@ -13,6 +13,7 @@ pub(super) enum Resource<'a> {
     /// The first color with this name, if there is one.
     Color(Cow<'a, str>),
     Health,
+    Metrics,
     OpenApi,
     /// The base path itself: the page, for those who ask for HTML.
     Page,
@@ -92,6 +93,7 @@ pub(super) fn find<'a>(target: &'a str, base: &BasePath) -> Result<Resource<'a>,
         (Some("colors"), None) => Some(Resource::Colors),
         (Some("colors"), Some(name)) => Some(Resource::Color(name)),
         (Some("health"), None) => Some(Resource::Health),
+        (Some("metrics"), None) => Some(Resource::Metrics),
         (Some("openapi.json"), None) => Some(Resource::OpenApi),
         (None | Some(""), None) => Some(Resource::Page),
         _ => None,

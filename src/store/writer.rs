@@ -6,7 +6,7 @@ use std::mem::replace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::change::{Change, Edit, Outcome};
 use super::colors::Colors;
@@ -14,6 +14,7 @@ use super::database::{Database, Rows, SaveError};
 use super::envelope;
 use super::list::SharedList;
 use crate::http::EntityTag;
+use crate::metrics::SaveMetrics;
 
 /// How long after a failed commit the next is tried, if no change asks for one earlier.
 const RETRY_TIME: Duration = Duration::from_secs(2);
@@ -52,6 +53,7 @@ pub(crate) struct Saves {
 pub(crate) struct Writer {
     list: Arc<SharedList>,
     saves: Arc<Mutex<Saves>>,
+    metrics: Arc<SaveMetrics>,
     messages: Receiver<Message>,
     database: Database,
     /// Equal to the shared list between two batches.
@@ -64,11 +66,12 @@ impl Writer {
     pub(super) fn new(
         list: Arc<SharedList>,
         saves: Arc<Mutex<Saves>>,
+        metrics: Arc<SaveMetrics>,
         messages: Receiver<Message>,
         database: Database,
         Rows { ids, colors }: Rows,
     ) -> Self {
-        Self { list, saves, messages, database, colors: Colors::new(colors), ids }
+        Self { list, saves, metrics, messages, database, colors: Colors::new(colors), ids }
     }
 
     /// Saves changes until it is told to close, or the store is gone.
@@ -170,7 +173,9 @@ impl Writer {
                 }
             }
             if !edits.is_empty() {
+                let begun = Instant::now();
                 self.database.commit(&edits)?;
+                self.metrics.durations.add(1, begun.elapsed());
             }
             Ok(outcomes)
         }));
@@ -228,6 +233,7 @@ impl Writer {
                 }
             }
             Err(error) => {
+                self.metrics.failures.add(1);
                 if saves.failure.as_ref() != Some(&error) {
                     log::error!("changes cannot be saved: {error}");
                 }

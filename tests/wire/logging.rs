@@ -237,6 +237,21 @@ fn the_first_line_says_where_what_and_whether_it_lasts() {
 }
 
 #[test]
+fn a_line_begins_with_a_time_of_one_length_and_its_level() {
+    let server = Server::start(&["--access-log"]);
+    let mut client = server.connect();
+    // a tenth of all times would be shorter without their last zero
+    (0..100).for_each(|_| client.expect_open());
+    let log = eventually("all lines", || Some(server.log()).filter(|log| log.lines().count() == 101));
+    for line in log.lines() {
+        let (time, rest) = line.split_once(' ').unwrap();
+        let shape: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        assert_eq!(shape, "0000-00-00T00:00:00.000Z", "{line}");
+        assert!(rest.starts_with("[INFO] "), "{line}");
+    }
+}
+
+#[test]
 fn the_access_log_needs_level_info() {
     let server = Server::start(&["--access-log", "--log-level", "info"]);
     server.ask("GET", "/colors", "");
