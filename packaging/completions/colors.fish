@@ -11,7 +11,7 @@ complete -c colors -l keep-alive -d 'Between two requests on a connection' -r -f
 complete -c colors -l read-only -d 'Allow only reads: POST, PUT and DELETE answer 405' -r -f -a "true\t''
 false\t''"
 complete -c colors -l token-file -d 'Changes need a bearer token of this file; read again on SIGHUP' -r -F
-complete -c colors -l private -d 'Reads of colors need a token, too' -r -f -a "true\t''
+complete -c colors -l private -d 'Reads of colors and metrics need a token, too' -r -f -a "true\t''
 false\t''"
 complete -c colors -l allow-origin -d 'Let the web pages of this origin use it; repeatable' -r -f
 complete -c colors -l allow-host -d 'Answer to this host name on loopback, too; repeatable' -r -f -a "(__fish_print_hostnames)"

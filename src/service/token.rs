@@ -20,7 +20,7 @@ const NAME_CHARACTERS_MAX: usize = 64;
 /// The tokens of a file. Whoever has one may change the list.
 pub(crate) struct Tokens {
     file: PathBuf,
-    /// Reads of colors need a token, too.
+    /// Reads of colors and metrics need a token, too.
     pub(super) private: bool,
     /// Replaced as a whole, by [`Tokens::load`].
     accepted: RwLock<Vec<Accepted>>,
