@@ -258,9 +258,7 @@ impl Connection {
     /// Answers a request, unless that takes a change that has to be saved first.
     fn answer_one(&mut self, mut request: Request, shared: &Shared) -> Option<Change> {
         let begun = shared.access_log.then(Instant::now);
-        if shared.access_log {
-            self.token_name = shared.service.token_name(&request);
-        }
+        self.token_name = begun.and_then(|_| shared.service.token_name(&request));
         let memory = request.memory();
         if self.quota.is_refused(memory) {
             self.refuse(&ProtocolError::Overloaded, Some(&request), shared);

@@ -114,6 +114,8 @@ fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
     assert!(lost > 0 && received > 300, "{lost} lost, {received} received");
     assert_eq!(client.ask("GET", "/colors/red", "").status, 200);
     assert!(lines.next().unwrap().unwrap().contains("/colors/red"));
+    let metrics = client.ask("GET", "/metrics", "").content;
+    assert!(metrics.contains(&format!("\ncolors_log_lines_dropped_total {lost}\n")), "{metrics}");
     assert_eq!(server.end(), Some(0));
 }
 

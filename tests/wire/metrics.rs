@@ -117,7 +117,8 @@ fn durable_changes_and_their_saves_are_apart() {
     }
     // decided by the writer, but nothing to save
     assert_eq!(client.ask("DELETE", "/colors/no", "").status, 404);
-    let page = page(&server);
+    // a change is timed after its answer was handed to the socket
+    let page = eventually("all changes are timed", || Some(page(&server)).filter(|page| value(page, DURABLE) >= 4.0));
     check(
         &page,
         &[(DURABLE, 4.0), ("colors_saves_total", 3.0), ("colors_save_duration_seconds_count", 3.0), ("colors_save_failures_total", 0.0)],

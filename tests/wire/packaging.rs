@@ -30,6 +30,7 @@ const FILES: [(u32, &str); 22] = [
     (0o644, "usr/local/share/doc/colors/docs/page.webp"),
     (0o644, "usr/local/share/doc/colors/examples/activated.conf"),
     (0o644, "usr/local/share/doc/colors/examples/colors.socket"),
+    (0o644, "usr/local/share/doc/colors/examples/colors.rules.yml"),
     (0o644, "usr/local/share/doc/colors/examples/nginx.conf"),
     (0o644, "usr/local/share/fish/vendor_completions.d/colors.fish"),
     (0o644, "usr/local/share/man/man8/colors.8"),
@@ -201,7 +202,11 @@ impl Backup {
     /// What the copies contain, oldest first.
     fn copies(&self) -> Vec<String> {
         let directory = self.scratch.0.join("copies");
-        files(&directory).iter().map(|(_, path)| fs::read_to_string(directory.join(path)).unwrap()).collect()
+        files(&directory)
+            .iter()
+            .filter(|(_, path)| path != "last")
+            .map(|(_, path)| fs::read_to_string(directory.join(path)).unwrap())
+            .collect()
     }
 }
 
@@ -211,7 +216,9 @@ fn a_backup_copies_the_list_under_its_date_for_its_owner_alone() {
     fs::copy(Path::new(ROOT).join("seed/colors.json"), &backup.list).unwrap();
     let output = backup.run("7");
     assert!(output.status.success(), "{output:?}");
-    let copies = files(&backup.scratch.0.join("copies"));
+    let mut copies = files(&backup.scratch.0.join("copies"));
+    // when that was, for everybody
+    assert_eq!(copies.pop(), Some((0o644, "last".to_owned())));
     assert_eq!(copies.len(), 1, "{copies:?}");
     let (mode, name) = &copies[0];
     assert_eq!(*mode, 0o600);
@@ -239,6 +246,7 @@ fn an_unchanged_list_costs_no_copy() {
     for _ in 0..3 {
         assert!(backup.run("2").status.success());
         assert_eq!(backup.copies(), ["01", "02"]);
+        fs::remove_file(backup.scratch.0.join("copies/last")).expect("it was checked that the newest copy is the list");
     }
 }
 
@@ -259,5 +267,6 @@ fn a_backup_that_fails_keeps_every_copy_and_says_why() {
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(String::from_utf8(output.stderr).unwrap().trim_end().ends_with(message), "{message}");
         assert_eq!(backup.copies(), ["01", "02"]);
+        assert!(!backup.scratch.0.join("copies/last").exists());
     }
 }
