@@ -8,7 +8,9 @@
 //!   `systemd` (what the service manager is told)
 //! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path names), `origin` (browsers), `token` (who may
 //!   change the list), `page` (for browsers)
-//! - `store`: the mutex around the `Vec` of colors (`colors`), `change` (what a write does), `writer` (group commit), `file` (the data file)
+//! - `store`: the list in memory: `list` (the mutex around the colors), `colors`, `envelope` (what `GET /colors` answers), `retired` (old
+//!   representations), `color`, `change` (what a write does); on disk: `writer` (group commit), `database` (SQLite), `data_file` (what is at
+//!   the path)
 //! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `chunked`, `request`, `response`, `conditional`
 //! - `metrics`: what is counted, and the text that Prometheus reads
 //! - `logging`: log lines, and the thread that writes them

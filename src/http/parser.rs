@@ -2,8 +2,6 @@
 
 use std::mem::take;
 
-use tiny_http::Method;
-
 use super::error::{HEAD_BYTES_MAX, ProtocolError};
 use super::head::{self, Framing, Incoming, is_tchar};
 use super::request::Request;
@@ -51,14 +49,6 @@ impl Parser {
         self.incoming.is_none() && self.start == self.received.len()
     }
 
-    /// Whether the method of the next request is HEAD, even if the rest of it cannot be parsed.
-    pub(crate) fn asks_for_head_alone(&self) -> bool {
-        match &self.incoming {
-            Some(incoming) => incoming.request.method == Method::Head,
-            None => self.received[self.start..].starts_with(b"HEAD "),
-        }
-    }
-
     /// Bytes of memory that the parser owns.
     pub(crate) fn memory(&self) -> usize {
         self.received.capacity() + self.incoming.as_ref().map_or(0, |incoming| incoming.request.memory())
@@ -90,6 +80,12 @@ impl Parser {
         let expects_continue = self.incoming.as_mut().is_some_and(|incoming| take(&mut incoming.expects_continue));
         // RFC 9110 §10.1.1: no 100 when some of the content has arrived already
         expects_continue && self.start == self.received.len()
+    }
+
+    /// Drops all that was received; gives what can be told of the next request, which is not answered as one. `None` if it has no method.
+    pub(crate) fn refuse(&mut self) -> Option<Request> {
+        let Self { received, start, incoming, .. } = take(self);
+        incoming.map(|incoming| incoming.request).or_else(|| head::parse_in_part(&received[start..]))
     }
 
     /// Where the next head ends, once all of it is there.

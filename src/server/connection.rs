@@ -261,7 +261,7 @@ impl Connection {
         self.token_name = begun.and_then(|_| shared.service.token_name(&request));
         let memory = request.memory();
         if self.quota.is_refused(memory) {
-            self.refuse(&ProtocolError::Overloaded, Some(&request), shared);
+            self.refuse(&ProtocolError::Overloaded, Some(request), shared);
             return None;
         }
         match shared.service.respond(&request, self.on_loopback) {
@@ -294,28 +294,22 @@ impl Connection {
         if response.challenge == Some(Challenge::InvalidToken) {
             logging::client_warning(format_args!("a wrong token from {}", self.client(Some(request))));
         }
-        self.push(response, Some(request), request.method == Method::Head, connection, begun);
+        self.push(response, Some(request), connection, begun);
     }
 
     /// Answers what cannot be read as a request, or cannot be served; nothing that follows it is read as a request.
-    fn refuse(&mut self, error: &ProtocolError, request: Option<&Request>, shared: &Shared) {
+    fn refuse(&mut self, error: &ProtocolError, request: Option<Request>, shared: &Shared) {
         let begun = shared.access_log.then(Instant::now);
-        let is_head = request.map_or_else(|| self.parser.asks_for_head_alone(), |request| request.method == Method::Head);
-        self.push(Response::error(error.status(), error.to_string()), request, is_head, Some("close"), begun);
-        self.parser = Parser::default();
+        let unfinished = self.parser.refuse();
+        let request = request.or(unfinished);
+        self.push(shared.service.refuse(request.as_ref(), error), request.as_ref(), Some("close"), begun);
         self.after = After::Linger;
     }
 
     /// Puts a response behind the output, and logs it.
-    fn push(
-        &mut self,
-        mut response: Response,
-        request: Option<&Request>,
-        is_head: bool,
-        connection: Option<&'static str>,
-        begun: Option<Instant>,
-    ) {
+    fn push(&mut self, mut response: Response, request: Option<&Request>, connection: Option<&'static str>, begun: Option<Instant>) {
         let (status, reason) = (response.status, take(&mut response.reason));
+        let is_head = request.is_some_and(|request| request.method == Method::Head);
         let bytes = self.output.push(response, is_head, connection);
         self.quota.worker.counters.count_response(request.map(|request| &request.method), status);
         let is_logged = begun.is_some() || (status.0 >= 400 && log::log_enabled!(log::Level::Debug));

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use threadpool::ThreadPool;
 
@@ -93,7 +94,13 @@ impl Server {
         polled.extend(self.listeners.iter().filter(|_| !pauses).map(|listener| PollFd::new(&listener.socket, PollFlags::IN)));
         polled.extend(reload.map(|reload| PollFd::from_borrowed_fd(reload, PollFlags::IN)));
         match rustix::event::poll(&mut polled, time.and_then(|time| Timespec::try_from(time).ok()).as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
+            // poll(2): the kernel had no memory to wait with, so this thread waits by itself
+            Err(Errno::NOMEM) => {
+                self.pause(&Errno::NOMEM.into());
+                std::thread::sleep(PAUSE);
+                return Ok(false);
+            }
             Err(error) => return Err(error.into()),
         }
         let mut ready: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
@@ -132,13 +139,18 @@ impl Server {
                 // the client has gone before it was accepted
                 Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
                 Err(error) => {
-                    logging::client_warning(format_args!("cannot accept connections for the moment: {error}"));
-                    self.pauses = true;
+                    self.pause(&error);
                     return false;
                 }
             }
         }
         true
+    }
+
+    /// Has nothing accepted for [`PAUSE`], since the system lacks something.
+    fn pause(&mut self, error: &io::Error) {
+        logging::client_warning(format_args!("cannot accept connections for the moment: {error}"));
+        self.pauses = true;
     }
 
     /// Finishes what is under way, for [`STOP_TIME`] at most.

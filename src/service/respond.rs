@@ -11,7 +11,7 @@ use super::page;
 use super::target::{self, BasePath, Resource, TargetError};
 use super::token::Tokens;
 use crate::http::date::rfc3339;
-use crate::http::{Conditions, Content, OtherType, Representation, Request, Response};
+use crate::http::{Conditions, Content, OtherType, ProtocolError, Representation, Request, Response};
 use crate::metrics::Metrics;
 use crate::store::{Action, Change, JsonError, Outcome, SaveError, Saves, Store, color};
 
@@ -54,17 +54,18 @@ impl Service {
             }
         }));
         match answer {
-            Ok(Answer::Now(response)) => Answer::Now(self.with_cors(request, response)),
+            Ok(Answer::Now(response)) => Answer::Now(self.with_cors(Some(request), response)),
             Ok(commit) => commit,
             Err(_) => {
-                Answer::Now(Response::error(StatusCode::INTERNAL_SERVER_ERROR, "the service failed on this request, its log says where"))
+                let failed = "the service failed on this request, its log says where";
+                Answer::Now(self.with_cors(Some(request), Response::error(StatusCode::INTERNAL_SERVER_ERROR, failed)))
             }
         }
     }
 
     /// The response to a request whose change has been saved or not.
     pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, SaveError>) -> Response {
-        self.with_cors(request, written(self, outcome))
+        self.with_cors(Some(request), written(self, outcome))
     }
 
     /// The name of the token that a request has, for the log.
@@ -72,15 +73,21 @@ impl Service {
         self.tokens.as_ref()?.name(request.fields.authorization.as_ref())
     }
 
-    fn with_cors(&self, request: &Request, response: Response) -> Response {
-        let cors = origin::cors(&self.allowlist, request);
+    /// The response to what cannot be read as a request, or cannot be served; `request` is what can be told of it.
+    pub(crate) fn refuse(&self, request: Option<&Request>, error: &ProtocolError) -> Response {
+        self.with_cors(request, Response::error(error.status(), error.to_string()))
+    }
+
+    /// Adds what every response has: for whom it is, and the fields for pages of allowed origins.
+    fn with_cors(&self, request: Option<&Request>, response: Response) -> Response {
+        let cors = request.and_then(|request| origin::cors(&self.allowlist, request));
         let is_private = self.tokens.as_ref().is_some_and(|tokens| tokens.private);
         Response { cors, varies_by_origin: !self.allowlist.origins.is_empty(), is_private, ..response }
     }
 }
 
 fn route(service: &Service, request: &Request) -> Answer {
-    let resource = match target::find(&request.target, &service.base) {
+    let resource = match target::find(&request.method, &request.target, &service.base) {
         Ok(resource) => resource,
         Err(error) => return Answer::Now(target_error(&error, &service.base)),
     };
@@ -91,9 +98,8 @@ fn route(service: &Service, request: &Request) -> Answer {
     // the table of the specification's Endpoints
     match (resource, &request.method) {
         (Resource::Page, method) => Answer::Now(page(service, request, method, allow)),
-        (Resource::Asterisk, method) if *method != Method::Options => Answer::Now(target_error(&TargetError::Form, &service.base)),
         (_, Method::Options) => Answer::Now(options(allow)),
-        (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service)),
+        (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service, request)),
         (Resource::Metrics, Method::Get | Method::Head) => Answer::Now(metrics(service)),
         (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, &OPENAPI)),
         (Resource::Colors, Method::Get | Method::Head) => Answer::Now(read(request, &service.store.envelope())),
@@ -131,11 +137,12 @@ fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) ->
 fn page(service: &Service, request: &Request, method: &Method, allow: &'static str) -> Response {
     let response = match method {
         _ if !request.fields.asks_for_html => target_error(&TargetError::Unknown, &service.base),
-        Method::Get | Method::Head => Response { other_type: Some(&page::TYPE), ..read(request, &page::PAGE) },
+        Method::Get | Method::Head => read(request, &page::PAGE),
         Method::Options => options(allow),
         _ => not_allowed(allow),
     };
-    Response { varies_by_accept: true, ..response }
+    // what has no tag is no page: errors are JSON here, too
+    Response { other_type: response.tag.map(|_| &page::TYPE), varies_by_accept: true, ..response }
 }
 
 fn options(allow: &'static str) -> Response {
@@ -171,7 +178,7 @@ fn target_error(error: &TargetError, base: &BasePath) -> Response {
 }
 
 /// 200, or 503 with what is wrong.
-fn health(service: &Service) -> Response {
+fn health(service: &Service, request: &Request) -> Response {
     let saves = service.store.saves();
     let (status, text) = match &saves {
         _ if service.is_stopping.load(Relaxed) => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
@@ -182,7 +189,12 @@ fn health(service: &Service) -> Response {
     if let Some(saves) = saves {
         health["saved"] = saves.last.map(rfc3339).into();
     }
-    Response::json(status, &health)
+    // RFC 9110 §13.2.1: conditions count only where the response would be a success without them
+    if status == StatusCode::OK {
+        read(request, &Arc::new(Representation::new(health.to_string().into_bytes())))
+    } else {
+        Response::json(status, &health)
+    }
 }
 
 fn metrics(service: &Service) -> Response {

@@ -221,6 +221,7 @@ fn nothing_that_arrives_makes_parser_or_service_panic() {
                 assert_ne!(respond(&service, &request).status, StatusCode::INTERNAL_SERVER_ERROR, "{:?}", String::from_utf8_lossy(&bytes));
             }
         }
+        service.refuse(parser.refuse().as_ref(), &ProtocolError::Timeout);
     }
 }
 

@@ -410,7 +410,7 @@ mod tests {
         fs::copy(&path, &copy).unwrap();
         let mut commits = 0;
         // a frame has 24 bytes and a page of 4,096, behind 32 bytes of the log's own: every byte around its ends, and some between
-        let is_tried = |end: &usize| (end + 4120 - 64) % 4120 < 80 || end % 29 == 0 || *end == log.len();
+        let is_tried = |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == log.len();
         for end in (0..=log.len()).filter(is_tried) {
             fs::write(data_file::log_of(&copy), &log[..end]).unwrap();
             let colors = read(&copy, false).unwrap().colors;

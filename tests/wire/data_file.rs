@@ -289,7 +289,7 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     let file = file_in(&scratch);
     Server::with_data(&format!("[{A}]"), &file, &[]).stop();
     let program = scratch.0.join("colors");
-    fs::copy(env!("CARGO_BIN_EXE_colors"), &program).unwrap();
+    fs::copy(colors(&[]).get_program(), &program).unwrap();
     let run_as_nobody = |arguments: &[&str]| {
         let mut command = own_environment(&program);
         let output = command.args(arguments).args(["--data", &file]).uid(65534).gid(65534).output().unwrap();

@@ -167,6 +167,27 @@ fn the_log_has_no_query_and_only_the_start_of_a_long_method() {
 }
 
 #[test]
+fn a_refused_request_is_logged_with_what_was_read_of_its_head() {
+    let scratch = Scratch::new();
+    let socket = scratch.0.join("s");
+    let server = Server::start(&["--listen", &format!("unix:{}", socket.display()), "--access-log", "--request-timeout", "0.5"]);
+    for (bytes, line) in [
+        (
+            "POST /colors HTTP/1.1\r\nX-Forwarded-For: 203.0.113.9\r\nHost: a\r\nContent-Length: 65537\r\n\r\n",
+            "203.0.113.9 POST \"/colors\" 413 ",
+        ),
+        ("PUT /colors/a?token HTTP/1.1\r\nExpect: tea\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n", "203.0.113.9 PUT \"/colors/a\" 417 "),
+        ("DELETE /colors/b HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.9\r\nHos", "203.0.113.9 DELETE \"/colors/b\" 408 "),
+        ("GET /colors/c HTTP/2.0\r\n\r\n", "unix GET \"/colors/c\" 505 "),
+        ("GET /colors/d", "unix GET \"\" 408 "),
+        ("nonsense\r\n\r\n", "unix - 400 "),
+    ] {
+        Client::on_unix(&socket).send(bytes).response();
+        eventually("the line", || server.log().lines().any(|logged| text(logged).starts_with(line)).then_some(()));
+    }
+}
+
+#[test]
 fn warnings_that_clients_cause_are_few_and_the_others_counted() {
     let server = Server::start(&[]);
     let begun = Instant::now();
@@ -223,7 +244,7 @@ fn the_first_line_says_where_what_and_whether_it_lasts() {
         let line = server.log().lines().next().unwrap().to_owned();
         assert_eq!(text(&line), format!("listening on http://{}{base} (colors {details})", server.address));
     }
-    let of_checkout = format!("{version}, 148 colors from seed/colors.json, in memory: changes are lost at the end");
+    let of_checkout = format!("{version}, 148 colors from seed/colors.json, in memory: changes are lost when it stops");
     check(&Server::start(&["--base-path", "/api"]), "/api", &of_checkout);
     let scratch = Scratch::new();
     let elsewhere = |arguments: &[&str]| {
@@ -231,7 +252,7 @@ fn the_first_line_says_where_what_and_whether_it_lasts() {
         command.args(arguments).current_dir(&scratch.0);
         Server::spawn(command)
     };
-    check(&elsewhere(&[]), "", &format!("{version}, 148 colors from the built-in seed, in memory: changes are lost at the end"));
+    check(&elsewhere(&[]), "", &format!("{version}, 148 colors from the built-in seed, in memory: changes are lost when it stops"));
     let seed = scratch.write("mine.json", r#"[{"name":"a","value":"b"}]"#);
     for _ in 0..2 {
         check(&elsewhere(&["--seed", &seed, "--data", "list.json"]), "", &format!("{version}, 1 color kept in list.json"));

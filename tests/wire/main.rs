@@ -20,6 +20,7 @@ mod logging;
 mod metrics;
 mod model;
 mod nginx;
+mod nginx_front;
 mod openapi;
 mod options;
 mod packaging;

@@ -106,7 +106,7 @@ fn several_values_in_a_variable_are_separated_by_commas() {
 fn check_says_in_one_line_whether_a_start_would_succeed() {
     let scratch = Scratch::new();
     let seed = scratch.write("seed.json", r#"[{"name":"a","value":"b"},{"name":"c","value":"d"}]"#);
-    let data = scratch.0.join("list.json").to_str().unwrap().to_owned();
+    let data = scratch.0.join("list.db").to_str().unwrap().to_owned();
     let check = |arguments: &[&str]| run(&[&["--check"], arguments].concat(), &[]);
     let fine = |line: &str| (Some(0), format!("{line}\n"), String::new());
     assert_eq!(check(&["--seed", &seed]), fine(&format!("the options are fine: 2 colors from {seed}")));
@@ -122,15 +122,15 @@ fn check_says_in_one_line_whether_a_start_would_succeed() {
     fs::write(&data, "[1]").unwrap();
     let (fifo, link) = (scratch.0.join("fifo"), scratch.0.join("link"));
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
-    std::os::unix::fs::symlink("none/list.json", &link).unwrap();
+    std::os::unix::fs::symlink("none/list.db", &link).unwrap();
     let (fifo, link) = (fifo.to_str().unwrap(), link.to_str().unwrap());
     for (arguments, expected) in [
         (&["--data", fifo][..], format!("cannot use {fifo}: ")),
         (&["--data", link], format!("cannot use {link}: no such directory")),
         (&["--data", "/dev/zero"], "cannot use /dev/zero: ".to_owned()),
-        (&["--data", &data], format!("{data}:1:2: ")),
+        (&["--data", &data], format!("cannot use {data}: it is a list in JSON; start with it as --seed")),
         (&["--seed", "none.json"], "cannot read the seed none.json: ".to_owned()),
-        (&["--data", "/no/such/directory/list.json"], "cannot use /no/such/directory/list.json: ".to_owned()),
+        (&["--data", "/no/such/directory/list.db"], "cannot use /no/such/directory/list.db: no such directory".to_owned()),
     ] {
         let (code, out, log) = check(arguments);
         assert_eq!((code, out.as_str(), log.lines().count()), (Some(1), "", 1), "{log}");

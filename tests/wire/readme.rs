@@ -70,7 +70,8 @@ impl Terminal {
     /// Runs a command; gives what it prints.
     fn run(&mut self, command: &str) -> String {
         let last = &self.services[&self.last.0];
-        let mut here = command.replace("$!", &last.pid().to_string());
+        let program = colors(&[]).get_program().to_str().unwrap().to_owned();
+        let mut here = command.replace("$!", &last.pid().to_string()).replace("target/release/colors", &program);
         for (port, service) in &self.services {
             here = here.replace(&format!("localhost:{port}"), &service.address.to_string());
         }
@@ -111,7 +112,7 @@ fn every_command_of_the_contract_prints_what_it_shows() {
 
 #[test]
 fn every_command_for_operators_prints_what_it_shows() {
-    check_commands(OPERATING, 13);
+    check_commands(OPERATING, 17);
 }
 
 #[test]

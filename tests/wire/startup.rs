@@ -56,7 +56,7 @@ fn a_bad_seed_stops_the_start_with_its_place() {
     let scratch = Scratch::new();
     let file = scratch.write("seed.json", "[\n  {\"name\":\"a\",\"value\":\"b\"},\n  {\"name\":\"c\"}\n]");
     let (code, out, log) = run(&["--listen", "127.0.0.1:0", "--seed", &file]);
-    assert_eq!((code, out.as_str(), only_line(&log)), (Some(1), "", format!("{file}:3:14: missing field \"value\"").as_str()));
+    assert_eq!((code, out.as_str(), only_line(&log)), (Some(1), "", format!("{file}:3:14: missing field `value`").as_str()));
 }
 
 #[test]

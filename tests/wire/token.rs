@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use rustix::process::Signal;
 
 use crate::client::{Client, Response};
-use crate::harness::{Scratch, Server, colors, eventually};
+use crate::harness::{Scratch, Server, colors, eventually, stored};
 
 const TOKEN: &str = "first-token-0123456789+/==";
 const SECOND: &str = "2nd.token~abcdefghijkl";
@@ -87,13 +87,13 @@ fn a_write_needs_a_token_and_a_read_does_not() {
 #[test]
 fn a_durable_change_needs_one_as_well() {
     let scratch = Scratch::new();
-    let data = scratch.0.join("list.json");
-    let guarded = Guarded::start(&["--data", data.to_str().unwrap()]);
-    let before = fs::read(&data).unwrap();
+    let data = scratch.0.join("colors.db").to_str().unwrap().to_owned();
+    let guarded = Guarded::start(&["--data", &data]);
+    let before = stored(&data);
     assert_eq!(guarded.ask("DELETE", "/colors/red", "Bearer wrong", "").status, 401);
-    assert_eq!(fs::read(&data).unwrap(), before);
+    assert_eq!(stored(&data), before);
     assert_eq!(guarded.ask("DELETE", "/colors/red", &format!("Bearer {TOKEN}"), "").status, 200);
-    assert_ne!(fs::read(&data).unwrap(), before);
+    assert_ne!(stored(&data), before);
 }
 
 #[test]
