@@ -13,7 +13,7 @@ use crate::harness::{Scratch, Server, colors, is_installed};
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Everything that `make install` installs, with its mode.
-const FILES: [(u32, &str); 22] = [
+const FILES: [(u32, &str); 23] = [
     (0o644, "etc/default/colors"),
     (0o755, "usr/local/bin/colors"),
     (0o755, "usr/local/lib/colors/backup"),
