@@ -46,6 +46,15 @@ use crate::server::{Endpoint, Limits, Listener, Server, Shared};
 use crate::service::{Allowlist, Loaded, Service, Tokens};
 use crate::signals::{reload_on_signal, stop_on_signals};
 
+/// What the fuzz targets call.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    pub use crate::http::fuzzing::{chunked, conditions, parser};
+    pub use crate::server::fuzzing::connection;
+    pub use crate::service::fuzzing::{paths, tokens};
+    pub use crate::store::fuzzing::json;
+}
+
 /// Bytes of stack of a thread; the deepest call takes a quarter of it.
 const STACK_BYTES: usize = 256 * 1024;
 
@@ -101,8 +110,16 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     };
     let allowlist = Allowlist { origins: args.allow_origin, hosts: args.allow_host };
     let metrics = Metrics::new(workers, limits.connections_max, args.backup_trace);
-    let (base, read_only, is_stopping) = (args.base_path, args.read_only, AtomicBool::new(false));
-    let service = Service { store, base, read_only, is_stopping, allowlist, tokens, metrics };
+    let service = Service {
+        store,
+        openapi: service::openapi(&args.base_path),
+        base: args.base_path,
+        read_only: args.read_only,
+        is_stopping: AtomicBool::new(false),
+        allowlist,
+        tokens,
+        metrics,
+    };
     let shared = Arc::new(Shared::new(service, limits, args.access_log && log::log_enabled!(log::Level::Info)));
     let writer_pool = pool(usize::from(writer.is_some()).max(1), "writer").map_err(Failure::System)?;
     if let Some(writer) = writer {

@@ -15,7 +15,7 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use time::OffsetDateTime;
+use simplelog::{ConfigBuilder, FormatItem, WriteLogger, format_description};
 use tiny_http::{Method, StatusCode};
 
 const QUEUE_LINES: usize = 1024;
@@ -23,6 +23,9 @@ const GATHER_TIME: Duration = Duration::from_millis(5); // after a write, so tha
 const FLUSH_TIME: Duration = Duration::from_millis(500);
 const CLIENT_WARNINGS_MAX: u64 = 5; // per second
 const EXCERPT_CHARS: usize = 200; // after escaping
+
+/// Times in UTC as in RFC 3339, with milliseconds: all are of one length.
+const TIME_FORMAT: &[FormatItem<'_>] = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
 static QUEUE: OnceLock<SyncSender<Message>> = OnceLock::new();
 static DROPPED: AtomicU64 = AtomicU64::new(0);
@@ -101,8 +104,9 @@ fn report_left_out(count: u64) {
     }
 }
 
-/// Logs a response. For the access log, `begun` is given: client, method, target, status, bytes sent, microseconds taken, and for an error
-/// why it is one. The client may have the name of its token before it. Without access log, errors are logged at debug. No request means that what came could not be read as one.
+/// Logs a response. For the access log, `begun` is given: client, method, target, status, bytes of the response, microseconds taken, and for an error
+/// why it is one. The client may have the name of its token before it. Without access log, errors are logged at debug. No request means that what
+/// came could not be read as one.
 pub(crate) fn response(
     client: &str,
     request: Option<(&Method, &str)>,
@@ -220,10 +224,11 @@ fn is_journal(stream: impl AsFd) -> bool {
     identity.is_ok_and(|identity| std::env::var_os("JOURNAL_STREAM").is_some_and(|journal| journal == *identity))
 }
 
-/// Writes lines to `sink`. The level is set for the whole program, not here.
+/// Counts warnings, and has lines go to `sink`. The level is set for the whole program, not here.
 struct Logger {
-    to_journal: bool,
     sink: fn(Vec<u8>),
+    /// `None` for the journal, which adds time and program itself (sd-daemon(3)).
+    plain: Option<Box<WriteLogger<Pieces>>>,
 }
 
 impl Log for Logger {
@@ -235,26 +240,41 @@ impl Log for Logger {
         if record.level() == Level::Warn {
             WARNINGS.fetch_add(1, Relaxed);
         }
-        let text = if self.to_journal {
-            // time and program are the journal's to add (sd-daemon(3))
-            journal_lines(record)
-        } else {
-            format!("{} [{}] {}\n", timestamp(OffsetDateTime::now_utc()), record.level(), record.args())
-        };
-        (self.sink)(text.into_bytes());
+        match &self.plain {
+            Some(plain) => plain.log(record),
+            None => (self.sink)(journal_lines(record).into_bytes()),
+        }
     }
 
     fn flush(&self) {}
 }
 
 fn logger(sink: fn(Vec<u8>)) -> Logger {
-    Logger { to_journal: is_journal(io::stderr()), sink }
+    let mut config = ConfigBuilder::new();
+    config.set_thread_level(LevelFilter::Off).set_target_level(LevelFilter::Off).set_location_level(LevelFilter::Off);
+    config.set_time_level(LevelFilter::Error).set_time_format_custom(TIME_FORMAT);
+    let plain = || WriteLogger::new(LevelFilter::Trace, config.build(), Pieces { line: Vec::new(), sink });
+    Logger { sink, plain: (!is_journal(io::stderr())).then(plain) }
 }
 
-/// A time in UTC as in RFC 3339, with milliseconds: all are of one length.
-fn timestamp(time: OffsetDateTime) -> String {
-    let (hour, minute, second, millisecond) = time.to_hms_milli();
-    format!("{}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z", time.date())
+/// Makes lines of the dozen pieces that simplelog writes for each.
+struct Pieces {
+    line: Vec<u8>,
+    sink: fn(Vec<u8>),
+}
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.extend_from_slice(bytes);
+        if self.line.ends_with(b"\n") {
+            (self.sink)(take(&mut self.line));
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Each line of a record has its own priority, since the journal takes each for an entry.
@@ -273,6 +293,8 @@ fn journal_lines(record: &Record<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use time::OffsetDateTime;
+
     use super::*;
 
     #[test]
@@ -286,7 +308,7 @@ mod tests {
 
     #[test]
     fn times_have_a_fixed_width() {
-        let at = |milliseconds| timestamp(OffsetDateTime::UNIX_EPOCH + Duration::from_millis(milliseconds));
+        let at = |milliseconds| (OffsetDateTime::UNIX_EPOCH + Duration::from_millis(milliseconds)).format(TIME_FORMAT).unwrap();
         assert_eq!([at(784_111_777_900), at(784_111_777_007)], ["1994-11-06T08:49:37.900Z", "1994-11-06T08:49:37.007Z"]);
     }
 

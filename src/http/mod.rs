@@ -5,6 +5,9 @@ mod chunked;
 mod conditional;
 pub(crate) mod date;
 mod error;
+#[cfg(fuzzing)]
+#[path = "../../fuzz/inside/http.rs"]
+pub(crate) mod fuzzing;
 mod head;
 mod parser;
 mod request;

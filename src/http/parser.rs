@@ -84,8 +84,8 @@ impl Parser {
 
     /// Drops all that was received; gives what can be told of the next request, which is not answered as one. `None` if it has no method.
     pub(crate) fn refuse(&mut self) -> Option<Request> {
-        let Self { received, start, incoming, .. } = take(self);
-        incoming.map(|incoming| incoming.request).or_else(|| head::parse_in_part(&received[start..]))
+        let Self { received, start, searched, incoming, .. } = take(self);
+        incoming.map(|incoming| incoming.request).or_else(|| head::parse_in_part(&received[start..start + searched]))
     }
 
     /// Where the next head ends, once all of it is there.
@@ -95,15 +95,16 @@ impl Parser {
             (self.start, self.searched, self.skipped_empty_line) = (self.start + 2, 0, true);
         }
         let bytes = &self.received[self.start..];
+        // what is wrong must not depend on how much has arrived beyond that
+        let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX + 1)];
         if bytes.first().is_some_and(|first| !is_tchar(first) && *first != b'\r') {
             return Err(ProtocolError::Malformed("this is not an HTTP request"));
         }
         while let Some(length) = bytes[self.searched..].iter().position(|byte| *byte == b'\n') {
             self.searched += length + 1;
             match &bytes[..self.searched] {
-                b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n'] if self.searched <= HEAD_BYTES_MAX => {
-                    return Ok(Some(self.start + self.searched));
-                }
+                _ if self.searched > HEAD_BYTES_MAX => break,
+                b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n'] => return Ok(Some(self.start + self.searched)),
                 [.., b'\r', b'\n'] => {}
                 _ => return Err(ProtocolError::BareLineFeed),
             }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::UnixListener;
@@ -78,6 +78,9 @@ impl FromStr for Endpoint {
         let port = text.strip_prefix("localhost:").unwrap_or(text);
         if let Some(port) = port.parse().ok().filter(|_| !port.starts_with('+')) {
             return Ok(Self::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
+        }
+        if let Some((ip, port)) = text.rsplit_once(':').filter(|(ip, port)| ip.parse::<Ipv6Addr>().is_ok() && port.parse::<u16>().is_ok()) {
+            return Err(format!("an IPv6 address needs brackets: [{ip}]:{port}"));
         }
         if let Some(port) = text.strip_prefix('*').unwrap_or(text).strip_prefix(':') {
             return Err(format!("say which address: 127.0.0.1:{port} for this host alone, 0.0.0.0:{port} or [::]:{port} for all"));

@@ -2,6 +2,9 @@
 
 mod client;
 mod connection;
+#[cfg(fuzzing)]
+#[path = "../../fuzz/inside/server.rs"]
+pub(crate) mod fuzzing;
 mod listen;
 mod output;
 mod shared;
@@ -79,7 +82,16 @@ impl Server {
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<()> {
         self.service_manager.ready(self.shared.service.store.len());
         while !self.accept_ready(stop, reload)? {
-            self.service_manager.tick(Instant::now(), self.shared.service.store.len());
+            let has_answered = || {
+                let store = &self.shared.service.store;
+                let has_answered = store.has_answered() && self.inboxes.iter().all(|inbox| inbox.has_answered());
+                if has_answered {
+                    store.ask();
+                    self.inboxes.iter().for_each(|inbox| inbox.ask());
+                }
+                has_answered
+            };
+            self.service_manager.tick(Instant::now(), self.shared.service.store.len(), has_answered);
         }
         self.stop();
         Ok(())

@@ -6,7 +6,7 @@ use std::mem::take;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,8 @@ pub(super) struct Inbox {
     /// Readable while there is mail.
     eventfd: OwnedFd,
     metrics: Arc<WorkerMetrics>,
+    /// The worker has made a pass since it was last asked.
+    has_answered: AtomicBool,
 }
 
 #[derive(Default)]
@@ -54,7 +56,7 @@ impl Inbox {
     /// When the process has no descriptor left.
     pub(super) fn new(metrics: Arc<WorkerMetrics>) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { mail: Mutex::default(), eventfd, metrics })
+        Ok(Self { mail: Mutex::default(), eventfd, metrics, has_answered: AtomicBool::new(true) })
     }
 
     /// Gives the worker a new connection.
@@ -67,6 +69,17 @@ impl Inbox {
     /// How many connections the worker has.
     pub(super) fn load(&self) -> usize {
         self.metrics.connections.load(Relaxed)
+    }
+
+    /// Whether the worker has made a pass since [`Inbox::ask`].
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered.load(Relaxed)
+    }
+
+    /// Asks the worker to show that it goes on.
+    pub(super) fn ask(&self) {
+        self.has_answered.store(false, Relaxed);
+        self.wake();
     }
 
     /// Wakes the worker up.
@@ -153,6 +166,7 @@ impl Worker {
             self.inbox.metrics.counters.time_answers(0, before - now);
             let is_complete = self.wait(&mut events, next_tick.saturating_duration_since(before));
             now = Instant::now();
+            self.inbox.has_answered.store(true, Relaxed);
             let mut has_mail = false;
             for epoll::Event { data, flags } in events.drain(..) {
                 match data.u64() {
@@ -277,7 +291,7 @@ impl Worker {
         if self.connections.len() < connections {
             let count = connections - self.connections.len();
             logging::client_warning(format_args!(
-                "closed {count} connections: old representations that they were still reading took too much memory"
+                "connections closed: {count}; old representations that they were still reading took too much memory"
             ));
         }
     }

@@ -1,8 +1,8 @@
 //! The rules of the HTTP contract: a request in, an answer out. No sockets, no clock, no log.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock};
 
 use tiny_http::{Method, StatusCode};
 
@@ -15,10 +15,6 @@ use crate::http::{Conditions, Content, OtherType, ProtocolError, Representation,
 use crate::metrics::Metrics;
 use crate::store::{Action, Change, JsonError, Outcome, SaveError, Saves, Store, color};
 
-/// The OpenAPI 3.1 document. Its server is ".", which is resolved against the address it was read from (OpenAPI 3.1, Server Object): right
-/// below any base path and behind any proxy.
-static OPENAPI: LazyLock<Arc<Representation>> = LazyLock::new(|| Arc::new(Representation::new(include_bytes!("openapi.json").as_slice())));
-
 /// Prometheus' text format, by its version.
 static METRICS_TYPE: OtherType = OtherType { media_type: "text/plain; version=0.0.4; charset=utf-8", fields: "" };
 
@@ -27,6 +23,8 @@ static METRICS_TYPE: OtherType = OtherType { media_type: "text/plain; version=0.
 pub(crate) struct Service {
     pub(crate) store: Store,
     pub(crate) base: BasePath,
+    /// Its [`openapi`].
+    pub(crate) openapi: Arc<Representation>,
     /// POST, PUT and DELETE are not allowed.
     pub(crate) read_only: bool,
     pub(crate) is_stopping: AtomicBool,
@@ -41,6 +39,13 @@ pub(crate) enum Answer {
     Now(Response),
     /// A change that has to be saved first: [`Service::complete`] gives the response when its outcome is known.
     Commit(Change),
+}
+
+/// The OpenAPI 3.1 document of a service below `base`. Its server is that path: clients resolve it against the address that they read the
+/// document from (OpenAPI 3.1, Server Object). Scheme and host are left to them, since a proxy in front may have others.
+pub(crate) fn openapi(base: &BasePath) -> Arc<Representation> {
+    let server = format!(r#""url": "/{}""#, base.as_str().trim_start_matches('/'));
+    Arc::new(Representation::new(include_str!("openapi.json").replacen(r#""url": "/""#, &server, 1).into_bytes()))
 }
 
 impl Service {
@@ -101,7 +106,7 @@ fn route(service: &Service, request: &Request) -> Answer {
         (_, Method::Options) => Answer::Now(options(allow)),
         (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service, request)),
         (Resource::Metrics, Method::Get | Method::Head) => Answer::Now(metrics(service)),
-        (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, &OPENAPI)),
+        (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, &service.openapi)),
         (Resource::Colors, Method::Get | Method::Head) => Answer::Now(read(request, &service.store.envelope())),
         (Resource::Color(name), Method::Get | Method::Head) => {
             Answer::Now(service.store.first(&name).map_or_else(Response::no_such_color, |color| read(request, &color)))

@@ -13,6 +13,7 @@ fn service() -> Service {
     Service {
         store: Store::in_memory(colors),
         base: BasePath::default(),
+        openapi: openapi(&BasePath::default()),
         read_only: false,
         is_stopping: AtomicBool::new(false),
         allowlist: Allowlist::default(),

@@ -78,7 +78,7 @@ impl fmt::Display for OpenError {
                 write!(f, "it is damaged ({what}); move it away, and start with --seed and a backup, which makes a new file")
             }
             Self::Row(id, reason) => write!(f, "the row of table color with id {id} is not a color: {reason}; correct it with sqlite3"),
-            Self::Sqlite(error) => write!(f, "{}; name another file with --data", explain(error)),
+            Self::Sqlite(error) => f.write_str(&explain(error)),
         }
     }
 }
@@ -125,7 +125,9 @@ fn explain(error: &rusqlite::Error) -> String {
         (ErrorCode::SystemIoFailure, code) => format!("the disk reports an error (code {code} of SQLite)"),
         (ErrorCode::ReadOnly, _) => "the file, its directory or its file system is read-only".to_owned(),
         (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => "another program writes to the file; end it".to_owned(),
-        (ErrorCode::CannotOpen, _) => "the file, or the files that SQLite has beside it, cannot be opened".to_owned(),
+        (ErrorCode::CannotOpen, _) => {
+            "the file, or those beside it with -wal and -shm, cannot be opened; run this as their owner".to_owned()
+        }
         _ => message.clone().unwrap_or_else(|| error.to_string()),
     }
 }

@@ -7,10 +7,14 @@ mod colors;
 pub(crate) mod data_file;
 pub(crate) mod database;
 pub(crate) mod envelope;
+#[cfg(fuzzing)]
+#[path = "../../fuzz/inside/store.rs"]
+pub(crate) mod fuzzing;
 mod list;
 mod retired;
 mod writer;
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 
@@ -31,6 +35,8 @@ pub(crate) struct Store {
     list: Arc<SharedList>,
     saves: Arc<Mutex<Saves>>,
     save_metrics: Arc<SaveMetrics>,
+    /// The writer has answered since it was last asked.
+    has_answered: Arc<AtomicBool>,
     /// Where changes wait for the writer; `None` when the list lives in memory alone.
     queue: Option<Sender<Message>>,
 }
@@ -38,7 +44,13 @@ pub(crate) struct Store {
 impl Store {
     /// A list that lives in memory alone.
     pub(crate) fn in_memory(colors: Vec<Color>) -> Self {
-        Self { list: Arc::new(SharedList::new(Colors::new(colors))), saves: Arc::default(), save_metrics: Arc::default(), queue: None }
+        Self {
+            list: Arc::new(SharedList::new(Colors::new(colors))),
+            saves: Arc::default(),
+            save_metrics: Arc::default(),
+            has_answered: Arc::new(AtomicBool::new(true)),
+            queue: None,
+        }
     }
 
     /// A list that is kept in a database, whose rows these are, and the writer that has to run for changes to be made.
@@ -98,6 +110,18 @@ impl Store {
         if let Some(Message::Change(_, reply)) = self.send(Message::Change(change, Box::new(reply))) {
             reply(Err(SaveError::new("the service is stopping")));
         }
+    }
+
+    /// Whether the writer has taken what it was sent since [`Store::ask`]; true without one.
+    pub(crate) fn has_answered(&self) -> bool {
+        !self.is_durable() || self.has_answered.load(Relaxed)
+    }
+
+    /// Asks the writer to show that it goes on.
+    pub(crate) fn ask(&self) {
+        self.has_answered.store(false, Relaxed);
+        // Without a writer nobody has to answer.
+        let _ = self.send(Message::Ask(Arc::clone(&self.has_answered)));
     }
 
     /// Has the writer save what is queued, and close the database.

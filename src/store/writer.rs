@@ -2,8 +2,8 @@
 //! everybody see them, and reports the outcomes. Changes that arrive meanwhile share the next commit.
 
 use std::fmt;
-use std::mem::replace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -26,6 +26,8 @@ const FAILURES_MAX: usize = 3;
 pub(super) enum Message {
     /// A change, and who is told its outcome, once.
     Change(Change, Box<dyn FnOnce(Result<Outcome, SaveError>) + Send>),
+    /// To be set, which shows that the writer goes on.
+    Ask(Arc<AtomicBool>),
     /// The end: whatever came before is saved.
     Close,
 }
@@ -34,6 +36,7 @@ impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Change(change, _) => change.fmt(f),
+            Self::Ask(_) => f.write_str("Ask"),
             Self::Close => f.write_str("Close"),
         }
     }
@@ -97,6 +100,7 @@ impl Writer {
                                 changes.push(change);
                                 replies.push(reply);
                             }
+                            Message::Ask(answer) => answer.store(true, Relaxed),
                             Message::Close => is_last = true,
                         }
                     }
@@ -187,6 +191,7 @@ impl Writer {
                 drop(undo);
                 self.list.publish(edits.into_iter().map(|(_, edit)| edit));
                 self.report(Ok(()));
+                lock(&self.saves).last = Some(SystemTime::now());
             }
             Err(error) => {
                 for (id, edit) in undo.into_iter().rev() {
@@ -227,8 +232,7 @@ impl Writer {
         let mut saves = lock(&self.saves);
         match saved {
             Ok(()) => {
-                let before = replace(&mut *saves, Saves { failure: None, last: Some(SystemTime::now()) });
-                if before.failure.is_some() {
+                if saves.failure.take().is_some() {
                     log::info!("changes are saved again");
                 }
             }

@@ -21,6 +21,7 @@ mod metrics;
 mod model;
 mod nginx;
 mod nginx_front;
+mod notices;
 mod openapi;
 mod options;
 mod packaging;

@@ -13,7 +13,7 @@ use crate::harness::{Scratch, Server, colors, is_installed};
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Everything that `make install` installs, with its mode.
-const FILES: [(u32, &str); 23] = [
+const FILES: [(u32, &str); 24] = [
     (0o644, "etc/default/colors"),
     (0o755, "usr/local/bin/colors"),
     (0o755, "usr/local/lib/colors/backup"),
@@ -25,6 +25,7 @@ const FILES: [(u32, &str); 23] = [
     (0o644, "usr/local/share/doc/colors/CHANGELOG.md"),
     (0o644, "usr/local/share/doc/colors/LICENSE"),
     (0o644, "usr/local/share/doc/colors/README.md"),
+    (0o644, "usr/local/share/doc/colors/copyright"),
     (0o644, "usr/local/share/doc/colors/docs/durability.md"),
     (0o644, "usr/local/share/doc/colors/docs/http.md"),
     (0o644, "usr/local/share/doc/colors/docs/limits.md"),
@@ -162,8 +163,8 @@ fn the_shell_scripts_are_clean() {
         return;
     }
     let output = Command::new("shellcheck")
-        .args(["packaging/backup", "packaging/debian/postrm"])
-        .args([".ci/arm64", ".ci/boot", ".ci/container", ".ci/crate", ".ci/package", ".ci/run"])
+        .args(["packaging/backup", "packaging/debian/postrm", "packaging/debian/prerm"])
+        .args([".ci/arm64", ".ci/boot", ".ci/clients", ".ci/container", ".ci/crate", ".ci/package", ".ci/run"])
         .current_dir(ROOT)
         .output();
     let output = output.unwrap();
