@@ -41,6 +41,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) data: Option<PathBuf>,
 
+    /// File that each backup writes; its age is in /metrics
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) backup_trace: Option<PathBuf>,
+
     /// Path that everything is served below, as in /api
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true, value_parser = BasePath::parse, value_hint = ValueHint::Other)]
     pub(crate) base_path: BasePath,
@@ -70,7 +74,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// Reads of colors need a token, too
+    /// Reads of colors and metrics need a token, too
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
           default_missing_value = "true", hide_default_value = true, hide_possible_values = true, ignore_case = true, value_parser = boolean())]
     pub(crate) private: bool,

@@ -12,6 +12,7 @@
 //!   representations), `color`, `change` (what a write does); on disk: `writer` (group commit), `database` (SQLite), `data_file` (what is at
 //!   the path)
 //! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `chunked`, `request`, `response`, `conditional`
+//! - `metrics`: what is counted, and the text that Prometheus reads
 //! - `logging`: log lines, and the thread that writes them
 
 mod args;
@@ -22,6 +23,7 @@ mod failure;
 mod http;
 mod load;
 mod logging;
+mod metrics;
 mod server;
 mod service;
 mod signals;
@@ -39,6 +41,7 @@ use threadpool::ThreadPool;
 
 use crate::args::Args;
 use crate::failure::Failure;
+use crate::metrics::Metrics;
 use crate::server::{Endpoint, Limits, Listener, Server, Shared};
 use crate::service::{Allowlist, Loaded, Service, Tokens};
 use crate::signals::{reload_on_signal, stop_on_signals};
@@ -106,6 +109,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         connections_max: server::connections_max(listeners.len(), workers),
     };
     let allowlist = Allowlist { origins: args.allow_origin, hosts: args.allow_host };
+    let metrics = Metrics::new(workers, limits.connections_max, args.backup_trace);
     let service = Service {
         store,
         openapi: service::openapi(&args.base_path),
@@ -114,6 +118,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         is_stopping: AtomicBool::new(false),
         allowlist,
         tokens,
+        metrics,
     };
     let shared = Arc::new(Shared::new(service, limits, args.access_log && log::log_enabled!(log::Level::Info)));
     let writer_pool = pool(usize::from(writer.is_some()).max(1), "writer").map_err(Failure::System)?;

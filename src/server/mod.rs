@@ -66,8 +66,8 @@ impl Server {
     /// When the process has no descriptor left.
     pub(crate) fn new(shared: Arc<Shared>, listeners: Vec<Listener>, pool: &ThreadPool) -> io::Result<Self> {
         let mut inboxes = Vec::new();
-        for _ in 0..pool.max_count() {
-            let inbox = Arc::new(Inbox::new()?);
+        for metrics in &shared.service.metrics.workers {
+            let inbox = Arc::new(Inbox::new(Arc::clone(metrics))?);
             let worker = Worker::new(Arc::clone(&shared), Arc::clone(&inbox))?;
             pool.execute(|| worker.run());
             inboxes.push(inbox);

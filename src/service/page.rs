@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use crate::http::Representation;
+use crate::http::{OtherType, Representation};
 
 pub(super) static PAGE: LazyLock<Arc<Representation>> = LazyLock::new(|| Arc::new(Representation::new(html().as_bytes())));
 
@@ -34,11 +34,14 @@ fn served(source: &str) -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
+/// The page's media type, and its own fields.
+pub(super) static TYPE: OtherType = OtherType { media_type: "text/html; charset=utf-8", fields: FIELDS };
+
 /// The fields that only the page has, each line led by the line break that ends the one before.
 ///
 /// Nothing runs or shows but what has these hashes, nothing is asked of another host, and no text becomes markup. After a change of
 /// style or script the test below tells the new hashes.
-pub(super) const FIELDS: &str = concat!(
+const FIELDS: &str = concat!(
     "\r\nContent-Security-Policy: default-src 'none'; script-src 'sha256-",
     "cPWBm7RQ6pA+AVkN7tp5ESQc22Mt7AxguIj0Ea0zV3A=",
     "'; style-src 'sha256-",

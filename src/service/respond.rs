@@ -11,8 +11,12 @@ use super::page;
 use super::target::{self, BasePath, Resource, TargetError};
 use super::token::Tokens;
 use crate::http::date::rfc3339;
-use crate::http::{Conditions, Content, ProtocolError, Representation, Request, Response};
+use crate::http::{Conditions, Content, OtherType, ProtocolError, Representation, Request, Response};
+use crate::metrics::Metrics;
 use crate::store::{Action, Change, JsonError, Outcome, SaveError, Saves, Store, color};
+
+/// Prometheus' text format, by its version.
+static METRICS_TYPE: OtherType = OtherType { media_type: "text/plain; version=0.0.4; charset=utf-8", fields: "" };
 
 /// What requests are answered from.
 #[derive(Debug)]
@@ -27,6 +31,7 @@ pub(crate) struct Service {
     pub(crate) allowlist: Allowlist,
     /// Those that a write needs one of; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,
+    pub(crate) metrics: Metrics,
 }
 
 #[derive(Debug)]
@@ -68,6 +73,11 @@ impl Service {
         self.with_cors(Some(request), written(self, outcome))
     }
 
+    /// The name of the token that a request has, for the log.
+    pub(crate) fn token_name(&self, request: &Request) -> Option<Arc<str>> {
+        self.tokens.as_ref()?.name(request.fields.authorization.as_ref())
+    }
+
     /// The response to what cannot be read as a request, or cannot be served; `request` is what can be told of it.
     pub(crate) fn refuse(&self, request: Option<&Request>, error: &ProtocolError) -> Response {
         self.with_cors(request, Response::error(error.status(), error.to_string()))
@@ -95,6 +105,7 @@ fn route(service: &Service, request: &Request) -> Answer {
         (Resource::Page, method) => Answer::Now(page(service, request, method, allow)),
         (_, Method::Options) => Answer::Now(options(allow)),
         (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service, request)),
+        (Resource::Metrics, Method::Get | Method::Head) => Answer::Now(metrics(service)),
         (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, &service.openapi)),
         (Resource::Colors, Method::Get | Method::Head) => Answer::Now(read(request, &service.store.envelope())),
         (Resource::Color(name), Method::Get | Method::Head) => {
@@ -120,7 +131,7 @@ fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) ->
     let tokens = service.tokens.as_ref()?;
     let is_needed = match (resource, &request.method) {
         (Resource::Colors, Method::Post) | (Resource::Color(_), Method::Put | Method::Delete) => !service.read_only,
-        (Resource::Colors | Resource::Color(_), Method::Get | Method::Head) => tokens.private,
+        (Resource::Colors | Resource::Color(_) | Resource::Metrics, Method::Get | Method::Head) => tokens.private,
         _ => false,
     };
     let challenge = if is_needed { tokens.check(request.fields.authorization.as_ref()).err()? } else { return None };
@@ -136,7 +147,7 @@ fn page(service: &Service, request: &Request, method: &Method, allow: &'static s
         _ => not_allowed(allow),
     };
     // what has no tag is no page: errors are JSON here, too
-    Response { html: response.tag.map(|_| page::FIELDS), varies_by_accept: true, ..response }
+    Response { other_type: response.tag.map(|_| &page::TYPE), varies_by_accept: true, ..response }
 }
 
 fn options(allow: &'static str) -> Response {
@@ -152,7 +163,7 @@ fn not_allowed(allow: &'static str) -> Response {
 /// The value of Allow: the methods of a resource (RFC 9110 §10.2.1).
 fn allowed(resource: &Resource<'_>, read_only: bool) -> &'static str {
     match resource {
-        Resource::Health | Resource::OpenApi | Resource::Page => "GET, HEAD, OPTIONS",
+        Resource::Health | Resource::Metrics | Resource::OpenApi | Resource::Page => "GET, HEAD, OPTIONS",
         Resource::Colors | Resource::Color(_) | Resource::Asterisk if read_only => "GET, HEAD, OPTIONS",
         Resource::Colors => "GET, HEAD, POST, OPTIONS",
         Resource::Color(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
@@ -189,6 +200,11 @@ fn health(service: &Service, request: &Request) -> Response {
     } else {
         Response::json(status, &health)
     }
+}
+
+fn metrics(service: &Service) -> Response {
+    let page = service.metrics.page(service.store.size(), service.store.save_metrics());
+    Response { other_type: Some(&METRICS_TYPE), ..Response::new(StatusCode::OK, Content::Own(page.into_bytes())) }
 }
 
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC 9110 §13.2.2.

@@ -17,6 +17,7 @@ pub(super) enum Resource<'a> {
     /// The first color with this name, if there is one.
     Color(Cow<'a, str>),
     Health,
+    Metrics,
     OpenApi,
     /// The base path itself: the page, for those who ask for HTML.
     Page,
@@ -99,6 +100,7 @@ pub(super) fn find<'a>(method: &Method, target: &'a str, base: &BasePath) -> Res
         (Some("colors"), None) => Some(Resource::Colors),
         (Some("colors"), Some(name)) => Some(Resource::Color(name)),
         (Some("health"), None) => Some(Resource::Health),
+        (Some("metrics"), None) => Some(Resource::Metrics),
         (Some("openapi.json"), None) => Some(Resource::OpenApi),
         (None | Some(""), None) => Some(Resource::Page),
         _ => None,

@@ -27,12 +27,14 @@ use writer::Message;
 pub(crate) use writer::{Saves, Writer};
 
 use crate::http::Representation;
+use crate::metrics::SaveMetrics;
 
 /// The shared list.
 #[derive(Debug)]
 pub(crate) struct Store {
     list: Arc<SharedList>,
     saves: Arc<Mutex<Saves>>,
+    save_metrics: Arc<SaveMetrics>,
     /// The writer has answered since it was last asked.
     has_answered: Arc<AtomicBool>,
     /// Where changes wait for the writer; `None` when the list lives in memory alone.
@@ -45,6 +47,7 @@ impl Store {
         Self {
             list: Arc::new(SharedList::new(Colors::new(colors))),
             saves: Arc::default(),
+            save_metrics: Arc::default(),
             has_answered: Arc::new(AtomicBool::new(true)),
             queue: None,
         }
@@ -54,7 +57,8 @@ impl Store {
     pub(crate) fn in_database(database: Database, rows: Rows) -> (Self, Writer) {
         let (queue, messages) = mpsc::channel();
         let store = Self { queue: Some(queue), ..Self::in_memory(rows.colors.clone()) };
-        let writer = Writer::new(Arc::clone(&store.list), Arc::clone(&store.saves), messages, database, rows);
+        let writer =
+            Writer::new(Arc::clone(&store.list), Arc::clone(&store.saves), Arc::clone(&store.save_metrics), messages, database, rows);
         (store, writer)
     }
 
@@ -67,7 +71,11 @@ impl Store {
         self.list.len()
     }
 
-    /// The first color of this name.
+    /// How many colors there are, and how many bytes [`Store::envelope`] has, without making it.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        self.list.size()
+    }
+
     pub(crate) fn first(&self, name: &str) -> Option<Arc<Representation>> {
         self.list.first(name)
     }
@@ -85,6 +93,10 @@ impl Store {
     /// How saving goes; `None` for a list that lives in memory alone.
     pub(crate) fn saves(&self) -> Option<Saves> {
         self.is_durable().then(|| writer::lock(&self.saves).clone())
+    }
+
+    pub(crate) fn save_metrics(&self) -> &SaveMetrics {
+        &self.save_metrics
     }
 
     /// Makes a change in memory, or finds that it cannot be made. Not for a durable list.

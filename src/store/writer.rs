@@ -13,6 +13,7 @@ use super::database::{Database, Rows, SaveError};
 use super::envelope;
 use super::list::SharedList;
 use crate::http::EntityTag;
+use crate::metrics::SaveMetrics;
 
 /// How long after a failed commit the next is tried, if no change asks for one earlier.
 const RETRY_TIME: Duration = Duration::from_secs(2);
@@ -44,6 +45,7 @@ pub(crate) struct Saves {
 pub(crate) struct Writer {
     list: Arc<SharedList>,
     saves: Arc<Mutex<Saves>>,
+    metrics: Arc<SaveMetrics>,
     messages: Receiver<Message>,
     database: Database,
     /// Equal to the shared list between two batches.
@@ -56,11 +58,12 @@ impl Writer {
     pub(super) fn new(
         list: Arc<SharedList>,
         saves: Arc<Mutex<Saves>>,
+        metrics: Arc<SaveMetrics>,
         messages: Receiver<Message>,
         database: Database,
         Rows { ids, colors }: Rows,
     ) -> Self {
-        Self { list, saves, messages, database, colors: Colors::new(colors), ids }
+        Self { list, saves, metrics, messages, database, colors: Colors::new(colors), ids }
     }
 
     /// Saves changes until it is told to close, or the store is gone.
@@ -166,7 +169,9 @@ impl Writer {
                 }
             }
             if !edits.is_empty() {
+                let begun = Instant::now();
                 self.database.commit(&edits)?;
+                self.metrics.durations.add(1, begun.elapsed());
             }
             Ok(outcomes)
         }));
@@ -225,6 +230,7 @@ impl Writer {
                 }
             }
             Err(error) => {
+                self.metrics.failures.add(1);
                 if saves.failure.as_ref() != Some(&error) {
                     log::error!("changes cannot be saved: {error}");
                 }

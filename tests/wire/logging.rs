@@ -114,6 +114,8 @@ fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
     assert!(lost > 0 && received > 300, "{lost} lost, {received} received");
     assert_eq!(client.ask("GET", "/colors/red", "").status, 200);
     assert!(lines.next().unwrap().unwrap().contains("/colors/red"));
+    let metrics = client.ask("GET", "/metrics", "").content;
+    assert!(metrics.contains(&format!("\ncolors_log_lines_dropped_total {lost}\n")), "{metrics}");
     assert_eq!(server.end(), Some(0));
 }
 
@@ -254,6 +256,21 @@ fn the_first_line_says_where_what_and_whether_it_lasts() {
     let seed = scratch.write("mine.json", r#"[{"name":"a","value":"b"}]"#);
     for _ in 0..2 {
         check(&elsewhere(&["--seed", &seed, "--data", "list.json"]), "", &format!("{version}, 1 color kept in list.json"));
+    }
+}
+
+#[test]
+fn a_line_begins_with_a_time_of_one_length_and_its_level() {
+    let server = Server::start(&["--access-log"]);
+    let mut client = server.connect();
+    // a tenth of all times would be shorter without their last zero
+    (0..100).for_each(|_| client.expect_open());
+    let log = eventually("all lines", || Some(server.log()).filter(|log| log.lines().count() == 101));
+    for line in log.lines() {
+        let (time, rest) = line.split_once(' ').unwrap();
+        let shape: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        assert_eq!(shape, "0000-00-00T00:00:00.000Z", "{line}");
+        assert!(rest.starts_with("[INFO] "), "{line}");
     }
 }
 

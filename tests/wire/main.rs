@@ -17,6 +17,7 @@ mod harness;
 mod http_rules;
 mod listening;
 mod logging;
+mod metrics;
 mod model;
 mod nginx;
 mod nginx_front;

@@ -13,7 +13,7 @@ use crate::harness::{Scratch, Server, colors, is_installed};
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Everything that `make install` installs, with its mode.
-const FILES: [(u32, &str); 23] = [
+const FILES: [(u32, &str); 24] = [
     (0o644, "etc/default/colors"),
     (0o755, "usr/local/bin/colors"),
     (0o755, "usr/local/lib/colors/backup"),
@@ -32,6 +32,7 @@ const FILES: [(u32, &str); 23] = [
     (0o644, "usr/local/share/doc/colors/docs/operating.md"),
     (0o644, "usr/local/share/doc/colors/docs/page.webp"),
     (0o644, "usr/local/share/doc/colors/examples/activated.conf"),
+    (0o644, "usr/local/share/doc/colors/examples/colors.rules.yml"),
     (0o644, "usr/local/share/doc/colors/examples/colors.socket"),
     (0o644, "usr/local/share/doc/colors/examples/nginx.conf"),
     (0o644, "usr/local/share/fish/vendor_completions.d/colors.fish"),
@@ -213,7 +214,11 @@ impl Backup {
     /// What the copies contain, oldest first.
     fn copies(&self) -> Vec<String> {
         let directory = self.scratch.0.join("copies");
-        files(&directory).iter().map(|(_, path)| fs::read_to_string(directory.join(path)).unwrap()).collect()
+        files(&directory)
+            .iter()
+            .filter(|(_, path)| path != "last")
+            .map(|(_, path)| fs::read_to_string(directory.join(path)).unwrap())
+            .collect()
     }
 }
 
@@ -227,7 +232,9 @@ fn a_backup_beside_the_service_is_its_list_for_its_owner_alone_and_a_seed() {
     assert_eq!(server.ask("POST", "/colors", r#"{"name":"late","value":"2"}"#).status, 201);
     let output = backup.run("7");
     assert!(output.status.success(), "{output:?}");
-    let copies = files(&backup.scratch.0.join("copies"));
+    let mut copies = files(&backup.scratch.0.join("copies"));
+    // when that was, for everybody
+    assert_eq!(copies.pop(), Some((0o644, "last".to_owned())));
     assert_eq!(copies.len(), 1, "{copies:?}");
     let (mode, name) = &copies[0];
     assert_eq!(*mode, 0o600);
@@ -285,6 +292,7 @@ fn a_backup_that_fails_keeps_every_copy_and_says_why() {
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(error.trim_end().ends_with(&message.replace("FILE", backup.file.to_str().unwrap())), "{error}");
         assert_eq!(backup.copies(), ["01", "02"]);
+        assert!(!backup.scratch.0.join("copies/last").exists());
     }
 }
 
