@@ -185,9 +185,6 @@ fn listen_all(args: &Args) -> Result<Vec<Listener>, Failure> {
 }
 
 /// Starts a pool of so many threads, all of this name.
-///
-/// # Errors
-/// When the system refuses one of them.
 fn pool(threads: usize, name: &str) -> io::Result<ThreadPool> {
     // threadpool panics when it cannot start a thread: the error says all there is to say
     let hook = panic::take_hook();

@@ -209,9 +209,7 @@ impl Connection {
     }
 
     /// Receives some of what there is. False at an end in the middle of a request.
-    ///
-    /// # Errors
-    /// When the connection has ended, as it may between two requests.
+    /// An error means that the connection has ended, as it may between two requests.
     fn receive(&mut self, scratch: &mut [u8]) -> io::Result<bool> {
         let length = self.parser.missing().clamp(RECEIVE_BYTES, scratch.len());
         match rustix::net::recv(&self.socket, &mut scratch[..length], RecvFlags::DONTWAIT) {

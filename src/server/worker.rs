@@ -52,8 +52,6 @@ struct Mail {
 }
 
 impl Inbox {
-    /// # Errors
-    /// When the process has no descriptor left.
     pub(super) fn new(metrics: Arc<WorkerMetrics>) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { mail: Mutex::default(), eventfd, metrics, has_answered: AtomicBool::new(true) })
@@ -132,8 +130,6 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// # Errors
-    /// When the process has no descriptor left.
     pub(super) fn new(shared: Arc<Shared>, inbox: Arc<Inbox>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
