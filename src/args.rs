@@ -102,7 +102,7 @@ pub(crate) struct Args {
     pub(crate) check: bool,
 
     /// Print the list that --data keeps, as JSON; beside a service, too
-    #[arg(long, requires = "data", conflicts_with = "check")]
+    #[arg(long, conflicts_with = "check")]
     pub(crate) dump: bool,
 
     /// What to log once the service listens.
@@ -131,6 +131,9 @@ impl Args {
         if args.private && args.token_file.is_none() {
             let message = format!("{} needs {}", name("private", "private"), name("token_file", "private"));
             return Err(command.error(ErrorKind::MissingRequiredArgument, message));
+        }
+        if args.dump && args.data.is_none() {
+            return Err(command.error(ErrorKind::MissingRequiredArgument, "--dump needs --data"));
         }
         if args.access_log && args.log_level < LevelFilter::Info {
             let level = args.log_level.as_str().to_ascii_lowercase();

@@ -27,7 +27,7 @@ impl Request {
         ["Accept: application/json"].into_iter().chain(content).chain(self.close.then_some("Connection: close")).collect()
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let Self { method, target, content, .. } = self;
         let length = if content.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", content.len()) };
         format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{}\r\n{length}\r\n{content}", self.fields().join("\r\n")).into_bytes()

@@ -17,7 +17,8 @@ use super::connection::{Connection, Event, Next};
 use super::shared::{Limits, Quota, Shared};
 use crate::http::fuzzing::fill;
 use crate::http::fuzzing::reference::{self, PlainEnd, PlainRequest};
-use crate::service::{Allowlist, BasePath, Service, Tokens};
+use crate::metrics::Metrics;
+use crate::service::{Allowlist, BasePath, Service, Tokens, openapi};
 use crate::store::{Store, color};
 
 const CONTENT_MAX: usize = 20_000; // bytes; the filling of an input is a little shorter
@@ -96,30 +97,19 @@ fn pieces(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn open_service() -> Arc<Shared> {
-    let allowlist = Allowlist { origins: vec!["http://a".to_owned()], hosts: vec![] };
-    service(Service {
-        store: store(),
-        base: BasePath::default(),
-        read_only: false,
-        is_stopping: AtomicBool::new(false),
-        allowlist,
-        tokens: None,
-    })
+    service("", Allowlist { origins: vec!["http://a".to_owned()], hosts: vec![] }, None)
 }
 
 /// On a loopback address, below a base path, and with tokens of which nobody has one.
 fn strict_service() -> Arc<Shared> {
-    service(Service {
-        store: store(),
-        base: BasePath::parse("/a").expect("it is one"),
-        read_only: false,
-        is_stopping: AtomicBool::new(false),
-        allowlist: Allowlist::default(),
-        tokens: Some(Tokens::new(Path::new("/dev/null"), true)),
-    })
+    service("/a", Allowlist::default(), Some(Tokens::new(Path::new("/dev/null"), true)))
 }
 
-fn service(service: Service) -> Arc<Shared> {
+fn service(base: &str, allowlist: Allowlist, tokens: Option<Tokens>) -> Arc<Shared> {
+    let base = BasePath::parse(base).expect("it is one");
+    let (openapi, is_stopping) = (openapi(&base), AtomicBool::new(false));
+    let service =
+        Service { store: store(), openapi, base, read_only: false, is_stopping, allowlist, tokens, metrics: Metrics::new(1, 1, None) };
     let time = Duration::from_secs(60);
     let limits = Limits { content_max: CONTENT_MAX, request_timeout: time, keep_alive: time, connections_max: 1 };
     Arc::new(Shared::new(service, limits, true))

@@ -1,7 +1,6 @@
-//! The one thread that saves: group commit. It takes every queued change, makes them on a list of its own, commits them together, lets
-//! everybody see them, and reports the outcomes. Changes that arrive meanwhile share the next commit.
+//! The one thread that saves: group commit. It takes every queued change, applies them to its own copy of the list, commits them together,
+//! publishes them, and reports the outcomes. Changes that arrive meanwhile share the next commit.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -30,16 +29,6 @@ pub(super) enum Message {
     Ask(Arc<AtomicBool>),
     /// The end: whatever came before is saved.
     Close,
-}
-
-impl fmt::Debug for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Change(change, _) => change.fmt(f),
-            Self::Ask(_) => f.write_str("Ask"),
-            Self::Close => f.write_str("Close"),
-        }
-    }
 }
 
 /// How the last saves went.
@@ -79,18 +68,21 @@ impl Writer {
 
     /// Saves changes until it is told to close, or the store is gone.
     pub(crate) fn run(mut self) {
+        let mut next_retry = Instant::now();
         loop {
             let first = if lock(&self.saves).failure.is_some() {
-                self.messages.recv_timeout(RETRY_TIME)
+                // whatever is sent meanwhile
+                self.messages.recv_timeout(next_retry.saturating_duration_since(Instant::now()))
             } else {
+                next_retry = Instant::now() + RETRY_TIME;
                 self.messages.recv().map_err(RecvTimeoutError::from)
             };
             let (mut changes, mut replies, mut is_last) = (Vec::new(), Vec::new(), false);
             match first {
                 Err(RecvTimeoutError::Timeout) => {
-                    let retried = self.begin().and_then(|()| self.database.retry());
+                    next_retry = Instant::now() + RETRY_TIME;
+                    let retried = self.begin().and_then(|()| self.database.commit(&[]));
                     self.report(retried);
-                    continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => is_last = true,
                 Ok(first) => {
@@ -111,7 +103,7 @@ impl Writer {
             if is_last {
                 return self.database.close();
             }
-            // after the answers: nobody waits for the lock
+            // after the answers, so that no client waits for it
             if let Err(error) = self.begin() {
                 self.report(Err(error));
             }
@@ -128,8 +120,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Saves changes together. If that fails for the first time they are tried one by one, so that one that is too large does not take the
-    /// others along; but not for long, since whoever comes behind them waits.
+    /// Saves changes together. If that fails for the first time they are tried one by one, so that one bad change does not fail the others.
+    /// It stops after [`FAILURES_MAX`], because later changes wait.
     fn save_all(&mut self, changes: &[Change]) -> Vec<Result<Outcome, SaveError>> {
         let has_failed_before = lock(&self.saves).failure.is_some();
         let error = match self.save(changes) {
@@ -143,7 +135,7 @@ impl Writer {
             }
             let saved = self.save(std::slice::from_ref(change));
             failures += usize::from(saved.is_err());
-            saved.map(|mut outcomes| outcomes.remove(0))
+            saved.map(|mut outcomes| outcomes.remove(0)).or_else(|error| self.refuse(change, &error))
         });
         one_by_one.collect()
     }
@@ -194,6 +186,7 @@ impl Writer {
                 lock(&self.saves).last = Some(SystemTime::now());
             }
             Err(error) => {
+                self.database.roll_back();
                 for (id, edit) in undo.into_iter().rev() {
                     self.make(id, edit);
                 }
