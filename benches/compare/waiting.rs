@@ -12,6 +12,9 @@ use crate::server::{Kind, Programs, Server};
 use crate::table::{Table, median, number, percentile};
 use crate::workload::{color, colors};
 
+/// From one read to the next. Those that would have been sent while one waits count as waiting, too.
+const PACE: Duration = Duration::from_millis(1);
+
 const TITLES: &str = "others send           | server | colors  | their time ms | p50 ms | p99 ms | worst ms";
 
 pub(crate) fn print(programs: &Programs, seconds: u32) -> Result<()> {
@@ -22,15 +25,16 @@ pub(crate) fn print(programs: &Programs, seconds: u32) -> Result<()> {
         let kinds = [Kind::Colors].into_iter().chain(programs.before.iter().map(|_| Kind::Before));
         let start = |kind| Ok((kind, Server::start_colors(Command::new(programs.program(kind)?), &colors, true)?));
         let servers = kinds.map(start).collect::<Result<Vec<_>>>()?;
-        let put = |name: &str| Request::new("PUT", format!("/colors/{name}"), r##"{"value":"#112233"}"##);
+        let put = |name: &str, value| Request::new("PUT", format!("/colors/{name}"), format!(r##"{{"value":"{value}"}}"##));
         let list = |method| Request::new(method, "/colors", "");
-        let existing = put(&color(count / 3).name);
+        // in turn, since nothing is saved when a color has the value already
+        let [one, other] = ["#112233", "#445566"].map(|value| put(&color(count / 3).name, value));
         let loads = [
             ("nothing", vec![]),
-            ("PUT of a missing name", vec![put("missing")]),
-            ("PUT", vec![existing.clone()]),
-            ("PUT, HEAD of the list", vec![existing.clone(), list("HEAD")]),
-            ("PUT, GET of the list", vec![existing, list("GET")]),
+            ("PUT of a missing name", vec![put("missing", "#112233")]),
+            ("PUT", vec![one.clone(), other.clone()]),
+            ("PUT, HEAD of the list", vec![one.clone(), list("HEAD"), other.clone(), list("HEAD")]),
+            ("PUT, GET of the list", vec![one, list("GET"), other, list("GET")]),
         ];
         for (name, requests) in &loads {
             for (kind, server) in &servers {
@@ -51,11 +55,26 @@ fn measure(server: &Server, count: usize, requests: &[Request], time: Duration) 
     let read = Request::new("GET", format!("/colors/{}", color(count / 2).name), "");
     thread::scope(|scope| {
         let others = scope.spawn(|| repeat(server, requests, || is_over.load(Relaxed)));
-        let began = Instant::now();
-        let reads = repeat(server, &[read], || began.elapsed() >= time);
+        let reads = read_at_pace(server, &read, time);
         is_over.store(true, Relaxed);
         Ok((others.join().expect("a client does not panic")?, reads?))
     })
+}
+
+/// Gives what each read took from the moment on when it was due.
+fn read_at_pace(server: &Server, read: &Request, time: Duration) -> Result<Vec<f64>> {
+    let mut client = Client::connect(server.address)?;
+    let (mut due, mut times) = (Instant::now(), Vec::new());
+    let end = due + time;
+    while due < end {
+        let early = due.saturating_duration_since(Instant::now());
+        thread::sleep(early);
+        let began = if early.is_zero() { due } else { Instant::now() };
+        client.ask(read)?;
+        times.push(began.elapsed().as_secs_f64() * 1e3);
+        due += PACE;
+    }
+    Ok(times)
 }
 
 /// Sends the requests in turn, all of them at least once if there are any; gives what the last of each turn took.

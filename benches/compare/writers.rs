@@ -2,6 +2,7 @@
 //! alternating rounds. Judges nothing; that nothing is lost is shown in `tests/`.
 
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -23,6 +24,9 @@ const WRITERS: [usize; 2] = [1, 64];
 
 /// From one changed color to the next, so that the changes are all over the list: prime, and no factor of its length.
 const STRIDE: usize = 7919;
+
+/// How many there were so far.
+static CHANGES: AtomicU32 = AtomicU32::new(0);
 
 const TITLES: &str = "colors  | writers | server | p20 ms | p50 ms | changes/s | min–max         | CPU µs/change | time × | rate × ";
 
@@ -116,7 +120,9 @@ impl Contestant {
     fn run(&mut self, colors: &[Color], writers: usize, time: Duration) -> Result<Run> {
         let changes = (1_usize..).map(|number| {
             let place = number * STRIDE % colors.len();
-            (place, &*colors[place].name, format!("#{:06x}", number % (1 << 24)))
+            // SQLite writes nothing when a row has the value already: never the same, in no later run either
+            let value = CHANGES.fetch_add(1, Relaxed) % (1 << 24);
+            (place, &*colors[place].name, format!("#{value:06x}"))
         });
         match self {
             Self::Sqlite { connection, .. } => commit(connection, changes, writers, time),
