@@ -89,6 +89,8 @@ pub(super) enum Next {
     Queue,
     /// Have this change saved.
     Commit(Change),
+    /// Watch it for nothing until its change is saved: an event has come that would be reported in every pass.
+    Unwatch,
     Close,
 }
 
@@ -179,6 +181,7 @@ impl Connection {
                 }
                 self.flush(!self.parser.is_idle(), now)
             }
+            (Event::Readable | Event::Writable, State::Committing(_)) => Ok(Next::Unwatch),
             (Event::Deadline, State::Writing) => self.flush_late(now),
             (Event::Deadline, State::Reading) => {
                 self.refuse(&ProtocolError::Timeout, None, shared);
