@@ -108,7 +108,7 @@ impl Inbox {
 /// A connection as its worker has it.
 struct Entry {
     connection: Connection,
-    /// The events that epoll watches it for; `None` while its change is saved: a client that has gone would be reported in every pass.
+    /// The events that epoll watches it for; `None` once one has come while its change is saved.
     watched: Option<EventFlags>,
     /// It is in the run queue, and has requests in its buffer.
     queued: bool,
@@ -236,7 +236,8 @@ impl Worker {
                 self.run_queue.push_back(id);
                 Some(EventFlags::IN)
             }
-            Next::Commit(_) => None,
+            Next::Commit(_) => entry.watched,
+            Next::Unwatch => None,
             Next::Close => return drop(self.connections.remove(&id)),
         };
         let data = EventData::new_u64(id);
