@@ -194,7 +194,10 @@ fn nothing_shifts_while_the_page_loads() {
                 browser.open(server);
                 let after_a_frame =
                     "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(shifts))))";
-                assert_eq!(browser.await_script(after_a_frame), json!([]), "{width}");
+                let shifts = browser.await_script(after_a_frame);
+                let sum: f64 = shifts.as_array().unwrap().iter().map(|shift| shift[0].as_f64().unwrap()).sum();
+                // what Lighthouse rounds to 0: text that is measured anew may move by a part of a pixel
+                assert!(sum < 0.001, "{width}: {shifts}");
             }
         }
     });

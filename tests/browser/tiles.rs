@@ -242,8 +242,7 @@ fn where_there_is_no_keyboard_a_tap_copies() {
         for (is_touch, text) in [(true, "Tap copies the value."), (false, "A click copies the value. Arrow keys move")] {
             browser.resize_as(390, 844, is_touch);
             browser.open(&server);
-            let shown = browser.run("return document.querySelector('footer').innerText");
-            assert!(shown.as_str().unwrap().starts_with(text), "{shown}");
+            browser.until(&format!("return document.querySelector('footer').innerText.startsWith('{text}')"));
         }
     });
 }
