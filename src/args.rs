@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser as _};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{ArgAction, CommandFactory as _, Parser, ValueHint};
 use log::LevelFilter;
 
@@ -40,38 +41,42 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) data: Option<PathBuf>,
 
+    /// File that each backup writes; its age is in /metrics
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) backup_trace: Option<PathBuf>,
+
     /// Path that everything is served below, as in /api
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true, value_parser = BasePath::parse, value_hint = ValueHint::Other)]
     pub(crate) base_path: BasePath,
 
     /// Event loops, one thread each [default: as many as processors, >= 2]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = workers, value_hint = ValueHint::Other)]
     pub(crate) workers: Option<u16>,
 
     /// Longest content of a request, at most 16 MiB
-    #[arg(long, value_name = "BYTES", default_value = "64KiB", value_parser = size, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "BYTES", default_value = "64KiB", allow_negative_numbers = true, value_parser = size, value_hint = ValueHint::Other)]
     pub(crate) max_body: usize,
 
     /// To receive a request, or send a response
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "TIME", default_value = "30s", allow_negative_numbers = true, value_parser = time, value_hint = ValueHint::Other)]
     pub(crate) request_timeout: Duration,
 
     /// Between two requests on a connection
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "TIME", default_value = "5s", allow_negative_numbers = true, value_parser = time, value_hint = ValueHint::Other)]
     pub(crate) keep_alive: Duration,
 
     /// Allow only reads: POST, PUT and DELETE answer 405
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, value_parser = BoolishValueParser::new())]
+          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, ignore_case = true, value_parser = boolean())]
     pub(crate) read_only: bool,
 
     /// Changes need a bearer token of this file; read again on SIGHUP
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// Reads of colors need a token, too
+    /// Reads of colors and metrics need a token, too
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, value_parser = BoolishValueParser::new())]
+          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, ignore_case = true, value_parser = boolean())]
     pub(crate) private: bool,
 
     /// Let the web pages of this origin use it; repeatable
@@ -89,7 +94,7 @@ pub(crate) struct Args {
 
     /// Log a line for every request; needs --log-level info or debug
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, value_parser = BoolishValueParser::new())]
+          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, ignore_case = true, value_parser = boolean())]
     pub(crate) access_log: bool,
 
     /// Say whether a start would succeed; listens nowhere, writes nothing
@@ -97,7 +102,7 @@ pub(crate) struct Args {
     pub(crate) check: bool,
 
     /// Print the list that --data keeps, as JSON; beside a service, too
-    #[arg(long, requires = "data", conflicts_with = "check")]
+    #[arg(long, conflicts_with = "check")]
     pub(crate) dump: bool,
 
     /// What to log once the service listens.
@@ -113,20 +118,27 @@ impl Args {
 
     fn of(line: Vec<OsString>, variables: impl Iterator<Item = (OsString, OsString)>) -> clap::error::Result<Self> {
         let mut command = Self::command();
-        let given = command.try_get_matches_from_mut(&line)?;
+        let given = environment::parse(&mut command, &line)?;
         let (options, warnings) = environment::options(&mut command, &given, variables)?;
         let (program, line) = line.split_at(line.len().min(1));
         let mut args = Self::try_parse_from(program.iter().chain(&options).chain(line))?;
         args.warnings = warnings;
+        // a message names what the operator set: the option or its variable
+        let name = |id: &str, of: &str| environment::name(id, given.value_source(of) == Some(ValueSource::CommandLine));
         if let Some(clash) = args.listen.iter().enumerate().find_map(|(at, one)| args.listen[..at].iter().find_map(|two| one.clash(two))) {
-            return Err(command.error(ErrorKind::ArgumentConflict, format!("--listen: {clash}")));
+            return Err(command.error(ErrorKind::ArgumentConflict, format!("{}: {clash}", name("listen", "listen"))));
         }
         if args.private && args.token_file.is_none() {
-            return Err(command.error(ErrorKind::MissingRequiredArgument, "--private needs --token-file"));
+            let message = format!("{} needs {}", name("private", "private"), name("token_file", "private"));
+            return Err(command.error(ErrorKind::MissingRequiredArgument, message));
+        }
+        if args.dump && args.data.is_none() {
+            return Err(command.error(ErrorKind::MissingRequiredArgument, "--dump needs --data"));
         }
         if args.access_log && args.log_level < LevelFilter::Info {
             let level = args.log_level.as_str().to_ascii_lowercase();
-            let warning = format!("--access-log logs nothing at --log-level {level}: it needs info or debug");
+            let (access_log, log_level) = (name("access_log", "access_log"), name("log_level", "log_level"));
+            let warning = format!("{access_log} logs nothing at {log_level} {level}: it needs info or debug");
             if args.log_level < LevelFilter::Warn {
                 // nobody would see the warning
                 return Err(command.error(ErrorKind::ArgumentConflict, warning));
@@ -142,6 +154,17 @@ impl Args {
         let of_system = || std::thread::available_parallelism().map_or(2, |processors| processors.get().clamp(2, 256));
         self.workers.map_or_else(of_system, usize::from)
     }
+}
+
+/// Parses `true` or `false`, and the other words for them that variables often have.
+fn boolean() -> impl TypedValueParser<Value = bool> {
+    let yes = || PossibleValue::new("true").aliases(["yes", "on", "1", "y", "t"]);
+    let no = PossibleValue::new("false").aliases(["no", "off", "0", "n", "f"]);
+    PossibleValuesParser::new([yes(), no]).map(move |text| yes().matches(&text, true))
+}
+
+fn workers(text: &str) -> Result<u16, &'static str> {
+    text.parse().ok().filter(|workers| (1..=256).contains(workers)).ok_or("give a number from 1 to 256")
 }
 
 /// Parses a number of bytes, from 64 to 16 MiB; K and M are binary.

@@ -35,8 +35,9 @@ fn synopsis_of(option: &Arg) -> String {
     let values: Vec<String> = option.get_possible_values().iter().map(|value| format!("\\fB{}\\fR", value.get_name())).collect();
     let value = match option.get_value_names() {
         _ if !option.get_action().takes_values() => String::new(),
-        _ if !values.is_empty() => format!("\\ {}", values.join("|")),
-        Some(names) => format!("\\ \\fI{}\\fR", names.join("\\ ")),
+        _ if !values.is_empty() && !option.is_hide_possible_values_set() => format!("\\ {}", values.join("|")),
+        Some(names) if option.is_require_equals_set() => format!("[=\\fI{}\\fR]", names.concat()),
+        Some(names) => format!("\\ \\fI{}\\fR", names.concat()),
         None => panic!("--{long} has a value without a name"),
     };
     let repeats = if matches!(option.get_action(), ArgAction::Append) { " ..." } else { "" };
@@ -64,6 +65,14 @@ fn check(file: &str, expected: &[u8]) {
 #[test]
 fn the_man_page_is_that_of_the_options() {
     check("man/colors.8", man_page().as_bytes());
+}
+
+#[test]
+fn the_synopsis_has_each_value_as_it_is_given() {
+    let synopsis = ["\\fB", "\\fI", "\\fR", "\\"].iter().fold(man_page(), |page, markup| page.replace(markup, ""));
+    for expected in ["[--seed FILE]", "[--read-only[=BOOL]]", "[--log-level off|error|warn|info|debug]", "[--check]"] {
+        assert!(synopsis.lines().any(|line| line == expected), "{expected}");
+    }
 }
 
 #[test]

@@ -14,10 +14,19 @@ const LINE_ONLY: [&str; 4] = ["help", "version", "check", "dump"];
 /// Options without which more is allowed: that their variable is empty may be a mistake.
 const SECURITY: [&str; 3] = ["token_file", "private", "read_only"];
 
+/// Parses a command line. The option of many other programs for the port leads to the one for it here.
+pub(crate) fn parse<'a>(command: &mut Command, line: impl IntoIterator<Item = &'a OsString>) -> clap::error::Result<ArgMatches> {
+    command.try_get_matches_from_mut(line).map_err(|mut error| {
+        if matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(option)) if option == "--port" || option == "-p") {
+            error.insert(ContextKind::SuggestedArg, ContextValue::String("--listen".to_owned()));
+            error.remove(ContextKind::Usage);
+        }
+        error
+    })
+}
+
 /// Gives the options that these variables stand for, without those that the command line has, and warnings about unknown variables.
-///
-/// # Errors
-/// When a value is not one that the option takes; the error has the variable's name.
+/// The error for a value that the option does not take has the variable's name.
 pub(crate) fn options(
     command: &mut Command,
     line: &ArgMatches,
@@ -39,9 +48,12 @@ pub(crate) fn options(
             let hint = near(command, &id).map_or_else(String::new, |near| format!("; did you mean {near}?"));
             warnings.push(format!("the variable {} is unknown and does nothing{hint}", name.display()));
         } else if line.value_source(&id) != Some(ValueSource::CommandLine) {
-            let mut option = OsString::from(format!("--{}=", id.replace('_', "-")));
+            let mut option = OsString::from(format!("{}=", self::name(&id, true)));
             option.push(&value);
-            if let Err(mut error) = command.try_get_matches_from_mut([OsString::from("colors"), option.clone()]) {
+            if let Err(mut error) = parse(command, &[OsString::from("colors"), option.clone()]) {
+                if error.kind() == ErrorKind::InvalidUtf8 {
+                    return Err(command.error(ErrorKind::InvalidUtf8, format!("the value of {} is not UTF-8", variable(&id))));
+                }
                 error.insert(ContextKind::InvalidArg, ContextValue::String(variable(&id)));
                 return Err(error);
             }
@@ -53,13 +65,18 @@ pub(crate) fn options(
     Ok((options, warnings))
 }
 
+/// What an option is called on the command line, or in the environment.
+pub(crate) fn name(id: &str, on_line: bool) -> String {
+    if on_line { format!("--{}", id.replace('_', "-")) } else { variable(id) }
+}
+
 fn variable(id: &str) -> String {
     format!("{PREFIX}{}", id.replace('-', "_").to_ascii_uppercase())
 }
 
 /// The variable of the option that clap suggests for a name like this one.
 fn near(command: &mut Command, id: &str) -> Option<String> {
-    let error = command.try_get_matches_from_mut(["colors".to_owned(), format!("--{}", id.replace('_', "-"))]).err()?;
+    let error = parse(command, &["colors".into(), name(id, true).into()]).err()?;
     match error.get(ContextKind::SuggestedArg) {
         Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => {
             let id = option.trim_start_matches('-');

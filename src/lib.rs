@@ -8,8 +8,11 @@
 //!   `systemd` (what the service manager is told)
 //! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path names), `origin` (browsers), `token` (who may
 //!   change the list), `page` (for browsers)
-//! - `store`: the mutex around the `Vec` of colors (`colors`), `change` (what a write does), `writer` (group commit), `file` (the data file)
+//! - `store`: the list in memory: `list` (the mutex around the colors), `colors`, `envelope` (what `GET /colors` answers), `retired` (old
+//!   representations), `color`, `change` (what a write does); on disk: `writer` (group commit), `database` (SQLite), `data_file` (what is at
+//!   the path)
 //! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `chunked`, `request`, `response`, `conditional`
+//! - `metrics`: what is counted, and the text that Prometheus reads
 //! - `logging`: log lines, and the thread that writes them
 
 mod args;
@@ -20,6 +23,7 @@ mod failure;
 mod http;
 mod load;
 mod logging;
+mod metrics;
 mod server;
 mod service;
 mod signals;
@@ -37,9 +41,19 @@ use threadpool::ThreadPool;
 
 use crate::args::Args;
 use crate::failure::Failure;
+use crate::metrics::Metrics;
 use crate::server::{Endpoint, Limits, Listener, Server, Shared};
 use crate::service::{Allowlist, Loaded, Service, Tokens};
 use crate::signals::{reload_on_signal, stop_on_signals};
+
+/// What the fuzz targets call.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    pub use crate::http::fuzzing::{chunked, conditions, parser};
+    pub use crate::server::fuzzing::connection;
+    pub use crate::service::fuzzing::{paths, tokens};
+    pub use crate::store::fuzzing::json;
+}
 
 /// Bytes of stack of a thread; the deepest call takes a quarter of it.
 const STACK_BYTES: usize = 256 * 1024;
@@ -95,8 +109,17 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         connections_max: server::connections_max(listeners.len(), workers),
     };
     let allowlist = Allowlist { origins: args.allow_origin, hosts: args.allow_host };
-    let service =
-        Service { store, base: args.base_path, read_only: args.read_only, is_stopping: AtomicBool::new(false), allowlist, tokens };
+    let metrics = Metrics::new(workers, limits.connections_max, args.backup_trace);
+    let service = Service {
+        store,
+        openapi: service::openapi(&args.base_path),
+        base: args.base_path,
+        read_only: args.read_only,
+        is_stopping: AtomicBool::new(false),
+        allowlist,
+        tokens,
+        metrics,
+    };
     let shared = Arc::new(Shared::new(service, limits, args.access_log && log::log_enabled!(log::Level::Info)));
     let writer_pool = pool(usize::from(writer.is_some()).max(1), "writer").map_err(Failure::System)?;
     if let Some(writer) = writer {
@@ -162,9 +185,6 @@ fn listen_all(args: &Args) -> Result<Vec<Listener>, Failure> {
 }
 
 /// Starts a pool of so many threads, all of this name.
-///
-/// # Errors
-/// When the system refuses one of them.
 fn pool(threads: usize, name: &str) -> io::Result<ThreadPool> {
     // threadpool panics when it cannot start a thread: the error says all there is to say
     let hook = panic::take_hook();

@@ -22,11 +22,13 @@ pub(crate) fn open(args: &Args) -> Result<(Store, Option<Writer>, String), Failu
         return Ok((Store::in_memory(colors), None, details));
     };
     let failed = |error| unusable(file, error);
-    if !data_file::exists(file).map_err(failed)? {
-        database::create(file, &read_seed(args)?.0).map_err(failed)?;
-    }
+    let seed = if data_file::is_filled(file).map_err(failed)? { None } else { Some(read_seed(args)?.0) };
     data_file::check_writable(file).map_err(failed)?;
-    let (database, rows) = Database::open(file).map_err(failed)?;
+    let lock = database::lock(file).map_err(failed)?;
+    if let Some(colors) = seed {
+        database::fill(file, &colors).map_err(failed)?;
+    }
+    let (database, rows) = Database::open(file, lock).map_err(failed)?;
     let details = format!("{} kept in {}", count(rows.colors.len()), file.display());
     let (store, writer) = Store::in_database(database, rows);
     Ok((store, Some(writer), details))
@@ -40,7 +42,7 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
         return Ok(format!("{} from {source}", count(colors.len())));
     };
     let failed = |error| unusable(file, error);
-    let exists = data_file::exists(file).map_err(failed)?;
+    let exists = data_file::is_filled(file).map_err(failed)?;
     data_file::check_writable(file).map_err(failed)?;
     if exists {
         let rows = database::read(file, true).map_err(failed)?;
@@ -53,7 +55,7 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
 /// Prints the list of a database as `GET /colors` answers it.
 pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
     let failed = |error| unusable(file, error);
-    if !data_file::exists(file).map_err(failed)? {
+    if !data_file::is_filled(file).map_err(failed)? {
         return Err(failed(OpenError::Unusable("there is no list in it; name the file of a service with --data".to_owned())));
     }
     let rows = database::read(file, false).map_err(failed)?;

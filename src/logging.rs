@@ -6,7 +6,7 @@
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, Write};
 use std::iter::once;
-use std::mem::take;
+use std::mem::{replace, take};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -15,7 +15,7 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use simplelog::{ConfigBuilder, WriteLogger};
+use simplelog::{ConfigBuilder, FormatItem, WriteLogger, format_description};
 use tiny_http::{Method, StatusCode};
 
 const QUEUE_LINES: usize = 1024;
@@ -24,8 +24,12 @@ const FLUSH_TIME: Duration = Duration::from_millis(500);
 const CLIENT_WARNINGS_MAX: u64 = 5; // per second
 const EXCERPT_CHARS: usize = 200; // after escaping
 
+/// Times in UTC as in RFC 3339, with milliseconds: all are of one length.
+const TIME_FORMAT: &[FormatItem<'_>] = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+
 static QUEUE: OnceLock<SyncSender<Message>> = OnceLock::new();
 static DROPPED: AtomicU64 = AtomicU64::new(0);
+static WARNINGS: AtomicU64 = AtomicU64::new(0);
 static CLIENT_WARNINGS: Mutex<Limiter> = Mutex::new(Limiter { second: None, said: 0, left_out: 0 });
 
 /// What the thread that writes is sent.
@@ -37,14 +41,11 @@ enum Message {
 }
 
 /// Starts logging at this level, panics included.
-///
-/// # Errors
-/// When the system refuses the thread that writes.
 pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
     let (queue, messages) = sync_channel(QUEUE_LINES);
     thread::Builder::new().name("log".to_owned()).spawn(move || write_forever(&messages))?;
     QUEUE.set(queue).map_err(|_| io::ErrorKind::AlreadyExists)?;
-    log::set_boxed_logger(logger(send)).expect("the logger is set once, here");
+    log::set_boxed_logger(Box::new(logger(send))).expect("the logger is set once, here");
     log::set_max_level(level);
     std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
     Ok(())
@@ -80,10 +81,18 @@ pub(crate) fn flush() {
 /// Logs a warning that clients can cause at will: a few per second, the others are counted.
 pub(crate) fn client_warning(text: fmt::Arguments<'_>) {
     let admitted = CLIENT_WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now());
-    if let Some(left_out) = admitted {
-        report_left_out(left_out);
-        log::warn!("{text}");
+    match admitted {
+        Some(left_out) => {
+            report_left_out(left_out);
+            log::warn!("{text}");
+        }
+        None => drop(WARNINGS.fetch_add(1, Relaxed)),
     }
+}
+
+/// How many lines were dropped, and how many warnings there were, those that were left out included.
+pub(crate) fn counts() -> (u64, u64) {
+    (DROPPED.load(Relaxed), WARNINGS.load(Relaxed))
 }
 
 fn report_left_out(count: u64) {
@@ -92,10 +101,11 @@ fn report_left_out(count: u64) {
     }
 }
 
-/// Logs a response. For the access log, `begun` is given: client, method, target, status, bytes sent, microseconds taken, and for an error
-/// why it is one. Without access log, errors are logged at debug. No request means that what came could not be read as one.
+/// Logs a response. For the access log, `begun` is given: client, method, target, status, bytes of the response, microseconds taken, and for an error
+/// why it is one. The client may have the name of its token before it. Without access log, errors are logged at debug. No request means that what
+/// came could not be read as one.
 pub(crate) fn response(
-    client: &dyn Display,
+    client: &str,
     request: Option<(&Method, &str)>,
     status: StatusCode,
     reason: &str,
@@ -156,7 +166,7 @@ fn log_now(level: Level, text: fmt::Arguments<'_>) {
 
 /// Writes what is in the queue, several lines at a time.
 fn write_forever(messages: &Receiver<Message>) {
-    let mut lines = Vec::new();
+    let (mut lines, mut reported) = (Vec::new(), 0);
     while let Ok(first) = messages.recv() {
         let mut flushes = Vec::new();
         for message in once(first).chain(messages.try_iter().take(QUEUE_LINES)) {
@@ -166,9 +176,10 @@ fn write_forever(messages: &Receiver<Message>) {
             }
         }
         write(take(&mut lines));
-        let dropped = DROPPED.swap(0, Relaxed);
-        if dropped > 0 {
-            log_now(Level::Warn, format_args!("{dropped} log lines were dropped: standard error was not read fast enough"));
+        let dropped = DROPPED.load(Relaxed);
+        if dropped > reported {
+            let count = dropped - replace(&mut reported, dropped);
+            log_now(Level::Warn, format_args!("{count} log lines were dropped: standard error was not read fast enough"));
         }
         for done in flushes {
             // Whoever waited has given up.
@@ -210,15 +221,37 @@ fn is_journal(stream: impl AsFd) -> bool {
     identity.is_ok_and(|identity| std::env::var_os("JOURNAL_STREAM").is_some_and(|journal| journal == *identity))
 }
 
-/// A logger whose lines go to `sink`. The level is set for the whole program, not here.
-fn logger(sink: fn(Vec<u8>)) -> Box<dyn Log> {
-    if is_journal(io::stderr()) {
-        return Box::new(JournalLogger { sink });
+/// Counts warnings, and has lines go to `sink`. The level is set for the whole program, not here.
+struct Logger {
+    sink: fn(Vec<u8>),
+    /// `None` for the journal, which adds time and program itself (sd-daemon(3)).
+    plain: Option<Box<WriteLogger<Pieces>>>,
+}
+
+impl Log for Logger {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
     }
+
+    fn log(&self, record: &Record<'_>) {
+        if record.level() == Level::Warn {
+            WARNINGS.fetch_add(1, Relaxed);
+        }
+        match &self.plain {
+            Some(plain) => plain.log(record),
+            None => (self.sink)(journal_lines(record).into_bytes()),
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+fn logger(sink: fn(Vec<u8>)) -> Logger {
     let mut config = ConfigBuilder::new();
     config.set_thread_level(LevelFilter::Off).set_target_level(LevelFilter::Off).set_location_level(LevelFilter::Off);
-    config.set_time_level(LevelFilter::Error).set_time_format_rfc3339();
-    WriteLogger::new(LevelFilter::Trace, config.build(), Pieces { line: Vec::new(), sink })
+    config.set_time_level(LevelFilter::Error).set_time_format_custom(TIME_FORMAT);
+    let plain = || WriteLogger::new(LevelFilter::Trace, config.build(), Pieces { line: Vec::new(), sink });
+    Logger { sink, plain: (!is_journal(io::stderr())).then(plain) }
 }
 
 /// Makes lines of the dozen pieces that simplelog writes for each.
@@ -241,23 +274,6 @@ impl Write for Pieces {
     }
 }
 
-/// Writes lines that begin with their priority; time and program are the journal's to add (sd-daemon(3)).
-struct JournalLogger {
-    sink: fn(Vec<u8>),
-}
-
-impl Log for JournalLogger {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &Record<'_>) {
-        (self.sink)(journal_lines(record).into_bytes());
-    }
-
-    fn flush(&self) {}
-}
-
 /// Each line of a record has its own priority, since the journal takes each for an entry.
 fn journal_lines(record: &Record<'_>) -> String {
     let priority = match record.level() {
@@ -274,6 +290,8 @@ fn journal_lines(record: &Record<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use time::OffsetDateTime;
+
     use super::*;
 
     #[test]
@@ -283,6 +301,12 @@ mod tests {
         {
             assert_eq!(journal_lines(&Record::builder().level(level).args(format_args!("a\nb")).build()), expected);
         }
+    }
+
+    #[test]
+    fn times_have_a_fixed_width() {
+        let at = |milliseconds| (OffsetDateTime::UNIX_EPOCH + Duration::from_millis(milliseconds)).format(TIME_FORMAT).unwrap();
+        assert_eq!([at(784_111_777_900), at(784_111_777_007)], ["1994-11-06T08:49:37.900Z", "1994-11-06T08:49:37.007Z"]);
     }
 
     #[test]

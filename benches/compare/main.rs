@@ -5,12 +5,14 @@ mod contest;
 mod growth;
 mod instructions;
 mod server;
+mod soak;
 mod table;
 mod waiting;
 mod workload;
 mod writers;
 
 use std::path::PathBuf;
+use std::time::Duration;
 use std::{env, thread};
 
 use anyhow::Result;
@@ -49,6 +51,9 @@ struct Args {
     /// Which servers to measure beside colors; `colors` for none
     #[arg(long, value_name = "NAME,...", default_value = "axum,actix,nginx,floor", value_delimiter = ',')]
     only: Vec<Kind>,
+    /// Change a durable list for this time (90s, 30m, 1h) beside a model of it, and print what the process holds
+    #[arg(long, value_name = "TIME", value_parser = soak::time)]
+    soak: Option<Duration>,
     /// Print how many instructions a request takes
     #[arg(long)]
     instructions: bool,
@@ -65,6 +70,9 @@ struct Args {
 
 fn main() -> Result<()> {
     let args = Args::parse();
+    if let Some(time) = args.soak {
+        return soak::print(&Programs::find_colors(args.colors.as_deref())?, time);
+    }
     let programs = Programs::build(args.colors.as_deref(), args.before.as_deref())?;
     println!("{} processors, `compare {}`", thread::available_parallelism()?, env::args().skip(1).collect::<Vec<_>>().join(" "));
     if !(args.instructions || args.growth || args.writers || args.waiting) {

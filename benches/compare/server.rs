@@ -49,12 +49,15 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
+    /// The product: what is given, or a build of the parent directory.
+    pub(crate) fn find_colors(given: Option<&Path>) -> Result<PathBuf> {
+        given.map_or_else(|| Ok(build(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &[])?.join("colors")), find)
+    }
+
     pub(crate) fn build(colors: Option<&Path>, before: Option<&Path>) -> Result<Self> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let peers = build(here, &["--bin", "peer-axum", "--bin", "peer-actix", "--bin", "peer-floor"])?;
-        let find = |path: &Path| path.canonicalize().with_context(|| path.display().to_string());
-        let colors = colors.map_or_else(|| Ok(build(&here.join(".."), &[])?.join("colors")), find)?;
-        Ok(Self { colors, before: before.map(find).transpose()?, peers })
+        Ok(Self { colors: Self::find_colors(colors)?, before: before.map(find).transpose()?, peers })
     }
 
     /// The build of colors that is measured as this kind.
@@ -62,6 +65,10 @@ impl Programs {
         let before = (kind == Kind::Before).then(|| self.before.as_deref().context("--before is not given")).transpose()?;
         Ok(before.unwrap_or(&self.colors))
     }
+}
+
+fn find(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().with_context(|| path.display().to_string())
 }
 
 /// Builds programs and returns the directory that they are in.
@@ -158,7 +165,7 @@ impl Server {
     }
 
     /// Runs the command in this directory and waits until something listens at this address.
-    fn launch(mut command: Command, files: TempDir, address: SocketAddr) -> Result<Self> {
+    pub(crate) fn launch(mut command: Command, files: TempDir, address: SocketAddr) -> Result<Self> {
         let log = files.path().join("log");
         command.current_dir(&files).stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let began = Instant::now();
@@ -171,6 +178,10 @@ impl Server {
         }
         server.start_time = began.elapsed();
         Ok(server)
+    }
+
+    pub(crate) fn id(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32)
     }
 
     /// Its process and the children of that: nginx's workers.
@@ -200,7 +211,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
             // SIGTERM has nginx end its workers, and callgrind print its sums. If the process has just ended, all the better.
-            let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
+            let _ = kill(self.id(), Signal::SIGTERM);
             let _ = self.child.wait();
         }
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, Request, Response};
 use crate::server::Server;
 
-#[derive(Clone, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Color {
     pub(crate) name: String,
     pub(crate) value: String,

@@ -1,7 +1,8 @@
 complete -c colors -l listen -d 'Address, port, or unix:PATH; repeatable' -r -f
 complete -c colors -l unix-mode -d 'Permissions of a unix socket\'s file, octal' -r -f
 complete -c colors -l seed -d 'Fills the list [default: ./seed/colors.json if there, else built in]' -r -F
-complete -c colors -l data -d 'SQLite database that keeps the list; a change is saved, then answered' -r -F
+complete -c colors -l data -d 'SQLite database of the list: a change is saved, then answered' -r -F
+complete -c colors -l backup-trace -d 'File that each backup writes; its age is in /metrics' -r -F
 complete -c colors -l base-path -d 'Path that everything is served below, as in /api' -r -f
 complete -c colors -l workers -d 'Event loops, one thread each [default: as many as processors, >= 2]' -r -f
 complete -c colors -l max-body -d 'Longest content of a request, at most 16 MiB' -r -f
@@ -10,7 +11,7 @@ complete -c colors -l keep-alive -d 'Between two requests on a connection' -r -f
 complete -c colors -l read-only -d 'Allow only reads: POST, PUT and DELETE answer 405' -r -f -a "true\t''
 false\t''"
 complete -c colors -l token-file -d 'Changes need a bearer token of this file; read again on SIGHUP' -r -F
-complete -c colors -l private -d 'Reads of colors need a token, too' -r -f -a "true\t''
+complete -c colors -l private -d 'Reads of colors and metrics need a token, too' -r -f -a "true\t''
 false\t''"
 complete -c colors -l allow-origin -d 'Let the web pages of this origin use it; repeatable' -r -f
 complete -c colors -l allow-host -d 'Answer to this host name on loopback, too; repeatable' -r -f -a "(__fish_print_hostnames)"

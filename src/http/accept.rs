@@ -4,12 +4,23 @@
 ///
 /// `*/*`, which curl and `fetch` send, and `text/*` take anything and ask for nothing.
 pub(super) fn asks_for_html(value: &[u8]) -> bool {
-    value.split(|byte| *byte == b',').any(is_html)
+    split_unquoted(value, b',').any(is_html)
+}
+
+/// Splits at a separator, but not within a quoted string (RFC 9110 §5.6.4).
+fn split_unquoted(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    value.split(move |byte| {
+        let is_separator = *byte == separator && !is_quoted;
+        is_quoted ^= *byte == b'"' && !is_escaped;
+        is_escaped = *byte == b'\\' && is_quoted && !is_escaped;
+        is_separator
+    })
 }
 
 /// Whether one media range with its parameters means HTML.
 fn is_html(range: &[u8]) -> bool {
-    let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    let mut parts = split_unquoted(range, b';').map(<[u8]>::trim_ascii);
     parts.next().is_some_and(|name| name.eq_ignore_ascii_case(b"text/html")) && !parts.any(is_zero_weight)
 }
 
@@ -31,6 +42,11 @@ mod tests {
             (&["application/json, Text/HTML;level=1;q=0.1"], true),
             (&["application/json", "text/html"], true),
             (&["text/html;q=0.001"], true),
+            (&[r#"a/b;c="d\", text/plain", text/html"#], true),
+            (&[r#"a/b;c="\\",text/html"#], true),
+            (&[r#"text/html;a=";q=0;""#], true),
+            (&[r#"a/b;c=", text/html""#], false),
+            (&[r#"a/b;c="\", text/html, ""#], false),
             (&["text/html ; Q=1.000"], true),
             (&[], false),
             (&[""], false),

@@ -3,7 +3,7 @@
 use super::error::ProtocolError;
 use super::head::is_tchar;
 
-/// Bytes of one chunk-size line with its extensions, or of one trailer field; a size alone is at most 16 digits.
+/// Bytes of one chunk-size line with its extensions, or of one trailer field; a size without leading zeros is at most 16 digits.
 const LINE_BYTES_MAX: usize = 1024;
 
 /// Bytes of chunk extensions and trailer fields in one content; all of them are skipped.
@@ -28,9 +28,6 @@ enum ChunkPart {
 
 impl ChunkedDecoder {
     /// Decodes `received` from `start` on into `content`, moving `start` past what is used up; whether the end was reached.
-    ///
-    /// # Errors
-    /// When the coding is malformed, or the content becomes longer than `content_max` bytes.
     pub(super) fn decode(
         &mut self,
         received: &[u8],
@@ -90,10 +87,11 @@ impl ChunkedDecoder {
     }
 }
 
-/// The size of a chunk: 1 to 16 hexadecimal digits.
+/// The size of a chunk: hexadecimal digits, of which 16 may follow the leading zeros.
 fn parse_size(digits: &[u8]) -> Option<u64> {
     let value = |digit: &u8| char::from(*digit).to_digit(16).map(u64::from);
-    if !(1..=16).contains(&digits.len()) {
+    let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
+    if digits.is_empty() || digits.len() - zeros > 16 {
         return None;
     }
     digits.iter().try_fold(0, |size, digit| Some(size << 4 | value(digit)?))
@@ -144,6 +142,7 @@ mod tests {
         check(b"0\r\n\r\n", 9, Ok(Some((b"", 0))));
         check(b"3\r\nabc\r\n0\r\n\r\nGET", 9, Ok(Some((b"abc", 3))));
         check(b"3\r\nabc\r\n002\r\n\r\n\r\n000\r\n\r\n", 9, Ok(Some((b"abc\r\n", 0))));
+        check(b"00000000000000000001\r\na\r\n00000000000000000000\r\n\r\n", 9, Ok(Some((b"a", 0))));
         check(b"A\r\n0123456789\r\n0\r\n\r\n", 10, Ok(Some((b"0123456789", 0))));
         check(b"3;a=b;c=\"d\"\r\nabc\r\n0 ;x\r\n\r\n", 9, Ok(Some((b"abc", 0))));
         check(b"0\r\nA: b\r\nC: d\r\n\r\n", 9, Ok(Some((b"", 0))));
@@ -173,7 +172,7 @@ mod tests {
             b"3\r\nabc\rx",
             b"3\r\nabc\n0\r\n\r\n",
             b"zz\r\n",
-            b"00000000000000001\r\na\r\n",
+            b"10000000000000000\r\na\r\n",
             b"0\r\nno field\r\n\r\n",
             b"0\r\n a: folded\r\n\r\n",
             b"0\r\n: x\r\n\r\n",

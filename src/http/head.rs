@@ -39,12 +39,11 @@ struct FramingFields<'a> {
     close: bool,
     keep_alive: bool,
     expects_continue: bool,
+    /// What is wrong with the first line that is wrong by itself.
+    error: Option<ProtocolError>,
 }
 
 /// Parses a head that ends with its empty line.
-///
-/// # Errors
-/// When it is malformed, needs what the service does not have, or announces more than `content_max` bytes of content.
 pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
     let mut headers = [MaybeUninit::uninit(); FIELD_LINES_MAX];
     let mut parsed = httparse::Request::new(&mut []);
@@ -62,7 +61,10 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
         return Err(ProtocolError::Malformed("the request target has a character that belongs percent-encoded"));
     }
     let is_1_1 = minor == 1;
-    let (lines, mut fields) = FramingFields::sort(parsed.headers, is_1_1)?;
+    let (mut lines, mut fields) = FramingFields::sort(parsed.headers, is_1_1);
+    if let Some(error) = lines.error.take() {
+        return Err(error);
+    }
     fields.host = lines.host(target, is_1_1)?;
     let framing = lines.framing(is_1_1, content_max)?;
     let request = Request {
@@ -74,6 +76,23 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
         keep_alive: !lines.close && (is_1_1 || lines.keep_alive),
     };
     Ok(Incoming { request, framing, expects_continue: lines.expects_continue })
+}
+
+/// What can be told of a head that is malformed or has not arrived whole: the method, and the target and the fields before that place. `None`
+/// if it has no method.
+pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
+    let mut headers = [httparse::EMPTY_HEADER; FIELD_LINES_MAX];
+    let mut parsed = httparse::Request::new(&mut headers);
+    // The error is known already; what comes before it is parsed all the same.
+    let _ = parsed.parse(head);
+    Some(Request {
+        method: parsed.method?.parse().ok()?,
+        target: parsed.path.unwrap_or_default().to_owned(),
+        version: HTTPVersion(1, 1),
+        fields: FramingFields::sort(parsed.headers, true).1,
+        content: Vec::new(),
+        keep_alive: false,
+    })
 }
 
 /// Parses a head with a version that httparse does not know. A later minor version of 1 is served as 1.1 (RFC 9110 §2.5).
@@ -93,17 +112,17 @@ fn parse_as_1_1(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolErr
 
 impl<'a> FramingFields<'a> {
     /// Sorts all field lines in one pass.
-    fn sort(headers: &[httparse::Header<'a>], is_1_1: bool) -> Result<(Self, Fields), ProtocolError> {
+    fn sort(headers: &[httparse::Header<'a>], is_1_1: bool) -> (Self, Fields) {
         let (mut lines, mut fields) = (Self::default(), Fields::default());
         for &httparse::Header { name, value } in headers {
             let is = |known: &str| name.eq_ignore_ascii_case(known);
             if is("host") {
                 if lines.host.replace(value).is_some() {
-                    return Err(ProtocolError::Host);
+                    lines.error.get_or_insert(ProtocolError::Host);
                 }
             } else if is("content-length") {
                 if lines.content_length.replace(value).is_some() {
-                    return Err(ProtocolError::ContentLength);
+                    lines.error.get_or_insert(ProtocolError::ContentLength);
                 }
             } else if is("transfer-encoding") {
                 join(&mut lines.transfer_encoding, value);
@@ -113,9 +132,9 @@ impl<'a> FramingFields<'a> {
             } else if is("expect") {
                 // RFC 9110 §10.1.1: HTTP/1.0 has no expectations
                 if is_1_1 && !members(value).all(|expectation| expectation.eq_ignore_ascii_case(b"100-continue")) {
-                    return Err(ProtocolError::Expectation);
+                    lines.error.get_or_insert(ProtocolError::Expectation);
                 }
-                lines.expects_continue = is_1_1;
+                lines.expects_continue |= is_1_1 && members(value).next().is_some();
             } else if is("if-match") {
                 join(&mut fields.if_match, value);
             } else if is("if-none-match") {
@@ -127,7 +146,7 @@ impl<'a> FramingFields<'a> {
             } else if is("authorization") {
                 // RFC 9110 §11.6.2: it is no list. Of two, this service and a proxy might believe different ones
                 if fields.authorization.replace(Credentials(value.into())).is_some() {
-                    return Err(ProtocolError::Authorization);
+                    lines.error.get_or_insert(ProtocolError::Authorization);
                 }
             } else if is("x-forwarded-for") {
                 // the last proxy puts the address at the end; what stands before it, the client may have made up
@@ -139,7 +158,7 @@ impl<'a> FramingFields<'a> {
                 join(&mut fields.preflight_method, value);
             }
         }
-        Ok((lines, fields))
+        (lines, fields)
     }
 
     /// The host that the request is for (RFC 9112 §3.2).
@@ -188,9 +207,9 @@ fn join(field: &mut Option<String>, value: &[u8]) {
     }
 }
 
-/// The members of a comma-separated value (RFC 9110 §5.6.1).
+/// The members of a comma-separated value; empty ones do not count (RFC 9110 §5.6.1).
 fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
 /// Whether this may be part of a token, such as a method or a field name (RFC 9110 §5.6.2).

@@ -5,6 +5,9 @@ mod chunked;
 mod conditional;
 pub(crate) mod date;
 mod error;
+#[cfg(fuzzing)]
+#[path = "../../fuzz/inside/http.rs"]
+pub(crate) mod fuzzing;
 mod head;
 mod parser;
 mod request;
@@ -15,4 +18,4 @@ pub(crate) use error::ProtocolError;
 pub(crate) use head::{has_valid_escapes, split_absolute_form, split_port};
 pub(crate) use parser::Parser;
 pub(crate) use request::{Credentials, Fields, Request};
-pub(crate) use response::{Challenge, Content, Cors, EntityTag, Representation, Response};
+pub(crate) use response::{Challenge, Content, Cors, EntityTag, OtherType, Representation, Response};

@@ -2,8 +2,6 @@
 
 use std::mem::take;
 
-use tiny_http::Method;
-
 use super::error::{HEAD_BYTES_MAX, ProtocolError};
 use super::head::{self, Framing, Incoming, is_tchar};
 use super::request::Request;
@@ -51,23 +49,12 @@ impl Parser {
         self.incoming.is_none() && self.start == self.received.len()
     }
 
-    /// Whether the method of the next request is HEAD, even if the rest of it cannot be parsed.
-    pub(crate) fn asks_for_head_alone(&self) -> bool {
-        match &self.incoming {
-            Some(incoming) => incoming.request.method == Method::Head,
-            None => self.received[self.start..].starts_with(b"HEAD "),
-        }
-    }
-
     /// Bytes of memory that the parser owns.
     pub(crate) fn memory(&self) -> usize {
         self.received.capacity() + self.incoming.as_ref().map_or(0, |incoming| incoming.request.memory())
     }
 
-    /// The next request, once all of it has arrived.
-    ///
-    /// # Errors
-    /// When the bytes are no request that can be answered; nothing after them may be parsed as one.
+    /// The next request, once all of it has arrived. After an error nothing that follows may be parsed as a request.
     pub(crate) fn next_request(&mut self, content_max: usize) -> Result<Option<Request>, ProtocolError> {
         let incoming = match &mut self.incoming {
             Some(incoming) => incoming,
@@ -92,6 +79,12 @@ impl Parser {
         expects_continue && self.start == self.received.len()
     }
 
+    /// Drops all that was received; gives what can be told of the next request, which is not answered as one. `None` if it has no method.
+    pub(crate) fn refuse(&mut self) -> Option<Request> {
+        let Self { received, start, searched, incoming, .. } = take(self);
+        incoming.map(|incoming| incoming.request).or_else(|| head::parse_in_part(&received[start..start + searched]))
+    }
+
     /// Where the next head ends, once all of it is there.
     fn find_head_end(&mut self) -> Result<Option<usize>, ProtocolError> {
         // RFC 9112 §2.2: an empty line before the request line is ignored
@@ -99,15 +92,16 @@ impl Parser {
             (self.start, self.searched, self.skipped_empty_line) = (self.start + 2, 0, true);
         }
         let bytes = &self.received[self.start..];
+        // what is wrong must not depend on how much has arrived beyond that
+        let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX + 1)];
         if bytes.first().is_some_and(|first| !is_tchar(first) && *first != b'\r') {
             return Err(ProtocolError::Malformed("this is not an HTTP request"));
         }
         while let Some(length) = bytes[self.searched..].iter().position(|byte| *byte == b'\n') {
             self.searched += length + 1;
             match &bytes[..self.searched] {
-                b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n'] if self.searched <= HEAD_BYTES_MAX => {
-                    return Ok(Some(self.start + self.searched));
-                }
+                _ if self.searched > HEAD_BYTES_MAX => break,
+                b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n'] => return Ok(Some(self.start + self.searched)),
                 [.., b'\r', b'\n'] => {}
                 _ => return Err(ProtocolError::BareLineFeed),
             }

@@ -207,6 +207,21 @@ fn malformed_lines_are_refused() {
 }
 
 #[test]
+fn what_is_wrong_does_not_depend_on_what_has_arrived_beyond_it() {
+    let request = "GET /a HTTP/1.1\r\nOrigin: b\nOrigin: c\r\n\r\n";
+    for size in [request.len(), 1] {
+        let mut parser = Parser::default();
+        let refused = request.as_bytes().chunks(size).any(|piece| {
+            parser.append(piece);
+            parser.next_request(16) == Err(ProtocolError::BareLineFeed)
+        });
+        let told = parser.refuse().unwrap();
+        assert_eq!((refused, told.target.as_str(), told.fields.origin.as_deref()), (true, "/a", Some("b")), "in pieces of {size}");
+    }
+    check("a".repeat(HEAD_BYTES_MAX + 1) + "\n", Err(ProtocolError::HeadTooLarge));
+}
+
+#[test]
 fn heads_without_end_are_refused_at_the_limit() {
     let line = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(HEAD_BYTES_MAX));
     check(&line[..HEAD_BYTES_MAX + 1], Err(ProtocolError::HeadTooLarge));

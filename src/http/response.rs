@@ -96,8 +96,8 @@ pub(crate) struct Response {
     /// The response depends on the Origin of the request.
     pub(crate) varies_by_origin: bool,
     pub(crate) varies_by_accept: bool,
-    /// For HTML instead of JSON: further field lines, each after the line break that ends the one before.
-    pub(crate) html: Option<&'static str>,
+    /// What it is, if it is not JSON.
+    pub(crate) other_type: Option<&'static OtherType>,
     /// WWW-Authenticate, on a 401.
     pub(crate) challenge: Option<Challenge>,
     /// For this client alone: no shared cache may keep it.
@@ -106,6 +106,14 @@ pub(crate) struct Response {
     pub(crate) reason: Cow<'static, str>,
     /// A warning for the log; not sent.
     pub(crate) log: Option<String>,
+}
+
+/// Content that is not JSON.
+#[derive(Debug)]
+pub(crate) struct OtherType {
+    pub(crate) media_type: &'static str,
+    /// Further field lines, each after the line break that ends the one before.
+    pub(crate) fields: &'static str,
 }
 
 /// Why a request is told that it needs a token (RFC 6750 §3).
@@ -135,7 +143,7 @@ impl Response {
             cors: None,
             varies_by_origin: false,
             varies_by_accept: false,
-            html: None,
+            other_type: None,
             challenge: None,
             is_private: false,
             reason: Cow::Borrowed(""),
@@ -190,7 +198,10 @@ impl Response {
         });
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
         if !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
-            push_field(out, "Content-Type", if self.html.is_some() { "text/html; charset=utf-8" } else { "application/json" });
+            match self.other_type {
+                None => out.extend_from_slice(b"\r\nContent-Type: application/json"),
+                Some(other) => push_field(out, "Content-Type", other.media_type),
+            }
             out.extend_from_slice(b"\r\nContent-Length: ");
             out.extend_from_slice(itoa::Buffer::new().format(self.content.bytes().len()).as_bytes());
         }
@@ -216,7 +227,7 @@ impl Response {
                 push_field(out, name, value);
             }
         }
-        out.extend_from_slice(self.html.unwrap_or_default().as_bytes());
+        out.extend_from_slice(self.other_type.map_or("", |other| other.fields).as_bytes());
         if let Some(cors) = &self.cors {
             cors.write(out);
         }

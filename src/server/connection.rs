@@ -4,6 +4,7 @@ use std::io;
 use std::mem::{replace, take};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
@@ -107,6 +108,10 @@ pub(super) struct Connection {
     since: Instant,
     after: After,
     had_request: bool,
+    /// The begin of the pass in which the last bytes were received.
+    received: Instant,
+    /// The name of the token of the request that is being answered, for the access log.
+    token_name: Option<Arc<str>>,
     quota: Quota,
 }
 
@@ -122,6 +127,8 @@ impl Connection {
             since: now,
             after: After::NextRequest,
             had_request: false,
+            received: now,
+            token_name: None,
             quota,
         }
     }
@@ -166,20 +173,28 @@ impl Connection {
     fn handle(&mut self, event: Event, shared: &Shared, now: Instant, scratch: &mut [u8]) -> io::Result<Next> {
         match (event, &mut self.state) {
             (Event::Readable, State::Idle | State::Reading) => {
+                self.received = now;
                 if !self.receive(scratch)? {
                     self.refuse(&ProtocolError::UnexpectedEof, None, shared);
                 }
                 self.answer(shared, now)
             }
             (Event::Readable, &mut State::Lingering { left }) if left > 0 => self.linger(left, scratch),
-            (Event::Resume, State::Idle | State::Reading) => self.answer(shared, now),
+            (Event::Resume, State::Idle | State::Reading) => {
+                let before = self.quota.worker.counters.untimed.read();
+                let next = self.answer(shared, now);
+                self.quota.worker.counters.time_answers(before, self.received.elapsed());
+                next
+            }
             (Event::Readable | Event::Writable, State::Writing) => self.flush(!self.parser.is_idle(), now),
             (Event::Outcome(outcome), State::Committing(_)) => {
                 if let State::Committing(committing) = replace(&mut self.state, State::Idle) {
                     let response = shared.service.complete(&committing.request, outcome);
                     self.respond(&committing.request, response, committing.begun, shared);
                 }
-                self.flush(!self.parser.is_idle(), now)
+                let next = self.flush(!self.parser.is_idle(), now);
+                self.quota.worker.counters.durable.add(1, self.received.elapsed());
+                next
             }
             (Event::Readable | Event::Writable, State::Committing(_)) => Ok(Next::Unwatch),
             (Event::Deadline, State::Writing) => self.flush_late(now),
@@ -197,9 +212,7 @@ impl Connection {
     }
 
     /// Receives some of what there is. False at an end in the middle of a request.
-    ///
-    /// # Errors
-    /// When the connection has ended, as it may between two requests.
+    /// An error means that the connection has ended, as it may between two requests.
     fn receive(&mut self, scratch: &mut [u8]) -> io::Result<bool> {
         let length = self.parser.missing().clamp(RECEIVE_BYTES, scratch.len());
         match rustix::net::recv(&self.socket, &mut scratch[..length], RecvFlags::DONTWAIT) {
@@ -246,13 +259,15 @@ impl Connection {
     /// Answers a request, unless that takes a change that has to be saved first.
     fn answer_one(&mut self, mut request: Request, shared: &Shared) -> Option<Change> {
         let begun = shared.access_log.then(Instant::now);
+        self.token_name = begun.and_then(|_| shared.service.token_name(&request));
         let memory = request.memory();
         if self.quota.is_refused(memory) {
-            self.refuse(&ProtocolError::Overloaded, Some(&request), shared);
+            self.refuse(&ProtocolError::Overloaded, Some(request), shared);
             return None;
         }
         match shared.service.respond(&request, self.on_loopback) {
             Answer::Now(response) => {
+                self.quota.worker.counters.untimed.add(1);
                 self.respond(&request, response, begun, shared);
                 None
             }
@@ -280,33 +295,30 @@ impl Connection {
         if response.challenge == Some(Challenge::InvalidToken) {
             logging::client_warning(format_args!("a wrong token from {}", self.client(Some(request))));
         }
-        self.push(response, Some(request), request.method == Method::Head, connection, begun);
+        self.push(response, Some(request), connection, begun);
     }
 
     /// Answers what cannot be read as a request, or cannot be served; nothing that follows it is read as a request.
-    fn refuse(&mut self, error: &ProtocolError, request: Option<&Request>, shared: &Shared) {
+    fn refuse(&mut self, error: &ProtocolError, request: Option<Request>, shared: &Shared) {
         let begun = shared.access_log.then(Instant::now);
-        let is_head = request.map_or_else(|| self.parser.asks_for_head_alone(), |request| request.method == Method::Head);
-        self.push(Response::error(error.status(), error.to_string()), request, is_head, Some("close"), begun);
-        self.parser = Parser::default();
+        let unfinished = self.parser.refuse();
+        let request = request.or(unfinished);
+        self.push(shared.service.refuse(request.as_ref(), error), request.as_ref(), Some("close"), begun);
         self.after = After::Linger;
     }
 
     /// Puts a response behind the output, and logs it.
-    fn push(
-        &mut self,
-        mut response: Response,
-        request: Option<&Request>,
-        is_head: bool,
-        connection: Option<&'static str>,
-        begun: Option<Instant>,
-    ) {
+    fn push(&mut self, mut response: Response, request: Option<&Request>, connection: Option<&'static str>, begun: Option<Instant>) {
         let (status, reason) = (response.status, take(&mut response.reason));
+        let is_head = request.is_some_and(|request| request.method == Method::Head);
         let bytes = self.output.push(response, is_head, connection);
+        self.quota.worker.counters.count_response(request.map(|request| &request.method), status);
         let is_logged = begun.is_some() || (status.0 >= 400 && log::log_enabled!(log::Level::Debug));
         if is_logged {
             let what = request.map(|request| (&request.method, request.target.as_str()));
-            logging::response(&self.client(request), what, status, &reason, bytes, begun);
+            let client = self.client(request);
+            let client = self.token_name.take().map_or_else(|| client.to_string(), |name| format!("{name}@{client}"));
+            logging::response(&client, what, status, &reason, bytes, begun);
         }
     }
 

@@ -2,6 +2,9 @@
 
 mod client;
 mod connection;
+#[cfg(fuzzing)]
+#[path = "../../fuzz/inside/server.rs"]
+pub(crate) mod fuzzing;
 mod listen;
 mod output;
 mod shared;
@@ -17,6 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use threadpool::ThreadPool;
 
@@ -57,13 +61,10 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts workers, one on each thread of the pool.
-    ///
-    /// # Errors
-    /// When the process has no descriptor left.
     pub(crate) fn new(shared: Arc<Shared>, listeners: Vec<Listener>, pool: &ThreadPool) -> io::Result<Self> {
         let mut inboxes = Vec::new();
-        for _ in 0..pool.max_count() {
-            let inbox = Arc::new(Inbox::new()?);
+        for metrics in &shared.service.metrics.workers {
+            let inbox = Arc::new(Inbox::new(Arc::clone(metrics))?);
             let worker = Worker::new(Arc::clone(&shared), Arc::clone(&inbox))?;
             pool.execute(|| worker.run());
             inboxes.push(inbox);
@@ -72,13 +73,19 @@ impl Server {
     }
 
     /// Serves until `stop` becomes readable, then finishes what is under way. When `reload` becomes readable, the tokens are read again.
-    ///
-    /// # Errors
-    /// When the kernel fails to tell what happens on the sockets.
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<()> {
         self.service_manager.ready(self.shared.service.store.len());
         while !self.accept_ready(stop, reload)? {
-            self.service_manager.tick(Instant::now(), self.shared.service.store.len());
+            let has_answered = || {
+                let store = &self.shared.service.store;
+                let has_answered = store.has_answered() && self.inboxes.iter().all(|inbox| inbox.has_answered());
+                if has_answered {
+                    store.ask();
+                    self.inboxes.iter().for_each(|inbox| inbox.ask());
+                }
+                has_answered
+            };
+            self.service_manager.tick(Instant::now(), self.shared.service.store.len(), has_answered);
         }
         self.stop();
         Ok(())
@@ -93,7 +100,13 @@ impl Server {
         polled.extend(self.listeners.iter().filter(|_| !pauses).map(|listener| PollFd::new(&listener.socket, PollFlags::IN)));
         polled.extend(reload.map(|reload| PollFd::from_borrowed_fd(reload, PollFlags::IN)));
         match rustix::event::poll(&mut polled, time.and_then(|time| Timespec::try_from(time).ok()).as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
+            // poll(2): the kernel had no memory to wait with, so this thread waits by itself
+            Err(Errno::NOMEM) => {
+                self.pause(&Errno::NOMEM.into());
+                std::thread::sleep(PAUSE);
+                return Ok(false);
+            }
             Err(error) => return Err(error.into()),
         }
         let mut ready: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
@@ -132,13 +145,18 @@ impl Server {
                 // the client has gone before it was accepted
                 Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
                 Err(error) => {
-                    logging::client_warning(format_args!("cannot accept connections for the moment: {error}"));
-                    self.pauses = true;
+                    self.pause(&error);
                     return false;
                 }
             }
         }
         true
+    }
+
+    /// Has nothing accepted for [`PAUSE`], since the system lacks something.
+    fn pause(&mut self, error: &io::Error) {
+        logging::client_warning(format_args!("cannot accept connections for the moment: {error}"));
+        self.pauses = true;
     }
 
     /// Finishes what is under way, for [`STOP_TIME`] at most.

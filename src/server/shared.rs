@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::metrics::WorkerMetrics;
 use crate::service::Service;
 
 /// Bytes of unfinished requests and untaken responses of all connections together: 500 requests of 64 KiB.
@@ -67,16 +68,16 @@ impl Shared {
 #[derive(Debug)]
 pub(super) struct Quota {
     shared: Arc<Shared>,
-    /// The number of connections of its worker.
-    of_worker: Arc<AtomicUsize>,
+    /// The worker that has the connection.
+    pub(super) worker: Arc<WorkerMetrics>,
     memory: usize,
 }
 
 impl Quota {
-    pub(super) fn new(shared: Arc<Shared>, of_worker: Arc<AtomicUsize>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, worker: Arc<WorkerMetrics>) -> Self {
         shared.connections.fetch_add(1, Relaxed);
-        of_worker.fetch_add(1, Relaxed);
-        Self { shared, of_worker, memory: 0 }
+        worker.connections.fetch_add(1, Relaxed);
+        Self { shared, worker, memory: 0 }
     }
 
     /// Notes how many bytes of memory the connection has.
@@ -98,7 +99,7 @@ impl Quota {
 impl Drop for Quota {
     fn drop(&mut self) {
         self.set_memory(0);
-        self.of_worker.fetch_sub(1, Relaxed);
+        self.worker.connections.fetch_sub(1, Relaxed);
         self.shared.connections.fetch_sub(1, Relaxed);
     }
 }

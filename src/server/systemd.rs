@@ -35,9 +35,11 @@ impl ServiceManager {
         self.send(&[NotifyState::Stopping]);
     }
 
-    /// Sends what is due; call it on every pass of the accept loop.
-    pub(super) fn tick(&mut self, now: Instant, colors: usize) {
-        if self.heartbeat.is_some_and(|heartbeat| now.duration_since(self.last_heartbeat) >= heartbeat) {
+    /// Sends what is due; call it on every pass of the accept loop. `has_answered`: all other threads have shown since the last heartbeat
+    /// that they go on; true means that they are asked again.
+    pub(super) fn tick(&mut self, now: Instant, colors: usize, has_answered: impl FnOnce() -> bool) {
+        let is_due = self.heartbeat.is_some_and(|heartbeat| now.duration_since(self.last_heartbeat) >= heartbeat);
+        if is_due && has_answered() {
             self.last_heartbeat = now;
             self.send(&[NotifyState::Watchdog]);
         }
@@ -54,7 +56,8 @@ impl ServiceManager {
 
     fn send(&self, states: &[NotifyState<'_>]) {
         if let Err(error) = sd_notify::notify(states) {
-            log::warn!("cannot tell the service manager {states:?}: {error}");
+            let states: Vec<_> = states.iter().map(ToString::to_string).collect();
+            log::warn!("cannot tell the service manager {}: NOTIFY_SOCKET: {error}", states.join(", "));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::mem::take;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 use super::connection::{Connection, Event, Next};
 use super::shared::{Quota, Shared};
 use crate::logging;
+use crate::metrics::WorkerMetrics;
 use crate::store::{Change, Outcome, SaveError};
 
 /// How often deadlines are looked at, while there are connections.
@@ -38,8 +39,9 @@ pub(super) struct Inbox {
     mail: Mutex<Mail>,
     /// Readable while there is mail.
     eventfd: OwnedFd,
-    /// How many the worker has, those in the inbox included.
-    connections: Arc<AtomicUsize>,
+    metrics: Arc<WorkerMetrics>,
+    /// The worker has made a pass since it was last asked.
+    has_answered: AtomicBool,
 }
 
 #[derive(Default)]
@@ -50,23 +52,32 @@ struct Mail {
 }
 
 impl Inbox {
-    /// # Errors
-    /// When the process has no descriptor left.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn new(metrics: Arc<WorkerMetrics>) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { mail: Mutex::default(), eventfd, connections: Arc::default() })
+        Ok(Self { mail: Mutex::default(), eventfd, metrics, has_answered: AtomicBool::new(true) })
     }
 
     /// Gives the worker a new connection.
     pub(super) fn add(&self, socket: OwnedFd, peer: Option<SocketAddr>, on_loopback: bool, shared: &Arc<Shared>) {
-        let quota = Quota::new(Arc::clone(shared), Arc::clone(&self.connections));
+        let quota = Quota::new(Arc::clone(shared), Arc::clone(&self.metrics));
         let connection = Connection::new(socket, peer, on_loopback, quota, Instant::now());
         self.post(|mail| mail.connections.push(connection));
     }
 
     /// How many connections the worker has.
     pub(super) fn load(&self) -> usize {
-        self.connections.load(Relaxed)
+        self.metrics.connections.load(Relaxed)
+    }
+
+    /// Whether the worker has made a pass since [`Inbox::ask`].
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered.load(Relaxed)
+    }
+
+    /// Asks the worker to show that it goes on.
+    pub(super) fn ask(&self) {
+        self.has_answered.store(false, Relaxed);
+        self.wake();
     }
 
     /// Wakes the worker up.
@@ -119,8 +130,6 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// # Errors
-    /// When the process has no descriptor left.
     pub(super) fn new(shared: Arc<Shared>, inbox: Arc<Inbox>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
@@ -146,11 +155,14 @@ impl Worker {
 
     fn serve_all(&mut self) {
         let mut events = Vec::new();
-        let mut next_tick = Instant::now() + TICK;
+        let mut now = Instant::now();
+        let mut next_tick = now + TICK;
         loop {
             let before = Instant::now();
+            self.inbox.metrics.counters.time_answers(0, before - now);
             let is_complete = self.wait(&mut events, next_tick.saturating_duration_since(before));
-            let now = Instant::now();
+            now = Instant::now();
+            self.inbox.has_answered.store(true, Relaxed);
             let mut has_mail = false;
             for epoll::Event { data, flags } in events.drain(..) {
                 match data.u64() {
@@ -207,7 +219,7 @@ impl Worker {
                     // most clients have sent their request by now
                     self.serve(id, Event::Readable, now);
                 }
-                Err(error) => logging::client_warning(format_args!("closed a connection that cannot be watched: {error}")),
+                Err(error) => self.refuse_unwatched(&error),
             }
         }
     }
@@ -237,12 +249,17 @@ impl Worker {
         };
         entry.watched = wanted;
         if let Err(error) = watched {
-            logging::client_warning(format_args!("closed a connection that cannot be watched: {error}"));
             self.connections.remove(&id);
+            self.refuse_unwatched(&error);
         }
         if let Next::Commit(change) = next {
             self.commit(id, change);
         }
+    }
+
+    fn refuse_unwatched(&self, error: &rustix::io::Errno) {
+        self.inbox.metrics.counters.refused.add(1);
+        logging::client_warning(format_args!("closed a connection that cannot be watched: {error}"));
     }
 
     /// Has a change saved; its outcome comes back by the inbox.
@@ -271,7 +288,7 @@ impl Worker {
         if self.connections.len() < connections {
             let count = connections - self.connections.len();
             logging::client_warning(format_args!(
-                "closed {count} connections: old representations that they were still reading took too much memory"
+                "connections closed: {count}; old representations that they were still reading took too much memory"
             ));
         }
     }
@@ -285,6 +302,7 @@ impl Worker {
         let mut candidates: Vec<_> = self.connections.iter().filter_map(may_close).collect();
         candidates.sort_unstable();
         candidates.truncate(self.connections.len().div_ceil(8));
+        self.inbox.metrics.counters.refused.add(candidates.len() as u64);
         for (_, _, id) in candidates {
             self.serve(id, Event::LimitReached, now);
         }

@@ -1,5 +1,8 @@
 //! The HTTP contract: requests in, answers out. No sockets.
 
+#[cfg(fuzzing)]
+#[path = "../../fuzz/inside/service.rs"]
+pub(crate) mod fuzzing;
 mod origin;
 mod page;
 mod respond;
@@ -7,6 +10,6 @@ mod target;
 mod token;
 
 pub(crate) use origin::{Allowlist, parse_host, parse_origin};
-pub(crate) use respond::{Answer, Service};
+pub(crate) use respond::{Answer, Service, openapi};
 pub(crate) use target::BasePath;
 pub(crate) use token::{Loaded, TokenFileError, Tokens};

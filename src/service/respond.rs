@@ -1,8 +1,8 @@
 //! The rules of the HTTP contract: a request in, an answer out. No sockets, no clock, no log.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock};
 
 use tiny_http::{Method, StatusCode};
 
@@ -11,24 +11,27 @@ use super::page;
 use super::target::{self, BasePath, Resource, TargetError};
 use super::token::Tokens;
 use crate::http::date::rfc3339;
-use crate::http::{Conditions, Content, Representation, Request, Response};
+use crate::http::{Conditions, Content, OtherType, ProtocolError, Representation, Request, Response};
+use crate::metrics::Metrics;
 use crate::store::{Action, Change, JsonError, Outcome, SaveError, Saves, Store, color};
 
-/// The OpenAPI 3.1 document. Its server is ".", which is resolved against the address it was read from (OpenAPI 3.1, Server Object): right
-/// below any base path and behind any proxy.
-static OPENAPI: LazyLock<Arc<Representation>> = LazyLock::new(|| Arc::new(Representation::new(include_bytes!("openapi.json").as_slice())));
+/// Prometheus' text format, by its version.
+static METRICS_TYPE: OtherType = OtherType { media_type: "text/plain; version=0.0.4; charset=utf-8", fields: "" };
 
 /// What requests are answered from.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) store: Store,
     pub(crate) base: BasePath,
+    /// Its [`openapi`].
+    pub(crate) openapi: Arc<Representation>,
     /// POST, PUT and DELETE are not allowed.
     pub(crate) read_only: bool,
     pub(crate) is_stopping: AtomicBool,
     pub(crate) allowlist: Allowlist,
     /// Those that a write needs one of; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,
+    pub(crate) metrics: Metrics,
 }
 
 #[derive(Debug)]
@@ -36,6 +39,13 @@ pub(crate) enum Answer {
     Now(Response),
     /// A change that has to be saved first: [`Service::complete`] gives the response when its outcome is known.
     Commit(Change),
+}
+
+/// The OpenAPI 3.1 document of a service below `base`. Its server is that path: clients resolve it against the address that they read the
+/// document from (OpenAPI 3.1, Server Object). Scheme and host are left to them, since a proxy in front may have others.
+pub(crate) fn openapi(base: &BasePath) -> Arc<Representation> {
+    let server = format!(r#""url": "/{}""#, base.as_str().trim_start_matches('/'));
+    Arc::new(Representation::new(include_str!("openapi.json").replacen(r#""url": "/""#, &server, 1).into_bytes()))
 }
 
 impl Service {
@@ -49,28 +59,40 @@ impl Service {
             }
         }));
         match answer {
-            Ok(Answer::Now(response)) => Answer::Now(self.with_cors(request, response)),
+            Ok(Answer::Now(response)) => Answer::Now(self.with_cors(Some(request), response)),
             Ok(commit) => commit,
             Err(_) => {
-                Answer::Now(Response::error(StatusCode::INTERNAL_SERVER_ERROR, "the service failed on this request, its log says where"))
+                let failed = "the service failed on this request, its log says where";
+                Answer::Now(self.with_cors(Some(request), Response::error(StatusCode::INTERNAL_SERVER_ERROR, failed)))
             }
         }
     }
 
     /// The response to a request whose change has been saved or not.
     pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, SaveError>) -> Response {
-        self.with_cors(request, written(self, outcome))
+        self.with_cors(Some(request), written(self, outcome))
     }
 
-    fn with_cors(&self, request: &Request, response: Response) -> Response {
-        let cors = origin::cors(&self.allowlist, request);
+    /// The name of the token that a request has, for the log.
+    pub(crate) fn token_name(&self, request: &Request) -> Option<Arc<str>> {
+        self.tokens.as_ref()?.name(request.fields.authorization.as_ref())
+    }
+
+    /// The response to what cannot be read as a request, or cannot be served; `request` is what can be told of it.
+    pub(crate) fn refuse(&self, request: Option<&Request>, error: &ProtocolError) -> Response {
+        self.with_cors(request, Response::error(error.status(), error.to_string()))
+    }
+
+    /// Adds what every response has: for whom it is, and the fields for pages of allowed origins.
+    fn with_cors(&self, request: Option<&Request>, response: Response) -> Response {
+        let cors = request.and_then(|request| origin::cors(&self.allowlist, request));
         let is_private = self.tokens.as_ref().is_some_and(|tokens| tokens.private);
         Response { cors, varies_by_origin: !self.allowlist.origins.is_empty(), is_private, ..response }
     }
 }
 
 fn route(service: &Service, request: &Request) -> Answer {
-    let resource = match target::find(&request.target, &service.base) {
+    let resource = match target::find(&request.method, &request.target, &service.base) {
         Ok(resource) => resource,
         Err(error) => return Answer::Now(target_error(&error, &service.base)),
     };
@@ -81,10 +103,10 @@ fn route(service: &Service, request: &Request) -> Answer {
     // the table of the specification's Endpoints
     match (resource, &request.method) {
         (Resource::Page, method) => Answer::Now(page(service, request, method, allow)),
-        (Resource::Asterisk, method) if *method != Method::Options => Answer::Now(target_error(&TargetError::Form, &service.base)),
         (_, Method::Options) => Answer::Now(options(allow)),
-        (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service)),
-        (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, &OPENAPI)),
+        (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service, request)),
+        (Resource::Metrics, Method::Get | Method::Head) => Answer::Now(metrics(service)),
+        (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, &service.openapi)),
         (Resource::Colors, Method::Get | Method::Head) => Answer::Now(read(request, &service.store.envelope())),
         (Resource::Color(name), Method::Get | Method::Head) => {
             Answer::Now(service.store.first(&name).map_or_else(Response::no_such_color, |color| read(request, &color)))
@@ -109,7 +131,7 @@ fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) ->
     let tokens = service.tokens.as_ref()?;
     let is_needed = match (resource, &request.method) {
         (Resource::Colors, Method::Post) | (Resource::Color(_), Method::Put | Method::Delete) => !service.read_only,
-        (Resource::Colors | Resource::Color(_), Method::Get | Method::Head) => tokens.private,
+        (Resource::Colors | Resource::Color(_) | Resource::Metrics, Method::Get | Method::Head) => tokens.private,
         _ => false,
     };
     let challenge = if is_needed { tokens.check(request.fields.authorization.as_ref()).err()? } else { return None };
@@ -120,11 +142,12 @@ fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) ->
 fn page(service: &Service, request: &Request, method: &Method, allow: &'static str) -> Response {
     let response = match method {
         _ if !request.fields.asks_for_html => target_error(&TargetError::Unknown, &service.base),
-        Method::Get | Method::Head => Response { html: Some(page::FIELDS), ..read(request, &page::PAGE) },
+        Method::Get | Method::Head => read(request, &page::PAGE),
         Method::Options => options(allow),
         _ => not_allowed(allow),
     };
-    Response { varies_by_accept: true, ..response }
+    // what has no tag is no page: errors are JSON here, too
+    Response { other_type: response.tag.map(|_| &page::TYPE), varies_by_accept: true, ..response }
 }
 
 fn options(allow: &'static str) -> Response {
@@ -140,7 +163,7 @@ fn not_allowed(allow: &'static str) -> Response {
 /// The value of Allow: the methods of a resource (RFC 9110 §10.2.1).
 fn allowed(resource: &Resource<'_>, read_only: bool) -> &'static str {
     match resource {
-        Resource::Health | Resource::OpenApi | Resource::Page => "GET, HEAD, OPTIONS",
+        Resource::Health | Resource::Metrics | Resource::OpenApi | Resource::Page => "GET, HEAD, OPTIONS",
         Resource::Colors | Resource::Color(_) | Resource::Asterisk if read_only => "GET, HEAD, OPTIONS",
         Resource::Colors => "GET, HEAD, POST, OPTIONS",
         Resource::Color(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
@@ -160,7 +183,7 @@ fn target_error(error: &TargetError, base: &BasePath) -> Response {
 }
 
 /// 200, or 503 with what is wrong.
-fn health(service: &Service) -> Response {
+fn health(service: &Service, request: &Request) -> Response {
     let saves = service.store.saves();
     let (status, text) = match &saves {
         _ if service.is_stopping.load(Relaxed) => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
@@ -171,7 +194,17 @@ fn health(service: &Service) -> Response {
     if let Some(saves) = saves {
         health["saved"] = saves.last.map(rfc3339).into();
     }
-    Response::json(status, &health)
+    // RFC 9110 §13.2.1: conditions count only where the response would be a success without them
+    if status == StatusCode::OK {
+        read(request, &Arc::new(Representation::new(health.to_string().into_bytes())))
+    } else {
+        Response::json(status, &health)
+    }
+}
+
+fn metrics(service: &Service) -> Response {
+    let page = service.metrics.page(service.store.size(), service.store.save_metrics());
+    Response { other_type: Some(&METRICS_TYPE), ..Response::new(StatusCode::OK, Content::Own(page.into_bytes())) }
 }
 
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC 9110 §13.2.2.

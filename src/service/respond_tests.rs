@@ -13,10 +13,12 @@ fn service() -> Service {
     Service {
         store: Store::in_memory(colors),
         base: BasePath::default(),
+        openapi: openapi(&BasePath::default()),
         read_only: false,
         is_stopping: AtomicBool::new(false),
         allowlist: Allowlist::default(),
         tokens: None,
+        metrics: Metrics::new(1, 1, None),
     }
 }
 
@@ -220,6 +222,7 @@ fn nothing_that_arrives_makes_parser_or_service_panic() {
                 assert_ne!(respond(&service, &request).status, StatusCode::INTERNAL_SERVER_ERROR, "{:?}", String::from_utf8_lossy(&bytes));
             }
         }
+        service.refuse(parser.refuse().as_ref(), &ProtocolError::Timeout);
     }
 }
 

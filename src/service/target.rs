@@ -3,8 +3,12 @@
 use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use tiny_http::Method;
 
 use crate::http::{has_valid_escapes, split_absolute_form};
+
+/// Bytes of a Location: nginx takes 4 KiB for the whole head of a response, most others 8 KiB.
+const LOCATION_BYTES_MAX: usize = 3500;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Resource<'a> {
@@ -13,6 +17,7 @@ pub(super) enum Resource<'a> {
     /// The first color with this name, if there is one.
     Color(Cow<'a, str>),
     Health,
+    Metrics,
     OpenApi,
     /// The base path itself: the page, for those who ask for HTML.
     Page,
@@ -37,9 +42,7 @@ pub(crate) struct BasePath(String);
 
 impl BasePath {
     /// Parses the path of `--base-path`: `/api`, `/api/`, `/a/b`; `/` and the empty string mean none.
-    ///
-    /// # Errors
-    /// When it does not start with `/` or has characters beyond the unreserved ones of RFC 3986 §2.3.
+    /// Its characters are the unreserved ones of RFC 3986 §2.3.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let path = text.strip_suffix('/').unwrap_or(text);
         let segments = match path.strip_prefix('/') {
@@ -61,19 +64,22 @@ impl BasePath {
 
     /// The path of the color `name`, for a Location field (RFC 3986 §3.3).
     ///
-    /// `None` for `.` and `..`: the URL standard takes `%2E` for a dot segment, so clients that follow it would reach another color.
+    /// `None` for `.` and `..`: the URL standard takes `%2E` for a dot segment, so clients that follow it would reach another color. `None`
+    /// as well for a path that proxies and clients may fail on.
     pub(super) fn color(&self, name: &str) -> Option<String> {
         /// All but the unreserved characters of RFC 3986 §2.3.
         const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-        (!matches!(name, "." | "..")).then(|| format!("{}/colors/{}", self.0, utf8_percent_encode(name, RESERVED)))
+        let path = (!matches!(name, "." | "..")).then(|| format!("{}/colors/{}", self.0, utf8_percent_encode(name, RESERVED)))?;
+        (path.len() <= LOCATION_BYTES_MAX).then_some(path)
     }
 }
 
-/// Finds the resource that `target` names below `base`.
+/// Finds the resource that `target` names below `base`. `*` is one for OPTIONS alone.
 ///
 /// The path is split at `/` first, then each segment is percent-decoded, so `%2F` is part of a name; the query is ignored.
-pub(super) fn find<'a>(target: &'a str, base: &BasePath) -> Result<Resource<'a>, TargetError> {
-    if target == "*" {
+pub(super) fn find<'a>(method: &Method, target: &'a str, base: &BasePath) -> Result<Resource<'a>, TargetError> {
+    // RFC 9112 §3.2.4: OPTIONS of a URI with neither path nor query means `*`
+    if *method == Method::Options && (target == "*" || split_absolute_form(target).is_some_and(|(_, path)| path.is_empty())) {
         return Ok(Resource::Asterisk);
     }
     let mut rest = Some(path_of(target)?);
@@ -92,6 +98,7 @@ pub(super) fn find<'a>(target: &'a str, base: &BasePath) -> Result<Resource<'a>,
         (Some("colors"), None) => Some(Resource::Colors),
         (Some("colors"), Some(name)) => Some(Resource::Color(name)),
         (Some("health"), None) => Some(Resource::Health),
+        (Some("metrics"), None) => Some(Resource::Metrics),
         (Some("openapi.json"), None) => Some(Resource::OpenApi),
         (None | Some(""), None) => Some(Resource::Page),
         _ => None,
@@ -143,7 +150,7 @@ mod tests {
             ("/%63olors", Ok(Resource::Colors)),
             ("http://example.org/colors", Ok(Resource::Colors)),
             ("HTTPS://example.org:8080/colors?x", Ok(Resource::Colors)),
-            ("*", Ok(Resource::Asterisk)),
+            ("*", Err(TargetError::Form)),
             ("/health", Ok(Resource::Health)),
             ("/health/", Err(TargetError::Unknown)),
             ("/openapi.json", Ok(Resource::OpenApi)),
@@ -188,7 +195,20 @@ mod tests {
             ("example.org:80", Err(TargetError::Form)),
         ];
         for (target, expected) in table {
-            assert_eq!(find(target, &BasePath::default()), expected, "{target:?}");
+            assert_eq!(find(&Method::Get, target, &BasePath::default()), expected, "{target:?}");
+        }
+    }
+
+    #[test]
+    fn options_may_ask_about_the_service_itself() {
+        for base in [BasePath::default(), BasePath::parse("/api").unwrap()] {
+            for target in ["*", "http://example.org", "HTTPS://example.org:81"] {
+                assert_eq!(find(&Method::Options, target, &base), Ok(Resource::Asterisk), "{target}");
+                assert_ne!(find(&Method::Get, target, &base), Ok(Resource::Asterisk), "{target}");
+            }
+            for target in ["http://example.org/", "http://example.org?x", "/", "**"] {
+                assert_ne!(find(&Method::Options, target, &base), Ok(Resource::Asterisk), "{target}");
+            }
         }
     }
 
@@ -212,7 +232,7 @@ mod tests {
             ("/x/y/z/%", Err(TargetError::Escape)),
         ];
         for (target, expected) in table {
-            assert_eq!(find(target, &base), expected, "{target:?}");
+            assert_eq!(find(&Method::Get, target, &base), expected, "{target:?}");
         }
     }
 
@@ -238,10 +258,13 @@ mod tests {
             ("-._~", "/api/colors/-._~"),
         ] {
             assert_eq!(base.color(name).as_deref(), Some(location));
-            assert_eq!(find(location, &base), color(name));
+            assert_eq!(find(&Method::Get, location, &base), color(name));
         }
         for name in [".", ".."] {
             assert_eq!(base.color(name), None, "{name}");
         }
+        let longest = "x".repeat(3500 - "/api/colors/".len());
+        assert_eq!(base.color(&longest).map(|path| path.len()), Some(3500));
+        assert_eq!(base.color(&(longest + "x")), None);
     }
 }

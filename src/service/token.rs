@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Read as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::http::{Challenge, Credentials};
 
@@ -14,13 +14,25 @@ use crate::http::{Challenge, Credentials};
 const TOKEN_CHARACTERS_MIN: usize = 16;
 const TOKEN_CHARACTERS_MAX: usize = 512;
 
+/// Characters of a token's name.
+const NAME_CHARACTERS_MAX: usize = 64;
+
 /// The tokens of a file. Whoever has one may change the list.
 pub(crate) struct Tokens {
     file: PathBuf,
-    /// Reads of colors need a token, too.
+    /// Reads of colors and metrics need a token, too.
     pub(super) private: bool,
-    /// Their hashes, which are compared in constant time. Replaced as a whole, by [`Tokens::load`].
-    accepted: RwLock<Vec<blake3::Hash>>,
+    /// Replaced as a whole, by [`Tokens::load`].
+    accepted: RwLock<Vec<Accepted>>,
+}
+
+/// A token that is accepted.
+#[derive(Clone, Debug, PartialEq)]
+struct Accepted {
+    /// Compared in constant time.
+    hash: blake3::Hash,
+    /// Whom it belongs to, for the log.
+    name: Option<Arc<str>>,
 }
 
 /// What was read from the file.
@@ -50,6 +62,8 @@ pub(crate) enum LineError {
     Length,
     /// When a character is none of b64token's, or `=` is not at the end (RFC 6750 §2.1).
     Character,
+    /// When what stands before the token is not a name.
+    Name,
 }
 
 impl Tokens {
@@ -62,10 +76,7 @@ impl Tokens {
         &self.file
     }
 
-    /// Replaces the tokens by those that the file has now.
-    ///
-    /// # Errors
-    /// When the file cannot be read, has a bad line, or no token; the tokens of before stay.
+    /// Replaces the tokens by those that the file has now. After an error the tokens of before stay.
     pub(crate) fn load(&self) -> Result<Loaded, TokenFileError> {
         // a FIFO would make the accept loop wait
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
@@ -83,14 +94,18 @@ impl Tokens {
     }
 
     /// Checks the credentials of a request.
-    ///
-    /// # Errors
-    /// When it has no token, or a wrong one.
     pub(super) fn check(&self, credentials: Option<&Credentials>) -> Result<(), Challenge> {
         let token = credentials.and_then(token_of).ok_or(Challenge::NoToken)?;
         let accepted = self.accepted.read().unwrap_or_else(PoisonError::into_inner);
         let token = blake3::hash(token);
-        if accepted.iter().fold(false, |found, accepted| found | (*accepted == token)) { Ok(()) } else { Err(Challenge::InvalidToken) }
+        if accepted.iter().fold(false, |found, accepted| found | (accepted.hash == token)) { Ok(()) } else { Err(Challenge::InvalidToken) }
+    }
+
+    /// The name of the token that a request has, if it has a valid one with a name.
+    pub(super) fn name(&self, credentials: Option<&Credentials>) -> Option<Arc<str>> {
+        let token = blake3::hash(credentials.and_then(token_of)?);
+        let accepted = self.accepted.read().unwrap_or_else(PoisonError::into_inner);
+        accepted.iter().find(|accepted| accepted.hash == token)?.name.clone()
     }
 }
 
@@ -122,6 +137,12 @@ impl fmt::Display for TokenFileError {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::Empty => f.write_str("it has no token"),
+            Self::Line(number, LineError::Name) => {
+                write!(
+                    f,
+                    "line {number}: a name has 1 to {NAME_CHARACTERS_MAX} letters, digits, \"-\", \".\" and \"_\", and no token's text"
+                )
+            }
             Self::Line(number, LineError::Length) => {
                 write!(f, "line {number}: a token has {TOKEN_CHARACTERS_MIN} to {TOKEN_CHARACTERS_MAX} characters")
             }
@@ -147,13 +168,38 @@ fn is_credential(file: &Path) -> bool {
     std::env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|directory| file.parent() == Some(Path::new(&directory)))
 }
 
-/// The tokens of a file: one per line; `#` begins a line that is a comment.
-fn parse(content: &[u8]) -> Result<Vec<blake3::Hash>, TokenFileError> {
-    let lines = content.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).enumerate();
-    let tokens = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#"));
-    let check = |(index, line)| check_token(line).map(|()| blake3::hash(line)).map_err(|error| TokenFileError::Line(index + 1, error));
-    let tokens = tokens.map(check).collect::<Result<Vec<_>, _>>()?;
-    if tokens.is_empty() { Err(TokenFileError::Empty) } else { Ok(tokens) }
+/// The tokens of a file: one per line, behind its name if it has one; `#` begins a line that is a comment.
+fn parse(content: &[u8]) -> Result<Vec<Accepted>, TokenFileError> {
+    let lines = content.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..);
+    let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with(b"#"));
+    let parse = |(line, number)| parse_line(line).map_err(|error| TokenFileError::Line(number, error));
+    let tokens = lines.clone().map(parse).collect::<Result<Vec<_>, _>>()?;
+    // a name is logged: it must not be a token
+    let is_token = |token: &Accepted| {
+        token.name.as_ref().is_some_and(|name| {
+            let hash = blake3::hash(name.as_bytes());
+            tokens.iter().any(|token| token.hash == hash)
+        })
+    };
+    match lines.zip(&tokens).find(|(_, token)| is_token(token)) {
+        Some(((_, number), _)) => Err(TokenFileError::Line(number, LineError::Name)),
+        None if tokens.is_empty() => Err(TokenFileError::Empty),
+        None => Ok(tokens),
+    }
+}
+
+fn parse_line(line: &[u8]) -> Result<Accepted, LineError> {
+    let (name, token) = match line.iter().position(u8::is_ascii_whitespace) {
+        Some(end) => (Some(&line[..end]), line[end..].trim_ascii_start()),
+        None => (None, line),
+    };
+    check_token(token)?;
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
+    let parse = |name: &[u8]| {
+        let name = Some(name).filter(|name| name.len() <= NAME_CHARACTERS_MAX && name.iter().all(is_allowed));
+        name.and_then(|name| str::from_utf8(name).ok()).map(Arc::from).ok_or(LineError::Name)
+    };
+    Ok(Accepted { hash: blake3::hash(token), name: name.map(parse).transpose()? })
 }
 
 /// Checks that this is a b64token (RFC 6750 §2.1) of a length that is allowed.
@@ -178,12 +224,16 @@ fn token_of(Credentials(value): &Credentials) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    fn parsed(content: &str) -> Result<Vec<blake3::Hash>, String> {
+    fn parsed(content: &str) -> Result<Vec<Accepted>, String> {
         parse(content.as_bytes()).map_err(|error| error.to_string())
     }
 
-    fn hashes(tokens: &[&str]) -> Vec<blake3::Hash> {
-        tokens.iter().map(|token| blake3::hash(token.as_bytes())).collect()
+    fn named(name: &str, token: &str) -> Accepted {
+        Accepted { name: Some(name.into()), hash: blake3::hash(token.as_bytes()) }
+    }
+
+    fn nameless(tokens: &[&str]) -> Vec<Accepted> {
+        tokens.iter().map(|token| Accepted { name: None, hash: blake3::hash(token.as_bytes()) }).collect()
     }
 
     #[test]
@@ -194,13 +244,33 @@ mod tests {
             ("# laptop\nabcdefgh01234567\n\n  # phone\n\tAZ-._~+/01234567==  \r\n", vec!["abcdefgh01234567", "AZ-._~+/01234567=="]),
             (&longest, vec![&longest]),
         ] {
-            assert_eq!(parsed(content).unwrap(), hashes(&expected), "{content:?}");
+            assert_eq!(parsed(content).unwrap(), nameless(&expected), "{content:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_may_have_a_name_before_it() {
+        let longest = "n".repeat(64);
+        let content = format!("a.B-_9 \t abcdefgh01234567\r\n{longest} AZ-._~+/01234567==\nabcdefgh01234568");
+        let mut expected = vec![named("a.B-_9", "abcdefgh01234567"), named(&longest, "AZ-._~+/01234567==")];
+        expected.extend(nameless(&["abcdefgh01234568"]));
+        assert_eq!(parsed(&content).unwrap(), expected);
+        let tokens = Tokens::new(Path::new("tokens"), false);
+        *tokens.accepted.write().unwrap() = expected;
+        for (authorization, name) in [
+            ("Bearer abcdefgh01234567", Some("a.B-_9")),
+            ("Bearer abcdefgh01234568", None),
+            ("Bearer abcdefgh01234569", None),
+            ("Bearer a.B-_9", None),
+        ] {
+            assert_eq!(tokens.name(Some(&Credentials(authorization.as_bytes().into()))).as_deref(), name, "{authorization}");
         }
     }
 
     #[test]
     fn a_bad_line_is_named_with_the_reason_and_never_shown() {
         let length = "a token has 16 to 512 characters";
+        let name = r#"a name has 1 to 64 letters, digits, "-", "." and "_", and no token's text"#;
         let character = r#"a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#;
         for (content, expected) in [
             ("", "it has no token".to_owned()),
@@ -208,12 +278,17 @@ mod tests {
             ("abcdefgh0123456", format!("line 1: {length}")),
             ("abcdefgh01234567\n#\nshort", format!("line 3: {length}")),
             (&"x".repeat(513), format!("line 1: {length}")),
-            ("\nabcdefgh 01234567", format!("line 2: {character}")),
+            ("\nabcdefgh 01234567", format!("line 2: {length}")),
             ("abcdefgh01234567 # laptop", format!("line 1: {character}")),
+            ("abcdefgh01234567 laptop", format!("line 1: {length}")),
+            ("lap+top abcdefgh01234567", format!("line 1: {name}")),
+            ("läptop abcdefgh01234567", format!("line 1: {name}")),
+            (&format!("{} abcdefgh01234567", "n".repeat(65)), format!("line 1: {name}")),
+            ("abcdefgh01234567\nabcdefgh01234567 abcdefgh01234568", format!("line 2: {name}")),
+            ("my laptop abcdefgh01234567", format!("line 1: {character}")),
             ("abcdefgh=01234567", format!("line 1: {character}")),
             ("================", format!("line 1: {character}")),
             ("abcdefgh01234567ä", format!("line 1: {character}")),
-            ("Bearer abcdefgh01234567", format!("line 1: {character}")),
         ] {
             assert_eq!(parsed(content), Err(expected), "{content:?}");
         }
@@ -222,7 +297,7 @@ mod tests {
 
     fn tokens(accepted: &[&str]) -> Tokens {
         let tokens = Tokens::new(Path::new("tokens"), false);
-        *tokens.accepted.write().unwrap() = hashes(accepted);
+        *tokens.accepted.write().unwrap() = nameless(accepted);
         tokens
     }
 

@@ -60,7 +60,7 @@ impl PartialEq for Color {
 pub(crate) struct JsonError {
     /// Lower case, no full stop.
     pub(crate) reason: String,
-    /// Counted from 1; 0 when the JSON is empty.
+    /// Counted from 1; 0 when there is nothing to point at.
     pub(crate) line: usize,
     /// Counted from 1 in bytes; 0 when the line is empty.
     pub(crate) column: usize,
@@ -68,7 +68,10 @@ pub(crate) struct JsonError {
 
 impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at line {} column {}", self.reason, self.line, self.column)
+        match self.line {
+            0 => f.write_str(&self.reason),
+            line => write!(f, "{} at line {line} column {}", self.reason, self.column),
+        }
     }
 }
 
@@ -95,6 +98,10 @@ fn shorten(reason: &str) -> String {
 
 /// Reads the content of a create: an object with the strings `name` and `value`; further fields are ignored (spec, Color, rule 2).
 pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
+    if content.is_empty() {
+        let reason = "there is no content, send an object with the strings \"name\" and \"value\"".to_owned();
+        return Err(JsonError { reason, line: 0, column: 0 });
+    }
     Ok(serde_json::from_str(text(content)?)?)
 }
 
@@ -239,7 +246,8 @@ mod tests {
 
     #[test]
     fn a_create_names_what_is_wrong() {
-        create("", Err("not valid JSON: EOF while parsing a value at line 1 column 0"));
+        create("", Err("there is no content, send an object with the strings \"name\" and \"value\""));
+        create(" ", Err("not valid JSON: EOF while parsing a value at line 1 column 1"));
         create("{}", Err("missing field `name` at line 1 column 2"));
         create(r#"{"name":"a"}"#, Err("missing field `value` at line 1 column 12"));
         create(r#"{"value":"a"}"#, Err("missing field `name` at line 1 column 13"));

@@ -16,6 +16,8 @@ use super::color::Color;
 pub(crate) struct Colors {
     /// The colors; duplicates of a name are entries like any other.
     colors: Vec<Color>,
+    /// Bytes of all of them as JSON.
+    bytes: usize,
     /// Where the first color of each name is; compares names in `colors`, holds none itself.
     index: HashTable<IndexEntry>,
     /// Seeded at random, so that names cannot be chosen to collide.
@@ -34,7 +36,7 @@ struct IndexEntry {
 impl Colors {
     pub(crate) fn new(colors: Vec<Color>) -> Self {
         let (index, hasher) = (HashTable::with_capacity(colors.len()), RandomState::new());
-        let mut all = Self { index, colors: Vec::with_capacity(colors.len()), hasher };
+        let mut all = Self { index, bytes: 0, colors: Vec::with_capacity(colors.len()), hasher };
         colors.into_iter().for_each(|color| all.append(color));
         all
     }
@@ -42,6 +44,11 @@ impl Colors {
     /// Duplicates included.
     pub(crate) fn len(&self) -> usize {
         self.colors.len()
+    }
+
+    /// Bytes of all colors as JSON.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// All colors in stored order.
@@ -63,7 +70,12 @@ impl Colors {
                 self.append(color);
                 Edit::Remove(self.colors.len() - 1)
             }
-            Edit::Replace(position, color) => Edit::Replace(position, replace(&mut self.colors[position], color)),
+            Edit::Replace(position, color) => {
+                self.bytes += color.json.bytes().len();
+                let before = replace(&mut self.colors[position], color);
+                self.bytes -= before.json.bytes().len();
+                Edit::Replace(position, before)
+            }
             Edit::Remove(position) => Edit::Insert(position, self.remove(position)),
             Edit::Insert(position, color) => {
                 self.insert(position, color);
@@ -75,6 +87,7 @@ impl Colors {
     /// Adds a color at the end, whatever names there are (spec, Color, rule 3).
     fn append(&mut self, color: Color) {
         let position = self.colors.len();
+        self.bytes += color.json.bytes().len();
         self.colors.push(color);
         match self.index_entry(position) {
             Entry::Occupied(mut entry) => entry.get_mut().copies += 1,
@@ -105,6 +118,7 @@ impl Colors {
             }
         }
         let color = self.colors.remove(position);
+        self.bytes -= color.json.bytes().len();
         self.move_up(position);
         color
     }
@@ -134,6 +148,7 @@ impl Colors {
         for entry in self.index.iter_mut() {
             entry.first += usize::from(entry.first >= position);
         }
+        self.bytes += color.json.bytes().len();
         self.colors.insert(position, color);
         match self.index_entry(position) {
             Entry::Occupied(mut entry) => {

@@ -18,8 +18,8 @@ pub(super) const APPLICATION_ID: i32 = 0x636f_6c72;
 /// The version of the tables; a later one is of a newer version of the program.
 pub(super) const VERSION: i32 = 1;
 
-/// Whether there is a database of colors; a file that is missing or empty is none yet.
-pub(crate) fn exists(path: &Path) -> Result<bool, OpenError> {
+/// True if there is a database of colors, false if the file is missing, empty or was never finished; an error for anything else.
+pub(crate) fn is_filled(path: &Path) -> Result<bool, OpenError> {
     let unusable = |reason: &str| Err(OpenError::Unusable(reason.to_owned()));
     let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
     let is_directory = matches!(last, Some(b"" | b"." | b".."));
@@ -40,9 +40,12 @@ pub(crate) fn exists(path: &Path) -> Result<bool, OpenError> {
     let mut start = Vec::new();
     File::open(path).and_then(|file| file.take(100).read_to_end(&mut start)).map_err(|error| refused(path, &error))?;
     let number = |at: usize| start.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes);
+    let is_ours = start.starts_with(b"SQLite format 3\0") && number(68) == Some(APPLICATION_ID);
     match (number(68), number(60)) {
         _ if start.is_empty() => Ok(false),
-        (Some(APPLICATION_ID), Some(version)) if start.starts_with(b"SQLite format 3\0") => match version {
+        // a start that did not end: the journal takes back what it wrote
+        _ if is_ours && beside(path, "-journal").exists() => Ok(false),
+        (_, Some(version)) if is_ours => match version {
             ..=VERSION => Ok(true),
             _ => unusable("a newer version of colors made it; install that one, or name another file with --data"),
         },
@@ -64,7 +67,7 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), OpenError> {
 }
 
 /// Why something cannot be used that the system refuses: who may, and who asks.
-fn refused(path: &Path, error: &io::Error) -> OpenError {
+pub(super) fn refused(path: &Path, error: &io::Error) -> OpenError {
     let user = rustix::process::geteuid().as_raw();
     let name = path.file_name().unwrap_or(path.as_os_str()).display().to_string();
     let reason = match fs::metadata(path) {
@@ -80,14 +83,14 @@ fn refused(path: &Path, error: &io::Error) -> OpenError {
 }
 
 /// Where a path leads if it is a symbolic link, whether or not a file is there.
-fn target_of(path: &Path) -> PathBuf {
+pub(super) fn target_of(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     // as many as the kernel follows (path_resolution(7))
     for _ in 0..40 {
         let Ok(target) = fs::read_link(&path) else { break };
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }
-    path
+    std::path::absolute(&path).unwrap_or(path)
 }
 
 pub(super) fn directory_of(path: &Path) -> PathBuf {
@@ -97,11 +100,16 @@ pub(super) fn directory_of(path: &Path) -> PathBuf {
     }
 }
 
-/// FILE-wal: the write-ahead log, beside FILE itself and not beside a link to it.
+/// FILE-wal: the write-ahead log.
 pub(super) fn log_of(path: &Path) -> PathBuf {
-    let mut log = OsString::from(target_of(path));
-    log.push("-wal");
-    log.into()
+    beside(path, "-wal")
+}
+
+/// A file that SQLite has beside FILE itself, not beside a link to it.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(target_of(path));
+    name.push(suffix);
+    name.into()
 }
 
 /// The file as SQLite's URI (<https://sqlite.org/uri.html>). `immutable`: nobody writes it.

@@ -1,16 +1,14 @@
 //! The list on disk: an SQLite database that this process alone writes. Knows rows, and nothing of requests.
 //!
-//! SQLite makes every commit atomic and durable (write-ahead log, `synchronous=FULL`). Three things are added here: the write lock is held
-//! between commits, so that no other program writes; a file that is not ours, or not there any more, is not written; and a commit that was
-//! refused does not come back at the next start.
+//! SQLite makes every commit atomic and durable (write-ahead log, `synchronous=FULL`). Three things are added here: a second service is kept
+//! out by a lock on the file, and other programs by the write lock, which is held between commits; a file that is not ours, or not there any
+//! more, is not written; and a commit that was refused does not come back at the next start.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::mem::replace;
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
@@ -22,20 +20,20 @@ use super::data_file;
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and the owner of FILE.
 const NEW_FILE_MODE: u32 = 0o600;
 
-/// How long to wait for a lock: a service that stops at the same moment, or a program that copies the file, holds it for less.
+/// How long to wait for a lock: a service that is stopping releases it sooner.
 const BUSY_TIME: Duration = Duration::from_secs(1);
 
 /// Bytes of FILE-wal from which on there is a warning: without a reader that stays it has 4 MiB.
 const WAL_BYTES_WARNING: u64 = 64 * 1024 * 1024;
 
-/// `failed_saves` counts what [`Database::overwrite`] needs a commit for.
+/// `retries` is there to be written without changing a color.
 const SCHEMA: &str = "
     CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT;
-    CREATE TABLE failed_saves (count INTEGER NOT NULL) STRICT;
-    INSERT INTO failed_saves VALUES (0);";
+    CREATE TABLE retries (count INTEGER NOT NULL) STRICT;
+    INSERT INTO retries VALUES (0);";
 
 const INSERT: &str = "INSERT INTO color (id, name, value) VALUES (?1, ?2, ?3)";
-const COUNT_FAILED_SAVE: &str = "UPDATE failed_saves SET count = count + 1";
+const COUNT_RETRY: &str = "UPDATE retries SET count = count + 1";
 
 /// The colors of a database in their order, and the id of each.
 #[derive(Debug, Default)]
@@ -48,11 +46,21 @@ pub(crate) struct Rows {
 #[derive(Debug)]
 pub(crate) struct Database {
     connection: Connection,
-    /// FILE and FILE-wal, with the device and inode of each.
-    files: [(PathBuf, (u64, u64)); 2],
+    /// FILE, FILE-wal and FILE-shm, which has the locks.
+    files: [(PathBuf, FileState); 3],
     /// Tells whether another program has written.
     data_version: i64,
-    has_warned: bool,
+    has_warned_of_log: bool,
+    /// Against other processes of the service; dropped after the connection.
+    _lock: File,
+}
+
+/// What tells a file from another one in its place, and the least length in bytes that it has.
+#[derive(Debug)]
+struct FileState {
+    device: u64,
+    inode: u64,
+    length: u64,
 }
 
 /// Why a database cannot be used; `Display` says what to do.
@@ -78,7 +86,7 @@ impl fmt::Display for OpenError {
                 write!(f, "it is damaged ({what}); move it away, and start with --seed and a backup, which makes a new file")
             }
             Self::Row(id, reason) => write!(f, "the row of table color with id {id} is not a color: {reason}; correct it with sqlite3"),
-            Self::Sqlite(error) => write!(f, "{}; name another file with --data", explain(error)),
+            Self::Sqlite(error) => f.write_str(&explain(error)),
         }
     }
 }
@@ -119,36 +127,47 @@ impl From<rusqlite::Error> for SaveError {
 fn explain(error: &rusqlite::Error) -> String {
     let rusqlite::Error::SqliteFailure(failure, message) = error else { return error.to_string() };
     match (failure.code, failure.extended_code) {
-        (ErrorCode::DiskFull, _) => "the disk is full; make room on it".to_owned(),
-        (_, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) => "the disk reports an error when it is to sync".to_owned(),
-        (_, ffi::SQLITE_IOERR_WRITE) => "the file cannot be written: the disk reports an error, or a limit of the file's size".to_owned(),
-        (ErrorCode::SystemIoFailure, code) => format!("the disk reports an error (code {code} of SQLite)"),
+        (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => "the disk is full; make room on it".to_owned(),
+        (_, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) => "the disk reported an error on sync".to_owned(),
+        (_, ffi::SQLITE_IOERR_WRITE) => {
+            "the file cannot be written: the disk reported an error, or there is a limit of the file's size".to_owned()
+        }
+        (ErrorCode::SystemIoFailure, code) => format!("the disk reported an error (code {code} of SQLite)"),
         (ErrorCode::ReadOnly, _) => "the file, its directory or its file system is read-only".to_owned(),
         (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => "another program writes to the file; end it".to_owned(),
-        (ErrorCode::CannotOpen, _) => "the file, or the files that SQLite has beside it, cannot be opened".to_owned(),
+        (ErrorCode::CannotOpen, _) => {
+            "the file, or those beside it with -wal and -shm, cannot be opened; run this as their owner".to_owned()
+        }
         _ => message.clone().unwrap_or_else(|| error.to_string()),
     }
 }
 
-/// Makes a database of these colors in a file that does not exist, or is empty.
-pub(crate) fn create(path: &Path, colors: &[Color]) -> Result<(), OpenError> {
-    let is_new = fs::symlink_metadata(path).is_err();
-    let created = fill(path, colors);
-    if created.is_err() && is_new {
-        // Best effort: an empty file is no obstacle to the next start.
-        let _ = fs::remove_file(path);
+/// Locks the file, making it if it is missing, against other processes of this service. To be kept for as long as the database is open, and
+/// a while longer: when a process closes a file, SQLite's own locks on it are gone (<https://sqlite.org/howtocorrupt.html>, section 2.2).
+pub(crate) fn lock(path: &Path) -> Result<File, OpenError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(NEW_FILE_MODE);
+    let file = options.open(path).map_err(|error| data_file::refused(path, &error))?;
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(data_file::refused(path, &error)),
+            Err(TryLockError::WouldBlock) if begun.elapsed() > BUSY_TIME => return Err(OpenError::InUse),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
+        }
     }
-    created
 }
 
-fn fill(path: &Path, colors: &[Color]) -> Result<(), OpenError> {
-    let unusable = |error: io::Error| OpenError::Unusable(format!("{error}; name another file with --data"));
-    OpenOptions::new().write(true).create(true).truncate(false).mode(NEW_FILE_MODE).open(path).map_err(unusable)?;
+/// Makes the tables and the rows of these colors in a locked file, unless it has tables.
+pub(crate) fn fill(path: &Path, colors: &[Color]) -> Result<(), OpenError> {
     // still with a rollback journal: the file's header has to say whose it is before there is a write-ahead log
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    // nothing is written before the commit, and then the header first
+    connection.execute_batch("PRAGMA cache_spill=OFF")?;
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     if transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))? > 0 {
-        return Err(OpenError::InUse); // another process has been faster
+        return Ok(());
     }
     transaction.pragma_update(None, "application_id", data_file::APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", data_file::VERSION)?;
@@ -159,7 +178,8 @@ fn fill(path: &Path, colors: &[Color]) -> Result<(), OpenError> {
     }
     drop(insert);
     transaction.commit()?;
-    File::open(data_file::directory_of(path)).and_then(|directory| directory.sync_all()).map_err(unusable)
+    let directory = data_file::directory_of(path);
+    File::open(&directory).and_then(|directory| directory.sync_all()).map_err(|error| data_file::refused(&directory, &error))
 }
 
 /// Reads a database that may be in use, and writes nothing. `check`: also looks for damage that reading does not find.
@@ -175,14 +195,20 @@ pub(crate) fn read(path: &Path, check: bool) -> Result<Rows, OpenError> {
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    // a relative one might be `:memory:`, or a URI
+    let path = if flags.contains(OpenFlags::SQLITE_OPEN_URI) { path.to_owned() } else { data_file::target_of(path) };
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY_TIME)?;
-    // bytes: of pages, in memory; reading is done once, and a write needs few of them
+    // 512 KiB of pages: reading is done once, and a write needs few
     connection.execute_batch("PRAGMA temp_store=MEMORY; PRAGMA cache_size=-512")?;
     Ok(connection)
 }
 
 fn check_pages(connection: &Connection) -> Result<(), OpenError> {
+    let triggers = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'";
+    if connection.query_row(triggers, [], |row| row.get::<_, i64>(0))? > 0 {
+        return Err(OpenError::Unusable("it has a trigger, which changes the list behind the service; remove it with sqlite3".to_owned()));
+    }
     match connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))?.as_str() {
         "ok" => Ok(()),
         damage => Err(OpenError::Damaged(damage.replace('\n', " "))),
@@ -200,7 +226,10 @@ fn read_rows(connection: &Connection) -> Result<Rows, OpenError> {
         };
         let (name, value) = (text(1)?, text(2)?);
         if name.len() > NAME_BYTES_MAX {
-            return Err(OpenError::Row(id, "its name has more than 4096 bytes"));
+            return Err(OpenError::Row(id, "its name is too long"));
+        }
+        if id == i64::MAX {
+            return Err(OpenError::Row(id, "no id is left for the next one"));
         }
         rows.ids.push(id);
         rows.colors.push(Color::new(name, value));
@@ -209,46 +238,37 @@ fn read_rows(connection: &Connection) -> Result<Rows, OpenError> {
 }
 
 impl Database {
-    /// Opens a database and takes its write lock.
-    pub(crate) fn open(path: &Path) -> Result<(Self, Rows), OpenError> {
+    /// Opens a locked database and takes its write lock.
+    pub(crate) fn open(path: &Path, lock: File) -> Result<(Self, Rows), OpenError> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         check_pages(&connection)?;
         let mode: String = connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
         if mode != "wal" {
-            return Err(OpenError::Unusable(
-                "its file system has no shared memory for a log; name a file on a local disk with --data".into(),
-            ));
+            let reason = "its file system has no shared memory for a log; name a file on a local disk with --data";
+            return Err(OpenError::Unusable(reason.to_owned()));
         }
         // bytes: what a log that a reader made grow is cut back to
         connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304; BEGIN IMMEDIATE")?;
         let rows = read_rows(&connection)?;
-        let path = PathBuf::from(connection.path().unwrap_or_default());
-        let log = data_file::log_of(&path);
-        let files = [path, log].map(|path| identity(&path).map(|identity| (path, identity)));
-        let [Some(file), Some(log)] = files else { return Err(OpenError::InUse) };
+        let path = data_file::target_of(path);
+        let files = ["", "-wal", "-shm"].map(|suffix| FileState::at(data_file::beside(&path, suffix)));
+        let [Some(file), Some(log), Some(locks)] = files else { return Err(OpenError::InUse) };
         let data_version = data_version(&connection)?;
-        Ok((Self { connection, files: [file, log], data_version, has_warned: false }, rows))
+        Ok((Self { connection, files: [file, log, locks], data_version, has_warned_of_log: false, _lock: lock }, rows))
     }
 
-    /// Makes edits durable, all or none, each of the row with that id. Needs the lock, and gives it up. Nothing of a commit that fails is
-    /// there after a restart.
+    /// Makes edits durable, all or none, each of the row with that id. Needs the write lock, and gives it up. Nothing of a commit that fails is
+    /// there after a restart. Without edits it tells whether commits work.
     pub(super) fn commit(&mut self, edits: &[(i64, Edit)]) -> Result<(), SaveError> {
         self.check_files()?;
         let committed = self.write(edits).and_then(|()| self.connection.prepare_cached("COMMIT")?.execute([]));
         if committed.is_err() {
-            self.overwrite();
+            self.erase_refused_commit();
+        }
+        for (path, state) in &mut self.files {
+            state.length = fs::metadata(path).map_or(0, |file| file.len());
         }
         Ok(committed.map(drop)?)
-    }
-
-    /// Whether commits work again after one has failed: makes one that changes no color.
-    pub(super) fn retry(&mut self) -> Result<(), SaveError> {
-        self.check_files()?;
-        let committed = self.connection.execute_batch(&format!("{COUNT_FAILED_SAVE}; COMMIT"));
-        if committed.is_err() {
-            self.overwrite();
-        }
-        Ok(committed?)
     }
 
     /// Takes the write lock, unless it is held. Gives the rows anew if another program has written while it was not.
@@ -257,14 +277,27 @@ impl Database {
             return Ok(None);
         }
         self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        let version_before = replace(&mut self.data_version, data_version(&self.connection)?);
-        if version_before == self.data_version {
+        let version = data_version(&self.connection)?;
+        if version == self.data_version {
             return Ok(None);
         }
-        read_rows(&self.connection).map(Some).map_err(|error| SaveError(error.to_string()))
+        let rows = read_rows(&self.connection).inspect_err(|_| self.roll_back()).map_err(|error| SaveError(error.to_string()))?;
+        self.data_version = version;
+        Ok(Some(rows))
+    }
+
+    /// Forgets what was written since [`Database::begin`], and gives up the write lock.
+    pub(super) fn roll_back(&self) {
+        if !self.connection.is_autocommit() {
+            // It ends the transaction whatever it returns.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
     }
 
     fn write(&mut self, edits: &[(i64, Edit)]) -> rusqlite::Result<()> {
+        if edits.is_empty() {
+            return self.connection.execute_batch(COUNT_RETRY);
+        }
         for (id, edit) in edits {
             match edit {
                 Edit::Append(color) | Edit::Insert(_, color) => {
@@ -279,43 +312,55 @@ impl Database {
         Ok(())
     }
 
-    /// Takes back a commit that failed. If only its sync failed, the log has all of it, and the next start would take it for made: another
-    /// commit goes to the same place in the log.
-    fn overwrite(&mut self) {
-        let failed = |error: rusqlite::Error| log::debug!("cannot write over a change that was refused: {error}");
-        let end = || if self.connection.is_autocommit() { Ok(()) } else { self.connection.execute_batch("ROLLBACK") };
-        let overwritten = end()
-            .and_then(|()| self.connection.execute_batch("PRAGMA synchronous=OFF; BEGIN IMMEDIATE"))
-            .and_then(|()| self.connection.execute_batch(&format!("{COUNT_FAILED_SAVE}; COMMIT")));
-        // a setting of the connection, which does not fail outside of a transaction
-        let restored = overwritten.or_else(|error| end().map(|()| failed(error)));
-        let _ = restored.and_then(|()| self.connection.execute_batch("PRAGMA synchronous=FULL")).map_err(failed);
+    /// After a failed sync the refused commit may be complete in the log, and the next start would replay it. Writes another frame over its
+    /// first one, so that the replay stops before it. Nothing is committed by that: the next commit goes to the same place.
+    fn erase_refused_commit(&self) {
+        self.roll_back();
+        let erased = self
+            .connection
+            // without syncs, which may fail again
+            .execute_batch(&format!("PRAGMA synchronous=OFF; BEGIN IMMEDIATE; {COUNT_RETRY}"))
+            .and_then(|()| self.connection.cache_flush());
+        self.roll_back();
+        let restored = self.connection.execute_batch("PRAGMA synchronous=FULL");
+        if let Err(error) = erased.and(restored) {
+            log::debug!("cannot write over a change that was refused: {error}");
+        }
     }
 
     /// What is written to files that are not there any more would be lost.
     fn check_files(&mut self) -> Result<(), SaveError> {
-        for (path, identity_before) in &self.files {
-            if identity(path).as_ref() != Some(identity_before) {
+        for (path, before) in &self.files {
+            let is_same = |now: &FileState| (now.device, now.inode) == (before.device, before.inode) && now.length >= before.length;
+            if !FileState::at(path.clone()).is_some_and(|(_, now)| is_same(&now)) {
                 let name = path.file_name().unwrap_or_default().display();
                 return Err(SaveError(format!(
-                    "{name} was removed or replaced; put it back, or restart the service to go on with what is there"
+                    "{name} was removed, replaced or cut short; put it back, or keep the answer of GET /colors and restart the service"
                 )));
             }
         }
-        let length = fs::metadata(&self.files[1].0).map_or(0, |log| log.len());
-        if length >= WAL_BYTES_WARNING && !self.has_warned {
-            let mib = length / (1024 * 1024);
-            log::warn!("{} has grown to {mib} MiB, since a program keeps reading the database; end that", self.files[1].0.display());
-        }
-        self.has_warned = length >= WAL_BYTES_WARNING;
+        self.warn_of_long_log();
         Ok(())
+    }
+
+    fn warn_of_long_log(&mut self) {
+        let (log, FileState { length, .. }) = &self.files[1];
+        if *length >= WAL_BYTES_WARNING && !self.has_warned_of_log {
+            let mib = length / (1024 * 1024);
+            log::warn!("{} has grown to {mib} MiB, since a program keeps reading the database; end that", log.display());
+        }
+        self.has_warned_of_log = *length >= WAL_BYTES_WARNING;
     }
 
     /// Folds the log into the file and removes it, so that the file alone is the list.
     pub(super) fn close(self) {
-        let folded = self.connection.execute_batch("ROLLBACK; PRAGMA wal_checkpoint(TRUNCATE)");
-        if let Err(error) = folded.and_then(|()| self.connection.close().map_err(|(_, error)| error)) {
-            log::warn!("the log of the database stays beside it: {}; keep both together", explain(&error));
+        self.roll_back();
+        let is_busy = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+        let closed = self.connection.close().map_err(|(_, error)| error);
+        match is_busy.and_then(|is_busy| closed.map(|()| is_busy)) {
+            Ok(false) => {}
+            Ok(true) => log::warn!("another program reads the database: keep it and the file with -wal beside it together"),
+            Err(error) => log::warn!("keep the database and the file with -wal beside it together: {}", explain(&error)),
         }
     }
 }
@@ -325,9 +370,11 @@ fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
 }
 
-/// Device and inode of what is at a path.
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+impl FileState {
+    fn at(path: PathBuf) -> Option<(PathBuf, Self)> {
+        let file = fs::metadata(&path).ok()?;
+        Some((path, Self { device: file.dev(), inode: file.ino(), length: file.len() }))
+    }
 }
 
 #[cfg(test)]
@@ -344,8 +391,9 @@ mod tests {
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("colors.db");
-        create(&path, &[color("a")]).unwrap();
-        let (database, rows) = Database::open(&path).unwrap();
+        let lock = lock(&path).unwrap();
+        fill(&path, &[color("a")]).unwrap();
+        let (database, rows) = Database::open(&path, lock).unwrap();
         assert_eq!((rows.ids, rows.colors), (vec![1], vec![color("a")]));
         (path, database)
     }
@@ -365,7 +413,7 @@ mod tests {
         assert_eq!((rows.ids, rows.colors), (vec![7, 9], vec![Color::new("b", "é\0\"\n"), color("b")]));
         database.close();
         assert!(!data_file::log_of(&path).exists());
-        assert_eq!(Database::open(&path).unwrap().1.ids, [7, 9]);
+        assert_eq!(read(&path, true).unwrap().ids, [7, 9]);
         remove_directory_of(&path);
     }
 
@@ -376,7 +424,7 @@ mod tests {
         assert_eq!(error.to_string(), "UNIQUE constraint failed: color.id");
         database.begin().unwrap();
         assert_eq!(read(&path, false).unwrap().ids, [1]);
-        database.retry().unwrap();
+        database.commit(&[]).unwrap();
         remove_directory_of(&path);
     }
 
@@ -410,7 +458,7 @@ mod tests {
         fs::copy(&path, &copy).unwrap();
         let mut commits = 0;
         // a frame has 24 bytes and a page of 4,096, behind 32 bytes of the log's own: every byte around its ends, and some between
-        let is_tried = |end: &usize| (end + 4120 - 64) % 4120 < 80 || end % 29 == 0 || *end == log.len();
+        let is_tried = |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == log.len();
         for end in (0..=log.len()).filter(is_tried) {
             fs::write(data_file::log_of(&copy), &log[..end]).unwrap();
             let colors = read(&copy, false).unwrap().colors;

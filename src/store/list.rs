@@ -44,6 +44,14 @@ impl SharedList {
         self.lock().colors.len()
     }
 
+    /// The number of colors, and of bytes of the envelope, which is not made for that.
+    pub(super) fn size(&self) -> (usize, usize) {
+        let current = self.lock();
+        let colors = current.colors.len();
+        // 11 bytes are the envelope's own, and a comma is between two colors
+        (colors, 11 + current.colors.bytes() + colors.saturating_sub(1))
+    }
+
     pub(super) fn first(&self, name: &str) -> Option<Arc<Representation>> {
         self.lock().colors.find(name).map(|(_, color)| Arc::clone(&color.json))
     }

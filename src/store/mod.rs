@@ -7,10 +7,14 @@ mod colors;
 pub(crate) mod data_file;
 pub(crate) mod database;
 pub(crate) mod envelope;
+#[cfg(fuzzing)]
+#[path = "../../fuzz/inside/store.rs"]
+pub(crate) mod fuzzing;
 mod list;
 mod retired;
 mod writer;
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 
@@ -23,12 +27,16 @@ use writer::Message;
 pub(crate) use writer::{Saves, Writer};
 
 use crate::http::Representation;
+use crate::metrics::SaveMetrics;
 
 /// The shared list.
 #[derive(Debug)]
 pub(crate) struct Store {
     list: Arc<SharedList>,
     saves: Arc<Mutex<Saves>>,
+    save_metrics: Arc<SaveMetrics>,
+    /// The writer has answered since it was last asked.
+    has_answered: Arc<AtomicBool>,
     /// Where changes wait for the writer; `None` when the list lives in memory alone.
     queue: Option<Sender<Message>>,
 }
@@ -36,14 +44,21 @@ pub(crate) struct Store {
 impl Store {
     /// A list that lives in memory alone.
     pub(crate) fn in_memory(colors: Vec<Color>) -> Self {
-        Self { list: Arc::new(SharedList::new(Colors::new(colors))), saves: Arc::default(), queue: None }
+        Self {
+            list: Arc::new(SharedList::new(Colors::new(colors))),
+            saves: Arc::default(),
+            save_metrics: Arc::default(),
+            has_answered: Arc::new(AtomicBool::new(true)),
+            queue: None,
+        }
     }
 
     /// A list that is kept in a database, whose rows these are, and the writer that has to run for changes to be made.
     pub(crate) fn in_database(database: Database, rows: Rows) -> (Self, Writer) {
         let (queue, messages) = mpsc::channel();
         let store = Self { queue: Some(queue), ..Self::in_memory(rows.colors.clone()) };
-        let writer = Writer::new(Arc::clone(&store.list), Arc::clone(&store.saves), messages, database, rows);
+        let writer =
+            Writer::new(Arc::clone(&store.list), Arc::clone(&store.saves), Arc::clone(&store.save_metrics), messages, database, rows);
         (store, writer)
     }
 
@@ -56,7 +71,11 @@ impl Store {
         self.list.len()
     }
 
-    /// The first color of this name.
+    /// How many colors there are, and how many bytes [`Store::envelope`] has, without making it.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        self.list.size()
+    }
+
     pub(crate) fn first(&self, name: &str) -> Option<Arc<Representation>> {
         self.list.first(name)
     }
@@ -76,6 +95,10 @@ impl Store {
         self.is_durable().then(|| writer::lock(&self.saves).clone())
     }
 
+    pub(crate) fn save_metrics(&self) -> &SaveMetrics {
+        &self.save_metrics
+    }
+
     /// Makes a change in memory, or finds that it cannot be made. Not for a durable list.
     pub(crate) fn apply(&self, change: &Change) -> Outcome {
         debug_assert!(!self.is_durable(), "a durable list is changed by its writer alone");
@@ -87,6 +110,18 @@ impl Store {
         if let Some(Message::Change(_, reply)) = self.send(Message::Change(change, Box::new(reply))) {
             reply(Err(SaveError::new("the service is stopping")));
         }
+    }
+
+    /// Whether the writer has taken what it was sent since [`Store::ask`]; true without one.
+    pub(crate) fn has_answered(&self) -> bool {
+        !self.is_durable() || self.has_answered.load(Relaxed)
+    }
+
+    /// Asks the writer to show that it goes on.
+    pub(crate) fn ask(&self) {
+        self.has_answered.store(false, Relaxed);
+        // Without a writer nobody has to answer.
+        let _ = self.send(Message::Ask(Arc::clone(&self.has_answered)));
     }
 
     /// Has the writer save what is queued, and close the database.

@@ -1,12 +1,11 @@
-//! The one thread that saves: group commit. It takes every queued change, makes them on a list of its own, commits them together, lets
-//! everybody see them, and reports the outcomes. Changes that arrive meanwhile share the next commit.
+//! The one thread that saves: group commit. It takes every queued change, applies them to its own copy of the list, commits them together,
+//! publishes them, and reports the outcomes. Changes that arrive meanwhile share the next commit.
 
-use std::fmt;
-use std::mem::replace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::change::{Change, Edit, Outcome};
 use super::colors::Colors;
@@ -14,6 +13,7 @@ use super::database::{Database, Rows, SaveError};
 use super::envelope;
 use super::list::SharedList;
 use crate::http::EntityTag;
+use crate::metrics::SaveMetrics;
 
 /// How long after a failed commit the next is tried, if no change asks for one earlier.
 const RETRY_TIME: Duration = Duration::from_secs(2);
@@ -25,17 +25,10 @@ const FAILURES_MAX: usize = 3;
 pub(super) enum Message {
     /// A change, and who is told its outcome, once.
     Change(Change, Box<dyn FnOnce(Result<Outcome, SaveError>) + Send>),
+    /// To be set, which shows that the writer goes on.
+    Ask(Arc<AtomicBool>),
     /// The end: whatever came before is saved.
     Close,
-}
-
-impl fmt::Debug for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Change(change, _) => change.fmt(f),
-            Self::Close => f.write_str("Close"),
-        }
-    }
 }
 
 /// How the last saves went.
@@ -52,6 +45,7 @@ pub(crate) struct Saves {
 pub(crate) struct Writer {
     list: Arc<SharedList>,
     saves: Arc<Mutex<Saves>>,
+    metrics: Arc<SaveMetrics>,
     messages: Receiver<Message>,
     database: Database,
     /// Equal to the shared list between two batches.
@@ -64,27 +58,31 @@ impl Writer {
     pub(super) fn new(
         list: Arc<SharedList>,
         saves: Arc<Mutex<Saves>>,
+        metrics: Arc<SaveMetrics>,
         messages: Receiver<Message>,
         database: Database,
         Rows { ids, colors }: Rows,
     ) -> Self {
-        Self { list, saves, messages, database, colors: Colors::new(colors), ids }
+        Self { list, saves, metrics, messages, database, colors: Colors::new(colors), ids }
     }
 
     /// Saves changes until it is told to close, or the store is gone.
     pub(crate) fn run(mut self) {
+        let mut next_retry = Instant::now();
         loop {
             let first = if lock(&self.saves).failure.is_some() {
-                self.messages.recv_timeout(RETRY_TIME)
+                // whatever is sent meanwhile
+                self.messages.recv_timeout(next_retry.saturating_duration_since(Instant::now()))
             } else {
+                next_retry = Instant::now() + RETRY_TIME;
                 self.messages.recv().map_err(RecvTimeoutError::from)
             };
             let (mut changes, mut replies, mut is_last) = (Vec::new(), Vec::new(), false);
             match first {
                 Err(RecvTimeoutError::Timeout) => {
-                    let retried = self.begin().and_then(|()| self.database.retry());
+                    next_retry = Instant::now() + RETRY_TIME;
+                    let retried = self.begin().and_then(|()| self.database.commit(&[]));
                     self.report(retried);
-                    continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => is_last = true,
                 Ok(first) => {
@@ -94,6 +92,7 @@ impl Writer {
                                 changes.push(change);
                                 replies.push(reply);
                             }
+                            Message::Ask(answer) => answer.store(true, Relaxed),
                             Message::Close => is_last = true,
                         }
                     }
@@ -104,7 +103,7 @@ impl Writer {
             if is_last {
                 return self.database.close();
             }
-            // after the answers: nobody waits for the lock
+            // after the answers, so that no client waits for it
             if let Err(error) = self.begin() {
                 self.report(Err(error));
             }
@@ -121,8 +120,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Saves changes together. If that fails for the first time they are tried one by one, so that one that is too large does not take the
-    /// others along; but not for long, since whoever comes behind them waits.
+    /// Saves changes together. If that fails for the first time they are tried one by one, so that one bad change does not fail the others.
+    /// It stops after [`FAILURES_MAX`], because later changes wait.
     fn save_all(&mut self, changes: &[Change]) -> Vec<Result<Outcome, SaveError>> {
         let has_failed_before = lock(&self.saves).failure.is_some();
         let error = match self.save(changes) {
@@ -136,7 +135,7 @@ impl Writer {
             }
             let saved = self.save(std::slice::from_ref(change));
             failures += usize::from(saved.is_err());
-            saved.map(|mut outcomes| outcomes.remove(0))
+            saved.map(|mut outcomes| outcomes.remove(0)).or_else(|error| self.refuse(change, &error))
         });
         one_by_one.collect()
     }
@@ -170,7 +169,9 @@ impl Writer {
                 }
             }
             if !edits.is_empty() {
+                let begun = Instant::now();
                 self.database.commit(&edits)?;
+                self.metrics.durations.add(1, begun.elapsed());
             }
             Ok(outcomes)
         }));
@@ -182,8 +183,10 @@ impl Writer {
                 drop(undo);
                 self.list.publish(edits.into_iter().map(|(_, edit)| edit));
                 self.report(Ok(()));
+                lock(&self.saves).last = Some(SystemTime::now());
             }
             Err(error) => {
+                self.database.roll_back();
                 for (id, edit) in undo.into_iter().rev() {
                     self.make(id, edit);
                 }
@@ -222,12 +225,12 @@ impl Writer {
         let mut saves = lock(&self.saves);
         match saved {
             Ok(()) => {
-                let before = replace(&mut *saves, Saves { failure: None, last: Some(SystemTime::now()) });
-                if before.failure.is_some() {
+                if saves.failure.take().is_some() {
                     log::info!("changes are saved again");
                 }
             }
             Err(error) => {
+                self.metrics.failures.add(1);
                 if saves.failure.as_ref() != Some(&error) {
                     log::error!("changes cannot be saved: {error}");
                 }

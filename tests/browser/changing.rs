@@ -254,11 +254,11 @@ fn a_read_only_service_shows_no_controls() {
     browse(|browser| {
         let server = Server::start(&["--read-only"]);
         browser.open(&server);
-        let controls = "return [...document.querySelectorAll('#add, .edit')].filter(control => control.offsetParent).length";
+        let controls = "return [...document.querySelectorAll('#add, .edit')].filter(control => control.checkVisibility({visibilityProperty: true})).length";
         assert_eq!(browser.run(controls), 0);
         browser.run("document.querySelector('li .copy').focus()");
         browser.press(&[crate::driver::F2, DELETE, ENTER]);
-        browser.expect_text("#told", "Copied #f0f8ff");
+        browser.expect_text("#said", "Copied #f0f8ff");
         assert_eq!(browser.run("return document.querySelector('#editor').open"), false);
         let server = Server::start(&[]);
         browser.open(&server);

@@ -133,8 +133,14 @@ impl Browser {
     /// The same with any address.
     #[track_caller]
     pub(crate) fn go(&self, address: &str) {
-        self.call("POST", "/url", json!({"url": address}));
+        self.go_without_waiting(address);
         self.until("return document.querySelector('#count').textContent !== ''");
+    }
+
+    /// The same where no list will be shown.
+    #[track_caller]
+    pub(crate) fn go_without_waiting(&self, address: &str) {
+        self.call("POST", "/url", json!({"url": address}));
     }
 
     /// Opens another tab, so that the first one is hidden; gives what leads back to it.
@@ -267,10 +273,16 @@ impl Browser {
 
     /// Gives the page this many CSS pixels.
     pub(crate) fn resize(&self, width: u32, height: u32) {
+        self.resize_as(width, height, false);
+    }
+
+    /// The same, with a mouse or as a device that is touched.
+    pub(crate) fn resize_as(&self, width: u32, height: u32, is_touch: bool) {
         self.devtools(
             "Emulation.setDeviceMetricsOverride",
-            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}),
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_touch}),
         );
+        self.devtools("Emulation.setTouchEmulationEnabled", json!({"enabled": is_touch, "maxTouchPoints": 1}));
     }
 
     /// Sets a preference of the person: `prefers-color-scheme`, `prefers-reduced-motion`.

@@ -41,7 +41,7 @@ fn everything_can_be_done_with_the_keyboard_alone() {
             return [focused.left === first.left, focused.top > first.top]";
         assert_eq!(browser.run(tops), json!([true, true]), "{below}");
         browser.press(&[HOME, ENTER]);
-        browser.expect_text("#told", "Copied #f0f8ff");
+        browser.expect_text("#said", "Copied #f0f8ff");
         // change
         browser.press(&[F2]);
         browser.until("return document.querySelector('#editor').open");
@@ -127,8 +127,7 @@ fn texts_of_strangers_are_text() {
         assert_eq!(browser.run(markup), 1, "the page's own script");
         for text in texts.iter().filter(|text| **text != "." && **text != "..") {
             browser.click_tile(text, ".copy");
-            browser.until("return document.querySelector('#told').textContent");
-            browser.click("#dismiss");
+            browser.until("return document.querySelector('#said').textContent");
             browser.click_tile(text, ".edit");
             browser.until("return document.querySelector('#editor').open");
             assert_eq!(browser.run("return document.documentElement.scrollWidth <= innerWidth"), true, "{text:?}");
@@ -174,6 +173,45 @@ fn nothing_is_cut_off_between_320_pixels_and_4k() {
         browser.open(&server);
         let all = "return [...document.querySelectorAll('li')].filter(li => li.getBoundingClientRect().bottom <= innerHeight).length";
         assert_eq!(browser.run(all), 148, "a laptop shows all of them at once");
+    });
+}
+
+#[test]
+fn nothing_shifts_while_the_page_loads() {
+    // answers come when the page without them has been shown
+    const SLOW: &str = "const fetch = window.fetch;
+        const shown = () => new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+        window.fetch = async (...request) => { await shown(); return fetch(...request) };
+        window.shifts = [];
+        new PerformanceObserver(list => shifts.push(...list.getEntries().map(({value, sources}) => [value, sources.map(({node}) => node?.id)])))
+            .observe({type: 'layout-shift', buffered: true})";
+    browse(|browser| {
+        browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": SLOW}));
+        let servers = [Server::start(&[]), Server::start(&["--read-only"]), Server::with_seed("[]", &[])];
+        for (width, height, is_touch) in [(412, 823, true), (1350, 940, false)] {
+            browser.resize_as(width, height, is_touch);
+            for server in &servers {
+                browser.open(server);
+                let after_a_frame =
+                    "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(shifts))))";
+                assert_eq!(browser.await_script(after_a_frame), json!([]), "{width}");
+            }
+        }
+    });
+}
+
+#[test]
+fn the_icon_has_a_valid_address() {
+    browse(|browser| {
+        let server = Server::start(&[]);
+        browser.open(&server);
+        // URL Standard, URL code points
+        let is_valid =
+            "return /^([\\w!$&'()*+,\\-./:;=?@~]|%[0-9a-f]{2})+$/i.test(document.querySelector('[rel=icon]').getAttribute('href'))";
+        assert_eq!(browser.run(is_valid), true);
+        let size = "const done = arguments[0]; const image = new Image(); image.onload = () => done(image.width > 0); image.onerror = () => done('broken');
+            image.src = document.querySelector('[rel=icon]').href";
+        assert_eq!(browser.await_script(size), true);
     });
 }
 
@@ -236,7 +274,7 @@ fn axe_finds_nothing_serious() {
                 check(browser, "changing");
                 browser.press(&[ESCAPE]);
                 browser.run(
-                    "document.querySelector('#reason').textContent = 'a token is needed'; document.querySelector('#asking').showModal()",
+                    "document.querySelector('#asked').textContent = 'Changes need a token'; document.querySelector('#asking').showModal()",
                 );
                 check(browser, "the token");
             }

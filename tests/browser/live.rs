@@ -101,6 +101,29 @@ fn while_the_service_is_away_the_page_says_so_and_goes_on_when_it_is_back() {
         browser.expect_text("#count", "1 color");
         browser.expect_text("#told", "The service is back.");
         assert_eq!(browser.text("#away"), "");
-        browser.until("return !document.querySelector('#add').offsetParent");
+        browser.until("return !document.querySelector('#add').checkVisibility({visibilityProperty: true})");
+    });
+}
+
+#[test]
+fn no_message_of_an_outage_stays_when_the_service_is_back() {
+    browse(|browser| {
+        browser.expect("Failed to load resource: net::ERR_");
+        let front = Front::start();
+        let server = Server::start(&[]);
+        front.lead_to(&server);
+        browser.go(&front.address());
+        browser.click_tile("azure", ".edit");
+        browser.until("return document.querySelector('#editor').open");
+        drop(server);
+        front.lead_nowhere();
+        browser.click("#save");
+        browser.expect_text("#refusal", "The service does not answer");
+        browser.expect_text("#away", "The service does not answer – trying again…");
+        let server = Server::start(&[]);
+        front.lead_to(&server);
+        browser.expect_text("#refusal", "");
+        browser.expect_text("#away", "");
+        browser.expect_text("#told", "The service is back.");
     });
 }

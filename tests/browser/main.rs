@@ -25,3 +25,6 @@ mod proxied;
 #[allow(dead_code, reason = "the wire tests need the rest of it")]
 #[path = "../wire/proxy.rs"]
 mod proxy;
+mod tiles;
+mod tokens;
+mod undoing;

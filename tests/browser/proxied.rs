@@ -148,7 +148,7 @@ fn the_page_works_behind_nginx_whose_cache_keeps_it_from_nobody_and_shows_it_to_
         // nginx itself answers while the service is away
         drop(server);
         fs::remove_file(nginx.scratch.0.join("service")).unwrap();
-        browser.expect_text("#away", "The service does not answer – trying again…");
+        browser.expect_text("#away", "the service does not answer – trying again…");
         let _server = nginx.service(&[]);
         browser.expect_text("#away", "");
     });

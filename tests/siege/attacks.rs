@@ -106,7 +106,7 @@ fn chunked_content_without_end_is_cut_off() {
 
 #[test]
 fn what_is_sent_behind_a_refused_request_costs_no_answer_before_it() {
-    let target = Target::of(|| Server::with_seed(&long_list(90_000), &[]));
+    let target = Target::of(|| Server::durable(&long_list(90_000), &[]));
     for too_much in ["POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n", "GET / HTTP/0.0\r\n\r\n"] {
         let mut client = Client::new(narrow(target.server.address));
         let mut sender = client.stream.try_clone().unwrap();
@@ -127,7 +127,7 @@ fn what_is_sent_behind_a_refused_request_costs_no_answer_before_it() {
 
 #[test]
 fn a_reader_that_takes_a_little_at_a_time_is_not_given_up() {
-    let target = Target::of(|| Server::with_seed(&long_list(2_600_000), &["--request-timeout", "1"]));
+    let target = Target::of(|| Server::durable(&long_list(2_600_000), &["--request-timeout", "1"]));
     let mut client = target.server.connect();
     client.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(10));
     // it takes a little for three times the request timeout, and then all the rest
@@ -209,26 +209,28 @@ fn random_bytes_get_a_response_or_none_and_change_nothing() {
 
 #[test]
 fn a_list_that_changes_between_unread_responses_is_kept_in_few_versions() {
-    // longer than the 4 MB that the kernel takes of a response by itself
-    let target = Target::of(|| Server::with_seed(&long_list(5_000_000), &["--request-timeout", "60"]));
-    let bytes = target.server.list().len();
-    let mut writer = target.server.connect();
-    let mut readers = Vec::new();
-    for version in 0..24 {
-        let mut reader = narrow(target.server.address);
-        reader.write_all(b"GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        assert_eq!(reader.peek(&mut [0]).unwrap(), 1);
-        readers.push(reader);
-        assert_eq!(writer.ask("PUT", "/colors/color-0", &format!(r#"{{"value":"{version}"}}"#)).status, 200);
+    for start in [Server::with_seed, Server::durable] {
+        // longer than the 4 MB that the kernel takes of a response by itself
+        let target = Target::of(|| start(&long_list(5_000_000), &["--request-timeout", "60"]));
+        let bytes = target.server.list().len();
+        let mut writer = target.server.connect();
+        let mut readers = Vec::new();
+        for version in 0..24 {
+            let mut reader = narrow(target.server.address);
+            reader.write_all(b"GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            assert_eq!(reader.peek(&mut [0]).unwrap(), 1);
+            readers.push(reader);
+            assert_eq!(writer.ask("PUT", "/colors/color-0", &format!(r#"{{"value":"{version}"}}"#)).status, 200);
+        }
+        // 64 MiB of versions are 13; there are the list itself, the one being made, and what the start has left behind
+        let peak = target.server.proc_status("VmHWM") * 1024;
+        assert!(peak < 22 * bytes, "{peak} bytes, {} versions", peak / bytes);
+        eventually("it is logged", || target.server.log().contains("[WARN] connections closed: ").then_some(()));
+        assert_eq!(writer.ask("PUT", "/colors/color-0", r##"{"value":"#000000"}"##).status, 200);
+        drop((readers, writer));
+        target.wait_until_all_are_closed();
+        assert_eq!(target.server.list().len(), bytes);
     }
-    // 64 MiB of versions are 13; there are the list itself, the one being made, and what the start has left behind
-    let peak = target.server.proc_status("VmHWM") * 1024;
-    assert!(peak < 22 * bytes, "{peak} bytes, {} versions", peak / bytes);
-    eventually("it is logged", || target.server.log().contains("old representations that they were still reading").then_some(()));
-    assert_eq!(writer.ask("PUT", "/colors/color-0", r##"{"value":"#000000"}"##).status, 200);
-    drop((readers, writer));
-    target.wait_until_all_are_closed();
-    assert_eq!(target.server.list().len(), bytes);
 }
 
 #[test]

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::flood::{CONTENT, Drippers, FIELDS, Pipeliners, REQUEST, RESIDENT_MAX, Target, drip, narrow, pour, reset_on_close, throw};
-use crate::harness::{Server, eventually, long_list};
+use crate::harness::{SEED, Server, eventually, long_list};
 
 /// How often drippers send a byte.
 const BEAT: Duration = Duration::from_millis(300);
 
 #[test]
 fn thousands_of_idle_connections_take_no_threads_and_end_in_time() {
-    let target = Target::alone(|| Server::start(&["--request-timeout", "2", "--keep-alive", "2"]));
+    let target = Target::alone(|| Server::durable(SEED, &["--request-timeout", "2", "--keep-alive", "2"]));
     let mut streams = target.connections(2000);
     for stream in streams.iter_mut().step_by(2) {
         stream.write_all(REQUEST.as_bytes()).unwrap();
@@ -35,7 +35,7 @@ fn thousands_of_idle_connections_take_no_threads_and_end_in_time() {
 #[test]
 fn thousands_of_dripping_connections_keep_nobody_waiting() {
     for workers in ["1", "4"] {
-        let target = Target::alone(|| Server::start(&["--workers", workers, "--request-timeout", "1"]));
+        let target = Target::alone(|| Server::durable(SEED, &["--workers", workers, "--request-timeout", "1"]));
         let drippers = Drippers::start(target.server.address, 3000, BEAT);
         let times = target.time_for(Duration::from_millis(1500));
         assert!(times.worst() < Duration::from_secs(1), "{:?} with {workers} workers", times.worst());
@@ -46,7 +46,7 @@ fn thousands_of_dripping_connections_keep_nobody_waiting() {
 
 #[test]
 fn some_hundred_dripping_connections_are_not_noticed() {
-    let target = Target::alone(|| Server::start(&[]));
+    let target = Target::alone(|| Server::durable(SEED, &[]));
     let drippers = Drippers::start(target.server.address, 200, BEAT);
     let times = target.time(200);
     assert!(times.median() < Duration::from_millis(50), "{:?}", times.median());
@@ -56,7 +56,7 @@ fn some_hundred_dripping_connections_are_not_noticed() {
 
 #[test]
 fn clients_that_take_a_long_response_slowly_keep_nobody_waiting() {
-    let target = Target::alone(|| Server::with_seed(&long_list(2_600_000), &["--workers", "2"]));
+    let target = Target::alone(|| Server::durable(&long_list(2_600_000), &["--workers", "2"]));
     let (stop, stopped) = channel::<()>();
     let mut streams = target.connections(100);
     for stream in &mut streams {
@@ -81,7 +81,7 @@ fn clients_that_take_a_long_response_slowly_keep_nobody_waiting() {
 
 #[test]
 fn a_burst_of_connections_is_served_at_once() {
-    let target = Target::alone(|| Server::start(&[]));
+    let target = Target::alone(|| Server::durable(SEED, &[]));
     let begun = Instant::now();
     let mut clients: Vec<Client> = target.connections(256).into_iter().map(Client::new).collect();
     for client in &mut clients {
@@ -97,7 +97,7 @@ fn a_burst_of_connections_is_served_at_once() {
 
 #[test]
 fn clients_that_pipeline_without_end_keep_no_light_client_waiting() {
-    let target = Target::alone(|| Server::start(&[]));
+    let target = Target::alone(|| Server::durable(SEED, &[]));
     let alone = target.time(50).median();
     let pipeliners = Pipeliners::start(target.server.address, 300);
     let beside_them = target.time(9).median();
@@ -109,7 +109,7 @@ fn clients_that_pipeline_without_end_keep_no_light_client_waiting() {
 
 #[test]
 fn connections_are_spread_over_the_workers() {
-    let target = Target::alone(|| Server::start(&[]));
+    let target = Target::alone(|| Server::durable(SEED, &[]));
     let before: u64 = target.server.cpu_ticks_of_threads().iter().sum();
     let pipeliners = Pipeliners::start(target.server.address, 64);
     // hundredths of a second
@@ -125,7 +125,7 @@ fn connections_are_spread_over_the_workers() {
 
 #[test]
 fn all_of_it_at_once_keeps_no_legitimate_client_waiting() {
-    let target = Target::alone(|| Server::start(&["--request-timeout", "2", "--keep-alive", "1"]));
+    let target = Target::alone(|| Server::durable(SEED, &["--request-timeout", "2", "--keep-alive", "1"]));
     let address = target.server.address;
     let over = AtomicBool::new(false);
     let idle = target.connections(500);
@@ -158,7 +158,7 @@ fn all_of_it_at_once_keeps_no_legitimate_client_waiting() {
 
 #[test]
 fn responses_that_nobody_reads_are_given_up_at_the_request_timeout() {
-    let target = Target::alone(|| Server::with_seed(&long_list(1_300_000), &["--request-timeout", "1", "--keep-alive", "1"]));
+    let target = Target::alone(|| Server::durable(&long_list(1_300_000), &["--request-timeout", "1", "--keep-alive", "1"]));
     let mut streams: Vec<TcpStream> = (0..100).map(|_| narrow(target.server.address)).collect();
     for stream in &mut streams {
         stream.write_all(b"GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -178,7 +178,7 @@ fn responses_that_nobody_reads_are_given_up_at_the_request_timeout() {
 
 #[test]
 fn requests_that_are_almost_whole_take_little_memory_together() {
-    let target = Target::alone(|| Server::start(&[]));
+    let target = Target::alone(|| Server::durable(SEED, &[]));
     let mut streams = target.connections(1500);
     let start = format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65536\r\n\r\n{}", " ".repeat(65_535));
     for stream in &mut streams {
@@ -198,7 +198,7 @@ fn requests_that_are_almost_whole_take_little_memory_together() {
 
 #[test]
 fn an_unsupported_version_keeps_nobody_waiting() {
-    let target = Target::alone(|| Server::start(&["--request-timeout", "20"]));
+    let target = Target::alone(|| Server::durable(SEED, &["--request-timeout", "20"]));
     let mut clients: Vec<Client> = target.connections(1500).into_iter().map(Client::new).collect();
     for client in &mut clients {
         client.send("GET / HTTP/2.0\r\nHost: localhost\r\n\r\n");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::harness::{DEADLINE, Server, eventually};
+use crate::harness::{DEADLINE, SEED, Server, eventually};
 
 /// A whole request that changes nothing.
 pub(crate) const REQUEST: &str = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -56,7 +56,7 @@ static MACHINE: RwLock<()> = RwLock::new(());
 impl Target {
     /// A service with its own seed, ready to be attacked beside others.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        Self::of(|| Server::start(arguments))
+        Self::of(|| Server::durable(SEED, arguments))
     }
 
     /// The same, of a service that `start` starts.

@@ -95,7 +95,7 @@ fn at_the_connection_limit_no_more_are_closed_than_others_need() {
 
 #[test]
 fn a_signal_ends_it_in_time_whoever_is_connected() {
-    let target = Target::of(|| Server::with_seed(&long_list(2_600_000), &[]));
+    let target = Target::of(|| Server::durable(&long_list(2_600_000), &[]));
     let mut stalled = target.connections(600);
     for (number, stream) in stalled.iter_mut().enumerate() {
         stream.write_all([b"", FIELDS.as_bytes(), CONTENT.as_bytes()][number % 3]).unwrap();

@@ -1,7 +1,9 @@
 //! What a web page can make a visitor's browser send: none of it changes the list, and what other programs send still does. All forms of
 //! origins and hosts are in the unit tests.
 
-use crate::harness::{Server, eventually};
+use std::net::Shutdown;
+
+use crate::harness::{Scratch, Server, eventually};
 
 /// Asks for each change with these field lines, Host included, and checks the status of each.
 #[track_caller]
@@ -88,4 +90,43 @@ fn a_refusal_is_logged_with_the_option_that_would_allow_it_and_that_option_does(
         client.ask_with("OPTIONS", "/colors/red", "Origin: https://friend.example\r\nAccess-Control-Request-Method: PUT\r\n", "");
     assert_eq!(preflight.field("access-control-allow-methods"), Some("GET, HEAD, POST, PUT, DELETE"));
     assert_eq!(client.ask_with("DELETE", "/colors/red", "Origin: https://friend.example\r\n", "").status, 200);
+}
+
+#[test]
+fn a_page_of_an_allowed_origin_may_read_why_its_request_was_refused_unread() {
+    let scratch = Scratch::new();
+    let tokens = scratch.write("tokens", "a-token-0123456789");
+    let origin = "https://friend.example";
+    let server = Server::start(&["--allow-origin", origin, "--private", "--token-file", &tokens, "--request-timeout", "0.5"]);
+    for (lines, status) in [
+        ("Host: localhost\r\nOrigin: {o}\r\nContent-Length: 65537\r\n\r\n", 413),
+        // the field may come behind what is wrong
+        ("Content-Length: 65537\r\nHost: localhost\r\nOrigin: {o}\r\n\r\n", 413),
+        ("Content-Length: 1\r\nContent-Length: 1\r\nHost: localhost\r\nOrigin: {o}\r\n\r\n", 400),
+        ("Origin: {o}\r\n\r\n", 400),
+        ("Host: localhost\r\nExpect: wonders\r\nOrigin: {o}\r\n\r\n", 417),
+        ("Host: localhost\r\nOrigin: {o}\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
+        ("Host: localhost\r\nOrigin: {o}\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n", 413),
+        ("Host: localhost\r\nOrigin: {o}\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n", 400),
+        ("Host: localhost\r\nOrigin: {o}\r\nX y: z\r\n\r\n", 400),
+        ("Host: localhost\r\nOrigin: {o}\r\nContent-Length: 9\r\n\r\n{", 408),
+        ("Host: localhost\r\nOrigin: {o}\r\nX: ", 408),
+        (&format!("Host: localhost\r\nOrigin: {{o}}\r\n{}\r\n", "X: y\r\n".repeat(100)), 431),
+        (&format!("Host: localhost\r\nOrigin: {{o}}\r\nX: {}", "y".repeat(70_000)), 431),
+    ] {
+        let mut client = server.connect();
+        client.send(format!("POST /colors HTTP/1.1\r\n{}", lines.replace("{o}", origin)));
+        let response = client.response();
+        assert_eq!(response.status, status, "{lines:.200}");
+        assert_eq!(response.field("access-control-allow-origin"), Some(origin), "{lines:.200}");
+        assert_eq!((response.field("vary"), response.field("cache-control")), (Some("Origin"), Some("private, no-cache")), "{lines:.200}");
+    }
+    // no further than the head was read
+    for (bytes, status) in [("nonsense\r\n\r\n", 400), ("POST /colors HTTP/1.1\r\nOrigin: https://friend.exam", 400)] {
+        let mut client = server.connect();
+        client.send(bytes).stream.shutdown(Shutdown::Write).unwrap();
+        let response = client.response();
+        assert_eq!((response.status, response.field("access-control-allow-origin")), (status, None), "{bytes}");
+        assert_eq!((response.field("vary"), response.field("cache-control")), (Some("Origin"), Some("private, no-cache")), "{bytes}");
+    }
 }

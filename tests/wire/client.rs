@@ -204,7 +204,11 @@ fn check_head(response: &Response) {
         assert!(!response.fields[..position].iter().any(|(before, _)| before == name), "{name} twice: {response:?}");
     }
     let has_content = !matches!(response.status, 204 | 304);
-    let media_type = if is_page(response) { "text/html; charset=utf-8" } else { "application/json" };
+    let media_type = match response.field("content-type") {
+        Some(METRICS) if response.status == 200 => METRICS,
+        _ if is_page(response) => "text/html; charset=utf-8",
+        _ => "application/json",
+    };
     assert_eq!(response.field("content-type"), has_content.then_some(media_type), "{response:?}");
     assert_eq!(response.field("referrer-policy").is_some(), is_page(response), "{response:?}");
     assert_eq!(response.field("content-length").is_some(), has_content, "{response:?}");
@@ -219,7 +223,10 @@ fn check_head(response: &Response) {
     assert!(matches!(response.field("connection"), None | Some("close" | "keep-alive")), "{response:?}");
 }
 
-/// Whether this is the page, or tells that the client has it: the one thing that is not JSON.
+/// The media type of `/metrics`: Prometheus' text format.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Whether this is the page, or tells that the client has it.
 fn is_page(response: &Response) -> bool {
     response.field("content-security-policy").is_some()
 }
@@ -228,6 +235,10 @@ fn is_page(response: &Response) -> bool {
 #[track_caller]
 fn check_content(response: &Response, method: &str) {
     if method == "HEAD" || matches!(response.status, 204 | 304) {
+        return;
+    }
+    if response.field("content-type") == Some(METRICS) {
+        assert!(response.content.starts_with("# HELP ") && response.content.ends_with('\n'), "{response:?}");
         return;
     }
     if is_page(response) {

@@ -1,20 +1,21 @@
 //! The HTTP contract on the wire: each operation, and each of its errors once. Its tables, row by row, are in the unit
 //! tests.
 
-use crate::harness::Server;
+use crate::harness::{SEED, Server};
 
 #[test]
 fn reads_answer_the_list_and_its_colors() {
-    let server = Server::start(&[]);
-    let list = server.ask("GET", "/colors", "");
-    assert_eq!(list.status, 200);
-    assert!(list.content.starts_with(r##"{"data":[{"name":"aliceblue","value":"#f0f8ff"},"##));
-    let json: serde_json::Value = serde_json::from_str(&list.content).unwrap();
-    assert_eq!(json["data"].as_array().unwrap().len(), 148);
-    let one = server.ask("GET", "/colors/rebeccapurple", "");
-    assert_eq!((one.status, one.content.as_str()), (200, r##"{"name":"rebeccapurple","value":"#663399"}"##));
-    let none = server.ask("GET", "/colors/nosuchcolor", "");
-    assert_eq!((none.status, none.content.as_str()), (404, r#"{"error":true}"#));
+    for server in Server::of_both_kinds(SEED) {
+        let list = server.ask("GET", "/colors", "");
+        assert_eq!(list.status, 200);
+        assert!(list.content.starts_with(r##"{"data":[{"name":"aliceblue","value":"#f0f8ff"},"##));
+        let json: serde_json::Value = serde_json::from_str(&list.content).unwrap();
+        assert_eq!(json["data"].as_array().unwrap().len(), 148);
+        let one = server.ask("GET", "/colors/rebeccapurple", "");
+        assert_eq!((one.status, one.content.as_str()), (200, r##"{"name":"rebeccapurple","value":"#663399"}"##));
+        let none = server.ask("GET", "/colors/nosuchcolor", "");
+        assert_eq!((none.status, none.content.as_str()), (404, r#"{"error":true}"#));
+    }
 }
 
 #[test]
@@ -38,64 +39,68 @@ fn the_seed_is_css_color_module_level_4() {
 
 #[test]
 fn head_is_get_without_content() {
-    let server = Server::start(&[]);
-    for target in ["/colors", "/colors/red", "/colors/nosuchcolor", "/nowhere", "/colors/%"] {
-        let mut client = server.connect();
-        let (get, head) = (client.ask("GET", target, ""), client.ask("HEAD", target, ""));
-        let without_date = |fields: &[(String, String)]| fields.iter().filter(|(name, _)| name != "Date").cloned().collect::<Vec<_>>();
-        assert_eq!((head.status, without_date(&head.fields)), (get.status, without_date(&get.fields)), "{target}");
-        assert_eq!(head.content, "");
+    for server in Server::of_both_kinds(SEED) {
+        for target in ["/colors", "/colors/red", "/colors/nosuchcolor", "/nowhere", "/colors/%"] {
+            let mut client = server.connect();
+            let (get, head) = (client.ask("GET", target, ""), client.ask("HEAD", target, ""));
+            let without_date = |fields: &[(String, String)]| fields.iter().filter(|(name, _)| name != "Date").cloned().collect::<Vec<_>>();
+            assert_eq!((head.status, without_date(&head.fields)), (get.status, without_date(&get.fields)), "{target}");
+            assert_eq!(head.content, "");
+        }
     }
 }
 
 #[test]
 fn a_color_lives_from_create_to_delete() {
-    let server = Server::with_seed("[]", &[]);
-    let mut client = server.connect();
-    let made = client.ask("POST", "/colors", r##"{"value":"#111","name":"a b/ü","extra":1}"##);
-    assert_eq!((made.status, made.content.as_str()), (201, r##"{"name":"a b/ü","value":"#111"}"##));
-    let location = made.field("location").unwrap();
-    assert_eq!(location, "/colors/a%20b%2F%C3%BC");
-    let changed = client.ask("PUT", location, r##"{"value":"#222","name":"other"}"##);
-    assert_eq!((changed.status, changed.content.as_str()), (200, r##"{"name":"a b/ü","value":"#222"}"##));
-    for unchanged in ["", "{}", r#"{"name":"x"}"#] {
-        assert_eq!(client.ask("PUT", location, unchanged).content, changed.content);
+    for server in Server::of_both_kinds("[]") {
+        let mut client = server.connect();
+        let made = client.ask("POST", "/colors", r##"{"value":"#111","name":"a b/ü","extra":1}"##);
+        assert_eq!((made.status, made.content.as_str()), (201, r##"{"name":"a b/ü","value":"#111"}"##));
+        let location = made.field("location").unwrap();
+        assert_eq!(location, "/colors/a%20b%2F%C3%BC");
+        let changed = client.ask("PUT", location, r##"{"value":"#222","name":"other"}"##);
+        assert_eq!((changed.status, changed.content.as_str()), (200, r##"{"name":"a b/ü","value":"#222"}"##));
+        for unchanged in ["", "{}", r#"{"name":"x"}"#] {
+            assert_eq!(client.ask("PUT", location, unchanged).content, changed.content);
+        }
+        assert_eq!(client.ask("GET", location, "").content, changed.content);
+        let removed = client.ask("DELETE", location, "");
+        assert_eq!((removed.status, removed.content.as_str()), (200, changed.content.as_str()));
+        for method in ["GET", "PUT", "DELETE"] {
+            assert_eq!(client.ask(method, location, "").content, r#"{"error":true}"#, "{method}");
+        }
+        assert_eq!(server.list(), r#"{"data":[]}"#);
     }
-    assert_eq!(client.ask("GET", location, "").content, changed.content);
-    let removed = client.ask("DELETE", location, "");
-    assert_eq!((removed.status, removed.content.as_str()), (200, changed.content.as_str()));
-    for method in ["GET", "PUT", "DELETE"] {
-        assert_eq!(client.ask(method, location, "").content, r#"{"error":true}"#, "{method}");
-    }
-    assert_eq!(server.list(), r#"{"data":[]}"#);
 }
 
 #[test]
 fn methods_that_a_resource_does_not_have_are_405_with_allow() {
-    let server = Server::start(&[]);
-    let (list, one) = ("GET, HEAD, POST, OPTIONS", "GET, HEAD, PUT, DELETE, OPTIONS");
-    for (method, target, allow) in [("PATCH", "/colors", list), ("get", "/colors", list), ("POST", "/colors/red", one)] {
-        let response = server.ask(method, target, "");
-        assert_eq!((response.status, response.field("allow")), (405, Some(allow)), "{method} {target}");
-        assert_eq!(response.message(), format!("the method is not allowed here, only {allow}"));
+    for server in Server::of_both_kinds(SEED) {
+        let (list, one) = ("GET, HEAD, POST, OPTIONS", "GET, HEAD, PUT, DELETE, OPTIONS");
+        for (method, target, allow) in [("PATCH", "/colors", list), ("get", "/colors", list), ("POST", "/colors/red", one)] {
+            let response = server.ask(method, target, "");
+            assert_eq!((response.status, response.field("allow")), (405, Some(allow)), "{method} {target}");
+            assert_eq!(response.message(), format!("the method is not allowed here, only {allow}"));
+        }
+        let options = server.ask("OPTIONS", "/colors/red", "");
+        assert_eq!((options.status, options.field("allow")), (204, Some(one)));
+        assert_eq!(server.ask("OPTIONS", "*", "").field("allow"), Some("GET, HEAD, POST, PUT, DELETE, OPTIONS"));
+        assert_eq!(server.ask("CONNECT", "example.org:80", "").status, 400);
     }
-    let options = server.ask("OPTIONS", "/colors/red", "");
-    assert_eq!((options.status, options.field("allow")), (204, Some(one)));
-    assert_eq!(server.ask("OPTIONS", "*", "").field("allow"), Some("GET, HEAD, POST, PUT, DELETE, OPTIONS"));
-    assert_eq!(server.ask("CONNECT", "example.org:80", "").status, 400);
 }
 
 #[test]
 fn targets_are_split_then_decoded() {
-    let server = Server::with_seed(r#"[{"name":"a/b","value":"1"},{"name":"..","value":"2"}]"#, &[]);
-    for (target, status) in [
-        ("/colors/a%2Fb?c", 200),
-        ("/colors/..", 200),
-        ("http://other.localhost:1/%63olors/a%2Fb", 200),
-        ("/colors/a/b", 404),
-        ("/colors/%f", 400),
-    ] {
-        assert_eq!(server.ask("GET", target, "").status, status, "{target}");
+    for server in Server::of_both_kinds(r#"[{"name":"a/b","value":"1"},{"name":"..","value":"2"}]"#) {
+        for (target, status) in [
+            ("/colors/a%2Fb?c", 200),
+            ("/colors/..", 200),
+            ("http://other.localhost:1/%63olors/a%2Fb", 200),
+            ("/colors/a/b", 404),
+            ("/colors/%f", 400),
+        ] {
+            assert_eq!(server.ask("GET", target, "").status, status, "{target}");
+        }
     }
 }
 
@@ -111,28 +116,33 @@ fn with_a_base_path_nothing_is_elsewhere() {
 
 #[test]
 fn content_that_is_no_color_is_400_and_changes_nothing() {
-    let server = Server::start(&[]);
-    let before = server.list();
-    let response = server.ask("POST", "/colors", r#"{"name":"a"}"#);
-    assert_eq!((response.status, response.message().as_str()), (400, "missing field \"value\" at line 1 column 12"));
-    assert_eq!(server.ask("PUT", "/colors/red", "{").status, 400);
-    assert_eq!(server.ask("PUT", "/colors/nosuchcolor", "{").content, r#"{"error":true}"#);
-    assert_eq!(server.list(), before);
+    for server in Server::of_both_kinds(SEED) {
+        let before = server.list();
+        let response = server.ask("POST", "/colors", r#"{"name":"a"}"#);
+        assert_eq!((response.status, response.message().as_str()), (400, "missing field `value` at line 1 column 12"));
+        assert_eq!(server.ask("PUT", "/colors/red", "{").status, 400);
+        assert_eq!(server.ask("PUT", "/colors/nosuchcolor", "{").content, r#"{"error":true}"#);
+        assert_eq!(server.list(), before);
+    }
 }
 
 #[test]
 fn a_client_with_the_current_tag_is_told_304_and_may_change() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
-    for target in ["/colors", "/colors/red"] {
-        let tag = client.ask("GET", target, "").field("etag").unwrap().to_owned();
-        let fresh = client.ask_with("GET", target, &format!("If-None-Match: \"x\"\r\nIf-None-Match: W/{tag}\r\n"), "");
-        assert_eq!((fresh.status, fresh.field("etag")), (304, Some(tag.as_str())));
+    for server in Server::of_both_kinds(SEED) {
+        let mut client = server.connect();
+        for target in ["/colors", "/colors/red"] {
+            let tag = client.ask("GET", target, "").field("etag").unwrap().to_owned();
+            let fresh = client.ask_with("GET", target, &format!("If-None-Match: \"x\"\r\nIf-None-Match: W/{tag}\r\n"), "");
+            assert_eq!((fresh.status, fresh.field("etag")), (304, Some(tag.as_str())));
+        }
+        let tag = client.ask("GET", "/colors/red", "").field("etag").unwrap().to_owned();
+        let condition = format!("If-Match: {tag}\r\n");
+        assert_eq!(client.ask_with("PUT", "/colors/red", &condition, r#"{"value":"1"}"#).status, 200);
+        let refused = client.ask_with("PUT", "/colors/red", &condition, r#"{"value":"2"}"#);
+        assert_eq!(
+            (refused.status, refused.message().as_str()),
+            (412, "the condition does not hold, read the current state and decide again")
+        );
+        assert_eq!(client.ask("GET", "/colors/red", "").content, r#"{"name":"red","value":"1"}"#);
     }
-    let tag = client.ask("GET", "/colors/red", "").field("etag").unwrap().to_owned();
-    let condition = format!("If-Match: {tag}\r\n");
-    assert_eq!(client.ask_with("PUT", "/colors/red", &condition, r#"{"value":"1"}"#).status, 200);
-    let refused = client.ask_with("PUT", "/colors/red", &condition, r#"{"value":"2"}"#);
-    assert_eq!((refused.status, refused.message().as_str()), (412, "the condition does not hold, read the current state and decide again"));
-    assert_eq!(client.ask("GET", "/colors/red", "").content, r#"{"name":"red","value":"1"}"#);
 }

@@ -101,10 +101,12 @@ fn a_path_that_is_no_file_stops_the_start_and_leaves_nothing() {
 #[test]
 fn a_missing_directory_is_named_with_the_command_that_creates_it() {
     let scratch = Scratch::new();
-    let expected = "cannot use no/such/colors.db: no such directory; create it with mkdir -p no/such";
-    assert_eq!(failed_start(&scratch.0, "no/such/colors.db"), expected);
     symlink("gone/colors.db", scratch.0.join("link")).unwrap();
-    assert_eq!(failed_start(&scratch.0, "link"), "cannot use link: no such directory; create it with mkdir -p gone");
+    for (file, missing) in [("no/such/colors.db", "no/such"), ("link", "gone")] {
+        let missing = scratch.0.join(missing);
+        let expected = format!("cannot use {file}: no such directory; create it with mkdir -p {}", missing.display());
+        assert_eq!(failed_start(&scratch.0, file), expected);
+    }
 }
 
 #[test]
@@ -153,7 +155,8 @@ fn the_database_of_another_program_a_newer_version_or_a_damaged_one_stops_the_st
     );
     for (id, change, reason) in [
         (2, "UPDATE color SET name = CAST(x'ff' AS TEXT) WHERE id = 2", "it is not UTF-8"),
-        (3, "UPDATE color SET name = printf('%.5000c', 'x') WHERE id = 3", "its name has more than 4096 bytes"),
+        (i64::MAX, "INSERT INTO color VALUES (9223372036854775807, 'last', '')", "no id is left for the next one"),
+        (3, "UPDATE color SET name = printf('%.5000c', 'x') WHERE id = 3", "its name is too long"),
     ] {
         fs::write(&file, &good).unwrap();
         sqlite3(&file, change);
@@ -162,6 +165,12 @@ fn the_database_of_another_program_a_newer_version_or_a_damaged_one_stops_the_st
             format!("cannot use colors.db: the row of table color with id {id} is not a color: {reason}; correct it with sqlite3")
         );
     }
+    fs::write(&file, &good).unwrap();
+    sqlite3(&file, "CREATE TRIGGER t AFTER INSERT ON color BEGIN DELETE FROM color; END");
+    assert_eq!(
+        failed_start(&scratch.0, "colors.db"),
+        "cannot use colors.db: it has a trigger, which changes the list behind the service; remove it with sqlite3"
+    );
     for damage in [&|bytes: &mut Vec<u8>| bytes[3 * 4096..4 * 4096].fill(0xa5), &|bytes: &mut Vec<u8>| bytes.truncate(3 * 4096)]
         as [&dyn Fn(&mut Vec<u8>); 2]
     {
@@ -188,6 +197,27 @@ fn a_second_service_and_every_other_writer_is_told_that_the_list_is_in_use() {
         run_in(&scratch.0, &["--check", "--data", &file]).stdout,
         format!("the options are fine: 1 color kept in {file}\n").as_bytes()
     );
+    // whatever the file is called, and however busy the service is
+    let other_name = scratch.0.join("other.db").to_str().unwrap().to_owned();
+    fs::hard_link(&file, &other_name).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _end = SetOnDrop(&is_over);
+        let (mut client, is_over) = (server.connect(), &is_over);
+        scope.spawn(move || {
+            for step in 0.. {
+                assert_eq!(client.ask("PUT", "/colors/a", &format!(r#"{{"value":"{step}"}}"#)).status, 200);
+                if is_over.load(Relaxed) {
+                    assert_eq!(client.ask("PUT", "/colors/a", r#"{"value":"1"}"#).status, 200);
+                    return;
+                }
+            }
+        });
+        for file in [&file, &other_name, &file] {
+            let output = run_in(&scratch.0, &["--listen", "127.0.0.1:0", "--data", file]);
+            assert!(String::from_utf8(output.stderr).unwrap().contains(": another process writes to it; "));
+        }
+    });
     if is_installed("sqlite3") {
         for statement in ["DELETE FROM color", "INSERT INTO color (name, value) VALUES ('b', '2')", "DROP TABLE color", "VACUUM"] {
             let (_, error) = sqlite3(&file, statement);
@@ -289,7 +319,7 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     let file = file_in(&scratch);
     Server::with_data(&format!("[{A}]"), &file, &[]).stop();
     let program = scratch.0.join("colors");
-    fs::copy(env!("CARGO_BIN_EXE_colors"), &program).unwrap();
+    fs::copy(colors(&[]).get_program(), &program).unwrap();
     let run_as_nobody = |arguments: &[&str]| {
         let mut command = own_environment(&program);
         let output = command.args(arguments).args(["--data", &file]).uid(65534).gid(65534).output().unwrap();
@@ -329,20 +359,26 @@ fn a_dump_needs_a_list() {
     assert!(error.ends_with("cannot use none.db: there is no list in it; name the file of a service with --data\n"), "{error}");
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(run_in(&scratch.0, &["--dump"]).status.code(), Some(2));
+    let mut command = colors(&["--dump"]);
+    let output = command.env("COLORS_DATA", "none.db").current_dir(&scratch.0).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(names_in(&scratch.0), Vec::<String>::new());
 }
 
 #[test]
 fn names_that_a_uri_would_take_apart_are_names() {
     let scratch = Scratch::new();
-    for name in ["a?b#c%20d&mode=ro", "file:x", ":memory:", "é ü"] {
+    let seed = scratch.write("seed.json", format!("[{A}]"));
+    for name in ["a?b#c%20d&mode=ro", "file:x", "file:y?mode=memory", ":memory:", "é ü"] {
         let file = scratch.0.join(name).to_str().unwrap().to_owned();
-        Server::with_data(&format!("[{A}]"), &file, &[]).stop();
+        let mut command = colors(&["--listen", "127.0.0.1:0", "--seed", &seed, "--data", name]);
+        command.current_dir(&scratch.0);
+        Server::spawn(command).stop();
         assert_eq!(stored(&file), format!(r#"{{"data":[{A}]}}"#), "{name}");
         let output = run_in(&scratch.0, &["--dump", "--data", name]);
         assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{{\"data\":[{A}]}}\n"), "{name}");
         let relative = run_in(&scratch.0, &["--check", "--data", name]);
         assert!(relative.status.success(), "{name}: {relative:?}");
     }
-    assert_eq!(names_in(&scratch.0).len(), 4);
+    assert_eq!(names_in(&scratch.0).len(), 6);
 }

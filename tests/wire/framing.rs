@@ -82,7 +82,7 @@ fn chunked_content_is_content() {
     let server = Server::with_seed("[]", &[]);
     let mut client = server.connect();
     let post = "POST /colors HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
-    client.send(post).send("8;x=y\r\n{\"name\":\r\n10\r\n\"a\",\"value\":\"b\"}\r\n0\r\nTrailer: x\r\n\r\n");
+    client.send(post).send("0000000000000000000008;x=y\r\n{\"name\":\r\n10\r\n\"a\",\"value\":\"b\"}\r\n0\r\nTrailer: x\r\n\r\n");
     assert_eq!(client.response().content, r#"{"name":"a","value":"b"}"#);
     client.expect_open();
     let mut client = server.connect();
@@ -165,6 +165,8 @@ fn the_limit_is_the_last_byte_allowed() {
     let padded = |length: usize| format!("{:<length$}", r#"{"name":"a","value":"b"}"#);
     assert_eq!(server.ask("POST", "/colors", &padded(100)).status, 201);
     assert_eq!(server.ask("POST", "/colors", &padded(101)).status, 413);
+    // the limit comes before the color that is not there
+    assert_eq!((server.ask("PUT", "/colors/no", &padded(100)).status, server.ask("PUT", "/colors/no", &padded(101)).status), (404, 413));
 }
 
 #[test]

@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 
 use crate::client::{Client, Response};
 
+/// The colors that the service starts with by default.
+pub(crate) const SEED: &str = include_str!("../../seed/colors.json");
+
 /// Longest wait for anything that is expected to happen; generous, since machines are slow at times.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -26,11 +29,16 @@ pub(crate) struct Server {
     own_sockets: HashSet<String>,
     log: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
+    /// Where its list is, if that is to go with it.
+    scratch: Option<Scratch>,
 }
+
+/// Names the program to test in place of the one that cargo has built: a binary, or a script that runs one of another architecture.
+const BINARY: &str = "TESTED_BINARY";
 
 /// The program with these arguments, run in the project's directory, with an environment of its own.
 pub(crate) fn colors(arguments: &[&str]) -> Command {
-    let mut command = own_environment(env!("CARGO_BIN_EXE_colors"));
+    let mut command = own_environment(std::env::var_os(BINARY).unwrap_or_else(|| env!("CARGO_BIN_EXE_colors").into()));
     command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -93,6 +101,20 @@ impl Server {
         Self::with_seed(seed, &[&["--data", file], arguments].concat())
     }
 
+    /// Starts the service on a free port with these colors, kept in a database of its own.
+    pub(crate) fn durable(seed: &str, arguments: &[&str]) -> Self {
+        let scratch = Scratch::new();
+        let file = scratch.0.join("colors.db");
+        let mut server = Self::with_data(seed, file.to_str().unwrap(), arguments);
+        server.scratch = Some(scratch);
+        server
+    }
+
+    /// Two services with these colors: one that has them in memory, and one that keeps them.
+    pub(crate) fn of_both_kinds(seed: &str) -> [Self; 2] {
+        [Self::with_seed(seed, &[]), Self::durable(seed, &[])]
+    }
+
     /// Has the service end, as systemd does.
     #[track_caller]
     pub(crate) fn stop(self) {
@@ -129,7 +151,7 @@ impl Server {
             }
         });
         let own_sockets = sockets_of(child.id());
-        Self { child, address, own_sockets, log, reader: Some(reader) }
+        Self { child, address, own_sockets, log, reader: Some(reader), scratch: None }
     }
 
     pub(crate) fn connect(&self) -> Client {

@@ -3,7 +3,7 @@
 use crate::harness::{Server, eventually};
 
 #[test]
-fn a_created_color_that_urls_cannot_name_has_no_location() {
+fn a_created_color_whose_url_many_clients_fail_on_has_no_location() {
     let server = Server::with_seed(r#"[{"name":"","value":"1"}]"#, &[]);
     // the URL standard takes `%2E` in a path for a dot segment, so that `/colors/%2E` would be `/colors/`: another color
     for (name, location) in
@@ -12,6 +12,43 @@ fn a_created_color_that_urls_cannot_name_has_no_location() {
         let made = server.ask("POST", "/colors", &format!(r#"{{"name":"{name}","value":"2"}}"#));
         assert_eq!((made.status, made.field("location")), (201, location), "{name}");
         assert_eq!(server.ask("GET", &format!("/colors/{}", name.replace('%', "%25")), "").content, made.content);
+    }
+    for (name, path, has_location) in [
+        ("x".repeat(3492), format!("/colors/{}", "x".repeat(3492)), true),
+        ("x".repeat(3493), format!("/colors/{}", "x".repeat(3493)), false),
+        ("é".repeat(582), format!("/colors/{}", "%C3%A9".repeat(582)), true),
+        ("é".repeat(583), format!("/colors/{}", "%C3%A9".repeat(583)), false),
+    ] {
+        let made = server.ask("POST", "/colors", &format!(r#"{{"name":"{name}","value":"2"}}"#));
+        assert_eq!((made.status, made.field("location")), (201, has_location.then_some(path.as_str())), "{} bytes", path.len());
+        assert_eq!(server.ask("GET", &path, "").content, made.content);
+    }
+}
+
+#[test]
+fn options_of_a_uri_without_a_path_is_about_the_service_itself() {
+    let server = Server::start(&["--base-path", "/api"]);
+    for target in ["*", "http://localhost", "http://localhost:80"] {
+        let response = server.ask("OPTIONS", target, "");
+        assert_eq!((response.status, response.field("allow")), (204, Some("GET, HEAD, POST, PUT, DELETE, OPTIONS")), "{target}");
+    }
+    assert_eq!(server.ask("OPTIONS", "http://localhost/", "").status, 404);
+    assert_eq!(server.ask("GET", "*", "").status, 400);
+}
+
+#[test]
+fn an_empty_expectation_is_none() {
+    let server = Server::with_seed("[]", &[]);
+    let content = r#"{"name":"a","value":"b"}"#;
+    for (fields, waits) in
+        [("Expect:", false), ("Expect: ,", false), ("Expect: , 100-continue", true), ("Expect: 100-continue\r\nExpect:", true)]
+    {
+        let mut client = server.connect();
+        client.send(format!("POST /colors HTTP/1.1\r\nHost: localhost\r\n{fields}\r\nContent-Length: {}\r\n\r\n", content.len()));
+        if waits {
+            assert_eq!(client.response().status, 100, "{fields}");
+        }
+        assert_eq!(client.send(content).response().status, 201, "{fields}");
     }
 }
 
@@ -26,8 +63,9 @@ mod conditions {
     fn a_read_whose_if_match_is_false_is_412() {
         let server = Server::start(&[]);
         let mut client = server.connect();
-        for target in ["/colors", "/colors/red", "/openapi.json"] {
-            let tag = client.ask("GET", target, "").field("etag").unwrap().to_owned();
+        for target in ["/colors", "/colors/red", "/openapi.json", "/health", "/"] {
+            let accept = "Accept: text/html\r\n";
+            let tag = client.ask_with("GET", target, accept, "").field("etag").unwrap().to_owned();
             for (fields, status) in [
                 ("If-Match: \"x\"\r\n", 412),
                 ("If-Match: W/T\r\n", 412),
@@ -40,7 +78,7 @@ mod conditions {
                 ("If-None-Match: T\r\nIf-Match: T\r\n", 304),
             ] {
                 for method in ["GET", "HEAD"] {
-                    let response = client.ask_with(method, target, &fields.replace('T', &tag), "");
+                    let response = client.ask_with(method, target, &(accept.to_owned() + &fields.replace('T', &tag)), "");
                     assert_eq!(response.status, status, "{method} {target} {fields:?}");
                     assert!(method == "HEAD" || status != 412 || response.message() == FAILED, "{response:?}");
                 }

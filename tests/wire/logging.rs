@@ -114,6 +114,8 @@ fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
     assert!(lost > 0 && received > 300, "{lost} lost, {received} received");
     assert_eq!(client.ask("GET", "/colors/red", "").status, 200);
     assert!(lines.next().unwrap().unwrap().contains("/colors/red"));
+    let metrics = client.ask("GET", "/metrics", "").content;
+    assert!(metrics.contains(&format!("\ncolors_log_lines_dropped_total {lost}\n")), "{metrics}");
     assert_eq!(server.end(), Some(0));
 }
 
@@ -162,6 +164,27 @@ fn the_log_has_no_query_and_only_the_start_of_a_long_method() {
     let log = eventually("both lines", || Some(server.log()).filter(|log| log.contains(" 405 ")));
     assert!(log.contains(" GET \"/colors/red\" 200 ") && !log.contains("access_token"), "{log}");
     assert!(log.lines().all(|line| line.len() < 400), "{log}");
+}
+
+#[test]
+fn a_refused_request_is_logged_with_what_was_read_of_its_head() {
+    let scratch = Scratch::new();
+    let socket = scratch.0.join("s");
+    let server = Server::start(&["--listen", &format!("unix:{}", socket.display()), "--access-log", "--request-timeout", "0.5"]);
+    for (bytes, line) in [
+        (
+            "POST /colors HTTP/1.1\r\nX-Forwarded-For: 203.0.113.9\r\nHost: a\r\nContent-Length: 65537\r\n\r\n",
+            "203.0.113.9 POST \"/colors\" 413 ",
+        ),
+        ("PUT /colors/a?token HTTP/1.1\r\nExpect: tea\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n", "203.0.113.9 PUT \"/colors/a\" 417 "),
+        ("DELETE /colors/b HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.9\r\nHos", "203.0.113.9 DELETE \"/colors/b\" 408 "),
+        ("GET /colors/c HTTP/2.0\r\n\r\n", "unix GET \"/colors/c\" 505 "),
+        ("GET /colors/d", "unix GET \"\" 408 "),
+        ("nonsense\r\n\r\n", "unix - 400 "),
+    ] {
+        Client::on_unix(&socket).send(bytes).response();
+        eventually("the line", || server.log().lines().any(|logged| text(logged).starts_with(line)).then_some(()));
+    }
 }
 
 #[test]
@@ -221,7 +244,7 @@ fn the_first_line_says_where_what_and_whether_it_lasts() {
         let line = server.log().lines().next().unwrap().to_owned();
         assert_eq!(text(&line), format!("listening on http://{}{base} (colors {details})", server.address));
     }
-    let of_checkout = format!("{version}, 148 colors from seed/colors.json, in memory: changes are lost at the end");
+    let of_checkout = format!("{version}, 148 colors from seed/colors.json, in memory: changes are lost when it stops");
     check(&Server::start(&["--base-path", "/api"]), "/api", &of_checkout);
     let scratch = Scratch::new();
     let elsewhere = |arguments: &[&str]| {
@@ -229,10 +252,25 @@ fn the_first_line_says_where_what_and_whether_it_lasts() {
         command.args(arguments).current_dir(&scratch.0);
         Server::spawn(command)
     };
-    check(&elsewhere(&[]), "", &format!("{version}, 148 colors from the built-in seed, in memory: changes are lost at the end"));
+    check(&elsewhere(&[]), "", &format!("{version}, 148 colors from the built-in seed, in memory: changes are lost when it stops"));
     let seed = scratch.write("mine.json", r#"[{"name":"a","value":"b"}]"#);
     for _ in 0..2 {
         check(&elsewhere(&["--seed", &seed, "--data", "list.json"]), "", &format!("{version}, 1 color kept in list.json"));
+    }
+}
+
+#[test]
+fn a_line_begins_with_a_time_of_one_length_and_its_level() {
+    let server = Server::start(&["--access-log"]);
+    let mut client = server.connect();
+    // a tenth of all times would be shorter without their last zero
+    (0..100).for_each(|_| client.expect_open());
+    let log = eventually("all lines", || Some(server.log()).filter(|log| log.lines().count() == 101));
+    for line in log.lines() {
+        let (time, rest) = line.split_once(' ').unwrap();
+        let shape: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        assert_eq!(shape, "0000-00-00T00:00:00.000Z", "{line}");
+        assert!(rest.starts_with("[INFO] "), "{line}");
     }
 }
 

@@ -32,38 +32,39 @@ fn segment(name: &str) -> String {
 #[test]
 fn the_service_and_the_model_agree() {
     for seed in 1..=20_u64 {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let server = Server::with_seed("[]", &[]);
-        let (mut client, mut model) = (server.connect(), Model::default());
-        for step in 0..250 {
-            let (name, value) = (NAMES[random.usize(..NAMES.len())], format!("{seed}-{step}"));
-            let target = format!("/colors/{}", segment(name));
-            let place = model.position(name);
-            let (response, expected) = match random.u32(..6) {
-                0 | 1 => {
-                    let color = (name.to_owned(), value);
-                    let content = Model::color(&color);
-                    model.0.push(color);
-                    (client.ask("POST", "/colors", &content), (201, Some(content)))
-                }
-                2 => {
-                    let response = client.ask("PUT", &target, &format!(r#"{{"value":"{value}"}}"#));
-                    let changed = place.map(|place| {
-                        model.0[place].1 = value;
-                        Model::color(&model.0[place])
-                    });
-                    (response, (200, changed))
-                }
-                3 => (client.ask("DELETE", &target, ""), (200, place.map(|place| Model::color(&model.0.remove(place))))),
-                4 => (client.ask("PUT", &target, "{}"), (200, place.map(|place| Model::color(&model.0[place])))),
-                _ => (client.ask("GET", &target, ""), (200, place.map(|place| Model::color(&model.0[place])))),
-            };
-            let (status, content) = match expected {
-                (status, Some(content)) => (status, content),
-                (_, None) => (404, r#"{"error":true}"#.to_owned()),
-            };
-            assert_eq!((response.status, response.content), (status, content), "seed {seed}, step {step}");
-            assert_eq!(client.ask("GET", "/colors", "").content, model.json(), "seed {seed}, step {step}");
+        for server in Server::of_both_kinds("[]") {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let (mut client, mut model) = (server.connect(), Model::default());
+            for step in 0..250 {
+                let (name, value) = (NAMES[random.usize(..NAMES.len())], format!("{seed}-{step}"));
+                let target = format!("/colors/{}", segment(name));
+                let place = model.position(name);
+                let (response, expected) = match random.u32(..6) {
+                    0 | 1 => {
+                        let color = (name.to_owned(), value);
+                        let content = Model::color(&color);
+                        model.0.push(color);
+                        (client.ask("POST", "/colors", &content), (201, Some(content)))
+                    }
+                    2 => {
+                        let response = client.ask("PUT", &target, &format!(r#"{{"value":"{value}"}}"#));
+                        let changed = place.map(|place| {
+                            model.0[place].1 = value;
+                            Model::color(&model.0[place])
+                        });
+                        (response, (200, changed))
+                    }
+                    3 => (client.ask("DELETE", &target, ""), (200, place.map(|place| Model::color(&model.0.remove(place))))),
+                    4 => (client.ask("PUT", &target, "{}"), (200, place.map(|place| Model::color(&model.0[place])))),
+                    _ => (client.ask("GET", &target, ""), (200, place.map(|place| Model::color(&model.0[place])))),
+                };
+                let (status, content) = match expected {
+                    (status, Some(content)) => (status, content),
+                    (_, None) => (404, r#"{"error":true}"#.to_owned()),
+                };
+                assert_eq!((response.status, response.content), (status, content), "seed {seed}, step {step}");
+                assert_eq!(client.ask("GET", "/colors", "").content, model.json(), "seed {seed}, step {step}");
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Options, on the command line and in the environment: what they take, and what is said to a mistake.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::Output;
 
 use crate::harness::{Scratch, Server, colors};
@@ -68,6 +70,44 @@ fn a_mistake_in_a_variable_is_reported_by_its_name() {
 }
 
 #[test]
+fn a_mistake_made_of_several_variables_is_reported_by_their_names() {
+    for (variables, expected) in [
+        (&[("COLORS_PRIVATE", "true")][..], "error: COLORS_PRIVATE needs COLORS_TOKEN_FILE\n"),
+        (&[("COLORS_LISTEN", "8080,8080")], "error: COLORS_LISTEN: http://127.0.0.1:8080 is given twice\n"),
+        (
+            &[("COLORS_ACCESS_LOG", "1"), ("COLORS_LOG_LEVEL", "error")],
+            "error: COLORS_ACCESS_LOG logs nothing at COLORS_LOG_LEVEL error: it needs info or debug\n",
+        ),
+    ] {
+        let (code, out, error) = run(&[], variables);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_variable_that_is_not_utf_8_is_named() {
+    let mut command = colors(&["--check"]);
+    let output = command.env("COLORS_MAX_BODY", OsStr::from_bytes(b"6\xff")).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stderr.starts_with(b"error: the value of COLORS_MAX_BODY is not UTF-8\n"), "{output:?}");
+    // a path may be any bytes
+    let mut command = colors(&["--check"]);
+    let output = command.env("COLORS_SEED", OsStr::from_bytes(b"/no\xff")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[test]
+fn the_option_for_the_port_is_found_by_its_usual_names() {
+    for arguments in [&["--port", "9000"][..], &["--port=9000"], &["-p", "9000"], &["-p9000"]] {
+        check_usage_error(arguments, "  tip: a similar argument exists: '--listen'\n");
+    }
+    let (code, _, log) = run(&["--check"], &[("COLORS_PORT", "9000")]);
+    assert_eq!(code, Some(0));
+    assert!(log.ends_with("the variable COLORS_PORT is unknown and does nothing; did you mean COLORS_LISTEN?\n"), "{log}");
+}
+
+#[test]
 fn an_unknown_variable_is_a_warning_with_the_one_that_may_be_meant() {
     let server = start(&[], &[("COLORS_READONLY", "true"), ("COLORS_XYZZY", "1"), ("COLORS_CHECK", "true")]);
     server.signal(rustix::process::Signal::TERM);
@@ -106,7 +146,7 @@ fn several_values_in_a_variable_are_separated_by_commas() {
 fn check_says_in_one_line_whether_a_start_would_succeed() {
     let scratch = Scratch::new();
     let seed = scratch.write("seed.json", r#"[{"name":"a","value":"b"},{"name":"c","value":"d"}]"#);
-    let data = scratch.0.join("list.json").to_str().unwrap().to_owned();
+    let data = scratch.0.join("list.db").to_str().unwrap().to_owned();
     let check = |arguments: &[&str]| run(&[&["--check"], arguments].concat(), &[]);
     let fine = |line: &str| (Some(0), format!("{line}\n"), String::new());
     assert_eq!(check(&["--seed", &seed]), fine(&format!("the options are fine: 2 colors from {seed}")));
@@ -122,15 +162,15 @@ fn check_says_in_one_line_whether_a_start_would_succeed() {
     fs::write(&data, "[1]").unwrap();
     let (fifo, link) = (scratch.0.join("fifo"), scratch.0.join("link"));
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
-    std::os::unix::fs::symlink("none/list.json", &link).unwrap();
+    std::os::unix::fs::symlink("none/list.db", &link).unwrap();
     let (fifo, link) = (fifo.to_str().unwrap(), link.to_str().unwrap());
     for (arguments, expected) in [
         (&["--data", fifo][..], format!("cannot use {fifo}: ")),
         (&["--data", link], format!("cannot use {link}: no such directory")),
         (&["--data", "/dev/zero"], "cannot use /dev/zero: ".to_owned()),
-        (&["--data", &data], format!("{data}:1:2: ")),
+        (&["--data", &data], format!("cannot use {data}: it is a list in JSON; start with it as --seed")),
         (&["--seed", "none.json"], "cannot read the seed none.json: ".to_owned()),
-        (&["--data", "/no/such/directory/list.json"], "cannot use /no/such/directory/list.json: ".to_owned()),
+        (&["--data", "/no/such/directory/list.db"], "cannot use /no/such/directory/list.db: no such directory".to_owned()),
     ] {
         let (code, out, log) = check(arguments);
         assert_eq!((code, out.as_str(), log.lines().count()), (Some(1), "", 1), "{log}");
@@ -159,9 +199,20 @@ fn sizes_and_times_have_units() {
     for value in ["25h", "99ms", "5 parsecs", "-1", "NaN"] {
         check_usage_error(&[&format!("--keep-alive={value}")], "give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m");
     }
-    for value in ["0", "257", "many"] {
-        check_usage_error(&["--workers", value], "--workers");
+    for value in ["0", "257", "-1", "many"] {
+        check_usage_error(&["--workers", value], &format!("invalid value '{value}' for '--workers <N>': give a number from 1 to 256"));
     }
+    check_usage_error(&["--max-body", "-1"], "invalid value '-1' for '--max-body <BYTES>': give a size");
+    check_usage_error(&["--keep-alive", "-1"], "invalid value '-1' for '--keep-alive <TIME>': give a time");
+}
+
+#[test]
+fn a_switch_takes_the_usual_words_and_names_two() {
+    for (word, status) in [("true", 405), ("YES", 405), ("on", 405), ("1", 405), ("false", 200), ("No", 200), ("off", 200), ("0", 200)] {
+        let server = Server::start(&[&format!("--read-only={word}")]);
+        assert_eq!(server.ask("DELETE", "/colors/red", "").status, status, "{word}");
+    }
+    check_usage_error(&["--read-only=maybe"], "invalid value 'maybe' for '--read-only[=<BOOL>]'\n  [possible values: true, false]\n");
 }
 
 #[test]
@@ -175,6 +226,9 @@ fn a_port_alone_and_localhost_mean_loopback() {
     let hint = "say which address: 127.0.0.1:8080 for this host alone, 0.0.0.0:8080 or [::]:8080 for all";
     check_usage_error(&["--listen", ":8080"], hint);
     check_usage_error(&["--listen", "*:8080"], hint);
+    for (listen, advice) in [("::1:8080", "[::1]:8080"), (":::80", "[::]:80"), ("2001:db8::7:443", "[2001:db8::7]:443")] {
+        check_usage_error(&["--listen", listen], &format!("an IPv6 address needs brackets: {advice}\n"));
+    }
     check_usage_error(&["--listen", "example.org:8080"], "give an IP address and a port, as in 127.0.0.1:8080");
 }
 

@@ -6,12 +6,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::harness::{Scratch, colors, is_installed};
+use rustix::process::Signal;
+
+use crate::harness::{Scratch, Server, colors, is_installed};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Everything that `make install` installs, with its mode.
-const FILES: [(u32, &str); 22] = [
+const FILES: [(u32, &str); 24] = [
     (0o644, "etc/default/colors"),
     (0o755, "usr/local/bin/colors"),
     (0o755, "usr/local/lib/colors/backup"),
@@ -23,12 +25,14 @@ const FILES: [(u32, &str); 22] = [
     (0o644, "usr/local/share/doc/colors/CHANGELOG.md"),
     (0o644, "usr/local/share/doc/colors/LICENSE"),
     (0o644, "usr/local/share/doc/colors/README.md"),
+    (0o644, "usr/local/share/doc/colors/copyright"),
     (0o644, "usr/local/share/doc/colors/docs/durability.md"),
     (0o644, "usr/local/share/doc/colors/docs/http.md"),
     (0o644, "usr/local/share/doc/colors/docs/limits.md"),
     (0o644, "usr/local/share/doc/colors/docs/operating.md"),
     (0o644, "usr/local/share/doc/colors/docs/page.webp"),
     (0o644, "usr/local/share/doc/colors/examples/activated.conf"),
+    (0o644, "usr/local/share/doc/colors/examples/colors.rules.yml"),
     (0o644, "usr/local/share/doc/colors/examples/colors.socket"),
     (0o644, "usr/local/share/doc/colors/examples/nginx.conf"),
     (0o644, "usr/local/share/fish/vendor_completions.d/colors.fish"),
@@ -93,16 +97,13 @@ fn changed_options_and_the_list_outlive_make_install_and_uninstall() {
     make(&scratch, "install");
     let options = scratch.write("etc/default/colors", "COLORS_READ_ONLY=true\n");
     fs::create_dir_all(scratch.0.join("var/lib/colors")).unwrap();
-    let list = scratch.write("var/lib/colors/colors.json", "[]");
+    let list = scratch.write("var/lib/colors/colors.db", "the list");
     make(&scratch, "install");
     make(&scratch, "uninstall");
-    assert_eq!(
-        files(&scratch.0).into_iter().map(|(_, path)| path).collect::<Vec<_>>(),
-        ["etc/default/colors", "var/lib/colors/colors.json"]
-    );
+    assert_eq!(files(&scratch.0).into_iter().map(|(_, path)| path).collect::<Vec<_>>(), ["etc/default/colors", "var/lib/colors/colors.db"]);
     assert_eq!(
         (fs::read_to_string(options).unwrap().as_str(), fs::read_to_string(list).unwrap().as_str()),
-        ("COLORS_READ_ONLY=true\n", "[]")
+        ("COLORS_READ_ONLY=true\n", "the list")
     );
 }
 
@@ -162,31 +163,43 @@ fn the_shell_scripts_are_clean() {
         return;
     }
     let output = Command::new("shellcheck")
-        .args(["packaging/backup", "packaging/debian/postrm", ".ci/boot", ".ci/package", ".ci/run"])
+        .args(["packaging/backup", "packaging/debian/postrm", "packaging/debian/prerm"])
+        .args([".ci/arm64", ".ci/boot", ".ci/clients", ".ci/container", ".ci/crate", ".ci/package", ".ci/run"])
         .current_dir(ROOT)
         .output();
     let output = output.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// A list and a directory for its copies.
+/// FILE of a service, and a directory for copies of its list.
 struct Backup {
     scratch: Scratch,
-    list: PathBuf,
+    file: PathBuf,
 }
 
 impl Backup {
     fn new() -> Self {
         let scratch = Scratch::new();
         fs::create_dir(scratch.0.join("copies")).unwrap();
-        let list = scratch.0.join("colors.json");
-        Self { scratch, list }
+        let file = scratch.0.join("colors.db");
+        Self { scratch, file }
+    }
+
+    /// Starts a service whose list has one color.
+    fn serve(&self) -> Server {
+        let seed = self.scratch.write("seed.json", r#"[{"name":"ink","value":"1"}]"#);
+        Server::start(&["--seed", &seed, "--data", self.file.to_str().unwrap()])
     }
 
     /// Runs the script as colors-backup.service does.
     fn run(&self, keep: &str) -> Output {
+        let program = PathBuf::from(colors(&[]).get_program());
+        let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
         let mut command = Command::new(Path::new(ROOT).join("packaging/backup"));
-        command.env("COLORS_DATA", &self.list).env("STATE_DIRECTORY", self.scratch.0.join("copies")).env("COLORS_BACKUPS", keep);
+        command.env_clear().env("PATH", path).env("STATE_DIRECTORY", self.scratch.0.join("copies"));
+        command.env("COLORS_DATA", &self.file).env("COLORS_BACKUPS", keep);
+        // of /etc/default/colors: no start without a token file, which the unit of the service has
+        command.env("COLORS_PRIVATE", "true");
         command.output().unwrap()
     }
 
@@ -201,31 +214,43 @@ impl Backup {
     /// What the copies contain, oldest first.
     fn copies(&self) -> Vec<String> {
         let directory = self.scratch.0.join("copies");
-        files(&directory).iter().map(|(_, path)| fs::read_to_string(directory.join(path)).unwrap()).collect()
+        files(&directory)
+            .iter()
+            .filter(|(_, path)| path != "last")
+            .map(|(_, path)| fs::read_to_string(directory.join(path)).unwrap())
+            .collect()
     }
 }
 
+/// What a copy of the list of [`Backup::serve`] contains.
+const COPY: &str = "{\"data\":[{\"name\":\"ink\",\"value\":\"1\"}]}\n";
+
 #[test]
-fn a_backup_copies_the_list_under_its_date_for_its_owner_alone() {
+fn a_backup_beside_the_service_is_its_list_for_its_owner_alone_and_a_seed() {
     let backup = Backup::new();
-    fs::copy(Path::new(ROOT).join("seed/colors.json"), &backup.list).unwrap();
+    let server = backup.serve();
+    assert_eq!(server.ask("POST", "/colors", r#"{"name":"late","value":"2"}"#).status, 201);
     let output = backup.run("7");
     assert!(output.status.success(), "{output:?}");
-    let copies = files(&backup.scratch.0.join("copies"));
+    let mut copies = files(&backup.scratch.0.join("copies"));
+    // when that was, for everybody
+    assert_eq!(copies.pop(), Some((0o644, "last".to_owned())));
     assert_eq!(copies.len(), 1, "{copies:?}");
     let (mode, name) = &copies[0];
     assert_eq!(*mode, 0o600);
     assert!(name.starts_with("colors-20") && name.ends_with("Z.json") && name.len() == "colors-2020-01-01T00:00:00Z.json".len(), "{name}");
-    assert_eq!(backup.copies(), [include_str!("../../seed/colors.json")]);
+    assert_eq!(backup.copies(), [format!("{}\n", server.list())]);
+    let restored = Server::start(&["--seed", backup.scratch.0.join("copies").join(name).to_str().unwrap()]);
+    assert_eq!(restored.list(), server.list());
 }
 
 #[test]
 fn a_backup_keeps_the_newest_copies() {
     for (keep, expected) in
-        [("1", &["new"] as &[&str]), ("2", &["03", "new"]), ("4", &["01", "02", "03", "new"]), ("9", &["01", "02", "03", "new"])]
+        [("1", &[COPY] as &[&str]), ("2", &["03", COPY]), ("4", &["01", "02", "03", COPY]), ("9", &["01", "02", "03", COPY])]
     {
         let backup = Backup::new().with_copies(&["01", "02", "03"]);
-        fs::write(&backup.list, "new").unwrap();
+        let _server = backup.serve();
         let output = backup.run(keep);
         assert!(output.status.success(), "{output:?}");
         assert_eq!(backup.copies(), expected, "{keep}");
@@ -233,31 +258,59 @@ fn a_backup_keeps_the_newest_copies() {
 }
 
 #[test]
-fn an_unchanged_list_costs_no_copy() {
+fn an_unchanged_list_costs_no_copy_whether_the_service_runs_or_not() {
     let backup = Backup::new().with_copies(&["01", "02"]);
-    fs::write(&backup.list, "02").unwrap();
-    for _ in 0..3 {
+    let server = backup.serve();
+    for _ in 0..2 {
         assert!(backup.run("2").status.success());
-        assert_eq!(backup.copies(), ["01", "02"]);
+        assert_eq!(backup.copies(), ["02", COPY]);
     }
+    server.signal(Signal::TERM);
+    assert!(server.wait().0.success());
+    assert!(backup.run("2").status.success());
+    assert_eq!(backup.copies(), ["02", COPY]);
 }
 
 #[test]
 fn a_backup_that_fails_keeps_every_copy_and_says_why() {
-    for (list, keep, message) in [
-        (None, "1", "is missing, empty or not readable"),
-        (Some(""), "1", "is missing, empty or not readable"),
-        (Some("new"), "0", "COLORS_BACKUPS=0 is not a number from 1"),
-        (Some("new"), "-1", "COLORS_BACKUPS=-1 is not a number from 1"),
-        (Some("new"), "two", "COLORS_BACKUPS=two is not a number from 1"),
+    let no_list = "there is no list in it; name the file of a service with --data\nbackup: FILE cannot be read, see above";
+    let no_database = "it is not a database of colors; name another file with --data\nbackup: FILE cannot be read, see above";
+    for (file, keep, message) in [
+        (None, "1", no_list),
+        (Some(""), "1", no_list),
+        (Some("new"), "1", no_database),
+        (None, "0", "backup: COLORS_BACKUPS=0 is not a number from 1"),
+        (None, "-1", "backup: COLORS_BACKUPS=-1 is not a number from 1"),
+        (None, "two", "backup: COLORS_BACKUPS=two is not a number from 1"),
     ] {
         let backup = Backup::new().with_copies(&["01", "02"]);
-        if let Some(content) = list {
-            fs::write(&backup.list, content).unwrap();
+        if let Some(content) = file {
+            fs::write(&backup.file, content).unwrap();
         }
         let output = backup.run(keep);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(String::from_utf8(output.stderr).unwrap().trim_end().ends_with(message), "{message}");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.trim_end().ends_with(&message.replace("FILE", backup.file.to_str().unwrap())), "{error}");
         assert_eq!(backup.copies(), ["01", "02"]);
+        assert!(!backup.scratch.0.join("copies/last").exists());
     }
+}
+
+#[test]
+fn the_installed_backup_finds_the_program_that_was_installed_with_it() {
+    if !is_installed("make") {
+        return;
+    }
+    let backup = Backup::new();
+    make(&backup.scratch, "install");
+    let _server = backup.serve();
+    let mut command = Command::new(backup.scratch.0.join("usr/local/lib/colors/backup"));
+    command
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("STATE_DIRECTORY", backup.scratch.0.join("copies"))
+        .env("COLORS_DATA", &backup.file);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(backup.copies(), [COPY]);
 }

@@ -46,16 +46,24 @@ fn the_policy_allows_nothing_but_the_page_itself() {
 fn everybody_else_gets_the_404_that_was_there_before() {
     let server = Server::start(&[]);
     for fields in ["", "Accept: */*\r\n", "Accept: application/json\r\n", "Accept: text/*\r\n", "Accept: text/html;q=0, */*\r\n"] {
-        for method in ["GET", "POST", "OPTIONS", "PATCH"] {
+        for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
             let response = ask(&server, method, "/", fields);
             assert_eq!((response.status, response.field("vary")), (404, Some("Accept")), "{method} {fields}");
-            assert_eq!(response.message(), "no such resource, the list is at /colors");
+            assert!(method == "HEAD" || response.message() == "no such resource, the list is at /colors", "{response:?}");
         }
     }
     assert_eq!(ask(&server, "GET", "//", BROWSER).status, 404);
     assert_eq!(ask(&server, "GET", "/index.html", BROWSER).field("vary"), None);
     let below = Server::start(&["--base-path", "/api"]);
     assert_eq!(ask(&below, "GET", "/", BROWSER).status, 404);
+}
+
+#[test]
+fn the_documents_say_for_whom_it_is_there() {
+    let row = "| `/` | 200 the page | 405 | 405 | 405 | 204 `Allow` |\n";
+    for (document, text) in [("README.md", include_str!("../../README.md")), ("docs/http.md", include_str!("../../docs/http.md"))] {
+        assert!(text.contains(row) && text.contains("for all others it is a 404, whatever the method"), "{document}");
+    }
 }
 
 #[test]

@@ -9,77 +9,80 @@ use crate::harness::Server;
 fn every_create_of_every_client_is_there_in_its_order() {
     const CLIENTS: usize = 16;
     const EACH: usize = 100;
-    let server = Server::with_seed("[]", &[]);
-    thread::scope(|scope| {
-        for number in 0..CLIENTS {
-            let mut client = server.connect();
-            scope.spawn(move || {
-                for step in 0..EACH {
-                    let content = format!(r#"{{"name":"client-{number}","value":"{step}"}}"#);
-                    assert_eq!(client.ask("POST", "/colors", &content).status, 201);
-                }
-            });
+    for server in Server::of_both_kinds("[]") {
+        thread::scope(|scope| {
+            for number in 0..CLIENTS {
+                let mut client = server.connect();
+                scope.spawn(move || {
+                    for step in 0..EACH {
+                        let content = format!(r#"{{"name":"client-{number}","value":"{step}"}}"#);
+                        assert_eq!(client.ask("POST", "/colors", &content).status, 201);
+                    }
+                });
+            }
+        });
+        let list: serde_json::Value = serde_json::from_str(&server.list()).unwrap();
+        let mut next: HashMap<String, usize> = HashMap::new();
+        for color in list["data"].as_array().unwrap() {
+            let step = next.entry(color["name"].as_str().unwrap().to_owned()).or_default();
+            assert_eq!(color["value"].as_str().unwrap(), step.to_string(), "{color}");
+            *step += 1;
         }
-    });
-    let list: serde_json::Value = serde_json::from_str(&server.list()).unwrap();
-    let mut next: HashMap<String, usize> = HashMap::new();
-    for color in list["data"].as_array().unwrap() {
-        let step = next.entry(color["name"].as_str().unwrap().to_owned()).or_default();
-        assert_eq!(color["value"].as_str().unwrap(), step.to_string(), "{color}");
-        *step += 1;
+        assert_eq!(next.len(), CLIENTS);
+        assert!(next.values().all(|steps| *steps == EACH), "{next:?}");
     }
-    assert_eq!(next.len(), CLIENTS);
-    assert!(next.values().all(|steps| *steps == EACH), "{next:?}");
 }
 
 #[test]
 fn increments_under_if_match_are_never_lost() {
     const CLIENTS: usize = 32;
     const EACH: usize = 200;
-    let server = Server::with_seed(r#"[{"name":"count","value":"0"}]"#, &[]);
-    let made: usize = thread::scope(|scope| {
-        let clients: Vec<_> = (0..CLIENTS)
-            .map(|_| {
-                let mut client = server.connect();
-                scope.spawn(move || {
-                    let mut made = 0;
-                    for _ in 0..EACH {
-                        let read = client.ask("GET", "/colors/count", "");
-                        let color: serde_json::Value = serde_json::from_str(&read.content).unwrap();
-                        let value: u64 = color["value"].as_str().unwrap().parse().unwrap();
-                        let condition = format!("If-Match: {}\r\n", read.field("etag").unwrap());
-                        let written = client.ask_with("PUT", "/colors/count", &condition, &format!(r#"{{"value":"{}"}}"#, value + 1));
-                        match written.status {
-                            200 => made += 1,
-                            412 => {}
-                            status => panic!("{status}"),
+    for server in Server::of_both_kinds(r#"[{"name":"count","value":"0"}]"#) {
+        let made: usize = thread::scope(|scope| {
+            let clients: Vec<_> = (0..CLIENTS)
+                .map(|_| {
+                    let mut client = server.connect();
+                    scope.spawn(move || {
+                        let mut made = 0;
+                        for _ in 0..EACH {
+                            let read = client.ask("GET", "/colors/count", "");
+                            let color: serde_json::Value = serde_json::from_str(&read.content).unwrap();
+                            let value: u64 = color["value"].as_str().unwrap().parse().unwrap();
+                            let condition = format!("If-Match: {}\r\n", read.field("etag").unwrap());
+                            let written = client.ask_with("PUT", "/colors/count", &condition, &format!(r#"{{"value":"{}"}}"#, value + 1));
+                            match written.status {
+                                200 => made += 1,
+                                412 => {}
+                                status => panic!("{status}"),
+                            }
                         }
-                    }
-                    made
+                        made
+                    })
                 })
-            })
-            .collect();
-        clients.into_iter().map(|client| client.join().unwrap()).sum()
-    });
-    assert!(made > 0);
-    assert_eq!(server.ask("GET", "/colors/count", "").content, format!(r#"{{"name":"count","value":"{made}"}}"#));
+                .collect();
+            clients.into_iter().map(|client| client.join().unwrap()).sum()
+        });
+        assert!(made > 0);
+        assert_eq!(server.ask("GET", "/colors/count", "").content, format!(r#"{{"name":"count","value":"{made}"}}"#));
+    }
 }
 
 #[test]
 fn readers_see_only_whole_lists() {
-    let server = Server::with_seed("[]", &[]);
-    thread::scope(|scope| {
-        let mut writer = server.connect();
-        let mut reader = server.connect();
-        let writing = scope.spawn(move || {
-            for _ in 0..300 {
-                assert_eq!(writer.ask("POST", "/colors", r#"{"name":"a","value":"1"}"#).status, 201);
-                assert_eq!(writer.ask("DELETE", "/colors/a", "").status, 200);
+    for server in Server::of_both_kinds("[]") {
+        thread::scope(|scope| {
+            let mut writer = server.connect();
+            let mut reader = server.connect();
+            let writing = scope.spawn(move || {
+                for _ in 0..300 {
+                    assert_eq!(writer.ask("POST", "/colors", r#"{"name":"a","value":"1"}"#).status, 201);
+                    assert_eq!(writer.ask("DELETE", "/colors/a", "").status, 200);
+                }
+            });
+            while !writing.is_finished() {
+                let list = reader.ask("GET", "/colors", "").content;
+                assert!([r#"{"data":[]}"#, r#"{"data":[{"name":"a","value":"1"}]}"#].contains(&list.as_str()), "{list}");
             }
         });
-        while !writing.is_finished() {
-            let list = reader.ask("GET", "/colors", "").content;
-            assert!([r#"{"data":[]}"#, r#"{"data":[{"name":"a","value":"1"}]}"#].contains(&list.as_str()), "{list}");
-        }
-    });
+    }
 }

@@ -24,11 +24,17 @@ pub(crate) const CLOSED: &str = "            deny all;\n";
 /// The name in the configuration and its certificate.
 pub(crate) const HOST: &str = "colors.example.org";
 
+/// The value of a field in what curl shows; HTTP/2 has names in lower case.
+pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut fields = text.lines().filter_map(|line| line.split_once(": "));
+    fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
+
 /// What nginx answers.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// What the cache had to do with it: MISS, HIT, EXPIRED, REVALIDATED, UPDATING, STALE or BYPASS.
+    /// What the cache had to do with it: MISS, HIT, EXPIRED, REVALIDATED, STALE or BYPASS.
     pub(crate) cache: String,
     pub(crate) head: String,
     pub(crate) content: String,
@@ -40,9 +46,14 @@ impl Proxy {
         Self::start_with("            allow all;\n")
     }
 
-    /// Starts nginx with the configuration of the tree, its paths moved into a directory of its own, and these lines in place of those
-    /// that refuse writes; `None` when it is not installed.
+    /// Starts nginx with these lines in place of those that refuse writes.
     pub(crate) fn start_with(writes: &str) -> Option<Self> {
+        Self::start_edited(&[(CLOSED, writes)])
+    }
+
+    /// Starts nginx with the configuration of the tree, its paths moved into a directory of its own, and these lines in place of others;
+    /// `None` when it is not installed.
+    pub(crate) fn start_edited(edits: &[(&str, &str)]) -> Option<Self> {
         if !is_installed("nginx") || !is_installed("openssl") {
             return None;
         }
@@ -51,17 +62,17 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut site = include_str!("../../packaging/nginx/colors.conf").to_owned();
-        for (text, here) in [
+        let edits = edits.iter().map(|(text, here)| (*text, here.replace("/etc/nginx", &root.to_string())));
+        for (text, here) in edits.chain([
             ("unix:/run/colors/colors.sock", format!("unix:{root}/service")),
             ("listen 80;", format!("listen unix:{root}/redirect;")),
             ("listen [::]:80;", String::new()),
-            ("listen 443 ssl;", format!("listen {address} ssl; listen unix:{root}/front;")),
-            ("listen [::]:443 ssl;", String::new()),
+            ("listen 443 ssl http2;", format!("listen {address} ssl http2; listen unix:{root}/front;")),
+            ("listen [::]:443 ssl http2;", String::new()),
             ("/etc/letsencrypt/live/colors.example.org/fullchain.pem", format!("{root}/certificate.pem")),
             ("/etc/letsencrypt/live/colors.example.org/privkey.pem", format!("{root}/key.pem")),
             ("proxy_cache_path /var/lib/nginx/colors", format!("proxy_cache_path {root}/cache")),
-            (CLOSED, writes.replace("/etc/nginx", &root.to_string())),
-        ] {
+        ]) {
             assert_eq!(site.matches(text).count(), 1, "{text}");
             site = site.replace(text, &here);
         }
@@ -83,8 +94,12 @@ impl Proxy {
         command.args(["-c", "exec 3<&0 0</dev/null; NGINX='3;' exec nginx \"$@\"", "nginx", "-e", &format!("{root}/error.log")]);
         command.args(["-p", &root.to_string(), "-c", &file]);
         let child = command.stdin(OwnedFd::from(listener)).stderr(Stdio::null()).spawn().unwrap();
-        let proxy = Self { child, scratch, address };
-        eventually("nginx listens", || UnixStream::connect(proxy.scratch.0.join("front")).ok());
+        let mut proxy = Self { child, scratch, address };
+        eventually("nginx listens", || {
+            let end = proxy.child.try_wait().unwrap();
+            assert_eq!(end, None, "{:?}", std::fs::read_to_string(proxy.scratch.0.join("error.log")));
+            UnixStream::connect(proxy.scratch.0.join("front")).ok()
+        });
         Some(proxy)
     }
 
@@ -118,6 +133,13 @@ impl Proxy {
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{text} {}", String::from_utf8_lossy(&output.stderr));
         (text.split(' ').nth(1).unwrap().parse().unwrap(), text)
+    }
+
+    /// One request of this version of HTTP, `--http1.1` or `--http2`, by curl; see [`Proxy::curl`].
+    pub(crate) fn curl_by(&self, version: &str, target: &str, arguments: &[&str]) -> (u16, String) {
+        let (status, text) = self.curl(target, &[&[version], arguments].concat());
+        assert!(text.starts_with(if version == "--http2" { "HTTP/2 " } else { "HTTP/1.1 " }), "{version}: {text}");
+        (status, text)
     }
 
     /// A read through nginx.

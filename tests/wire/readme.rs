@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::harness::{Scratch, Server, colors, eventually};
+use crate::harness::{Scratch, Server, colors, eventually, is_installed};
 
 const README: &str = include_str!("../../README.md");
 const HTTP: &str = include_str!("../../docs/http.md");
@@ -76,6 +76,9 @@ impl Terminal {
         }
         let mut shell = Command::new("sh");
         shell.args(["-c", &here]).current_dir(&self.scratch.0).env("PAUSE", "0").stderr(Stdio::inherit());
+        // where `colors` is this build
+        let programs = Path::new(env!("CARGO_BIN_EXE_colors")).parent().unwrap().display().to_string();
+        shell.env("PATH", format!("{programs}:{}", std::env::var("PATH").unwrap()));
         let printed = String::from_utf8(shell.output().unwrap().stdout).unwrap();
         if command.contains("kill -HUP $!") {
             self.last.1 += 1;
@@ -92,7 +95,7 @@ fn check_commands(document: &str, count_min: usize) {
     let commands = commands(document);
     assert!(commands.len() >= count_min, "{} commands", commands.len());
     for (command, expected) in commands {
-        match command.strip_prefix("target/release/colors ").and_then(|rest| rest.strip_suffix(" &")) {
+        match command.strip_prefix("colors ").and_then(|rest| rest.strip_suffix(" &")) {
             Some(arguments) => terminal.start(arguments),
             None => assert_eq!(terminal.run(&command).trim_end(), expected.trim_end(), "{command}"),
         }
@@ -111,7 +114,7 @@ fn every_command_of_the_contract_prints_what_it_shows() {
 
 #[test]
 fn every_command_for_operators_prints_what_it_shows() {
-    check_commands(OPERATING, 13);
+    check_commands(OPERATING, 17);
 }
 
 #[test]
@@ -119,6 +122,25 @@ fn no_other_document_has_commands_with_output() {
     for (path, document) in DOCUMENTS {
         let is_run = ["README.md", "docs/http.md", "docs/operating.md"].contains(&path);
         assert_eq!(!commands(document).is_empty(), is_run, "{path}");
+    }
+}
+
+#[test]
+fn colors_are_found_by_name_with_jq() {
+    if !is_installed("jq") {
+        return;
+    }
+    let block = README.split("```sh\n").find(|block| block.contains("| jq ")).unwrap().split("```").next().unwrap();
+    let mut terminal = Terminal::new();
+    let found: Vec<String> = block.lines().map(|command| terminal.run(command)).collect();
+    assert_eq!(found[0], "{\"name\":\"red\",\"value\":\"#ff0000\"}\n");
+    assert_eq!(found[1].lines().count(), 19, "{}", found[1]);
+}
+
+#[test]
+fn curl_says_why_it_fails_wherever_it_is_shown() {
+    for (path, document) in [("README.md", README), ("docs/operating.md", OPERATING)] {
+        assert!(!document.contains("curl -s ") && !document.contains("curl -sf "), "{path}");
     }
 }
 
@@ -182,9 +204,48 @@ fn every_link_leads_to_a_file_and_a_heading() {
     }
 }
 
+/// Where the package installs this file of the tree.
+fn installed(file: &str) -> Option<String> {
+    let is_document = ["README.md", "CHANGELOG.md"].contains(&file) || file.starts_with("docs/");
+    is_document.then(|| format!("usr/share/doc/colors/{file}"))
+}
+
+#[test]
+fn the_installed_documents_have_links_and_paths_to_what_is_installed() {
+    if !is_installed("make") {
+        return;
+    }
+    let scratch = Scratch::new();
+    install(&scratch);
+    for (path, document) in DOCUMENTS.iter().filter_map(|(path, document)| Some((scratch.0.join(installed(path)?), document))) {
+        for link in document.split("](").skip(1).map(|rest| rest.split([')', '#']).next().unwrap()).filter(|link| !link.contains("://")) {
+            assert!(link.is_empty() || path.with_file_name("").join(link).is_file(), "{}: {link}", path.display());
+        }
+        for name in document.split(['`', ' ', '\n', '(', ')', ',']).filter_map(|word| word.strip_prefix("/usr/share/doc/colors/")) {
+            assert!(scratch.0.join("usr/share/doc/colors").join(name).exists(), "{}: {name}", path.display());
+        }
+    }
+    // once, where it says what the paths are in a checkout
+    for path in ["target/release/colors", "packaging/nginx", "packaging/systemd"] {
+        assert!(OPERATING.lines().skip(8).all(|line| !line.contains(path)), "{path}");
+    }
+}
+
+/// Installs everything below a directory, as the package does.
+fn install(scratch: &Scratch) {
+    let binary = colors(&[]).get_program().to_str().unwrap().to_owned();
+    let mut command = Command::new("make");
+    command.args(["--silent", "install", "PREFIX=/usr", &format!("DESTDIR={}", scratch.0.display()), &format!("BINARY={binary}")]);
+    assert!(command.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
+}
+
 #[test]
 fn the_install_commands_find_their_files() {
+    if !is_installed("make") {
+        return;
+    }
     let scratch = Scratch::new();
+    install(&scratch);
     let commands: Vec<&str> = OPERATING.lines().filter(|line| line.starts_with("install -D ")).collect();
     assert_eq!(commands.len(), 3, "{commands:?}");
     for command in commands {

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use rustix::process::Signal;
 
 use crate::client::{Client, Response};
-use crate::harness::{Scratch, Server, colors, eventually};
+use crate::harness::{Scratch, Server, colors, eventually, stored};
 
 const TOKEN: &str = "first-token-0123456789+/==";
 const SECOND: &str = "2nd.token~abcdefghijkl";
@@ -87,13 +87,13 @@ fn a_write_needs_a_token_and_a_read_does_not() {
 #[test]
 fn a_durable_change_needs_one_as_well() {
     let scratch = Scratch::new();
-    let data = scratch.0.join("list.json");
-    let guarded = Guarded::start(&["--data", data.to_str().unwrap()]);
-    let before = fs::read(&data).unwrap();
+    let data = scratch.0.join("colors.db").to_str().unwrap().to_owned();
+    let guarded = Guarded::start(&["--data", &data]);
+    let before = stored(&data);
     assert_eq!(guarded.ask("DELETE", "/colors/red", "Bearer wrong", "").status, 401);
-    assert_eq!(fs::read(&data).unwrap(), before);
+    assert_eq!(stored(&data), before);
     assert_eq!(guarded.ask("DELETE", "/colors/red", &format!("Bearer {TOKEN}"), "").status, 200);
-    assert_ne!(fs::read(&data).unwrap(), before);
+    assert_ne!(stored(&data), before);
 }
 
 #[test]
@@ -372,4 +372,31 @@ fn the_access_log_believes_x_forwarded_for_on_a_unix_socket_alone() {
     let fields = "X-Forwarded-For: 203.0.113.9\r\nAuthorization: Bearer wrong\r\n";
     assert_eq!(unix.ask_with("DELETE", "/colors/red", fields, "").status, 401);
     eventually("a warning", || server.log().contains("a wrong token from 203.0.113.9\n").then_some(()));
+}
+
+#[test]
+fn the_access_log_has_the_name_of_a_token_and_never_the_token() {
+    let scratch = Scratch::new();
+    let data = scratch.0.join("list");
+    let tokens = token_file(&scratch, &format!("alice {TOKEN}\n{SECOND}\n"));
+    for arguments in [&[][..], &["--data", data.to_str().unwrap()]] {
+        let server = Server::start(&[&["--token-file", &tokens, "--access-log", "--log-level", "debug"], arguments].concat());
+        let mut client = server.connect();
+        let mut delete = |target: &str, token: &str| client.ask_with("DELETE", target, &field(&format!("Bearer {token}")), "").status;
+        assert_eq!(delete("/colors/red", TOKEN), 200);
+        assert_eq!(delete("/colors/blue", SECOND), 200);
+        assert_eq!(delete("/colors/lime", "wrong-token-0123456789"), 401);
+        assert_eq!(delete("/colors/no", TOKEN), 404);
+        assert_eq!(client.ask("GET", "/colors/lime", "").status, 200);
+        let lines = || server.log().lines().filter(|line| line.contains("\"/colors/")).map(str::to_owned).collect::<Vec<_>>();
+        let lines = eventually("five lines", || Some(lines()).filter(|lines| lines.len() == 5));
+        let clients: Vec<&str> = lines.iter().map(|line| line.split(' ').nth(2).unwrap()).collect();
+        let address = clients[1];
+        assert!(address.starts_with("127.0.0.1:"), "{lines:?}");
+        let alice = format!("alice@{address}");
+        assert_eq!(clients, [&alice, address, address, &alice, address]);
+        assert!(lines[0].contains(&format!("{alice} DELETE \"/colors/red\" 200 ")), "{lines:?}");
+        let log = server.log();
+        assert!(![TOKEN, SECOND, "wrong-token"].iter().any(|token| log.contains(token)), "{log}");
+    }
 }

@@ -1,7 +1,11 @@
 
-/* The list on the screen. Only colors in view have a tile, so that 10,000 cost no more than 100. */
+/* The list on the screen. Of more than ALL colors, only those in view have a tile, so that 10,000 cost no more than 1,000. */
 
+const ALL = 1000; // tiles; the browser's own search and screen readers find all of them
 const GAP = 5; // pixels between tiles
+const SIDES = 20; // pixels of a tile beside its name
+const WIDEST = 180; // pixels; a longer name may be cut
+const SMALLEST = 12; // pixels; the size of names where many have to fit
 const tiles = new Map();
 const collator = new Intl.Collator(undefined, {numeric: true});
 const orders = {
@@ -9,20 +13,41 @@ const orders = {
 	hue: (a, b) => lookOf(a.value).hue - lookOf(b.value).hue,
 	lightness: (a, b) => lookOf(a.value).darkness - lookOf(b.value).darkness,
 };
+let list = []; // as the service has it
+const leaving = []; // names of colors that are being deleted: the first of each name is not shown
 let entries = [], shown = [];
+let longest = ''; // the name that is the widest
 let columns = 1, width = 1, row = 1; // pixels, with the gap
 let current = 0; // index in `shown` of the tile that Tab leads to
 
 /* Takes over a new list. */
 function take(colors) {
+	list = colors;
 	const counts = new Map();
-	entries = colors.map(({name, value}) => {
+	entries = leaving.reduce(without, list).map(({name, value}) => {
 		const nth = (counts.get(name) ?? 0) + 1;
 		counts.set(name, nth);
 		return {name, value, nth, key: `${nth} ${name}`};
 	});
+	let most = -1;
 	for (const entry of entries) entry.of = counts.get(entry.name);
+	for (const {name} of entries.slice(0, ALL)) {
+		const wide = widthOf(name, SMALLEST);
+		if (wide > most && wide <= WIDEST) [most, longest] = [wide, name];
+	}
 	arrange();
+}
+
+/* The colors without the first of a name. */
+function without(colors, name) {
+	const first = colors.findIndex(color => color.name === name);
+	return first < 0 ? colors : colors.toSpliced(first, 1);
+}
+
+/* Pixels of a name in a size. */
+function widthOf(name, size) {
+	canvas.font = `600 ${size}px system-ui, sans-serif`;
+	return canvas.measureText(name.slice(0, 60)).width;
 }
 
 /* Finds out what is shown and in which order. The focus, and what is at the top of the screen, stay. */
@@ -37,7 +62,10 @@ function arrange() {
 
 	const count = number => number.toLocaleString('en');
 	say(at.count, `${query && `${count(shown.length)} of `}${count(entries.length)} ${entries.length === 1 ? 'color' : 'colors'}`);
-	say(at.none, shown.length ? '' : query ? 'No color has this in its name or value.' : 'The list is empty.');
+	say(at.why, shown.length ? '' : query ? 'No color has this in its name or value.' : 'The list is empty.');
+	say(at.way, query ? 'Clear search' : 'Add color');
+	at.way.className = query ? '' : 'changes';
+	at.keys.hidden = !shown.length;
 	measure();
 	const after = topOf(anchor);
 	if (before >= 0 && after >= 0) scrollBy({top: after - before, behavior: 'instant'});
@@ -53,36 +81,40 @@ function topOf(key) {
 	return Math.floor(indexOf(key) / columns) * row;
 }
 
-/* Chooses the size of tiles: the largest with which all fit on the screen, or else one good to read. */
+/* Chooses the size of tiles: the largest with which all fit on the screen, or else one good to read. Names fit into them on one line. */
 function measure() {
 	const whole = at.list.clientWidth + GAP;
 	const header = at.header.offsetHeight;
-	columns = Math.max(1, Math.round(whole / 157));
+	const least = widthOf(longest, SMALLEST) + SIDES + GAP;
+	// a phone has two columns, and names on two lines
+	const most = Math.max(1, Math.floor(whole / Math.max(105, least)), Math.min(2, Math.floor(whole / 130)));
+	columns = Math.min(most, Math.max(1, Math.round(whole / 157)));
 	row = Math.min(115, whole / columns * 0.62);
-	for (let more = Math.ceil(whole / 300); whole / more >= 105; more++) {
+	for (let more = Math.ceil(whole / 300); more <= most; more++) {
 		const fitting = (innerHeight - header - 28) / Math.ceil(entries.length / more);
-		if (fitting < 57) continue;
+		if (fitting < (whole / more < least ? 61 : 46)) continue;
 		columns = more;
 		row = Math.min(fitting, whole / more * 0.72);
 		break;
 	}
 	row = Math.floor(row);
 	width = whole / columns;
-	const {style} = at.list;
-	style.setProperty('--width', `${width - GAP}px`);
-	style.setProperty('--height', `${row - GAP}px`);
-	style.height = `${Math.ceil(shown.length / columns) * row}px`;
+	let size = 16;
+	while (size > SMALLEST && widthOf(longest, size) > width - GAP - SIDES) size--;
+	for (const [name, value] of Object.entries({width: `${width - GAP}px`, height: `${row - GAP}px`, size: `${size}px`, lines: row < 61 ? 1 : 2}))
+		at.list.style.setProperty(`--${name}`, value);
+	at.list.style.height = `${Math.ceil(shown.length / columns) * row}px`;
 	document.documentElement.style.setProperty('--header', `${header + 9}px`);
 }
 
-/* Sees to tiles for what is in view or near, and for the current one. */
+/* Sees to tiles for what is in view or near, and for the current one, or for all. */
 function draw() {
 	const top = scrollY - at.list.offsetTop;
 	const first = Math.floor((top - innerHeight / 2) / row) * columns;
 	const last = Math.ceil((top + innerHeight * 1.5) / row) * columns;
 	const wanted = new Map();
 	shown.forEach((entry, index) => {
-		if (index >= first && index < last || index === current) wanted.set(entry.key, index);
+		if (entries.length <= ALL || index >= first && index < last || index === current) wanted.set(entry.key, index);
 	});
 	const focused = document.activeElement;
 	for (const [key, tile] of tiles) {
@@ -110,12 +142,13 @@ function fill(tile, entry, index) {
 	tile.ariaPosInSet = index + 1;
 	copy.tabIndex = edit.tabIndex = index === current ? 0 : -1;
 	if (tile.entry?.value !== entry.value || tile.entry.of !== entry.of) {
-		const [nth, name, value] = copy.children;
+		const [name, value, nth] = copy.children;
 		paint(tile, entry.value);
+		for (const [element, text] of [[name, entry.name], [value, entry.value]]) {
+			element.textContent = text;
+			element.dataset.blank = blankness(text);
+		}
 		nth.textContent = entry.of > 1 ? `${entry.nth} of ${entry.of}` : '';
-		name.textContent = entry.name;
-		value.textContent = entry.value;
-		copy.title = `${entry.name}\n${entry.value}`;
 		edit.ariaLabel = `Change ${called(entry.name)}`;
 	}
 	tile.entry = entry;
@@ -130,9 +163,14 @@ function focusOn(index) {
 	tile.scrollIntoView({block: 'nearest'});
 }
 
+/* A mark for a text that shows nothing. */
+function blankness(text) {
+	return text ? /^[\p{C}\p{Z}]*$/u.test(text) ? '(blank)' : '' : '(empty)';
+}
+
 /* A stranger's text in a sentence: isolated, as it may run from right to left, and short. */
 function called(text) {
-	return text ? `\u2068${text.length > 60 ? `${text.slice(0, 60)}…` : text}\u2069` : '(empty)';
+	return blankness(text) || `\u2068${text.length > 60 ? `${text.slice(0, 60)}…` : text}\u2069`;
 }
 
 /* Sets a text, which is read out if it is another. */

@@ -2,19 +2,23 @@
 /* What a person does, and what happens meanwhile. */
 
 let listTag;
-let changes = 0; // of ours; lists asked for before one are out of date after it
+let changes = 0, writing = 0; // of ours; a list that was asked for before one, or during one, is out of date
 let knowsMethods, isWatching;
-let undo, timer, editing;
+let timer, editing;
+let turn = Promise.resolve();
+const deleted = []; // {name, value, others} of colors that Undo creates again, the last first; `others` have the name, too
 
 /* Reads the list if it is another one by now. */
 async function look() {
 	const before = changes;
 	const answer = await ask('GET', base, {tag: listTag});
-	if (before !== changes || answer.status === 304) return;
-	if (answer.status !== 200) throw new Error(answer.message);
+	if (writing || before !== changes || answer.status === 304) return;
+	if (answer.status !== 200) throw Object.assign(new Error(answer.message), {isPrivate: answer.status === 401});
 	listTag = answer.tag;
 	take(answer.json.data);
 }
+
+const mayChange = () => document.body.className === 'writable';
 
 /* Looks every second while the page is visible. */
 async function watch() {
@@ -22,13 +26,13 @@ async function watch() {
 	isWatching = true;
 	while (!document.hidden) {
 		try {
-			if (!knowsMethods) document.body.classList.toggle('read-only', !(await ask('OPTIONS', base)).allow.includes('POST'));
+			if (!knowsMethods) document.body.className = (await ask('OPTIONS', base)).allow.includes('POST') ? 'writable' : 'read-only';
 			knowsMethods = true;
 			await look();
-			if (at.away.textContent) tell('The service is back.');
-			say(at.away, '');
-		} catch (error) {
-			say(at.away, `${error.message} – ${isDeclined ? 'reload the page to give one' : 'trying again…'}`);
+			sayBack();
+		} catch ({message, isPrivate}) {
+			say(at.away, isPrivate ? 'These colors are private.' : `${message} – trying again…`);
+			at.give.hidden = !isPrivate;
 			knowsMethods = false;
 		}
 		await new Promise(resolve => setTimeout(resolve, 1000));
@@ -36,30 +40,58 @@ async function watch() {
 	isWatching = false;
 }
 
-/* Says what happened; `action` is what Undo does. */
-function tell(text, action) {
-	undo = action;
-	at.undo.hidden = !action;
-	at.told.textContent = text;
-	clearTimeout(timer);
-	if (!action) timer = setTimeout(tell, 9000, '');
+/* Takes away what was said of a service that did not answer. */
+function sayBack() {
+	if (at.refusal.textContent === AWAY) say(at.refusal, '');
+	if (at.told.textContent === AWAY || at.away.textContent && at.give.hidden) tell('The service is back.');
+	say(at.away, '');
+	at.give.hidden = true;
 }
 
-/* Does something that may fail; why is shown in `place`. */
-async function attempt(action, place) {
+/* Says what happened, and after a while what Undo would do. */
+function tell(text) {
+	const last = deleted.at(-1);
+	const undone = last ? `Deleted ${called(last.name)}. Undo creates it again, at the end.` : '';
+	at.undo.hidden = !last;
+	at.undo.textContent = deleted.length > 1 ? `Undo deletion (${deleted.length})` : 'Undo deletion';
+	at.told.textContent = text ?? undone;
+	clearTimeout(timer);
+	if (text) timer = setTimeout(tell, 9000);
+}
+
+/* Does something that may fail; why is shown in the editor, while it is still for `mine`. */
+async function attempt(action, mine) {
 	try {
 		await action();
 	} catch ({message}) {
-		place ? say(place, message) : tell(message);
+		mine && isOpenFor(mine) ? say(at.refusal, message) : tell(message);
+	}
+}
+
+const isOpenFor = mine => at.editor.open && mine === editing;
+
+/* Does changes one after the other, in the order in which they were asked for. */
+function inTurn(action) {
+	return turn = turn.catch(() => {}).then(action);
+}
+
+/* Sends a change. */
+async function write(...request) {
+	changes++;
+	writing++;
+	try {
+		return await ask(...request);
+	} finally {
+		changes++;
+		writing--;
 	}
 }
 
 /* Sends a change of a color that still has its tag. */
 async function change(method, name, options) {
-	const answer = await ask(method, pathOf(name), options);
+	const answer = await write(method, pathOf(name), options);
 	if (answer.status === 412) throw await tooLate(name);
 	if (answer.status !== 200) throw new Error(answer.message);
-	changes++;
 }
 
 async function tooLate(name) {
@@ -69,35 +101,60 @@ async function tooLate(name) {
 	return Object.assign(new Error(`Somebody was faster: ${called(name)} ${is}. Nothing was changed.`), {now});
 }
 
-/* Appends a color. The list may change meanwhile, but for colors of the same name. */
-async function create(content) {
-	const same = () => entries.filter(({name}) => name === content.name).length;
-	const before = same();
+/* How many colors have a name. */
+const countOf = name => list.filter(color => color.name === name).length;
+
+/* Appends a color. The list may change meanwhile, but no more colors of the same name may come. */
+async function create(content, most = countOf(content.name)) {
 	for (let tries = 9;; tries--) {
-		const answer = await ask('POST', base, {tag: listTag, content});
+		const count = countOf(content.name);
+		if (count > most) throw Object.assign(new Error(`Somebody was faster: there are ${count} of this name now. Nothing was added.`), {isTaken: true});
+		const answer = await write('POST', base, {tag: listTag, content});
 		if (answer.status === 201) break;
 		if (answer.status !== 412 || !tries) throw new Error(answer.message);
 		await look();
-		if (same() !== before) throw new Error(`Somebody was faster: there are ${same()} of this name now. Nothing was added.`);
 	}
-	changes++;
 	await look();
 }
 
+/* Takes a color off the screen at once, and deletes it if it still is what the person saw. */
 async function remove({name, value, tag}) {
-	await change('DELETE', name, {tag});
-	tell(`Deleted ${called(name)}. Undo creates it again, at the end.`, async () => {
-		await create({name, value});
-		tell(`Created ${called(name)} again, at the end.`);
+	const leave = () => leaving.splice(leaving.indexOf(name), 1);
+	leaving.push(name);
+	take(list);
+	await inTurn(async () => {
+		try {
+			if (!tag) {
+				const now = await ask('GET', pathOf(name));
+				if (now.json.value !== value) throw await tooLate(name);
+				tag = now.tag;
+			}
+			await change('DELETE', name, {tag});
+		} catch (error) {
+			leave();
+			take(list);
+			throw error;
+		}
+		leave();
+		list = without(list, name);
+		deleted.push({name, value, others: countOf(name)});
+		tell();
+		await look();
 	});
-	await look();
 }
 
-/* Deletes what the person sees, if it still is. */
-async function removeSeen(entry) {
-	const now = await ask('GET', pathOf(entry.name));
-	if (now.json.value !== entry.value) throw await tooLate(entry.name);
-	await remove({...entry, tag: now.tag});
+async function undo() {
+	const {name, value, others} = deleted.at(-1) ?? {};
+	if (name === undefined) return;
+	try {
+		await create({name, value}, others);
+	} catch (error) {
+		if (!error.isTaken) throw error;
+		deleted.pop();
+		throw new Error(`${called(name)} was not created again: by now another color has this name.`);
+	}
+	deleted.pop();
+	tell(`Created ${called(name)} again, at the end.`);
 }
 
 /* Why a color cannot be changed here. */
@@ -106,20 +163,25 @@ function obstacle({name, nth, of}) {
 	return nth > 1 ? `This is number ${nth} of ${of} with its name. A path means the first.` : '';
 }
 
-/* Opens the editor for a color or a new one. */
+/* Opens the editor for a color or a new one, unless another was asked for meanwhile. */
 async function edit(entry) {
 	const why = entry ? obstacle(entry) : '';
-	const now = entry && !why && await ask('GET', pathOf(entry.name));
-	if (now && now.status !== 200) throw await tooLate(entry.name);
-	editing = {name: entry?.name, value: '', ...now?.json, tag: now?.tag};
+	const mine = editing = {name: entry?.name, value: ''};
+	if (entry && !why) {
+		const now = await ask('GET', pathOf(entry.name));
+		if (mine !== editing) return;
+		if (now.status !== 200) throw await tooLate(entry.name);
+		Object.assign(mine, now.json, {tag: now.tag});
+	}
 	at.title.textContent = entry ? called(entry.name) : 'Add a color';
 	at.naming.hidden = !!entry;
 	at.valuing.hidden = at.preview.hidden = at.save.hidden = !!why;
 	at.delete.hidden = !entry || !!why;
 	at.name.value = at.refusal.textContent = '';
-	at.value.value = editing.value;
-	editing.asShown = at.value.value;
+	at.value.value = mine.value;
+	mine.asShown = at.value.value;
 	at.note.textContent = why || (entry?.of > 1 ? `This is the first of ${entry.of} with its name. A path means the first.` : '');
+	at.save.textContent = entry ? 'Save' : 'Add';
 	preview();
 	at.editor.showModal();
 	(entry ? at.value : at.name).focus();
@@ -131,24 +193,38 @@ function preview() {
 	at.picker.value = `#${(rgb ?? [0, 0, 0]).map(channel => channel.toString(16).padStart(2, 0)).join('')}`;
 }
 
-async function save() {
+/* Does what the editor is asked for, once, and closes it, unless it is for another color by then. */
+function finish(action) {
+	const mine = editing;
+	if (mine.isBusy) return;
+	mine.isBusy = true;
+	at.refusal.textContent = '';
+	attempt(async () => {
+		try {
+			await action(mine);
+			if (isOpenFor(mine)) at.editor.close();
+		} catch (error) {
+			// who saves again has seen what it is now
+			mine.tag = error.now?.tag ?? mine.tag;
+			throw error;
+		} finally {
+			mine.isBusy = false;
+		}
+	}, mine);
+}
+
+async function save(mine) {
 	// a field loses line breaks, but what nobody touched stays as it was
-	const value = at.value.value === editing.asShown ? editing.value : at.value.value;
-	const isNew = editing.name === undefined;
-	const name = editing.name ?? at.name.value;
-	try {
-		await (isNew ? create({name, value}) : change('PUT', name, {tag: editing.tag, content: {value}}));
-	} catch (error) {
-		// who saves again has seen what it is now
-		editing.tag = error.now?.tag ?? editing.tag;
-		throw error;
-	}
-	at.editor.close();
+	const value = at.value.value === mine.asShown ? mine.value : at.value.value;
+	const isNew = mine.name === undefined;
+	const name = mine.name ?? at.name.value;
+	await inTurn(() => isNew ? create({name, value}) : change('PUT', name, {tag: mine.tag, content: {value}}));
 	tell(isNew ? `Added ${called(name)} at the end.` : `${called(name)} is ${called(value)} now.`);
+	if (isOpenFor(mine)) at.editor.close();
 	await look();
 }
 
-async function copy({value}) {
+async function copy({key, value}) {
 	try {
 		await navigator.clipboard.writeText(value);
 	} catch {
@@ -157,11 +233,16 @@ async function copy({value}) {
 		area.value = value;
 		document.body.append(area);
 		area.select();
-		document.execCommand('copy');
+		const isCopied = document.execCommand('copy');
 		area.remove();
 		focusOn(current);
+		if (!isCopied) throw new Error('The browser did not allow to copy');
 	}
-	tell(`Copied ${called(value)}`);
+	const tile = tiles.get(key);
+	tile?.classList.add('copied');
+	// a new text, even if it is the same, is read out
+	at.said.textContent = `Copied ${called(value)}`;
+	setTimeout(() => tile?.classList.remove('copied'), 1500);
 }
 
 
@@ -177,14 +258,31 @@ at.list.onclick = event => {
 at.list.onkeydown = event => {
 	if (event.ctrlKey || event.altKey || event.metaKey) return;
 	const steps = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns, Home: -Infinity, End: Infinity};
-	const entry = shown[current];
-	const mayChange = at.add.offsetParent; // null when controls are hidden
-	if (event.key in steps) focusOn(current + steps[event.key]);
-	else if (event.key === 'F2' && mayChange) attempt(() => edit(entry));
-	else if (event.key === 'Delete' && mayChange) attempt(() => obstacle(entry) ? edit(entry) : removeSeen(entry));
-	else return;
+	const {key, repeat, target} = event;
+	const {entry} = target.closest('li');
+	current = shown.indexOf(entry);
+	if (key in steps) focusOn(current + steps[key]);
+	else if (!/^(F2|Delete)$/.test(key) || !mayChange()) return;
+	// a key that is held is one press
+	else if (!repeat) attempt(() => key === 'F2' || obstacle(entry) ? edit(entry) : remove(entry));
 	event.preventDefault();
 };
+
+onkeydown = event => {
+	const isUndo = event.key === 'z' && (event.ctrlKey || event.metaKey) && !event.shiftKey;
+	if (!isUndo || event.repeat || !deleted.length || event.target.closest('input, dialog')) return;
+	event.preventDefault();
+	at.undo.onclick();
+};
+
+/* A tile shows all of a cut text while it has the pointer or the focus. */
+for (const type of ['pointerover', 'focusin']) {
+	at.list.addEventListener(type, ({target}) => {
+		const tile = target.closest('li');
+		const isCut = text => text.scrollHeight > text.clientHeight + 1 || text.scrollWidth > text.clientWidth;
+		if (tile && [...tile.querySelectorAll('bdi')].some(isCut)) tile.classList.add('whole');
+	});
+}
 
 at.query.oninput = () => {
 	scrollTo({top: 0, behavior: 'instant'});
@@ -192,24 +290,24 @@ at.query.oninput = () => {
 };
 at.order.onchange = arrange;
 at.add.onclick = () => attempt(() => edit());
-at.undo.onclick = () => {
-	attempt(undo);
-	tell('');
+at.way.onclick = () => {
+	if (!at.query.value) return at.add.onclick();
+	at.query.value = '';
+	at.query.focus();
+	arrange();
 };
+at.give.onclick = () => attempt(async () => await askForToken('GET') && await look());
+at.undo.onclick = () => attempt(() => inTurn(undo));
 at.dismiss.onclick = () => tell('');
 
 at.editor.onsubmit = event => {
 	event.preventDefault();
-	at.refusal.textContent = '';
-	attempt(save, at.refusal);
+	finish(save);
 };
 at.editor.onclose = () => {
 	if (document.activeElement === document.body) focusOn(current);
 };
-at.delete.onclick = () => attempt(async () => {
-	await remove(editing);
-	at.editor.close();
-}, at.refusal);
+at.delete.onclick = () => finish(remove);
 at.value.oninput = preview;
 at.picker.oninput = () => {
 	at.value.value = at.picker.value;
@@ -223,10 +321,6 @@ for (const button of document.querySelectorAll('.close')) button.onclick = () =>
 
 onresize = () => entries.length && arrange();
 new ResizeObserver(onresize).observe(at.header);
-onscroll = draw;
-matchMedia('(prefers-color-scheme: dark)').onchange = () => {
-	for (const tile of tiles.values()) tile.entry = null;
-	draw();
-};
+onscroll = () => entries.length > ALL && draw();
 document.onvisibilitychange = watch;
 watch();

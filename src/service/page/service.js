@@ -4,12 +4,19 @@
 const base = location.pathname.replace(/\/+$/, '') + '/colors';
 const pathOf = name => `${base}/${encodeURIComponent(name)}`;
 const TOKEN = `token for ${base}`;
+const B64TOKEN = /^[\w.~+/-]+=*$/; // RFC 6750 §2.1; fetch throws at some others
+const AWAY = 'The service does not answer';
 let isDeclined, dialogue;
+
+function tokenOfTab() {
+	const token = sessionStorage.getItem(TOKEN) ?? '';
+	return B64TOKEN.test(token) ? token : '';
+}
 
 /* One request, with `tag` as its condition. Throws when the service does not answer. */
 async function ask(method, path, {tag, content} = {}) {
 	for (;;) {
-		const token = sessionStorage.getItem(TOKEN);
+		const token = tokenOfTab();
 		const headers = {Accept: 'application/json'};
 		if (token) headers.Authorization = `Bearer ${token}`;
 		if (tag) headers[method === 'GET' ? 'If-None-Match' : 'If-Match'] = tag;
@@ -17,8 +24,8 @@ async function ask(method, path, {tag, content} = {}) {
 		const answer = await send(path, {method, headers, body: content && JSON.stringify(content)});
 		if (answer.status !== 401) return answer;
 		// another request may have got a token meanwhile
-		if (token !== sessionStorage.getItem(TOKEN)) continue;
-		if (method === 'GET' && isDeclined || !await askForToken(answer.message)) return answer;
+		if (token !== tokenOfTab()) continue;
+		if (method === 'GET' && isDeclined || !await askForToken(method)) return {...answer, message: 'This needs a token'};
 	}
 }
 
@@ -27,25 +34,30 @@ async function send(path, init) {
 		// a cache on the way may be older than our own change
 		const response = await fetch(path, {...init, cache: 'no-store', signal: AbortSignal.timeout(15000)});
 		const {status, headers} = response;
+		// what a proxy says when it finds no service
+		if (status === 502 || status === 504) throw status;
 		const text = await response.text();
 		const json = text && JSON.parse(text);
 		const message = json.message ?? (status === 404 ? 'there is no such color any more' : `status ${status}`);
 		// a proxy that compresses makes tags weak, and If-Match wants them strong
 		return {status, json, message, tag: headers.get('ETag')?.replace('W/', ''), allow: headers.get('Allow') ?? ''};
 	} catch {
-		throw new Error('The service does not answer');
+		throw new Error(AWAY);
 	}
 }
 
 /* Has the person give a token; false when declined. Requests share the dialog. */
-function askForToken(reason) {
+function askForToken(method) {
 	return dialogue ??= new Promise(resolve => {
-		at.reason.textContent = reason;
+		at.asked.textContent = method === 'GET' ? 'These colors are private' : 'Changes need a token';
+		at.reason.textContent = tokenOfTab() && 'The service did not accept this token.';
 		at.token.value = '';
 		isDeclined = true;
 		at.asking.onsubmit = event => {
 			event.preventDefault();
-			sessionStorage.setItem(TOKEN, at.token.value);
+			const token = at.token.value.trim();
+			if (!B64TOKEN.test(token)) return say(at.reason, 'A token has only letters, digits and - . _ ~ + /, and = at its end. This one has something else.');
+			sessionStorage.setItem(TOKEN, token);
 			isDeclined = false;
 			at.asking.close();
 		};

@@ -1,0 +1,273 @@
+//! What the service counts, and the text that Prometheus reads. Knows no color and no request; writes no log.
+//!
+//! A counter has one thread that writes it and is summed only when somebody asks, so that counting costs a worker no cache line that
+//! another one writes.
+
+use std::fmt::{Display, Write as _};
+use std::fs;
+use std::iter;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::process::{Resource, getrlimit};
+use tiny_http::{Method, StatusCode};
+
+use crate::logging;
+
+/// The labels of methods. Clients may send any other, which must not make any number of time series.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"];
+
+/// The classes of final statuses (RFC 9110 §15).
+const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
+
+/// The upper bound of a histogram's first bucket in nanoseconds: a read of one color takes less. Each further bound is twice the one before.
+const FIRST_BOUND: u64 = 10_000;
+
+/// The last bound is 10.5 s, for a sync of a slow disk.
+const BOUNDS: usize = 21;
+
+/// A number that one thread counts up and every thread may read.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds without a locked instruction. Only for the one thread that writes it.
+    pub(crate) fn add(&self, count: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// How often something took how long.
+#[derive(Debug, Default)]
+pub(crate) struct Histogram {
+    /// One for each bound, not cumulative, and one for what took longer.
+    buckets: [Counter; BOUNDS + 1],
+    nanoseconds: Counter,
+}
+
+impl Histogram {
+    /// Notes that each of `count` things took `time`.
+    pub(crate) fn add(&self, count: u64, time: Duration) {
+        let nanoseconds = time.as_nanos() as u64;
+        let bucket = u64::BITS - (nanoseconds.saturating_sub(1) / FIRST_BOUND).leading_zeros();
+        self.buckets[(bucket as usize).min(BOUNDS)].add(count);
+        self.nanoseconds.add(count * nanoseconds);
+    }
+}
+
+/// What one worker has and counts.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerMetrics {
+    /// Its connections, those in its inbox included: the accept loop writes this as well.
+    pub(crate) connections: AtomicUsize,
+    pub(crate) counters: WorkerCounters,
+}
+
+/// What only the worker itself writes, on cache lines of its own; processors fetch them in pairs of 64 bytes.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct WorkerCounters {
+    /// By method and class of status.
+    responses: [[Counter; CLASSES.len()]; METHODS.len()],
+    /// Connections closed since there was no room for them.
+    pub(crate) refused: Counter,
+    /// Requests answered at once whose time is not in `immediate` yet: the pass is still going on.
+    pub(crate) untimed: Counter,
+    /// How long requests took that were answered at once: from the begin of the pass in which the last byte was received to the end of that
+    /// pass, when the answer has been handed to the socket. So no request needs a look at the clock of its own. Requests that waited for
+    /// further passes, behind others of their connection, are measured up to their answers. How long the bytes were in the kernel's buffer
+    /// before the worker looked is not known.
+    immediate: Histogram,
+    /// How long changes took that had to be saved first, up to their answers.
+    pub(crate) durable: Histogram,
+}
+
+impl WorkerCounters {
+    /// Notes that those answered since `untimed` was `before` took this time.
+    pub(crate) fn time_answers(&self, before: u64, time: Duration) {
+        let count = self.untimed.read() - before;
+        if count > 0 {
+            self.untimed.0.store(before, Relaxed);
+            self.immediate.add(count, time);
+        }
+    }
+
+    /// Counts a response; `None` is what could not be read as a request.
+    pub(crate) fn count_response(&self, method: Option<&Method>, status: StatusCode) {
+        let method = match method {
+            Some(Method::Get) => 0,
+            Some(Method::Head) => 1,
+            Some(Method::Post) => 2,
+            Some(Method::Put) => 3,
+            Some(Method::Delete) => 4,
+            Some(Method::Options) => 5,
+            _ => 6,
+        };
+        self.responses[method][usize::from(status.0 / 100).saturating_sub(2).min(CLASSES.len() - 1)].add(1);
+    }
+}
+
+/// What the writer counts.
+#[derive(Debug, Default)]
+pub(crate) struct SaveMetrics {
+    /// Of those that succeeded.
+    pub(crate) durations: Histogram,
+    pub(crate) failures: Counter,
+}
+
+/// The numbers of the whole service.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    pub(crate) workers: Vec<Arc<WorkerMetrics>>,
+    connections_max: usize,
+    /// What each backup writes.
+    backup_trace: Option<PathBuf>,
+    started: SystemTime,
+}
+
+impl Metrics {
+    pub(crate) fn new(workers: usize, connections_max: usize, backup_trace: Option<PathBuf>) -> Self {
+        Self { workers: (0..workers).map(|_| Arc::default()).collect(), connections_max, backup_trace, started: SystemTime::now() }
+    }
+
+    /// All of it in the text format of Prometheus, version 0.0.4, for a list of so many colors and bytes.
+    pub(crate) fn page(&self, (colors, list_bytes): (usize, usize), saves: &SaveMetrics) -> String {
+        let mut page = Page(String::with_capacity(8 * 1024)); // bytes; the text has 7 KiB
+        let counters = || self.workers.iter().map(|worker| &worker.counters);
+        page.family("colors_http_requests_total", "counter", "Responses by method and class of status; other: also what is no request.");
+        for (method, name) in METHODS.iter().enumerate() {
+            for (class, status) in CLASSES.iter().enumerate() {
+                let count: u64 = counters().map(|counters| counters.responses[method][class].read()).sum();
+                page.sample("colors_http_requests_total", &format!("{{method=\"{name}\",status=\"{status}\"}}"), count);
+            }
+        }
+        let durations = "colors_http_request_duration_seconds";
+        page.family(durations, "histogram", "Time from the last byte of a request to its answer; durable: changes that were saved first.");
+        page.histogram(durations, "durable=\"false\"", counters().map(|counters| &counters.immediate));
+        page.histogram(durations, "durable=\"true\"", counters().map(|counters| &counters.durable));
+        let connections: usize = self.workers.iter().map(|worker| worker.connections.load(Relaxed)).sum();
+        let refused: u64 = counters().map(|counters| counters.refused.read()).sum();
+        let (dropped, warnings) = logging::counts();
+        page.single("colors_connections", "gauge", "Open connections.", connections);
+        page.single("colors_connections_max", "gauge", "Most connections at a time; further clients wait.", self.connections_max);
+        page.single("colors_connections_refused_total", "counter", "Connections closed since there was no room for them.", refused);
+        page.single("colors_workers", "gauge", "Event loops.", self.workers.len());
+        page.single("colors_colors", "gauge", "Colors in the list.", colors);
+        page.single("colors_list_bytes", "gauge", "Bytes of the list as JSON.", list_bytes);
+        let saved: u64 = saves.durations.buckets.iter().map(Counter::read).sum();
+        page.single("colors_saves_total", "counter", "Saves that succeeded; those of several changes together count once.", saved);
+        page.single("colors_save_failures_total", "counter", "Saves that failed, those tried again included.", saves.failures.read());
+        page.family("colors_save_duration_seconds", "histogram", "Time of a save that succeeded.");
+        page.histogram("colors_save_duration_seconds", "", iter::once(&saves.durations));
+        if let Some(trace) = &self.backup_trace {
+            // no trace is as bad as a very old one
+            let written = fs::metadata(trace).and_then(|trace| trace.modified()).unwrap_or(UNIX_EPOCH);
+            page.single("colors_backup_timestamp_seconds", "gauge", "The last backup, 0 if there is none.", since_1970(written));
+        }
+        page.single("colors_log_lines_dropped_total", "counter", "Log lines dropped: standard error was not read fast enough.", dropped);
+        page.single("colors_log_warnings_total", "counter", "Warnings, those that were left out of the log included.", warnings);
+        page.family("colors_build_info", "gauge", "The version of the program.");
+        page.sample("colors_build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
+        page.single("process_start_time_seconds", "gauge", "Start of the process in seconds since 1970.", since_1970(self.started));
+        // what proc(5) does not tell, as in an empty root directory, is left out
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        // utime and stime, the 14th and 15th field, in the unit of user space, 10 ms; the second is the name and has parentheses
+        if let Some((_, fields)) = stat.rsplit_once(") ") {
+            let ticks: u64 = fields.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+            page.single("process_cpu_seconds_total", "counter", "Processor time in user and in kernel mode.", ticks as f64 / 100.0);
+        }
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        if let Some(kibibytes) = resident {
+            page.single("process_resident_memory_bytes", "gauge", "Resident memory.", kibibytes * 1024);
+        }
+        if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
+            page.single("process_open_fds", "gauge", "Open file descriptors.", descriptors.count() - 1); // one reads the directory
+        }
+        if let Some(limit) = getrlimit(Resource::Nofile).current {
+            page.single("process_max_fds", "gauge", "Most file descriptors.", limit);
+        }
+        page.0
+    }
+}
+
+fn since_1970(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// Metrics as text: families, each with its samples.
+struct Page(String);
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string takes all");
+    }
+
+    fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
+        writeln!(self.0, "{name}{labels} {value}").expect("a string takes all");
+    }
+
+    /// A family of one sample.
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        self.sample(name, "", value);
+    }
+
+    /// The sum of some histograms, with this label; buckets are cumulative here.
+    fn histogram<'a>(&mut self, name: &str, label: &str, histograms: impl Iterator<Item = &'a Histogram> + Clone) {
+        let (mut count, separator) = (0, if label.is_empty() { "" } else { "," });
+        for bucket in 0..=BOUNDS {
+            count += histograms.clone().map(|histogram| histogram.buckets[bucket].read()).sum::<u64>();
+            let bound = if bucket < BOUNDS { ((FIRST_BOUND << bucket) as f64 / 1e9).to_string() } else { "+Inf".to_owned() };
+            self.sample(name, &format!("_bucket{{{label}{separator}le=\"{bound}\"}}"), count);
+        }
+        let nanoseconds: u64 = histograms.map(|histogram| histogram.nanoseconds.read()).sum();
+        let labels = if label.is_empty() { String::new() } else { format!("{{{label}}}") };
+        self.sample(name, &format!("_sum{labels}"), nanoseconds as f64 / 1e9);
+        self.sample(name, &format!("_count{labels}"), count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_in_the_first_bucket_that_it_does_not_exceed() {
+        for (nanoseconds, bucket) in [
+            (0, 0),
+            (10_000, 0),
+            (10_001, 1),
+            (20_000, 1),
+            (20_001, 2),
+            (40_000, 2),
+            (40_001, 3),
+            (FIRST_BOUND << (BOUNDS - 1), BOUNDS - 1),
+            ((FIRST_BOUND << (BOUNDS - 1)) + 1, BOUNDS),
+            (u64::MAX / 2, BOUNDS),
+        ] {
+            let histogram = Histogram::default();
+            histogram.add(2, Duration::from_nanos(nanoseconds));
+            let counts: Vec<u64> = histogram.buckets.iter().map(Counter::read).collect();
+            assert_eq!((counts.iter().sum::<u64>(), counts[bucket]), (2, 2), "{nanoseconds}: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn what_later_passes_answer_is_not_timed_with_this_one() {
+        let counters = WorkerCounters::default();
+        counters.untimed.add(3);
+        let before = counters.untimed.read();
+        counters.untimed.add(16);
+        counters.time_answers(before, Duration::from_secs(1));
+        counters.time_answers(0, Duration::from_micros(1));
+        let counts: Vec<u64> = counters.immediate.buckets.iter().map(Counter::read).filter(|count| *count > 0).collect();
+        assert_eq!((counts, counters.untimed.read()), (vec![3, 16], 0));
+    }
+}

@@ -1,0 +1,111 @@
+//! The dialog for tokens.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::{fs, path::Path};
+
+use serde_json::json;
+
+use crate::driver::{Browser, ENTER, ESCAPE, browse};
+use crate::harness::{Scratch, Server};
+
+const TOKEN: &str = "the-right-token-of-32-characters";
+
+/// A service that needs a token; its file is in the folder.
+fn guarded(scratch: &Scratch, arguments: &[&str]) -> Server {
+    let file = scratch.write("token", TOKEN);
+    fs::set_permissions(Path::new(&file), fs::Permissions::from_mode(0o600)).unwrap();
+    Server::start(&[&["--token-file", file.as_str()], arguments].concat())
+}
+
+#[track_caller]
+fn expect_dialog(browser: &Browser, headline: &str) {
+    browser.until("return document.querySelector('#asking').open");
+    assert_eq!(browser.text("#asked"), headline);
+}
+
+#[test]
+fn a_token_with_a_character_that_no_field_can_have_is_refused_in_the_dialog() {
+    browse(|browser| {
+        browser.expect("401 (Unauthorized)");
+        let scratch = Scratch::new();
+        let server = guarded(&scratch, &[]);
+        browser.open(&server);
+        browser.click_tile("aqua", ".edit");
+        browser.until("return document.querySelector('#editor').open");
+        browser.fill("#value", "#00eeee");
+        browser.press(&[ENTER]);
+        expect_dialog(browser, "Changes need a token");
+        assert_eq!(browser.text("#asking .main"), "Give token");
+        for bad in ["\u{201c}the-right-token\u{201d}", "pässword", "two words", "a\u{2060}b", "=a"] {
+            // pasted, which a test does by setting what the field has
+            browser.run_with("document.querySelector('#token').value = arguments[0]", &json!([bad]));
+            browser.press(&[ENTER]);
+            browser
+                .expect_text("#reason", "A token has only letters, digits and - . _ ~ + /, and = at its end. This one has something else.");
+            assert_eq!(browser.run("return [document.querySelector('#asking').open, sessionStorage.length]"), json!([true, 0]), "{bad}");
+        }
+        // white space around it is not part of it
+        browser.run_with("document.querySelector('#token').value = arguments[0]", &json!([format!("  {TOKEN} ")]));
+        browser.press(&[ENTER]);
+        browser.expect_text("#told", "aqua is #00eeee now.");
+        assert!(browser.text("#kept").ends_with("This tab keeps yours until you close it."));
+    });
+}
+
+#[test]
+fn a_tab_that_has_kept_such_a_token_reads_on() {
+    browse(|browser| {
+        let scratch = Scratch::new();
+        let server = guarded(&scratch, &[]);
+        browser.open(&server);
+        browser.run("sessionStorage.setItem('token for /colors', 'p\u{e4}ss\u{2060}word')");
+        browser.open(&server);
+        assert_eq!(browser.text("#count"), "148 colors");
+    });
+}
+
+#[test]
+fn after_cancel_a_button_leads_back_to_the_dialog() {
+    browse(|browser| {
+        browser.expect("401 (Unauthorized)");
+        let scratch = Scratch::new();
+        let server = guarded(&scratch, &["--private"]);
+        browser.go_without_waiting(&format!("http://{}/", server.address));
+        expect_dialog(browser, "These colors are private");
+        browser.press(&[ESCAPE]);
+        browser.expect_text("#away", "These colors are private.");
+        browser.click("#give");
+        expect_dialog(browser, "These colors are private");
+        browser.type_text("wrong-token-of-some-32-characters");
+        browser.press(&[ENTER]);
+        browser.expect_text("#reason", "The service did not accept this token.");
+        expect_dialog(browser, "These colors are private");
+        browser.type_text(TOKEN);
+        browser.press(&[ENTER]);
+        browser.expect_text("#count", "148 colors");
+        browser.expect_text("#away", "");
+        assert_eq!(browser.run("return document.querySelector('#give').offsetParent"), json!(null));
+    });
+}
+
+#[test]
+fn after_cancel_a_change_can_be_tried_again() {
+    browse(|browser| {
+        browser.expect("401 (Unauthorized)");
+        let scratch = Scratch::new();
+        let server = guarded(&scratch, &[]);
+        browser.open(&server);
+        browser.click_tile("aqua", ".edit");
+        browser.until("return document.querySelector('#editor').open");
+        browser.fill("#value", "#00eeee");
+        browser.click("#save");
+        expect_dialog(browser, "Changes need a token");
+        browser.press(&[ESCAPE]);
+        browser.expect_text("#refusal", "This needs a token");
+        browser.click("#save");
+        expect_dialog(browser, "Changes need a token");
+        browser.type_text(TOKEN);
+        browser.press(&[ENTER]);
+        browser.expect_text("#told", "aqua is #00eeee now.");
+    });
+}

@@ -1,0 +1,291 @@
+//! What the service tells of itself at `/metrics`, and that Prometheus itself reads it so.
+
+use std::fs;
+use std::io::Write as _;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::harness::{Scratch, Server, eventually, is_installed};
+
+/// The page, which is scraped once.
+fn page(server: &Server) -> String {
+    let response = server.ask("GET", "/metrics", "");
+    assert_eq!((response.status, response.field("etag")), (200, None));
+    response.content
+}
+
+/// The value of a sample, by its name and labels as they are written.
+#[track_caller]
+fn value(page: &str, sample: &str) -> f64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {sample}: {page}")).parse().expect("a value is a number")
+}
+
+#[track_caller]
+fn check(page: &str, expected: &[(&str, f64)]) {
+    for (sample, expected) in expected {
+        assert_eq!(value(page, sample), *expected, "{sample}");
+    }
+}
+
+fn requests(method: &str, status: &str) -> String {
+    format!("colors_http_requests_total{{method=\"{method}\",status=\"{status}\"}}")
+}
+
+const IMMEDIATE: &str = "colors_http_request_duration_seconds_count{durable=\"false\"}";
+const DURABLE: &str = "colors_http_request_duration_seconds_count{durable=\"true\"}";
+
+#[test]
+fn every_request_is_counted_once_by_method_and_class_of_status() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for (method, target, times) in [
+        ("GET", "/colors/red", 5),
+        ("GET", "/colors/no", 3),
+        ("HEAD", "/colors", 2),
+        ("OPTIONS", "*", 1),
+        ("BREW", "/colors", 2),
+        ("get", "/", 1),
+    ] {
+        for _ in 0..times {
+            client.ask(method, target, "");
+        }
+    }
+    client.ask("POST", "/colors", r#"{"name":"ink","value":"1"}"#);
+    client.ask("PUT", "/colors/ink", "{");
+    client.ask("DELETE", "/colors/ink", "");
+    client.ask_with("GET", "/colors/red", "If-None-Match: *\r\n", "");
+    // pipelined requests, more than are answered in a row
+    client.send("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(40));
+    (0..40).for_each(|_| assert_eq!(client.response().status, 200));
+    // what is no request
+    assert_eq!(server.connect().send("\r\n\r\nnonsense\r\n\r\n").response().status, 400);
+    let page = eventually("the last pass has ended", || Some(page(&server)).filter(|page| value(page, IMMEDIATE) >= 58.0));
+    for (method, status, count) in [
+        ("GET", "3xx", 1.0),
+        ("GET", "4xx", 3.0),
+        ("HEAD", "2xx", 2.0),
+        ("OPTIONS", "2xx", 1.0),
+        ("POST", "2xx", 1.0),
+        ("PUT", "4xx", 1.0),
+        ("DELETE", "2xx", 1.0),
+        ("other", "2xx", 0.0),
+        ("other", "4xx", 4.0),
+    ] {
+        check(&page, &[(&requests(method, status), count)]);
+    }
+    assert!(value(&page, &requests("GET", "2xx")) >= 45.0);
+    let answered = value(&page, &requests("GET", "2xx")) + 1.0 + 3.0 + 2.0 + 1.0 + 1.0 + 1.0 + 1.0 + 3.0;
+    check(&page, &[(IMMEDIATE, answered), (DURABLE, 0.0), ("colors_saves_total", 0.0), ("colors_workers", workers() as f64)]);
+    check(&page, &[("colors_connections_refused_total", 0.0)]);
+    assert_eq!(page.matches("\ncolors_http_requests_total{").count(), 28, "other methods have no series of their own");
+    assert!(!page.contains("BREW"));
+    // this client's and the one that asks, once those before them are closed
+    eventually("two connections", || (value(&self::page(&server), "colors_connections") == 2.0).then_some(()));
+}
+
+/// Event loops by default.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2))
+}
+
+#[test]
+fn the_times_are_those_of_requests() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for _ in 0..100 {
+        client.expect_open();
+    }
+    let page = eventually("the last pass has ended", || Some(page(&server)).filter(|page| value(page, IMMEDIATE) >= 100.0));
+    let count = value(&page, IMMEDIATE);
+    let sum = value(&page, "colors_http_request_duration_seconds_sum{durable=\"false\"}");
+    assert!(sum > count * 1e-6 && sum < 60.0, "{sum}");
+    let buckets: Vec<&str> =
+        page.lines().filter(|line| line.starts_with("colors_http_request_duration_seconds_bucket{durable=\"false\"")).collect();
+    let counts: Vec<f64> = buckets.iter().map(|line| line.split(' ').nth(1).unwrap().parse().unwrap()).collect();
+    assert!(counts.is_sorted(), "cumulative: {counts:?}");
+    assert!(buckets[0].contains("le=\"0.00001\"") && buckets[21].contains("le=\"+Inf\""), "{buckets:?}");
+    assert_eq!(counts[21], count);
+}
+
+#[test]
+fn durable_changes_and_their_saves_are_apart() {
+    let scratch = Scratch::new();
+    let server = Server::start(&["--data", scratch.0.join("list").to_str().unwrap()]);
+    let mut client = server.connect();
+    for _ in 0..3 {
+        assert_eq!(client.ask("PUT", "/colors/red", r#"{"value":"1"}"#).status, 200);
+    }
+    // decided by the writer, but nothing to save
+    assert_eq!(client.ask("DELETE", "/colors/no", "").status, 404);
+    // a change is timed after its answer was handed to the socket
+    let page = eventually("all changes are timed", || Some(page(&server)).filter(|page| value(page, DURABLE) >= 4.0));
+    check(
+        &page,
+        &[(DURABLE, 4.0), ("colors_saves_total", 3.0), ("colors_save_duration_seconds_count", 3.0), ("colors_save_failures_total", 0.0)],
+    );
+    assert!(value(&page, "colors_http_request_duration_seconds_sum{durable=\"true\"}") > value(&page, "colors_save_duration_seconds_sum"));
+}
+
+#[test]
+fn failed_saves_are_counted() {
+    let scratch = Scratch::new();
+    let data = scratch.0.join("list");
+    let server = Server::start(&["--data", data.to_str().unwrap()]);
+    fs::rename(&data, scratch.0.join("elsewhere")).unwrap();
+    assert_eq!(server.ask("PUT", "/colors/red", r#"{"value":"1"}"#).status, 500);
+    let page = page(&server);
+    assert!(value(&page, "colors_save_failures_total") >= 1.0);
+    check(&page, &[("colors_saves_total", 0.0), (&requests("PUT", "5xx"), 1.0)]);
+}
+
+#[test]
+fn the_list_is_told_by_its_size_alone() {
+    let server = Server::with_seed(r#"[{"name":"hidden","value":"secret"}]"#, &[]);
+    for (method, target, content) in [
+        ("GET", "/colors", ""),
+        ("POST", "/colors", r#"{"name":"second","value":"2"}"#),
+        ("PUT", "/colors/hidden", r#"{"value":"longer secret"}"#),
+        ("DELETE", "/colors/second", ""),
+        ("DELETE", "/colors/hidden", ""),
+    ] {
+        server.ask(method, target, content);
+        // before the list is asked for: its length is known without making it
+        let page = page(&server);
+        assert!(!page.contains("hidden") && !page.contains("secret"));
+        let list = server.list();
+        let colors = list.matches("\"name\"").count() as f64;
+        check(&page, &[("colors_colors", colors), ("colors_list_bytes", list.len() as f64)]);
+    }
+}
+
+#[test]
+fn the_process_is_told_of() {
+    let scratch = Scratch::new();
+    let trace = scratch.0.join("last");
+    let server = Server::start(&["--backup-trace", trace.to_str().unwrap()]);
+    let before = page(&server);
+    check(&before, &[("colors_backup_timestamp_seconds", 0.0)]);
+    fs::write(&trace, "").unwrap();
+    let page = page(&server);
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
+    for sample in ["process_start_time_seconds", "colors_backup_timestamp_seconds"] {
+        assert!((now - value(&page, sample)).abs() < 60.0, "{sample}");
+    }
+    let resident = server.proc_status("VmRSS") as f64 * 1024.0;
+    assert!((value(&page, "process_resident_memory_bytes") / resident - 1.0).abs() < 0.5);
+    let descriptors = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count() as f64;
+    assert!((value(&page, "process_open_fds") - descriptors).abs() <= 2.0);
+    assert!(value(&page, "process_max_fds") >= value(&page, "colors_connections_max"));
+    assert_eq!(value(&page, &format!("colors_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"))), 1.0);
+}
+
+#[test]
+fn warnings_are_counted_also_those_that_are_left_out() {
+    let server = Server::start(&[]);
+    let before = value(&page(&server), "colors_log_warnings_total");
+    for _ in 0..20 {
+        assert_eq!(server.connect().ask_with("PUT", "/colors/red", "Origin: http://evil.example\r\n", "").status, 403);
+    }
+    let counted = value(&page(&server), "colors_log_warnings_total") - before;
+    assert!((20.0..=25.0).contains(&counted), "{counted}");
+}
+
+#[test]
+fn private_metrics_need_a_token() {
+    let scratch = Scratch::new();
+    let tokens = scratch.write("tokens", "scraper a-token-0123456789\n");
+    let server = Server::start(&["--private", "--token-file", &tokens, "--base-path", "/api"]);
+    assert_eq!(server.ask("GET", "/api/metrics", "").status, 401);
+    let mut client = server.connect();
+    assert_eq!(client.ask_with("GET", "/api/metrics", "Authorization: Bearer a-token-0123456789\r\n", "").status, 200);
+    assert_eq!(client.ask("OPTIONS", "/api/metrics", "").field("allow"), Some("GET, HEAD, OPTIONS"));
+    assert_eq!(client.ask("POST", "/api/metrics", "").status, 405);
+    let open = Server::start(&["--token-file", &tokens]);
+    assert_eq!(open.ask("GET", "/metrics", "").status, 200);
+}
+
+/// Runs promtool, which has to succeed and to say nothing on standard error.
+fn promtool(arguments: &[&str], input: &str) {
+    let mut command = Command::new("promtool");
+    command.args(arguments).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/prometheus"));
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&stdout) + String::from_utf8_lossy(&stderr);
+    assert!(status.success() && stderr.is_empty(), "promtool {arguments:?}: {said}");
+}
+
+#[test]
+fn promtool_finds_nothing_to_complain_about() {
+    if !is_installed("promtool") {
+        return;
+    }
+    let server = Server::start(&["--backup-trace", "/nowhere"]);
+    promtool(&["check", "metrics"], &page(&server));
+    promtool(&["check", "rules", "colors.rules.yml"], "");
+    promtool(&["test", "rules", "colors.rules.test.yml"], "");
+}
+
+struct Prometheus(Child);
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn prometheus_counts_the_requests_that_were_made() {
+    if !is_installed("prometheus") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    (0..123).for_each(|_| drop(client.ask("GET", "/colors/red", "")));
+    (0..45).for_each(|_| drop(client.ask("PUT", "/colors/red", r#"{"value":"1"}"#)));
+    (0..6).for_each(|_| drop(client.ask("GET", "/colors/no", "")));
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/prometheus/colors.rules.yml");
+    let configuration = format!(
+        "global: {{scrape_interval: 100ms, evaluation_interval: 1s}}\nrule_files: [{rules}]\nscrape_configs:\n- job_name: colors\n  \
+         static_configs: [{{targets: ['{}']}}]\n",
+        server.address
+    );
+    let configuration = scratch.write("prometheus.yml", configuration);
+    let log = scratch.0.join("log");
+    let mut command = Command::new("prometheus");
+    command.arg(format!("--config.file={configuration}")).arg(format!("--storage.tsdb.path={}", scratch.0.join("tsdb").display()));
+    // port 0: the log says which one the kernel picked
+    command.args(["--web.listen-address=127.0.0.1:0", "--log.level=info"]).stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap());
+    let _prometheus = Prometheus(command.spawn().unwrap());
+    let address = eventually("Prometheus listens", || {
+        let log = fs::read_to_string(&log).unwrap();
+        log.split_once("Listening on\" address=").map(|(_, rest)| rest.split_whitespace().next().unwrap().to_owned())
+    });
+    let ask = |what: &str| -> Value {
+        let output = Command::new("curl").args(["-s", "-G", &format!("http://{address}/api/v1/{what}")]).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_default()
+    };
+    let query = |expression: &str| ask(&format!("query?query={expression}"));
+    let answered = |labels: &str| {
+        let answer = query(&format!("colors_http_requests_total%7B{labels}%7D"));
+        answer["data"]["result"][0]["value"][1].as_str().map(str::to_owned)
+    };
+    eventually("a scrape", || answered("method=%22PUT%22,status=%222xx%22"));
+    assert_eq!(answered("method=%22PUT%22,status=%222xx%22").as_deref(), Some("45"));
+    assert_eq!(answered("method=%22GET%22,status=%224xx%22").as_deref(), Some("6"));
+    // the scrapes themselves are requests as well, each counted when it is answered
+    let reads: f64 = answered("method=%22GET%22,status=%222xx%22").unwrap().parse().unwrap();
+    assert!((123.0..1123.0).contains(&reads), "{reads}");
+    let up = query("up%7Bjob=%22colors%22%7D");
+    assert_eq!(up["data"]["result"][0]["value"][1], "1", "{up}");
+    let rules = ask("rules");
+    assert_eq!(rules["data"]["groups"][0]["rules"].as_array().map(Vec::len), Some(5), "{rules}");
+    assert!(ask("alerts")["data"]["alerts"].as_array().unwrap().iter().all(|alert| alert["state"] != "firing"));
+    drop(server);
+    let down = || query("up%7Bjob=%22colors%22%7D")["data"]["result"][0]["value"][1] == "0";
+    eventually("Prometheus sees that the service is gone", || down().then_some(()));
+}

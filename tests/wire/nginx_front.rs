@@ -1,0 +1,199 @@
+//! In front of the service, nginx: HTTP/2, compression, long names, services on other hosts, and what nginx refuses by itself. All by curl.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use crate::harness::{Server, eventually};
+use crate::proxy::{CLOSED, HOST, Proxy, field};
+
+const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
+
+/// What curl shows behind the fields.
+fn content(text: &str) -> &str {
+    text.split_once("\r\n\r\n").expect("a whole head").1
+}
+
+#[test]
+fn every_name_that_the_service_takes_passes_both_ways() {
+    let Some(proxy) = Proxy::start() else { return };
+    let server = proxy.service(&[]);
+    let list = server.list();
+    for version in VERSIONS {
+        for (name, escaped) in
+            [("x".repeat(4096), "x".repeat(4096)), ("é".repeat(2048), "%C3%A9".repeat(2048)), ("é".repeat(580), "%C3%A9".repeat(580))]
+        {
+            let (target, color) = (format!("/colors/{escaped}"), format!(r#"{{"name":"{name}","value":"1"}}"#));
+            let file = format!("@{}", proxy.scratch.write("color.json", &color));
+            let (status, text) = proxy.curl_by(version, "/colors", &["--json", &file]);
+            assert_eq!((status, content(&text)), (201, color.as_str()), "{version}");
+            assert_eq!(field(&text, "Location"), (target.len() <= 3500).then_some(target.as_str()), "{version}");
+            let read = proxy.curl_by(version, &target, &["-H", "Cache-Control: no-cache"]);
+            assert_eq!((read.0, content(&read.1)), (200, color.as_str()), "{version}");
+            let read = eventually("a hit", || {
+                Some(proxy.curl_by(version, &target, &[])).filter(|(_, text)| field(text, "X-Cache") == Some("HIT"))
+            });
+            assert_eq!(content(&read.1), color, "{version}");
+            assert_eq!(proxy.curl_by(version, &target, &["-X", "PUT", "--json", r#"{"value":"2"}"#]).0, 200, "{version}");
+            assert_eq!(proxy.curl_by(version, &target, &["-X", "DELETE"]).0, 200, "{version}");
+        }
+    }
+    assert_eq!(server.list(), list);
+}
+
+#[test]
+fn every_concurrent_reader_gets_what_the_service_has() {
+    let Some(proxy) = Proxy::start() else { return };
+    let listener = UnixListener::bind(proxy.scratch.0.join("service")).unwrap();
+    let answer = |mut stream: UnixStream, value: &str| {
+        let (mut head, content) = (Vec::new(), format!(r#"{{"name":"red","value":"{value}"}}"#));
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let fields = format!("ETag: \"{value}\"\r\nCache-Control: no-cache\r\nConnection: close\r\nContent-Length: {}\r\n", content.len());
+        stream.write_all(format!("HTTP/1.1 200 OK\r\n{fields}\r\n{content}").as_bytes()).unwrap();
+    };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| proxy.read("/colors/red"));
+        answer(listener.accept().unwrap().0, "old");
+        assert_eq!(first.join().unwrap().cache, "MISS");
+        // this one asks the service once its answer is too old, and is kept waiting
+        let second =
+            scope.spawn(|| eventually("the cache has to ask", || Some(proxy.read("/colors/red")).filter(|answer| answer.cache != "HIT")));
+        let asked = listener.accept().unwrap().0;
+        let third = scope.spawn(|| proxy.read("/colors/red"));
+        listener.set_nonblocking(true).unwrap();
+        let asked_too = eventually("nginx asks for the other reader, too", || listener.accept().ok()).0;
+        asked_too.set_nonblocking(false).unwrap();
+        answer(asked, "new");
+        answer(asked_too, "new");
+        for answer in [second.join().unwrap(), third.join().unwrap()] {
+            assert_eq!(answer.content, r#"{"name":"red","value":"new"}"#, "{answer:?}");
+        }
+    });
+}
+
+#[test]
+fn what_is_long_is_compressed_and_the_tag_that_a_client_gets_for_it_holds_in_conditions() {
+    let Some(proxy) = Proxy::start() else { return };
+    let long = "x".repeat(2000);
+    let seed = proxy.scratch.write("seed.json", format!(r#"[{{"name":"long","value":"{long}"}},{{"name":"short","value":"1"}}]"#));
+    let server = proxy.service(&["--seed", &seed]);
+    for version in VERSIONS {
+        let (_, plain) = proxy.curl_by(version, "/colors/long", &[]);
+        let strong = field(&plain, "ETag").unwrap().to_owned();
+        assert_eq!((strong.starts_with('"'), field(&plain, "Content-Encoding")), (true, None), "{plain}");
+        let (status, text) = proxy.curl_by(version, "/colors/long", &["--compressed"]);
+        assert_eq!(
+            (status, field(&text, "Content-Encoding"), field(&text, "Vary")),
+            (200, Some("gzip"), Some("Accept-Encoding")),
+            "{text}"
+        );
+        assert_eq!(content(&text), content(&plain));
+        let weak = field(&text, "ETag").unwrap().to_owned();
+        assert_eq!(weak, format!("W/{strong}"));
+        assert_eq!(field(&proxy.curl_by(version, "/colors/short", &["--compressed"]).1, "Content-Encoding"), None);
+        for tag in [&strong, &weak] {
+            let condition = format!("If-None-Match: {tag}");
+            assert_eq!(proxy.curl_by(version, "/colors/long", &["--compressed", "-H", &condition]).0, 304, "{tag}");
+        }
+        // each of them holds until the color is another
+        for tag in [&strong, &weak] {
+            let put = |tag: &str, value: &str| {
+                let (condition, content) = (format!("If-Match: {tag}"), format!(r#"{{"value":"{value}"}}"#));
+                proxy.curl_by(version, "/colors/long", &["-X", "PUT", "-H", &condition, "--json", &content]).0
+            };
+            assert_eq!((put(tag, "2"), put(tag, "3"), put("W/\"x\"", "3")), (200, 412, 412), "{version} {tag}");
+            assert!(server.list().contains(r#""value":"2""#));
+            assert_eq!(server.ask("PUT", "/colors/long", &format!(r#"{{"value":"{long}"}}"#)).status, 200);
+        }
+        let list = eventually("the list as it is", || {
+            Some(proxy.curl_by(version, "/colors", &["--compressed"]).1).filter(|text| content(text) == server.list())
+        });
+        let condition = format!("If-Match: {}", field(&list, "ETag").unwrap());
+        for status in [201, 412] {
+            let create = ["-H", &condition, "--json", r#"{"name":"new","value":"1"}"#];
+            assert_eq!(proxy.curl_by(version, "/colors", &create).0, status, "{condition}");
+        }
+        assert_eq!(server.ask("DELETE", "/colors/new", "").status, 200);
+    }
+}
+
+/// Checks that this is an error of nginx, in the form of the service's.
+#[track_caller]
+fn check_error((status, text): (u16, String), expected: u16, message: &str) {
+    let what = format!("{expected}: {text}");
+    assert_eq!((status, content(&text)), (expected, format!(r#"{{"error":true,"message":"{message}"}}"#).as_str()), "{what}");
+    assert_eq!((field(&text, "Content-Type"), field(&text, "Server")), (Some("application/json"), Some("nginx")), "{what}");
+    assert!(field(&text, "Strict-Transport-Security").is_some(), "{what}");
+}
+
+#[test]
+fn what_nginx_refuses_by_itself_is_an_error_in_json() {
+    let Some(proxy) = Proxy::start_with(CLOSED) else { return };
+    let long = "x".repeat(20_000);
+    let content_file = format!("@{}", proxy.scratch.write("content", "x".repeat(2_000_000)));
+    for version in VERSIONS {
+        check_error(proxy.curl_by(version, "/colors/red", &[]), 502, "the service does not answer");
+        check_error(proxy.curl_by(version, "/health", &[]), 502, "the service does not answer");
+        check_error(proxy.curl_by(version, "/colors/a.html", &["-X", "DELETE"]), 403, "nginx lets nobody change the list");
+        // a name that is a path to nginx
+        let hidden = proxy.curl_by(version, "/colors/..%2Fhealth", &["--path-as-is", "-X", "DELETE"]);
+        check_error(hidden, 403, "nginx lets nobody change the list");
+        check_error(proxy.curl_by(version, "/colors", &["--json", &content_file]), 413, "the content is longer than nginx takes");
+        check_error(proxy.curl_by(version, "/colors/%00", &[]), 400, "the request is malformed");
+        check_error(proxy.curl_by(version, "/colors", &["-X", "TRACE"]), 405, "nginx does not have the method");
+    }
+    let target = format!("/colors/{long}");
+    check_error(proxy.curl_by("--http1.1", &target, &[]), 414, "the request line is longer than nginx takes");
+    check_error(proxy.curl_by("--http1.1", "/colors", &["-H", &format!("X: {long}")]), 431, "a field is longer than nginx takes");
+    let mut stream = TcpStream::connect(proxy.address).unwrap();
+    stream.write_all(format!("GET /colors HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 400 ") && text.ends_with(r#"{"error":true,"message":"the request is malformed"}"#), "{text}");
+    let _server = proxy.service(&[]);
+    // its own errors are as they were
+    let (status, text) = proxy.curl("/colors/no", &[]);
+    assert_eq!((status, content(&text)), (404, r#"{"error":true}"#));
+    let (status, text) = proxy.curl("/nowhere", &[]);
+    assert_eq!((status, content(&text)), (404, r#"{"error":true,"message":"no such resource, the list is at /colors"}"#));
+}
+
+#[test]
+fn the_metrics_are_nobodys_but_a_color_of_that_name_is_everybodys() {
+    let Some(proxy) = Proxy::start() else { return };
+    let server = proxy.service(&["--base-path", "/api"]);
+    for target in ["/metrics", "/api/metrics", "/api/%6Detrics", "/api/metrics?x", "//metrics", "/api/v1/metrics"] {
+        check_error(proxy.curl(target, &["--path-as-is"]), 404, "no such resource");
+    }
+    for name in ["metrics", "health", "a%2Fmetrics"] {
+        let content = format!(r#"{{"name":"{}","value":"1"}}"#, name.replace("%2F", "/"));
+        assert_eq!(server.ask("POST", "/api/colors", &content).status, 201);
+        assert!(proxy.curl(&format!("/api/colors/{name}"), &[]).1.ends_with(&content), "{name}");
+    }
+    for _ in 0..2 {
+        let (status, text) = proxy.curl("/api/health", &[]);
+        assert_eq!((status, field(&text, "X-Cache")), (200, None), "health is never cached: {text}");
+    }
+}
+
+#[test]
+fn a_service_on_another_host_is_reached_by_the_line_for_that() {
+    const LINE: &str = "    #server 192.0.2.7:8080;\n";
+    for (arguments, status) in [
+        (&["--listen", "127.0.0.1:0"][..], 403),
+        (&["--listen", "127.0.0.1:0", "--allow-host", HOST], 200),
+        (&["--listen", "0.0.0.0:0", "--read-only"], 200),
+    ] {
+        let mut command = crate::harness::colors(arguments);
+        command.args(["--seed", "seed/colors.json"]);
+        let server = Server::spawn(command);
+        let line = format!("    server 127.0.0.1:{};\n", server.address.port());
+        let here = ("    server unix:/run/colors/colors.sock;\n", "    #server unix:/run/colors/colors.sock;\n");
+        let Some(proxy) = Proxy::start_edited(&[here, (LINE, &line)]) else { return };
+        assert_eq!(proxy.curl("/colors/red", &[]).0, status, "{arguments:?}");
+    }
+}
