@@ -26,9 +26,7 @@ pub(crate) fn parse<'a>(command: &mut Command, line: impl IntoIterator<Item = &'
 }
 
 /// Gives the options that these variables stand for, without those that the command line has, and warnings about unknown variables.
-///
-/// # Errors
-/// When a value is not one that the option takes; the error has the variable's name.
+/// The error for a value that the option does not take has the variable's name.
 pub(crate) fn options(
     command: &mut Command,
     line: &ArgMatches,

@@ -35,7 +35,7 @@ use std::panic;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use threadpool::ThreadPool;
 
@@ -121,9 +121,8 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         metrics,
     };
     let shared = Arc::new(Shared::new(service, limits, args.access_log && log::log_enabled!(log::Level::Info)));
-    let writer_pool = pool(usize::from(writer.is_some()).max(1), "writer").map_err(Failure::System)?;
     if let Some(writer) = writer {
-        writer_pool.execute(|| writer.run());
+        pool(1, "writer").map_err(Failure::System)?.execute(|| writer.run());
     }
     let pool = pool(workers, "worker").map_err(Failure::System)?;
     let server = Server::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
@@ -145,21 +144,11 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         _ => {}
     }
     server.run(stop.as_fd(), reload.as_ref().map(AsFd::as_fd)).map_err(Failure::System)?;
-    shared.service.store.close();
-    wait_for(&writer_pool);
+    if !shared.service.store.close(CLOSE_TIME) {
+        log::warn!("the database was not closed in time; keep it and the file with -wal beside it together");
+    }
     log::info!("stopped");
     Ok(())
-}
-
-/// Waits until the writer has closed the database, but for no more than [`CLOSE_TIME`].
-fn wait_for(writer: &ThreadPool) {
-    let begun = Instant::now();
-    while writer.active_count() + writer.queued_count() > 0 {
-        if begun.elapsed() > CLOSE_TIME {
-            return log::warn!("the disk takes too long: the log of the database stays beside it, keep both together");
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Says on standard output whether a start would succeed.
@@ -185,9 +174,6 @@ fn listen_all(args: &Args) -> Result<Vec<Listener>, Failure> {
 }
 
 /// Starts a pool of so many threads, all of this name.
-///
-/// # Errors
-/// When the system refuses one of them.
 fn pool(threads: usize, name: &str) -> io::Result<ThreadPool> {
     // threadpool panics when it cannot start a thread: the error says all there is to say
     let hook = panic::take_hook();

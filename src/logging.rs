@@ -41,9 +41,6 @@ enum Message {
 }
 
 /// Starts logging at this level, panics included.
-///
-/// # Errors
-/// When the system refuses the thread that writes.
 pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
     let (queue, messages) = sync_channel(QUEUE_LINES);
     thread::Builder::new().name("log".to_owned()).spawn(move || write_forever(&messages))?;

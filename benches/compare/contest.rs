@@ -36,7 +36,7 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
     let kinds: Vec<Kind> = [Kind::Colors].into_iter().chain(before).chain(peers).collect();
     println!();
     let table = Table::begin(TITLES, 5);
-    for &count in &args.colors_count {
+    for &count in if args.colors_count.is_empty() { &[148] } else { &args.colors_count[..] } {
         let colors = &colors(count as usize)[..];
         for &workload in &args.workloads {
             for &connections in &args.connections {

@@ -35,7 +35,7 @@ fn count(program: &Path, workload: Workload, requests: usize) -> Result<f64> {
     let mut callgrind = Command::new("valgrind");
     callgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(format!("--log-file={}", log.path().display())).arg(program);
     let colors = colors(148);
-    let server = Server::start_colors(callgrind, "--seed", &colors)?;
+    let server = Server::start_colors(callgrind, &colors, false)?;
     let mut client = Client::connect(server.address)?;
     for (request, _) in workload.requests(&colors).iter().cycle().take(requests) {
         if request.close {

@@ -7,6 +7,7 @@ mod instructions;
 mod server;
 mod soak;
 mod table;
+mod waiting;
 mod workload;
 mod writers;
 
@@ -41,8 +42,8 @@ struct Args {
     /// How many threads wrk has; more threads than connections are skipped
     #[arg(long, value_name = "N,...", default_value = "1,2", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: Vec<u32>,
-    /// How many colors the list has
-    #[arg(long, value_name = "N,...", default_value = "148", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// How many colors the list has, in the comparison and for --writers [default: 148; for --writers 148,10000,100000,1000000]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     colors_count: Vec<u32>,
     /// Which requests to send
     #[arg(long, value_name = "NAME,...", default_value = "read-one,read-all,update,create-delete,new-connection", value_delimiter = ',')]
@@ -59,9 +60,12 @@ struct Args {
     /// Print what each operation costs as the list grows from 100 to 1,000,000 colors
     #[arg(long)]
     growth: bool,
-    /// Print what 1 and 64 concurrent writers get done when each change is saved
+    /// Print what a change takes that is saved before its answer, with 1 and 64 writers, as the list grows
     #[arg(long)]
     writers: bool,
+    /// Print how long a read takes beside clients that change a long list
+    #[arg(long)]
+    waiting: bool,
 }
 
 fn main() -> Result<()> {
@@ -71,7 +75,7 @@ fn main() -> Result<()> {
     }
     let programs = Programs::build(args.colors.as_deref(), args.before.as_deref())?;
     println!("{} processors, `compare {}`", thread::available_parallelism()?, env::args().skip(1).collect::<Vec<_>>().join(" "));
-    if !(args.instructions || args.growth || args.writers) {
+    if !(args.instructions || args.growth || args.writers || args.waiting) {
         contest::print(&args, &programs)?;
     }
     if args.instructions {
@@ -81,7 +85,10 @@ fn main() -> Result<()> {
         growth::print(&programs, args.seconds)?;
     }
     if args.writers {
-        writers::print(&programs, args.rounds, args.seconds)?;
+        writers::print(&args, &programs)?;
+    }
+    if args.waiting {
+        waiting::print(&programs, args.seconds)?;
     }
     Ok(())
 }

@@ -59,6 +59,12 @@ impl Programs {
         let peers = build(here, &["--bin", "peer-axum", "--bin", "peer-actix", "--bin", "peer-floor"])?;
         Ok(Self { colors: Self::find_colors(colors)?, before: before.map(find).transpose()?, peers })
     }
+
+    /// The build of colors that is measured as this kind.
+    pub(crate) fn program(&self, kind: Kind) -> Result<&Path> {
+        let before = (kind == Kind::Before).then(|| self.before.as_deref().context("--before is not given")).transpose()?;
+        Ok(before.unwrap_or(&self.colors))
+    }
 }
 
 fn find(path: &Path) -> Result<PathBuf> {
@@ -101,8 +107,7 @@ impl Server {
             Self::launch(command, files, address)
         };
         let started = match kind {
-            Kind::Colors => Self::start_colors(Command::new(&programs.colors), "--seed", colors),
-            Kind::Before => Self::start_colors(Command::new(programs.before.as_ref().context("not given")?), "--seed", colors),
+            Kind::Colors | Kind::Before => Self::start_colors(Command::new(programs.program(kind)?), colors, false),
             Kind::Axum => peer("peer-axum", to_json(&colors).as_bytes()),
             Kind::Actix => peer("peer-actix", to_json(&colors).as_bytes()),
             Kind::Floor => peer("peer-floor", response),
@@ -111,11 +116,14 @@ impl Server {
         started.with_context(|| kind.name())
     }
 
-    /// Starts the product by a command that lacks only its options. `option` says what the list is: `--seed` or `--data`.
-    pub(crate) fn start_colors(mut command: Command, option: &str, colors: &[Color]) -> Result<Self> {
+    /// Starts the product by a command that lacks only its options.
+    pub(crate) fn start_colors(mut command: Command, colors: &[Color], is_durable: bool) -> Result<Self> {
         let (files, address) = place()?;
         fs::write(files.path().join("list.json"), to_json(&colors))?;
-        command.args([option, "list.json", "--listen", &address.to_string()]);
+        command.args(["--seed", "list.json", "--listen", &address.to_string()]);
+        if is_durable {
+            command.args(["--data", "colors.db"]);
+        }
         // The product reads options from the environment, too; it is measured with its defaults.
         for (name, _) in env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"COLORS_")) {
             command.env_remove(name);
@@ -134,6 +142,25 @@ impl Server {
         let mut command = Command::new("nginx");
         // Debian keeps nginx out of the path of ordinary users.
         command.env("PATH", env::var("PATH").unwrap_or_default() + ":/usr/sbin").args(["-e", "stderr", "-c"]).arg(path("nginx.conf"));
+        Self::launch(command, files, address)
+    }
+
+    /// Starts Redis with a file of its own to which every change is synced before its answer.
+    pub(crate) fn start_redis() -> Result<Self> {
+        let (files, address) = place()?;
+        let mut command = Command::new("redis-server");
+        command.args([
+            "--port",
+            &address.port().to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+        ]);
         Self::launch(command, files, address)
     }
 

@@ -30,6 +30,14 @@ pub(crate) fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
     f64::midpoint(sorted[last / 2], sorted[last.div_ceil(2)])
 }
 
+/// The number that this part of them is not above; NaN if there are none.
+pub(crate) fn percentile(part: f64, numbers: impl IntoIterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = numbers.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (part * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
 /// Three significant digits or, from 100 up, a whole number; a dash if it is not finite.
 pub(crate) fn number(number: f64) -> String {
     match number {

@@ -1,44 +1,200 @@
-//! Writes per second of concurrent durable writers. Measures colors only; that nothing is lost is shown in `tests/`.
+//! What a change takes that is saved before its answer, as the list grows: colors, the storage engine by itself, and Redis, on one disk and in
+//! alternating rounds. Judges nothing; that nothing is lost is shown in `tests/`.
 
 use std::process::Command;
-use std::thread;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
+use rusqlite::Connection;
+use rustix::event::{PollFd, PollFlags, poll};
+use tempfile::TempDir;
 
+use crate::Args;
 use crate::client::{Client, Request};
-use crate::server::{Programs, Server};
-use crate::table::{Table, median, number};
+use crate::server::{Kind, Programs, Server, place};
+use crate::table::{Table, median, number, percentile, range};
 use crate::workload::{Color, colors};
 
-pub(crate) fn print(programs: &Programs, rounds: u32, seconds: u32) -> Result<()> {
-    let colors = colors(148);
-    let server = Server::start_colors(Command::new(&programs.colors), "--data", &colors)?;
-    let run = |writers| rate(&server, &colors[..writers], Duration::from_secs(seconds.into()));
-    let rounds = (0..rounds).map(|_| Ok([run(1)?, run(64)?])).collect::<Result<Vec<_>>>()?;
-    println!("\nDurable writes per second, 148 colors:\n");
-    let table = Table::begin("1 writer | 64 writers | rate ×", 0);
-    let middle = |of: fn(&[f64; 2]) -> f64| number(median(rounds.iter().map(of)));
-    table.row([middle(|[one, _]| *one), middle(|[_, many]| *many), middle(|[one, many]| many / one)]);
+/// How long the list is, unless the arguments say.
+const COUNTS: [u32; 4] = [148, 10_000, 100_000, 1_000_000];
+
+/// Each has one connection, and sends a change once the one before is answered.
+const WRITERS: [usize; 2] = [1, 64];
+
+/// From one changed color to the next, so that the changes are all over the list: prime, and no factor of its length.
+const STRIDE: usize = 7919;
+
+/// How many there were so far.
+static CHANGES: AtomicU32 = AtomicU32::new(0);
+
+const TITLES: &str = "colors  | writers | server | p20 ms | p50 ms | changes/s | min–max         | CPU µs/change | time × | rate × ";
+
+enum Contestant {
+    Colors(Kind, Server),
+    Redis(Server),
+    /// A table like that of colors, with the same settings.
+    Sqlite {
+        connection: Connection,
+        _files: TempDir,
+    },
+}
+
+/// A measured run: of each change, or of each commit of SQLite, how long it took, in milliseconds.
+struct Run {
+    times: Vec<f64>,
+    rate: f64,
+    /// Of the server, per change.
+    cpu_us: f64,
+}
+
+pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
+    println!("\nChanges that are on the disk before they are answered:\n");
+    let table = Table::begin(TITLES, 0);
+    for &count in if args.colors_count.is_empty() { &COUNTS } else { &args.colors_count[..] } {
+        let colors = colors(count as usize);
+        let mut contestants = start_all(programs, &colors)?;
+        let mut runs: Vec<[Vec<Run>; WRITERS.len()]> = contestants.iter().map(|_| Default::default()).collect();
+        for round in 1..=args.rounds {
+            eprintln!("writers: {count} colors, round {round}");
+            for (contestant, runs) in contestants.iter_mut().zip(&mut runs) {
+                for (writers, runs) in WRITERS.into_iter().zip(runs) {
+                    runs.push(contestant.run(&colors, writers, Duration::from_secs(args.seconds.into()))?);
+                }
+            }
+        }
+        for (index, writers) in WRITERS.iter().enumerate() {
+            for (contestant, all) in contestants.iter().zip(&runs) {
+                let words = [count.to_string(), writers.to_string(), contestant.name().to_owned()];
+                table.row(words.into_iter().chain(row(&all[index], &runs[0][index])));
+            }
+        }
+    }
     Ok(())
 }
 
-/// Writes per second when each of these colors has a writer, which sends a change once the one before is answered.
-fn rate(server: &Server, colors: &[Color], time: Duration) -> Result<f64> {
-    let began = Instant::now();
-    let write = |color: &Color| {
-        let mut client = Client::connect(server.address)?;
-        let mut writes = 0;
-        while began.elapsed() < time {
-            writes += 1;
-            let content = format!(r##"{{"value":"#{writes:06x}"}}"##); // another value each time
-            client.ask(&Request::new("PUT", format!("/colors/{}", color.name), content))?;
+fn start_all(programs: &Programs, colors: &[Color]) -> Result<Vec<Contestant>> {
+    let kinds = [Kind::Colors].into_iter().chain(programs.before.iter().map(|_| Kind::Before));
+    let start = |kind| Ok(Contestant::Colors(kind, Server::start_colors(Command::new(programs.program(kind)?), colors, true)?));
+    let mut contestants = kinds.map(start).collect::<Result<Vec<_>>>()?;
+    contestants.extend([Contestant::start_sqlite(colors)?, Contestant::Redis(Server::start_redis()?)]);
+    Ok(contestants)
+}
+
+/// The figures of a row. The ratios are of colors to this server, within each round.
+fn row(runs: &[Run], colors: &[Run]) -> [String; 7] {
+    let [p20, p50] = [0.2, 0.5].map(|part| median(runs.iter().map(|run| percentile(part, run.times.iter().copied()))));
+    let time_ratio = |(colors, run): (&Run, &Run)| median(colors.times.iter().copied()) / median(run.times.iter().copied());
+    let time_ratio = median(colors.iter().zip(runs).map(time_ratio));
+    let rate_ratio = median(colors.iter().zip(runs).map(|(colors, run)| colors.rate / run.rate));
+    let [rate, cpu] = [|run: &Run| run.rate, |run: &Run| run.cpu_us].map(|of| median(runs.iter().map(of)));
+    let [p20, p50, rate, cpu, time_ratio, rate_ratio] = [p20, p50, rate, cpu, time_ratio, rate_ratio].map(number);
+    [p20, p50, rate, range(runs.iter().map(|run| run.rate)), cpu, time_ratio, rate_ratio]
+}
+
+impl Contestant {
+    fn start_sqlite(colors: &[Color]) -> Result<Self> {
+        let (files, _) = place()?;
+        let mut connection = Connection::open(files.path().join("colors.db"))?;
+        connection.execute_batch(
+            "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304; PRAGMA cache_size=-512;
+            CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT;",
+        )?;
+        let transaction = connection.transaction()?;
+        for (id, color) in (1_i64..).zip(colors) {
+            transaction.prepare_cached("INSERT INTO color VALUES (?1, ?2, ?3)")?.execute((id, &color.name, &color.value))?;
         }
-        Ok(writes)
-    };
-    let writes: u32 = thread::scope(|scope| {
-        let threads: Vec<_> = colors.iter().map(|color| scope.spawn(move || write(color))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a writer does not panic")).sum::<Result<u32>>()
-    })?;
-    Ok(f64::from(writes) / began.elapsed().as_secs_f64())
+        transaction.commit()?;
+        connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?;
+        Ok(Self::Sqlite { connection, _files: files })
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Colors(kind, _) => kind.name(),
+            Self::Redis(_) => "Redis",
+            Self::Sqlite { .. } => "SQLite",
+        }
+    }
+
+    fn run(&mut self, colors: &[Color], writers: usize, time: Duration) -> Result<Run> {
+        let changes = (1_usize..).map(|number| {
+            let place = number * STRIDE % colors.len();
+            // SQLite writes nothing when a row has the value already: never the same, in no later run either
+            let value = CHANGES.fetch_add(1, Relaxed) % (1 << 24);
+            (place, &*colors[place].name, format!("#{value:06x}"))
+        });
+        match self {
+            Self::Sqlite { connection, .. } => commit(connection, changes, writers, time),
+            Self::Colors(_, server) => {
+                let request =
+                    |name: &str, value: &str| Request::new("PUT", format!("/colors/{name}"), format!(r#"{{"value":"{value}"}}"#)).bytes();
+                let receive = |client: &mut Client| client.receive().map(drop);
+                write(server, changes.map(|(_, name, value)| request(name, &value)), receive, writers, time)
+            }
+            Self::Redis(server) => {
+                let words = |name: &str, value: &str| ["SET", name, value].map(|word| format!("${}\r\n{word}\r\n", word.len())).concat();
+                let receive = |client: &mut Client| {
+                    let line = client.receive_line()?;
+                    ensure!(line == "+OK\r\n", "Redis answered with {line:?}");
+                    Ok(())
+                };
+                write(server, changes.map(|(_, name, value)| format!("*3\r\n{}", words(name, &value)).into_bytes()), receive, writers, time)
+            }
+        }
+    }
+}
+
+/// Has the storage engine commit changes, as many together as there are writers: the best that a server can do with it.
+fn commit<'a>(
+    connection: &Connection,
+    mut changes: impl Iterator<Item = (usize, &'a str, String)>,
+    writers: usize,
+    time: Duration,
+) -> Result<Run> {
+    let (began, mut times) = (Instant::now(), Vec::new());
+    while began.elapsed() < time {
+        let commit_began = Instant::now();
+        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        for (place, _, value) in changes.by_ref().take(writers) {
+            connection.prepare_cached("UPDATE color SET value = ?2 WHERE id = ?1")?.execute((place as i64 + 1, value))?;
+        }
+        connection.prepare_cached("COMMIT")?.execute([])?;
+        times.push(commit_began.elapsed().as_secs_f64() * 1e3);
+    }
+    let rate = (times.len() * writers) as f64 / began.elapsed().as_secs_f64();
+    Ok(Run { times, rate, cpu_us: f64::NAN })
+}
+
+/// Has writers, all of them on this thread, send these requests.
+fn write(
+    server: &Server,
+    mut requests: impl Iterator<Item = Vec<u8>>,
+    receive: impl Fn(&mut Client) -> Result<()>,
+    writers: usize,
+    time: Duration,
+) -> Result<Run> {
+    let mut clients = (0..writers).map(|_| Client::connect(server.address)).collect::<Result<Vec<_>>>()?;
+    let (cpu_before, began, mut times) = (server.cpu_us()?, Instant::now(), Vec::new());
+    let mut sent = vec![began; writers];
+    let mut send = |client: &mut Client| client.send_bytes(&requests.next().context("there is always another")?);
+    clients.iter_mut().try_for_each(&mut send)?;
+    let mut unanswered = writers;
+    while unanswered > 0 {
+        let mut watched: Vec<PollFd<'_>> = clients.iter().map(|client| PollFd::new(client, PollFlags::IN)).collect();
+        poll(&mut watched, None)?;
+        let is_ready: Vec<bool> = watched.iter().map(|client| !client.revents().is_empty()).collect();
+        for ((client, sent), _) in clients.iter_mut().zip(&mut sent).zip(is_ready).filter(|(_, is_ready)| *is_ready) {
+            receive(client)?;
+            times.push(sent.elapsed().as_secs_f64() * 1e3);
+            if began.elapsed() < time {
+                *sent = Instant::now();
+                send(client)?;
+            } else {
+                unanswered -= 1;
+            }
+        }
+    }
+    let changes = times.len() as f64;
+    Ok(Run { rate: changes / began.elapsed().as_secs_f64(), cpu_us: (server.cpu_us()? - cpu_before) / changes, times })
 }

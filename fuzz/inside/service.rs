@@ -71,6 +71,7 @@ fn reference<'a>(method: &Method, target: &str, base: &str) -> Result<Resource<'
         ["colors"] => Ok(Resource::Colors),
         ["colors", name] => Ok(Resource::Color((*name).to_owned().into())),
         ["health"] => Ok(Resource::Health),
+        ["metrics"] => Ok(Resource::Metrics),
         ["openapi.json"] => Ok(Resource::OpenApi),
         _ => Err(TargetError::Unknown),
     }
@@ -91,7 +92,8 @@ fn decode(segment: &str) -> Option<String> {
     String::from_utf8(decoded).ok()
 }
 
-/// A token file is taken when every line is a token, a comment or blank; then its tokens pass and others do not. No error shows a line.
+/// A token file is taken when every line is a token with or without a name, a comment or blank; then its tokens pass under their
+/// names, and others do not. No error shows a line.
 pub fn tokens(data: &[u8]) {
     thread_local! {
         /// A file in memory.
@@ -102,25 +104,58 @@ pub fn tokens(data: &[u8]) {
         Tokens::new(&PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())), false)
     });
     let loaded = tokens.load().map(|_| ()).map_err(|error| error.to_string());
-    let lines: Vec<&[u8]> = data.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).collect();
-    let is_token = |line: &[u8]| is_b64token(line) && (16..=512).contains(&line.len());
-    let bad = lines.iter().position(|line| !line.is_empty() && line[0] != b'#' && !is_token(line));
-    let accepted: Vec<&[u8]> = lines.iter().copied().filter(|line| is_token(line)).collect();
-    let passes = |token: &[u8]| tokens.check(Some(&Credentials([b"Bearer ", token].concat().into()))).is_ok();
-    if let Some(bad) = bad {
-        let reason = if is_b64token(lines[bad]) {
-            "a token has 16 to 512 characters"
-        } else {
-            r#"a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#
-        };
-        assert_eq!(loaded, Err(format!("line {}: {reason}", bad + 1)));
-        return assert!(accepted.iter().all(|token| !passes(token)));
+    let lines = data.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..).filter(|(line, _)| !line.is_empty() && line[0] != b'#');
+    let lines: Vec<Line<'_>> = lines.map(|(line, number)| Line::new(line, number)).collect();
+    let is_token = |text: &[u8]| lines.iter().any(|line| line.mistake().is_none() && line.token == text);
+    let passes = |token: &[u8]| tokens.check(Some(&bearer(token))).is_ok();
+    let bad = lines.iter().find_map(|line| line.mistake().map(|reason| (line, reason)));
+    let bad = bad.or_else(|| lines.iter().find(|line| line.name.is_some_and(is_token)).map(|line| (line, NAME)));
+    if let Some((line, reason)) = bad {
+        assert_eq!(loaded, Err(format!("line {}: {reason}", line.number)));
+        return assert!(lines.iter().all(|line| !passes(line.token)));
     }
-    assert_eq!(loaded, if accepted.is_empty() { Err("it has no token".to_owned()) } else { Ok(()) });
-    for token in &accepted {
+    assert_eq!(loaded, if lines.is_empty() { Err("it has no token".to_owned()) } else { Ok(()) });
+    for Line { token, .. } in &lines {
         assert!(passes(token));
+        let first = lines.iter().find(|line| line.token == *token).and_then(|line| line.name);
+        assert_eq!(tokens.name(Some(&bearer(token))).as_deref().map(str::as_bytes), first);
         for other in [&token[1..], &token[..token.len() - 1], &token.to_ascii_uppercase()] {
-            assert_eq!(passes(other), accepted.contains(&other));
+            assert_eq!(passes(other), is_token(other));
+        }
+    }
+}
+
+fn bearer(token: &[u8]) -> Credentials {
+    Credentials([b"Bearer ", token].concat().into())
+}
+
+const NAME: &str = r#"a name has 1 to 64 letters, digits, "-", "." and "_", and no token's text"#;
+
+/// A line that is neither blank nor a comment.
+struct Line<'a> {
+    number: usize,
+    name: Option<&'a [u8]>,
+    token: &'a [u8],
+}
+
+impl<'a> Line<'a> {
+    fn new(line: &'a [u8], number: usize) -> Self {
+        let mut parts = line.splitn(2, u8::is_ascii_whitespace);
+        match (parts.next(), parts.next()) {
+            (name, Some(token)) => Self { number, name, token: token.trim_ascii() },
+            _ => Self { number, name: None, token: line },
+        }
+    }
+
+    /// What is wrong with the line itself.
+    fn mistake(&self) -> Option<&'static str> {
+        let is_name = |name: &[u8]| name.len() <= 64 && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(byte));
+        match self {
+            _ if !is_b64token(self.token) => {
+                Some(r#"a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#)
+            }
+            _ if !(16..=512).contains(&self.token.len()) => Some("a token has 16 to 512 characters"),
+            _ => self.name.is_some_and(|name| !is_name(name)).then_some(NAME),
         }
     }
 }

@@ -28,9 +28,6 @@ enum ChunkPart {
 
 impl ChunkedDecoder {
     /// Decodes `received` from `start` on into `content`, moving `start` past what is used up; whether the end was reached.
-    ///
-    /// # Errors
-    /// When the coding is malformed, or the content becomes longer than `content_max` bytes.
     pub(super) fn decode(
         &mut self,
         received: &[u8],

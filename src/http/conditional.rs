@@ -32,8 +32,7 @@ impl fmt::Display for MalformedCondition {
 }
 
 impl Conditions {
-    /// # Errors
-    /// When a condition is malformed. On a safe method an If-None-Match like that is ignored: a full response is always right.
+    /// A malformed If-None-Match on a safe method is ignored: a full response is always right.
     pub(crate) fn of(request: &Request) -> Result<Self, MalformedCondition> {
         let if_match = Tags::parse("If-Match", request.fields.if_match.as_deref())?;
         let if_none_match = match Tags::parse("If-None-Match", request.fields.if_none_match.as_deref()) {

@@ -44,9 +44,6 @@ struct FramingFields<'a> {
 }
 
 /// Parses a head that ends with its empty line.
-///
-/// # Errors
-/// When it is malformed, needs what the service does not have, or announces more than `content_max` bytes of content.
 pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
     let mut headers = [MaybeUninit::uninit(); FIELD_LINES_MAX];
     let mut parsed = httparse::Request::new(&mut []);

@@ -54,10 +54,7 @@ impl Parser {
         self.received.capacity() + self.incoming.as_ref().map_or(0, |incoming| incoming.request.memory())
     }
 
-    /// The next request, once all of it has arrived.
-    ///
-    /// # Errors
-    /// When the bytes are no request that can be answered; nothing after them may be parsed as one.
+    /// The next request, once all of it has arrived. After an error nothing that follows may be parsed as a request.
     pub(crate) fn next_request(&mut self, content_max: usize) -> Result<Option<Request>, ProtocolError> {
         let incoming = match &mut self.incoming {
             Some(incoming) => incoming,

@@ -90,6 +90,8 @@ pub(super) enum Next {
     Queue,
     /// Have this change saved.
     Commit(Change),
+    /// Watch it for nothing until its change is saved: an event has come that would be reported in every pass.
+    Unwatch,
     Close,
 }
 
@@ -194,6 +196,7 @@ impl Connection {
                 self.quota.worker.counters.durable.add(1, self.received.elapsed());
                 next
             }
+            (Event::Readable | Event::Writable, State::Committing(_)) => Ok(Next::Unwatch),
             (Event::Deadline, State::Writing) => self.flush_late(now),
             (Event::Deadline, State::Reading) => {
                 self.refuse(&ProtocolError::Timeout, None, shared);
@@ -209,9 +212,7 @@ impl Connection {
     }
 
     /// Receives some of what there is. False at an end in the middle of a request.
-    ///
-    /// # Errors
-    /// When the connection has ended, as it may between two requests.
+    /// An error means that the connection has ended, as it may between two requests.
     fn receive(&mut self, scratch: &mut [u8]) -> io::Result<bool> {
         let length = self.parser.missing().clamp(RECEIVE_BYTES, scratch.len());
         match rustix::net::recv(&self.socket, &mut scratch[..length], RecvFlags::DONTWAIT) {

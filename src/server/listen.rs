@@ -126,9 +126,6 @@ impl Listener {
 
     /// Limits how long the kernel offers unsent bytes to a client after the connection is closed here; its default is many minutes. On a
     /// unix socket nothing is unsent.
-    ///
-    /// # Errors
-    /// When the kernel refuses the option.
     pub(crate) fn limit_unsent(&self, request_timeout: Duration) -> io::Result<()> {
         match &self.socket {
             tiny_http::Listener::Tcp(listener) => SockRef::from(listener).set_tcp_user_timeout(Some(request_timeout)),
@@ -138,9 +135,6 @@ impl Listener {
 }
 
 /// Opens a listening socket; `unix_mode` are the permissions of a unix socket's file.
-///
-/// # Errors
-/// When the address is in use, is not one of this host, or may not be used by this user.
 pub(crate) fn listen(endpoint: &Endpoint, unix_mode: u32) -> io::Result<Listener> {
     match endpoint {
         Endpoint::Tcp(address) => listen_on_tcp(*address),
@@ -168,9 +162,6 @@ fn listen_on_tcp(address: SocketAddr) -> io::Result<Listener> {
 /// service passes on to its children by mistake.
 ///
 /// Call it before there are threads: it takes variables out of the environment.
-///
-/// # Errors
-/// When one of them is no stream socket, TCP or unix, or does not listen.
 pub(crate) fn inherited() -> io::Result<Vec<Listener>> {
     // listenfd takes them for this process's when there is no LISTEN_PID
     let is_ours = std::env::var("LISTEN_PID").is_ok_and(|pid| pid.parse() == Ok(std::process::id()));

@@ -61,9 +61,6 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts workers, one on each thread of the pool.
-    ///
-    /// # Errors
-    /// When the process has no descriptor left.
     pub(crate) fn new(shared: Arc<Shared>, listeners: Vec<Listener>, pool: &ThreadPool) -> io::Result<Self> {
         let mut inboxes = Vec::new();
         for metrics in &shared.service.metrics.workers {
@@ -76,9 +73,6 @@ impl Server {
     }
 
     /// Serves until `stop` becomes readable, then finishes what is under way. When `reload` becomes readable, the tokens are read again.
-    ///
-    /// # Errors
-    /// When the kernel fails to tell what happens on the sockets.
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<()> {
         self.service_manager.ready(self.shared.service.store.len());
         while !self.accept_ready(stop, reload)? {

@@ -77,9 +77,6 @@ impl Output {
     }
 
     /// Sends what the socket has room for.
-    ///
-    /// # Errors
-    /// When the client has gone.
     pub(super) fn send(&mut self, socket: impl AsFd) -> io::Result<Sent> {
         let mut progress = false;
         while let Some(rest) = self.rest() {

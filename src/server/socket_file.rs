@@ -23,9 +23,7 @@ pub(crate) struct SocketFile {
 
 impl SocketFile {
     /// Binds `socket` to a new file with this mode, and listens. A file that a process left behind without removing it is replaced.
-    ///
-    /// # Errors
-    /// `AddrInUse` when somebody listens there; others when the file is no socket, or may not be made by this user.
+    /// `AddrInUse` when somebody listens there.
     pub(crate) fn listen(socket: &Socket, path: &Path, mode: u32, backlog: i32) -> io::Result<Self> {
         let address = SockAddr::unix(path)?;
         // the file gets the socket's own mode less the umask (bind_bsd in the kernel's net/unix/af_unix.c), so nobody is let in too early
@@ -48,9 +46,6 @@ impl SocketFile {
 
 /// Locks the directory of a file, which leaves nothing behind as a lock file would; `None` when that cannot be: it may not be read, or
 /// its file system has no such locks.
-///
-/// # Errors
-/// When another process keeps it locked.
 fn lock_directory_of(path: &Path) -> io::Result<Option<File>> {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Ok(directory) = File::open(directory) else { return Ok(None) };

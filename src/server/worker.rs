@@ -52,8 +52,6 @@ struct Mail {
 }
 
 impl Inbox {
-    /// # Errors
-    /// When the process has no descriptor left.
     pub(super) fn new(metrics: Arc<WorkerMetrics>) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { mail: Mutex::default(), eventfd, metrics, has_answered: AtomicBool::new(true) })
@@ -110,7 +108,7 @@ impl Inbox {
 /// A connection as its worker has it.
 struct Entry {
     connection: Connection,
-    /// The events that epoll watches it for; `None` while its change is saved: a client that has gone would be reported in every pass.
+    /// The events that epoll watches it for; `None` once one has come while its change is saved.
     watched: Option<EventFlags>,
     /// It is in the run queue, and has requests in its buffer.
     queued: bool,
@@ -132,8 +130,6 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// # Errors
-    /// When the process has no descriptor left.
     pub(super) fn new(shared: Arc<Shared>, inbox: Arc<Inbox>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
@@ -240,7 +236,8 @@ impl Worker {
                 self.run_queue.push_back(id);
                 Some(EventFlags::IN)
             }
-            Next::Commit(_) => None,
+            Next::Commit(_) => entry.watched,
+            Next::Unwatch => None,
             Next::Close => return drop(self.connections.remove(&id)),
         };
         let data = EventData::new_u64(id);

@@ -57,8 +57,7 @@ impl Forbidden<'_> {
     }
 }
 
-/// # Errors
-/// When a page of another origin may have tricked a browser into sending the request.
+/// Refuses what a page of another origin may have tricked a browser into sending.
 pub(super) fn check<'a>(allowlist: &Allowlist, request: &'a Request, on_loopback: bool) -> Result<(), Forbidden<'a>> {
     if let Some(host) = request.fields.host.as_deref()
         && on_loopback
@@ -116,9 +115,7 @@ fn without_root(name: &str) -> &str {
 }
 
 /// Parses an origin of `--allow-origin`: scheme, `://`, host and port as a browser spells them (RFC 6454 §6.2).
-///
-/// # Errors
-/// When a browser would never send it, so that it would allow nothing.
+/// Refuses what no browser would send, so that it would allow nothing.
 pub(crate) fn parse_origin(text: &str) -> Result<String, String> {
     let is_fine = match text.split_once("://") {
         Some(("http", authority)) => is_authority(authority, 80),
@@ -145,10 +142,7 @@ fn is_authority(text: &str, default_port: u16) -> bool {
     is_host && port.is_none_or(is_port)
 }
 
-/// Parses a host name of `--allow-host`: without scheme, port or path.
-///
-/// # Errors
-/// When it could equal no host name of a request.
+/// Parses a host name of `--allow-host`: without scheme, port or path. Refuses what could equal no host name of a request.
 pub(crate) fn parse_host(text: &str) -> Result<String, String> {
     let is_plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
     if is_plain { Ok(text.to_owned()) } else { Err("give a host name alone, as in colors.example.org".to_owned()) }

@@ -92,36 +92,50 @@ impl Service {
 }
 
 fn route(service: &Service, request: &Request) -> Answer {
-    let resource = match target::find(&request.method, &request.target, &service.base) {
-        Ok(resource) => resource,
-        Err(error) => return Answer::Now(target_error(&error, &service.base)),
+    let found = target::find(&request.method, &request.target, &service.base);
+    let is_page = matches!(found, Ok(Resource::Page));
+    let mut answer = match found {
+        Ok(Resource::Page) if !request.fields.asks_for_html => Answer::Now(target_error(&TargetError::Unknown, &service.base)),
+        Ok(resource) => operate(service, request, resource),
+        Err(error) => Answer::Now(target_error(&error, &service.base)),
     };
+    if is_page && let Answer::Now(response) = &mut answer {
+        response.varies_by_accept = true;
+    }
+    answer
+}
+
+/// Does what a method of a resource does.
+fn operate(service: &Service, request: &Request, resource: Resource<'_>) -> Answer {
+    let allow = allowed(&resource, service.read_only);
+    if !request.is_safe() && !allow.split(", ").any(|method| method == request.method.as_str()) {
+        return Answer::Now(not_allowed(allow));
+    }
     if let Some(refusal) = check_token(service, &resource, request) {
         return Answer::Now(refusal);
     }
-    let allow = allowed(&resource, service.read_only);
-    // the table of the specification's Endpoints
+    // the table of the specification's Endpoints; the methods that a resource does not have are refused above
     match (resource, &request.method) {
-        (Resource::Page, method) => Answer::Now(page(service, request, method, allow)),
-        (_, Method::Options) => Answer::Now(options(allow)),
-        (Resource::Health, Method::Get | Method::Head) => Answer::Now(health(service, request)),
-        (Resource::Metrics, Method::Get | Method::Head) => Answer::Now(metrics(service)),
-        (Resource::OpenApi, Method::Get | Method::Head) => Answer::Now(read(request, &service.openapi)),
-        (Resource::Colors, Method::Get | Method::Head) => Answer::Now(read(request, &service.store.envelope())),
-        (Resource::Color(name), Method::Get | Method::Head) => {
-            Answer::Now(service.store.first(&name).map_or_else(Response::no_such_color, |color| read(request, &color)))
-        }
-        (Resource::Colors, Method::Post) if !service.read_only => {
-            write(service, request, None, color::from_create(&request.content).map(Action::Create))
-        }
-        (Resource::Color(name), Method::Put) if !service.read_only => {
+        (_, Method::Options) => Answer::Now(Response { allow: Some(allow), ..Response::new(StatusCode::NO_CONTENT, Content::None) }),
+        (Resource::Colors, Method::Post) => write(service, request, None, color::from_create(&request.content).map(Action::Create)),
+        (Resource::Colors, _) => Answer::Now(read(request, &service.store.envelope())),
+        (Resource::Color(name), Method::Put) => {
             let update = color::from_update(&request.content).map(|value| Action::Update(name.to_string(), value));
             write(service, request, Some(&name), update)
         }
-        (Resource::Color(name), Method::Delete) if !service.read_only => {
-            write(service, request, Some(&name), Ok(Action::Delete(name.to_string())))
+        (Resource::Color(name), Method::Delete) => write(service, request, Some(&name), Ok(Action::Delete(name.to_string()))),
+        (Resource::Color(name), _) => {
+            Answer::Now(service.store.first(&name).map_or_else(Response::no_such_color, |color| read(request, &color)))
         }
-        _ => Answer::Now(not_allowed(allow)),
+        (Resource::Health, _) => Answer::Now(health(service, request)),
+        (Resource::Metrics, _) => Answer::Now(metrics(service)),
+        (Resource::OpenApi, _) => Answer::Now(read(request, &service.openapi)),
+        (Resource::Page, _) => {
+            let response = read(request, &page::PAGE);
+            // what has no tag is no page: errors are JSON here, too
+            Answer::Now(Response { other_type: response.tag.map(|_| &page::TYPE), ..response })
+        }
+        (Resource::Asterisk, _) => Answer::Now(target_error(&TargetError::Form, &service.base)),
     }
 }
 
@@ -129,29 +143,10 @@ fn route(service: &Service, request: &Request) -> Answer {
 /// 412; methods that the resource does not have need none.
 fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) -> Option<Response> {
     let tokens = service.tokens.as_ref()?;
-    let is_needed = match (resource, &request.method) {
-        (Resource::Colors, Method::Post) | (Resource::Color(_), Method::Put | Method::Delete) => !service.read_only,
-        (Resource::Colors | Resource::Color(_) | Resource::Metrics, Method::Get | Method::Head) => tokens.private,
-        _ => false,
-    };
+    let tells_of_colors = matches!(resource, Resource::Colors | Resource::Color(_) | Resource::Metrics);
+    let is_needed = tells_of_colors && request.method != Method::Options && (tokens.private || !request.is_safe());
     let challenge = if is_needed { tokens.check(request.fields.authorization.as_ref()).err()? } else { return None };
     Some(Response { challenge: Some(challenge), ..Response::error(StatusCode::UNAUTHORIZED, challenge.message()) })
-}
-
-/// The page, which is there only for a client that asks for HTML.
-fn page(service: &Service, request: &Request, method: &Method, allow: &'static str) -> Response {
-    let response = match method {
-        _ if !request.fields.asks_for_html => target_error(&TargetError::Unknown, &service.base),
-        Method::Get | Method::Head => read(request, &page::PAGE),
-        Method::Options => options(allow),
-        _ => not_allowed(allow),
-    };
-    // what has no tag is no page: errors are JSON here, too
-    Response { other_type: response.tag.map(|_| &page::TYPE), varies_by_accept: true, ..response }
-}
-
-fn options(allow: &'static str) -> Response {
-    Response { allow: Some(allow), ..Response::new(StatusCode::NO_CONTENT, Content::None) }
 }
 
 fn not_allowed(allow: &'static str) -> Response {

@@ -42,9 +42,7 @@ pub(crate) struct BasePath(String);
 
 impl BasePath {
     /// Parses the path of `--base-path`: `/api`, `/api/`, `/a/b`; `/` and the empty string mean none.
-    ///
-    /// # Errors
-    /// When it does not start with `/` or has characters beyond the unreserved ones of RFC 3986 §2.3.
+    /// Its characters are the unreserved ones of RFC 3986 §2.3.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let path = text.strip_suffix('/').unwrap_or(text);
         let segments = match path.strip_prefix('/') {

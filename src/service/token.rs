@@ -76,10 +76,7 @@ impl Tokens {
         &self.file
     }
 
-    /// Replaces the tokens by those that the file has now.
-    ///
-    /// # Errors
-    /// When the file cannot be read, has a bad line, or no token; the tokens of before stay.
+    /// Replaces the tokens by those that the file has now. After an error the tokens of before stay.
     pub(crate) fn load(&self) -> Result<Loaded, TokenFileError> {
         // a FIFO would make the accept loop wait
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
@@ -97,9 +94,6 @@ impl Tokens {
     }
 
     /// Checks the credentials of a request.
-    ///
-    /// # Errors
-    /// When it has no token, or a wrong one.
     pub(super) fn check(&self, credentials: Option<&Credentials>) -> Result<(), Challenge> {
         let token = credentials.and_then(token_of).ok_or(Challenge::NoToken)?;
         let accepted = self.accepted.read().unwrap_or_else(PoisonError::into_inner);

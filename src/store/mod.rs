@@ -17,6 +17,7 @@ mod writer;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 pub(crate) use change::{Action, Change, Outcome};
 pub(crate) use color::{Color, JsonError};
@@ -124,10 +125,11 @@ impl Store {
         let _ = self.send(Message::Ask(Arc::clone(&self.has_answered)));
     }
 
-    /// Has the writer save what is queued, and close the database.
-    pub(crate) fn close(&self) {
-        // Without a writer there is nothing to close.
-        let _ = self.send(Message::Close);
+    /// Has the writer save what is queued, and close the database. False if that takes longer than `time`.
+    pub(crate) fn close(&self, time: Duration) -> bool {
+        let (closed, is_closed) = mpsc::channel();
+        let has_writer = self.send(Message::Close(closed)).is_none();
+        !has_writer || is_closed.recv_timeout(time).is_ok()
     }
 
     /// Gives the message back if there is no writer.

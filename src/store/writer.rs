@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -27,8 +27,8 @@ pub(super) enum Message {
     Change(Change, Box<dyn FnOnce(Result<Outcome, SaveError>) + Send>),
     /// To be set, which shows that the writer goes on.
     Ask(Arc<AtomicBool>),
-    /// The end: whatever came before is saved.
-    Close,
+    /// The end: whatever came before is saved. Told when the database is closed.
+    Close(Sender<()>),
 }
 
 /// How the last saves went.
@@ -77,14 +77,14 @@ impl Writer {
                 next_retry = Instant::now() + RETRY_TIME;
                 self.messages.recv().map_err(RecvTimeoutError::from)
             };
-            let (mut changes, mut replies, mut is_last) = (Vec::new(), Vec::new(), false);
+            let (mut changes, mut replies, mut closed) = (Vec::new(), Vec::new(), None);
             match first {
                 Err(RecvTimeoutError::Timeout) => {
                     next_retry = Instant::now() + RETRY_TIME;
                     let retried = self.begin().and_then(|()| self.database.commit(&[]));
                     self.report(retried);
                 }
-                Err(RecvTimeoutError::Disconnected) => is_last = true,
+                Err(RecvTimeoutError::Disconnected) => return self.database.close(),
                 Ok(first) => {
                     for message in std::iter::once(first).chain(self.messages.try_iter()) {
                         match message {
@@ -93,15 +93,18 @@ impl Writer {
                                 replies.push(reply);
                             }
                             Message::Ask(answer) => answer.store(true, Relaxed),
-                            Message::Close => is_last = true,
+                            Message::Close(told) => closed = Some(told),
                         }
                     }
                 }
             }
             let outcomes = self.save_all(&changes);
             replies.into_iter().zip(outcomes).for_each(|(reply, outcome)| reply(outcome));
-            if is_last {
-                return self.database.close();
+            if let Some(closed) = closed {
+                self.database.close();
+                // It may be too late for whoever waited.
+                let _ = closed.send(());
+                return;
             }
             // after the answers, so that no client waits for it
             if let Err(error) = self.begin() {
