@@ -10,9 +10,6 @@ const README: &str = include_str!("../../README.md");
 const HTTP: &str = include_str!("../../docs/http.md");
 const OPERATING: &str = include_str!("../../docs/operating.md");
 
-/// README is for somebody who has two minutes.
-const README_LINES_MAX: usize = 200;
-
 /// All documents, by their paths.
 const DOCUMENTS: [(&str, &str); 7] = [
     ("README.md", README),
@@ -142,12 +139,6 @@ fn curl_says_why_it_fails_wherever_it_is_shown() {
     for (path, document) in [("README.md", README), ("docs/operating.md", OPERATING)] {
         assert!(!document.contains("curl -s ") && !document.contains("curl -sf "), "{path}");
     }
-}
-
-#[test]
-fn readme_is_short() {
-    let lines = README.lines().count();
-    assert!(lines <= README_LINES_MAX, "{lines} lines");
 }
 
 #[test]
