@@ -24,7 +24,7 @@ pub(crate) use color::{Color, JsonError};
 use colors::Colors;
 pub(crate) use database::{Database, OpenError, Rows, SaveError};
 use list::SharedList;
-use writer::Message;
+use writer::WriterMessage;
 pub(crate) use writer::{Saves, Writer};
 
 use crate::http::Representation;
@@ -39,7 +39,7 @@ pub(crate) struct Store {
     /// The writer has answered since it was last asked.
     has_answered: Arc<AtomicBool>,
     /// Where changes wait for the writer; `None` when the list lives in memory alone.
-    queue: Option<Sender<Message>>,
+    queue: Option<Sender<WriterMessage>>,
 }
 
 impl Store {
@@ -108,7 +108,7 @@ impl Store {
 
     /// Queues a change for the writer, which calls `reply` once it is on the disk and everybody can see it, or was not made.
     pub(crate) fn commit(&self, change: Change, reply: impl FnOnce(Result<Outcome, SaveError>) + Send + 'static) {
-        if let Some(Message::Change(_, reply)) = self.send(Message::Change(change, Box::new(reply))) {
+        if let Some(WriterMessage::Change(_, reply)) = self.send(WriterMessage::Change(change, Box::new(reply))) {
             reply(Err(SaveError::new("the service is stopping")));
         }
     }
@@ -122,18 +122,18 @@ impl Store {
     pub(crate) fn ask(&self) {
         self.has_answered.store(false, Relaxed);
         // Without a writer nobody has to answer.
-        let _ = self.send(Message::Ask(Arc::clone(&self.has_answered)));
+        let _ = self.send(WriterMessage::Ask(Arc::clone(&self.has_answered)));
     }
 
     /// Has the writer save what is queued, and close the database. False if that takes longer than `time`.
     pub(crate) fn close(&self, time: Duration) -> bool {
         let (closed, is_closed) = mpsc::channel();
-        let has_writer = self.send(Message::Close(closed)).is_none();
+        let has_writer = self.send(WriterMessage::Close(closed)).is_none();
         !has_writer || is_closed.recv_timeout(time).is_ok()
     }
 
     /// Gives the message back if there is no writer.
-    fn send(&self, message: Message) -> Option<Message> {
+    fn send(&self, message: WriterMessage) -> Option<WriterMessage> {
         match &self.queue {
             Some(queue) => queue.send(message).err().map(|refused| refused.0),
             None => Some(message),

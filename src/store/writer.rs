@@ -22,7 +22,7 @@ const RETRY_TIME: Duration = Duration::from_secs(2);
 const FAILURES_MAX: usize = 3;
 
 /// What the writer is sent.
-pub(super) enum Message {
+pub(super) enum WriterMessage {
     /// A change, and who is told its outcome, once.
     Change(Change, Box<dyn FnOnce(Result<Outcome, SaveError>) + Send>),
     /// To be set, which shows that the writer goes on.
@@ -46,7 +46,7 @@ pub(crate) struct Writer {
     list: Arc<SharedList>,
     saves: Arc<Mutex<Saves>>,
     metrics: Arc<SaveMetrics>,
-    messages: Receiver<Message>,
+    messages: Receiver<WriterMessage>,
     database: Database,
     /// Equal to the shared list between two batches.
     colors: Colors,
@@ -59,7 +59,7 @@ impl Writer {
         list: Arc<SharedList>,
         saves: Arc<Mutex<Saves>>,
         metrics: Arc<SaveMetrics>,
-        messages: Receiver<Message>,
+        messages: Receiver<WriterMessage>,
         database: Database,
         Rows { ids, colors }: Rows,
     ) -> Self {
@@ -88,12 +88,12 @@ impl Writer {
                 Ok(first) => {
                     for message in std::iter::once(first).chain(self.messages.try_iter()) {
                         match message {
-                            Message::Change(change, reply) => {
+                            WriterMessage::Change(change, reply) => {
                                 changes.push(change);
                                 replies.push(reply);
                             }
-                            Message::Ask(answer) => answer.store(true, Relaxed),
-                            Message::Close(told) => closed = Some(told),
+                            WriterMessage::Ask(answer) => answer.store(true, Relaxed),
+                            WriterMessage::Close(told) => closed = Some(told),
                         }
                     }
                 }
