@@ -215,16 +215,17 @@ fn a_list_that_changes_between_unread_responses_is_kept_in_few_versions() {
         let bytes = target.server.list().len();
         let mut writer = target.server.connect();
         let mut readers = Vec::new();
-        for version in 0..24 {
+        for version in 0..60 {
             let mut reader = narrow(target.server.address);
             reader.write_all(b"GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
             assert_eq!(reader.peek(&mut [0]).unwrap(), 1);
             readers.push(reader);
             assert_eq!(writer.ask("PUT", "/colors/color-0", &format!(r#"{{"value":"{version}"}}"#)).status, 200);
         }
-        // 64 MiB of versions are 13; there are the list itself, the one being made, and what the start has left behind
+        // 64 MiB of versions are 13, and a worker that nothing wakes closes its connections at its next tick, some 10 versions later; there
+        // are the list itself, its parts, the version being made, and what the start has left behind
         let peak = target.server.proc_status("VmHWM") * 1024;
-        assert!(peak < 22 * bytes, "{peak} bytes, {} versions", peak / bytes);
+        assert!(peak < 40 * bytes, "{peak} bytes, {} versions", peak / bytes);
         eventually("it is logged", || target.server.log().contains("[WARN] connections closed: ").then_some(()));
         assert_eq!(writer.ask("PUT", "/colors/color-0", r##"{"value":"#000000"}"##).status, 200);
         drop((readers, writer));
