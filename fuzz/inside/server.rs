@@ -163,7 +163,7 @@ fn serve(connection: Option<Connection>, shared: &Shared, client: &UnixStream, o
             Next::Wait(EventFlags::IN) if is_readable(&connection) => Event::Readable,
             Next::Wait(EventFlags::IN) => return Some(connection),
             Next::Wait(_) | Next::Close => return None,
-            Next::Commit(change) => panic!("{change:?}"),
+            Next::Commit(_) | Next::Unwatch => panic!("nothing is saved here: {next:?}"),
         };
     }
 }
