@@ -63,7 +63,7 @@ impl Representation {
         *self.tag.get_or_init(|| EntityTag::of(&self.json))
     }
 
-    /// Has the responses that are still sent from it be cut off: it is an old one, and all of those take too much memory.
+    /// Marks it as to be freed: connections that still send from it are closed, since all old representations take too much memory.
     pub(crate) fn withdraw(&self) {
         self.withdrawn.store(true, Relaxed);
     }

@@ -91,7 +91,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits for connections and accepts them; says whether the service has to stop.
+    /// Waits for connections and accepts them. True if the service has to stop.
     fn accept_ready(&mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<bool> {
         self.shared.set_limit_reached(self.shared.is_full() && self.listeners.iter().any(has_pending));
         let pauses = take(&mut self.pauses) || self.shared.limit_reached();
@@ -129,7 +129,7 @@ impl Server {
         }
     }
 
-    /// Accepts connections that a listener has, some at a time. Says whether there may be more.
+    /// Accepts connections that a listener has, some at a time. True if there may be more.
     fn accept_from(&mut self, index: usize) -> bool {
         let listener = &self.listeners[index];
         for _ in 0..ACCEPTS_IN_A_ROW {
@@ -181,7 +181,7 @@ impl Server {
         }
     }
 
-    /// Accepts what the kernel holds; says whether there is more than there is room or time for.
+    /// Accepts what the kernel holds. True if more is left than there is room or time for.
     fn accept_pending(&mut self, deadline: Instant) -> bool {
         for index in 0..self.listeners.len() {
             while Instant::now() < deadline && self.accept_from(index) {}

@@ -34,7 +34,7 @@ pub(super) struct Output {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     All,
-    /// The socket has no room for more; says whether it took anything.
+    /// The socket has no room for more. `progress`: it took some bytes.
     Part {
         progress: bool,
     },

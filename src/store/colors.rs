@@ -123,7 +123,7 @@ impl Colors {
         color
     }
 
-    /// Has the index follow the colors from `start` on, which have moved up by one place.
+    /// Corrects the index for the colors from `start` on, which have moved up by one place.
     fn move_up(&mut self, start: usize) {
         // looking up one name takes as long as walking over about this many
         const WALKED_PER_LOOKUP: usize = 16;

@@ -125,7 +125,7 @@ impl Store {
         let _ = self.send(WriterMessage::Ask(Arc::clone(&self.has_answered)));
     }
 
-    /// Has the writer save what is queued, and close the database. False if that takes longer than `time`.
+    /// Tells the writer to save what is queued and to close the database. False if that takes longer than `time`.
     pub(crate) fn close(&self, time: Duration) -> bool {
         let (closed, is_closed) = mpsc::channel();
         let has_writer = self.send(WriterMessage::Close(closed)).is_none();

@@ -25,7 +25,7 @@ impl Retired {
         }
     }
 
-    /// Withdraws the oldest, if those that are still being sent take too much. Gives how many.
+    /// Withdraws the oldest, if those that are still being sent take too much. Returns how many it withdrew.
     pub(super) fn withdraw_oldest(&mut self) -> usize {
         self.0.retain(|retired| retired.strong_count() > 0);
         let kept: Vec<Arc<Representation>> = self.0.iter().filter_map(Weak::upgrade).collect();
