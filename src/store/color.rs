@@ -19,6 +19,8 @@ const QUOTED_CHARS_MAX: usize = 100;
 /// One entry of the list. Both parts are shared: a copy of a color, or of the whole list, copies no text.
 #[derive(Clone, Debug)]
 pub(crate) struct Color {
+    /// Its row in the database; rises along the list. Nothing but the database uses it.
+    pub(super) id: i64,
     /// At most 4,096 bytes, may be empty, need not be unique.
     pub(crate) name: Arc<str>,
     /// Exactly the fields `name` and `value`, in this order (spec, Color, rule 1).
@@ -38,7 +40,7 @@ impl Color {
         let mut json = Vec::with_capacity(24 + name.len() + value.len()); // bytes; 22 of them are not the name or the value
         let fields = ColorFields { name: &*name, value };
         serde_json::to_writer(&mut json, &fields).expect("strings always serialize, and a Vec takes every byte");
-        Self { name, json: Arc::new(Representation::new(json)) }
+        Self { id: 0, name, json: Arc::new(Representation::new(json)) }
     }
 
     /// The value, read back from the JSON: only the database needs it by itself.
@@ -49,6 +51,7 @@ impl Color {
     }
 }
 
+/// Colors are equal when they have the same name and value.
 impl PartialEq for Color {
     fn eq(&self, other: &Self) -> bool {
         self.json.bytes() == other.json.bytes()
