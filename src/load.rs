@@ -8,13 +8,13 @@ use crate::args::Args;
 use crate::failure::Failure;
 use crate::store::{Color, Database, DatabaseError, Store, Writer, color, data_file, database, envelope};
 
-/// Read when no seed is named, so that a service started in a checkout is filled from the file there.
+/// The seed if no option names one; it is there when the service is started in a checkout.
 const SEED_FILE: &str = "seed/colors.json";
 
-/// Used where there is no such file.
+/// The seed where that file does not exist.
 const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 
-/// Gives the list, the writer that has to run if it is durable, and in words how many colors there are, from where, and whether they are kept.
+/// Returns the list, its writer if it is durable, and a description for the log: how many colors, from where, and whether changes are kept.
 pub(crate) fn open(args: &Args) -> Result<(Store, Option<Writer>, String), Failure> {
     let Some(file) = args.data.as_deref() else {
         let (colors, source) = read_seed(args)?;
@@ -35,8 +35,7 @@ pub(crate) fn open(args: &Args) -> Result<(Store, Option<Writer>, String), Failu
     Ok((store, Some(writer), details))
 }
 
-/// Finds what would keep a start from succeeding, and gives the list in words. Writes nothing and takes no lock, so that it can be called
-/// while a service runs.
+/// Fails as a start would, or describes the list. Writes nothing and takes no lock: a service may be running on the same file.
 pub(crate) fn check(args: &Args) -> Result<String, Failure> {
     let Some(file) = args.data.as_deref() else {
         let (colors, source) = read_seed(args)?;
@@ -70,7 +69,7 @@ fn unusable(file: &Path, error: DatabaseError) -> Failure {
     Failure::DataFile(file.display().to_string(), error)
 }
 
-/// The list that the seed describes, and which seed that is.
+/// Reads the seed. Returns its colors and its name.
 fn read_seed(args: &Args) -> Result<(Vec<Color>, String), Failure> {
     let file = args.seed.as_deref().unwrap_or(Path::new(SEED_FILE));
     let name = file.display().to_string();

@@ -29,7 +29,7 @@ pub(crate) struct Service {
     pub(crate) read_only: bool,
     pub(crate) is_stopping: AtomicBool,
     pub(crate) allowlist: Allowlist,
-    /// Those that a write needs one of; `None` when everybody may write.
+    /// A write needs one of these; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,
     pub(crate) metrics: Metrics,
 }
@@ -68,7 +68,7 @@ impl Service {
         }
     }
 
-    /// The response to a request whose change has been saved or not.
+    /// The response to a request whose change was saved, or could not be.
     pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, DatabaseError>) -> Response {
         self.with_cors(Some(request), written(self, outcome))
     }
@@ -78,7 +78,7 @@ impl Service {
         self.tokens.as_ref()?.name(request.fields.authorization.as_ref())
     }
 
-    /// The response to what cannot be read as a request, or cannot be served; `request` is what can be told of it.
+    /// The response to a request that is malformed or cannot be served. `request` is the part of it that could be parsed.
     pub(crate) fn refuse(&self, request: Option<&Request>, error: &ProtocolError) -> Response {
         self.with_cors(request, Response::error(error.status(), error.to_string()))
     }
@@ -105,7 +105,7 @@ fn route(service: &Service, request: &Request) -> Answer {
     answer
 }
 
-/// Does what a method of a resource does.
+/// Answers a request for a resource that exists.
 fn operate(service: &Service, request: &Request, resource: Resource<'_>) -> Answer {
     let allow = allowed(&resource, service.read_only);
     if !request.is_safe() && !allow.split(", ").any(|method| method == request.method.as_str()) {
@@ -139,8 +139,8 @@ fn operate(service: &Service, request: &Request, resource: Resource<'_>) -> Answ
     }
 }
 
-/// The answer to a request that needs a token and has none that is valid. It says nothing of the colors that exist, so it comes before 404 and
-/// 412; methods that the resource does not have need none.
+/// Returns the 401 if the request needs a valid token and has none. It comes before 404 and 412, which would reveal which colors exist, and
+/// after 405: a method that the resource does not have needs no token.
 fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) -> Option<Response> {
     let tokens = service.tokens.as_ref()?;
     let tells_of_colors = matches!(resource, Resource::Colors | Resource::Color(_) | Resource::Metrics);

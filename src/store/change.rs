@@ -1,4 +1,4 @@
-//! What a write does to the list: decides what one change means for the list as it is. No HTTP, no locks, no files.
+//! Decides what a change does to a list: the outcome, and the edit to make. Knows no locks and no files.
 
 use std::sync::Arc;
 
@@ -9,9 +9,8 @@ use crate::http::{Conditions, EntityTag};
 /// A change that a client asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
-    /// What to do.
     pub(crate) action: Action,
-    /// What must hold of the list (for a create) or of the color (for the others) at the moment of the change.
+    /// On the list (for a create) or on the color (otherwise), evaluated when the change is made.
     pub(crate) conditions: Conditions,
 }
 
@@ -53,7 +52,7 @@ pub(super) enum Edit {
 }
 
 impl Change {
-    /// What the change means for a list: what the client is told, and the edit to make, if any. `tag` is that of the list.
+    /// Returns what the client is told, and the edit to make, if any. `tag` returns the entity tag of the list.
     pub(super) fn decide(&self, colors: &Colors, tag: impl Fn() -> EntityTag) -> (Outcome, Option<Edit>) {
         let found = match &self.action {
             Action::Create(_) => None,

@@ -66,7 +66,7 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), DatabaseError> {
     check(directory_of(path), Access::WRITE_OK | Access::EXEC_OK)
 }
 
-/// Why something cannot be used that the system refuses: who may, and who asks.
+/// The error for a path that the system refuses; if that is for lack of permission, it names the owner and the user of this process.
 pub(super) fn refused(path: &Path, error: &io::Error) -> DatabaseError {
     let user = rustix::process::geteuid().as_raw();
     let name = path.file_name().unwrap_or(path.as_os_str()).display().to_string();

@@ -1,12 +1,12 @@
-//! The collection envelope of the specification, `{"data":[...]}`, joined from parts that are kept between changes: a change makes anew only
-//! the part that it is in.
+//! The collection envelope of the specification, `{"data":[...]}`, joined from parts that are kept between changes: after a change only the
+//! part with that color is made again.
 
 use std::sync::Arc;
 
 use super::change::Edit;
 use super::color::Color;
 
-/// Colors in one part: it is made anew in some 50 us.
+/// Colors in one part; making one takes some 50 us.
 const PART_COLORS: usize = 1024;
 
 /// The JSON of the list, in parts.
