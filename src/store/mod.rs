@@ -24,7 +24,7 @@ pub(crate) use color::{Color, JsonError};
 use colors::Colors;
 pub(crate) use database::{Database, DatabaseError};
 use list::SharedList;
-use writer::Message;
+use writer::WriterMessage;
 pub(crate) use writer::{SaveStatus, Saves, Writer};
 
 /// The list, and the way to its writer.
@@ -34,7 +34,7 @@ pub(crate) struct Store {
     pub(crate) list: Arc<SharedList>,
     pub(crate) saves: Arc<Saves>,
     /// Where changes wait for the writer; `None` when the list lives in memory alone.
-    queue: Option<Sender<Message>>,
+    queue: Option<Sender<WriterMessage>>,
 }
 
 impl Store {
@@ -64,7 +64,7 @@ impl Store {
 
     /// Queues a change for the writer. It calls `reply` when the change is on the disk and readers see it, or when it was not made.
     pub(crate) fn commit(&self, change: Change, reply: impl FnOnce(Result<Outcome, DatabaseError>) + Send + 'static) {
-        if let Some(Message::Change(_, reply)) = self.send(Message::Change(change, Box::new(reply))) {
+        if let Some(WriterMessage::Change(_, reply)) = self.send(WriterMessage::Change(change, Box::new(reply))) {
             reply(Err(DatabaseError::Stopping));
         }
     }
@@ -78,18 +78,18 @@ impl Store {
     pub(crate) fn ping(&self) {
         self.saves.is_pinged.store(self.is_durable(), Relaxed);
         // Without a writer nobody has to answer.
-        let _ = self.send(Message::Ping);
+        let _ = self.send(WriterMessage::Ping);
     }
 
     /// Tells the writer to save what is queued and to close the database. False if that takes longer than `time`.
     pub(crate) fn close(&self, time: Duration) -> bool {
         let (closed, is_closed) = mpsc::channel();
-        let has_writer = self.send(Message::Close(closed)).is_none();
+        let has_writer = self.send(WriterMessage::Close(closed)).is_none();
         !has_writer || is_closed.recv_timeout(time).is_ok()
     }
 
     /// Returns the message if there is no writer.
-    fn send(&self, message: Message) -> Option<Message> {
+    fn send(&self, message: WriterMessage) -> Option<WriterMessage> {
         match &self.queue {
             Some(queue) => queue.send(message).err().map(|refused| refused.0),
             None => Some(message),

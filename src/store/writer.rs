@@ -22,7 +22,7 @@ const RETRY_TIME: Duration = Duration::from_secs(2);
 const FAILURES_MAX: usize = 3;
 
 /// What the writer is sent.
-pub(super) enum Message {
+pub(super) enum WriterMessage {
     /// A change, and who is told its outcome, once.
     Change(Change, Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>),
     /// The writer shows that it is alive.
@@ -88,7 +88,7 @@ impl Saves {
 pub(crate) struct Writer {
     pub(super) list: Arc<SharedList>,
     pub(super) saves: Arc<Saves>,
-    pub(super) messages: Receiver<Message>,
+    pub(super) messages: Receiver<WriterMessage>,
     pub(super) database: Database,
     /// Equal to the shared list between two batches.
     pub(super) colors: Colors,
@@ -117,12 +117,12 @@ impl Writer {
                 Ok(first) => {
                     for message in std::iter::once(first).chain(self.messages.try_iter()) {
                         match message {
-                            Message::Change(change, reply) => {
+                            WriterMessage::Change(change, reply) => {
                                 changes.push(change);
                                 replies.push(reply);
                             }
-                            Message::Ping => self.saves.is_pinged.store(false, Relaxed),
-                            Message::Close(told) => closed = Some(told),
+                            WriterMessage::Ping => self.saves.is_pinged.store(false, Relaxed),
+                            WriterMessage::Close(told) => closed = Some(told),
                         }
                     }
                 }
