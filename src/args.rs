@@ -30,7 +30,7 @@ pub(crate) struct Args {
     pub(crate) listen: Vec<Endpoint>,
 
     /// Permissions of a unix socket's file, octal
-    #[arg(long, value_name = "MODE", default_value = "0660", value_parser = mode, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "MODE", default_value = "0660", value_parser = parse_mode, value_hint = ValueHint::Other)]
     pub(crate) unix_mode: u32,
 
     /// Fills the list [default: ./seed/colors.json if there, else built in]
@@ -50,19 +50,19 @@ pub(crate) struct Args {
     pub(crate) base_path: BasePath,
 
     /// Event loops, one thread each [default: as many as processors, >= 2]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = workers, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_workers, value_hint = ValueHint::Other)]
     pub(crate) workers: Option<u16>,
 
     /// Longest content of a request, at most 16 MiB
-    #[arg(long, value_name = "BYTES", default_value = "64KiB", allow_negative_numbers = true, value_parser = size, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "BYTES", default_value = "64KiB", allow_negative_numbers = true, value_parser = parse_size, value_hint = ValueHint::Other)]
     pub(crate) max_body: usize,
 
     /// To receive a request, or send a response
-    #[arg(long, value_name = "TIME", default_value = "30s", allow_negative_numbers = true, value_parser = time, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "TIME", default_value = "30s", allow_negative_numbers = true, value_parser = parse_time, value_hint = ValueHint::Other)]
     pub(crate) request_timeout: Duration,
 
     /// Between two requests on a connection
-    #[arg(long, value_name = "TIME", default_value = "5s", allow_negative_numbers = true, value_parser = time, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "TIME", default_value = "5s", allow_negative_numbers = true, value_parser = parse_time, value_hint = ValueHint::Other)]
     pub(crate) keep_alive: Duration,
 
     /// Allow only reads: POST, PUT and DELETE answer 405
@@ -124,12 +124,13 @@ impl Args {
         let mut args = Self::try_parse_from(program.iter().chain(&options).chain(line))?;
         args.warnings = warnings;
         // a message names what the operator set: the option or its variable
-        let name = |id: &str, of: &str| environment::name(id, given.value_source(of) == Some(ValueSource::CommandLine));
+        let is_on_line = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
+        let name = |id: &str| environment::name(id, is_on_line(id));
         if let Some(clash) = args.listen.iter().enumerate().find_map(|(at, one)| args.listen[..at].iter().find_map(|two| one.clash(two))) {
-            return Err(command.error(ErrorKind::ArgumentConflict, format!("{}: {clash}", name("listen", "listen"))));
+            return Err(command.error(ErrorKind::ArgumentConflict, format!("{}: {clash}", name("listen"))));
         }
         if args.private && args.token_file.is_none() {
-            let message = format!("{} needs {}", name("private", "private"), name("token_file", "private"));
+            let message = format!("{} needs {}", name("private"), environment::name("token_file", is_on_line("private")));
             return Err(command.error(ErrorKind::MissingRequiredArgument, message));
         }
         if args.dump && args.data.is_none() {
@@ -137,7 +138,7 @@ impl Args {
         }
         if args.access_log && args.log_level < LevelFilter::Info {
             let level = args.log_level.as_str().to_ascii_lowercase();
-            let (access_log, log_level) = (name("access_log", "access_log"), name("log_level", "log_level"));
+            let (access_log, log_level) = (name("access_log"), name("log_level"));
             let warning = format!("{access_log} logs nothing at {log_level} {level}: it needs info or debug");
             if args.log_level < LevelFilter::Warn {
                 // nobody would see the warning
@@ -148,8 +149,7 @@ impl Args {
         Ok(args)
     }
 
-    /// How many event loops there are.
-    pub(crate) fn workers(&self) -> usize {
+    pub(crate) fn worker_count(&self) -> usize {
         // at least two, so that one long answer does not delay all other clients
         let of_system = || std::thread::available_parallelism().map_or(2, |processors| processors.get().clamp(2, 256));
         self.workers.map_or_else(of_system, usize::from)
@@ -163,12 +163,12 @@ fn boolean() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new([yes(), no]).map(move |text| yes().matches(&text, true))
 }
 
-fn workers(text: &str) -> Result<u16, &'static str> {
+fn parse_workers(text: &str) -> Result<u16, &'static str> {
     text.parse().ok().filter(|workers| (1..=256).contains(workers)).ok_or("give a number from 1 to 256")
 }
 
 /// Parses a number of bytes, from 64 to 16 MiB; K and M are binary.
-fn size(text: &str) -> Result<usize, String> {
+fn parse_size(text: &str) -> Result<usize, String> {
     let (number, unit) = split_unit(text);
     let factor = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => Some(1),
@@ -182,7 +182,7 @@ fn size(text: &str) -> Result<usize, String> {
 }
 
 /// Parses a time from 100 ms to a day, in seconds if there is no unit.
-fn time(text: &str) -> Result<Duration, String> {
+fn parse_time(text: &str) -> Result<Duration, String> {
     let (number, unit) = split_unit(text);
     let factor = match unit {
         "ms" => Some(0.001),
@@ -202,7 +202,7 @@ fn split_unit(text: &str) -> (&str, &str) {
 }
 
 /// Parses the permissions of a file, from 0 to 777 in octal.
-fn mode(text: &str) -> Result<u32, String> {
+fn parse_mode(text: &str) -> Result<u32, String> {
     let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let mode = digits.and_then(|digits| u32::from_str_radix(digits, 8).ok()).filter(|mode| *mode <= 0o777);
     mode.ok_or_else(|| "give an octal number from 0 to 777, as in 0660".to_owned())
@@ -220,29 +220,29 @@ mod tests {
     #[test]
     fn times_are_within_a_day() {
         for (text, milliseconds) in [("5", 5000), ("0.25", 250), ("30s", 30_000), ("500ms", 500), ("2m", 120_000), ("1.5h", 5_400_000)] {
-            assert_eq!(time(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+            assert_eq!(parse_time(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
         for text in ["0", "-1", "NaN", "inf", "86401", "5 s", "s", "99ms", "1d", ""] {
-            assert!(time(text).is_err(), "{text:?}");
+            assert!(parse_time(text).is_err(), "{text:?}");
         }
     }
 
     #[test]
     fn sizes_are_from_64_bytes_to_16_mib() {
         for (text, bytes) in [("64", 64), ("64B", 64), ("64K", 65_536), ("64k", 65_536), ("64KiB", 65_536), ("16MiB", 16_777_216)] {
-            assert_eq!(size(text), Ok(bytes), "{text}");
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
         for text in ["63", "16777217", "17M", "1G", "1.5K", "-64", "K", "64 K", "64KB", "99999999999999999999", ""] {
-            assert!(size(text).is_err(), "{text:?}");
+            assert!(parse_size(text).is_err(), "{text:?}");
         }
     }
 
     #[test]
     fn modes_are_octal() {
-        assert_eq!(mode("0660"), Ok(0o660));
-        assert_eq!(mode("7"), Ok(0o7));
+        assert_eq!(parse_mode("0660"), Ok(0o660));
+        assert_eq!(parse_mode("7"), Ok(0o7));
         for text in ["1000", "8", "+7", "-1", "rw", ""] {
-            assert!(mode(text).is_err(), "{text:?}");
+            assert!(parse_mode(text).is_err(), "{text:?}");
         }
     }
 

@@ -100,7 +100,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     let places: Vec<String> =
         listeners.iter().map(|Listener { endpoint, .. }| format!("{endpoint}{}{base}", endpoint.separator(base))).collect();
     let open_endpoint = listeners.iter().map(|listener| &listener.endpoint).find(|endpoint| endpoint.is_open()).cloned();
-    let workers = args.workers();
+    let workers = args.worker_count();
     let limits = Limits {
         content_max: args.max_body,
         request_timeout: args.request_timeout,

@@ -81,7 +81,7 @@ fn print_rows(table: &Table, load: &Load, kinds: impl Iterator<Item = Kind>, pro
 fn measure(load: &Load, seconds: u32, server: &Server) -> Result<Run> {
     let (request, _) = &load.workload.requests(load.colors)[0];
     let script = NamedTempFile::new()?;
-    fs::write(&script, load.workload.script(request))?;
+    fs::write(&script, load.workload.script())?;
     let mut wrk = Command::new("wrk");
     wrk.args(["--threads", &load.threads.to_string(), "--connections", &load.connections.to_string()]);
     wrk.args(["--duration", &format!("{seconds}s"), "--timeout", "10s", "--latency", "--script"]).arg(script.path());

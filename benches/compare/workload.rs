@@ -65,14 +65,14 @@ impl Workload {
         }
     }
 
-    /// The script that has wrk send the requests. Target and fields of the first one are among wrk's arguments.
-    pub(crate) fn script(self, first: &Request) -> String {
+    /// The script that makes wrk send the requests. Target and fields of the first one are among wrk's arguments.
+    pub(crate) fn script(self) -> String {
         let requests = match self {
-            Self::ReadOne | Self::ReadAll | Self::NewConnection => String::new(),
-            Self::Update => format!("wrk.method = '{}'\nwrk.body = '{}'\n", first.method, first.content),
-            Self::CreateDelete => include_str!("create_delete.lua").to_owned(),
+            Self::ReadOne | Self::ReadAll | Self::NewConnection => "",
+            Self::Update => include_str!("update.lua"),
+            Self::CreateDelete => include_str!("create_delete.lua"),
         };
-        requests + include_str!("done.lua")
+        [requests, include_str!("done.lua")].concat()
     }
 
     /// Sends the requests once and returns the bytes of the last response. Fails if the contents are not those of the API.

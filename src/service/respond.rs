@@ -179,6 +179,8 @@ fn target_error(error: &TargetError, base: &BasePath) -> Response {
 
 /// 200, or 503 with what is wrong.
 fn health(service: &Service, request: &Request) -> Response {
+    // what it finds is in the next answer
+    service.store.ping();
     let saves = service.store.is_durable().then(|| service.store.saves.status());
     let (status, text) = match &saves {
         _ if service.is_stopping.load(Relaxed) => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),

@@ -68,8 +68,10 @@ impl Change {
         }
         match (&self.action, found) {
             (Action::Update(_, Some(value)), Some((position, color))) => {
-                let color = Color { id: color.id, ..Color::new(Arc::clone(&color.name), value) };
-                (Outcome::Updated(color.clone()), Some(Edit::Replace(position, color)))
+                let updated = Color { id: color.id, ..Color::new(Arc::clone(&color.name), value) };
+                // the value that it has already needs no edit
+                let edit = (updated != *color).then(|| Edit::Replace(position, updated.clone()));
+                (Outcome::Updated(updated), edit)
             }
             (Action::Update(_, None), Some((_, color))) => (Outcome::Updated(color.clone()), None),
             (Action::Delete(_), Some((position, color))) => (Outcome::Deleted(color.clone()), Some(Edit::Remove(position, color.clone()))),
@@ -122,6 +124,7 @@ mod tests {
         let update = |value: Option<&str>| decide(Action::Update("a".into(), value.map(Arc::from)), None);
         assert_eq!(update(Some("3")), (Outcome::Updated(color("a", "3")), Some(Edit::Replace(0, color("a", "3")))));
         assert_eq!(update(None), (Outcome::Updated(color("a", "1")), None));
+        assert_eq!(update(Some("1")), (Outcome::Updated(color("a", "1")), None));
     }
 
     #[test]

@@ -73,9 +73,8 @@ pub(super) fn path_error(path: &Path, error: &io::Error) -> DatabaseError {
     let reason = match fs::metadata(path) {
         Ok(there) if error.kind() == io::ErrorKind::PermissionDenied => {
             let (owner, mode) = (there.uid(), there.mode() & 0o7777);
-            format!(
-                "permission denied: {name} belongs to user {owner} with mode {mode:04o}, and this process is user {user}; change its owner with chown"
-            )
+            let fix = if owner == user { "its mode with chmod" } else { "its owner with chown" };
+            format!("permission denied: {name} belongs to user {owner} with mode {mode:04o}, and this process is user {user}; change {fix}")
         }
         _ => format!("{error}; name another file with --data"),
     };

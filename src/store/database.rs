@@ -16,6 +16,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 use super::change::Edit;
 use super::color::{Color, NAME_BYTES_MAX};
 use super::data_file;
+use crate::logging;
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and the owner of FILE.
 const NEW_FILE_MODE: u32 = 0o600;
@@ -46,6 +47,8 @@ pub(crate) struct Database {
     /// Tells whether another program has written.
     data_version: i64,
     has_warned_of_wal: bool,
+    /// The last commit failed. That may change the data version as well.
+    has_failed: bool,
     /// Against other processes of the service; dropped after the connection.
     _lock: File,
 }
@@ -214,9 +217,6 @@ fn read_colors(connection: &Connection) -> Result<Vec<Color>, DatabaseError> {
         if name.len() > NAME_BYTES_MAX {
             return Err(DatabaseError::Row(id, "its name is too long"));
         }
-        if id == i64::MAX {
-            return Err(DatabaseError::Row(id, "no id is left for the next one"));
-        }
         colors.push(Color { id, ..Color::new(name, value) });
     }
     Ok(colors)
@@ -243,7 +243,7 @@ impl Database {
             return Err(DatabaseError::Replaced("a file of the database".to_owned()));
         };
         let data_version = data_version(&connection)?;
-        Ok((Self { connection, files: [file, wal, shm], data_version, has_warned_of_wal: false, _lock: lock }, colors))
+        Ok((Self { connection, files: [file, wal, shm], data_version, has_warned_of_wal: false, has_failed: false, _lock: lock }, colors))
     }
 
     /// Makes edits durable, all or none. Needs the write lock, and releases it. Without edits it commits a counter, to find out whether the
@@ -251,8 +251,13 @@ impl Database {
     pub(super) fn commit(&mut self, edits: &[Edit]) -> Result<(), DatabaseError> {
         self.check_files()?;
         let committed = self.write(edits).and_then(|()| self.connection.prepare_cached("COMMIT")?.execute([]));
-        if committed.is_err() {
-            self.erase_refused_commit();
+        self.has_failed = committed.is_err();
+        if let Err(refused) = &committed
+            && let Err(error) = self.erase_refused_commit()
+            && refused.sqlite_error().is_some_and(|refused| refused.extended_code == ffi::SQLITE_IOERR_FSYNC)
+        {
+            let error = DatabaseError::from(error);
+            logging::client_warning(format_args!("a change that was refused may be there after a crash: {error}"));
         }
         self.note_lengths();
         Ok(committed.map(drop)?)
@@ -268,13 +273,18 @@ impl Database {
         if version == self.data_version {
             return Ok(None);
         }
-        let colors = read_colors(&self.connection).inspect_err(|_| self.roll_back())?;
-        self.data_version = version;
         // a checkpoint by another program may have cut the WAL
         self.note_lengths();
+        if self.has_failed {
+            // not before a commit succeeds: until then, each failure would read the whole list
+            return Ok(None);
+        }
+        let colors = read_colors(&self.connection).inspect_err(|_| self.roll_back())?;
+        self.data_version = version;
         Ok(Some(colors))
     }
 
+    /// For [`Database::check_files`].
     fn note_lengths(&mut self) {
         for (path, state) in &mut self.files {
             state.length = fs::metadata(path).map_or(0, |file| file.len());
@@ -305,7 +315,7 @@ impl Database {
 
     /// After a failed sync the refused commit may be complete in the WAL, and the next start would replay it. Writes another frame over its
     /// first one, so that the replay stops before it. This commits nothing: the next commit goes to the same place.
-    fn erase_refused_commit(&self) {
+    fn erase_refused_commit(&self) -> rusqlite::Result<()> {
         self.roll_back();
         let erased = self
             .connection
@@ -314,13 +324,11 @@ impl Database {
             .and_then(|()| self.connection.cache_flush());
         self.roll_back();
         let restored = self.connection.execute_batch("PRAGMA synchronous=FULL");
-        if let Err(error) = erased.and(restored) {
-            log::warn!("a change that was refused may come back after a crash: {}", DatabaseError::from(error));
-        }
+        erased.and(restored)
     }
 
     /// What is written to files that are not there any more would be lost.
-    fn check_files(&mut self) -> Result<(), DatabaseError> {
+    pub(super) fn check_files(&mut self) -> Result<(), DatabaseError> {
         for (path, before) in &self.files {
             let is_same = |now: FileState| (now.device, now.inode) == (before.device, before.inode) && now.length >= before.length;
             if !FileState::of(path).is_some_and(is_same) {

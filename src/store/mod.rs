@@ -74,11 +74,12 @@ impl Store {
         !self.saves.awaits_pong.load(Relaxed)
     }
 
-    /// Asks the writer to show that it is alive.
+    /// Asks the writer to show that it is alive, and to look whether the files of the database are still there.
     pub(crate) fn ping(&self) {
-        self.saves.awaits_pong.store(self.is_durable(), Relaxed);
-        // Without a writer nobody has to answer.
-        let _ = self.send(WriterMessage::Ping);
+        if self.is_durable() && !self.saves.awaits_pong.swap(true, Relaxed) {
+            // Without a writer there is no pong, which is what this is for.
+            let _ = self.send(WriterMessage::Ping);
+        }
     }
 
     /// Tells the writer to save what is queued and to close the database. False if that takes longer than `time`.

@@ -63,23 +63,20 @@ impl Saves {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes how a commit went. The log has a failure only when its reason is another than before.
-    fn note<T>(&self, committed: &Result<T, DatabaseError>) {
-        let mut status = self.lock();
-        match committed {
-            Ok(_) => {
-                if status.failure.take().is_some() {
-                    log::info!("changes are saved again");
-                }
-            }
-            Err(error) => {
-                self.metrics.failures.add(1);
-                if status.failure.as_ref() != Some(error) {
-                    log::error!("changes cannot be saved: {error}");
-                }
-                status.failure = Some(error.clone());
-            }
+    fn note_success(&self) {
+        if self.lock().failure.take().is_some() {
+            log::info!("changes are saved again");
         }
+    }
+
+    /// Logs the failure only if the one before had another reason.
+    fn note_failure(&self, error: DatabaseError) {
+        self.metrics.failures.add(1);
+        let mut status = self.lock();
+        if status.failure.as_ref() != Some(&error) {
+            log::error!("changes cannot be saved: {error}");
+        }
+        status.failure = Some(error);
     }
 }
 
@@ -111,10 +108,13 @@ impl Writer {
             match first {
                 Err(RecvTimeoutError::Timeout) => {
                     let retried = self.begin().and_then(|()| self.database.commit(&[]));
-                    self.saves.note(&retried);
                     next_retry = Instant::now() + RETRY_TIME;
-                    if retried.is_err() {
-                        continue;
+                    match retried {
+                        Ok(()) => self.saves.note_success(),
+                        Err(error) => {
+                            self.saves.note_failure(error);
+                            continue;
+                        }
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => return self.database.close(),
@@ -125,7 +125,10 @@ impl Writer {
                                 changes.push(change);
                                 replies.push(reply);
                             }
-                            WriterMessage::Ping => self.saves.awaits_pong.store(false, Relaxed),
+                            WriterMessage::Ping => {
+                                self.saves.awaits_pong.store(false, Relaxed);
+                                self.database.check_files().unwrap_or_else(|error| self.saves.note_failure(error));
+                            }
                             WriterMessage::Close(told) => closed = Some(told),
                         }
                     }
@@ -141,7 +144,7 @@ impl Writer {
             }
             // after the answers, so that no client waits for it
             if let Err(error) = self.begin() {
-                self.saves.note::<()>(&Err(error));
+                self.saves.note_failure(error);
             }
         }
     }
@@ -151,7 +154,7 @@ impl Writer {
         let Some(colors) = self.database.begin()? else { return Ok(()) };
         // a checkpoint, for instance, changes no color
         if colors != self.colors.as_slice() {
-            log::warn!("another program has written to the database; the list has its {} colors now", colors.len());
+            log::warn!("another program has written to the database; the service has read the list again, colors: {}", colors.len());
             self.list.replace(Colors::new(colors.clone()));
         }
         // with the ids that the rows have now
@@ -211,15 +214,15 @@ impl Writer {
             Ok(outcomes)
         }));
         let saved = saved.unwrap_or(Err(DatabaseError::Panicked));
-        if saved.is_err() {
+        if let Err(error) = &saved {
             self.database.roll_back();
             undo.into_iter().rev().for_each(|edit| drop(self.colors.apply(edit)));
-            self.saves.note(&saved);
+            self.saves.note_failure(error.clone());
         } else if !edits.is_empty() {
             // the shared list alone keeps what was replaced, and frees it
             drop(undo);
             self.list.publish(edits);
-            self.saves.note(&saved);
+            self.saves.note_success();
             self.saves.lock().last_success = Some(SystemTime::now());
         }
         saved
