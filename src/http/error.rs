@@ -45,6 +45,8 @@ pub(crate) enum ProtocolError {
     Timeout,
     /// When the memory for unfinished requests and untaken responses is used up, or the connection limit is reached: 503.
     Overloaded,
+    /// When the service panicked on the request: 500.
+    Panicked,
 }
 
 impl ProtocolError {
@@ -57,6 +59,7 @@ impl ProtocolError {
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::Timeout => StatusCode::REQUEST_TIMEOUT,
             Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -83,6 +86,7 @@ impl fmt::Display for ProtocolError {
             Self::UnexpectedEof => f.write_str("the connection ended in the middle of the request"),
             Self::Timeout => f.write_str("the request did not arrive in time"),
             Self::Overloaded => f.write_str("there is no room for this request to wait, try again later"),
+            Self::Panicked => f.write_str("the service failed on this request, its log says where"),
         }
     }
 }

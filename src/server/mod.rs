@@ -1,6 +1,5 @@
 //! Sockets and threads: the accept loop, on the main thread, and the workers that it hands connections to.
 
-mod client;
 mod connection;
 #[cfg(fuzzing)]
 #[path = "../../fuzz/inside/server.rs"]

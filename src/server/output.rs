@@ -30,14 +30,12 @@ pub(super) struct Output {
     sent: usize,
 }
 
-/// How far sending got.
+/// How much of the output the socket took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     All,
-    /// The socket has no room for more. `progress`: it took some bytes.
-    Part {
-        progress: bool,
-    },
+    Some,
+    Nothing,
 }
 
 impl Output {
@@ -78,17 +76,16 @@ impl Output {
 
     /// Sends what the socket has room for.
     pub(super) fn send(&mut self, socket: impl AsFd) -> io::Result<Sent> {
-        let mut progress = false;
+        let before = self.sent;
         while let Some(rest) = self.rest() {
             let sent = match rest {
                 [rest, b""] | [b"", rest] => rustix::net::send(&socket, rest, SEND_FLAGS),
                 both => rustix::net::sendmsg(&socket, &both.map(IoSlice::new), &mut SendAncillaryBuffer::default(), SEND_FLAGS),
             };
             match sent {
-                Ok(0) | Err(Errno::AGAIN | Errno::INTR) => return Ok(Sent::Part { progress }),
+                Ok(0) | Err(Errno::AGAIN | Errno::INTR) => return Ok(if self.sent > before { Sent::Some } else { Sent::Nothing }),
                 sent => self.sent += sent?,
             }
-            progress = true;
         }
         (self.content, self.sent) = (Content::None, 0);
         self.buffer.clear();

@@ -227,8 +227,9 @@ impl Worker {
     fn serve(&mut self, id: u64, event: Event, now: Instant) {
         // one in the run queue is served from there
         let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else { return };
-        let next =
-            catch_unwind(AssertUnwindSafe(|| entry.connection.advance(event, &self.shared, now, &mut self.scratch))).unwrap_or(Next::Close);
+        let mut advance = |event| entry.connection.advance(event, &self.shared, now, &mut self.scratch);
+        // a panic leaves the list as it is: a change is made in one step or not at all
+        let next = catch_unwind(AssertUnwindSafe(|| advance(event))).unwrap_or_else(|_| advance(Event::Panicked));
         let wanted = match next {
             Next::Wait(flags) => Some(flags),
             Next::Queue => {
@@ -306,5 +307,65 @@ impl Worker {
         for (_, _, id) in candidates {
             self.serve(id, Event::LimitReached, now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::metrics::Metrics;
+    use crate::server::Limits;
+    use crate::service::{Allowlist, BasePath, Service, openapi};
+    use crate::store::{Color, Store};
+
+    /// Sends requests on a connection of their own, and reads until it ends.
+    fn talk(worker: &mut Worker, requests: &str) -> String {
+        let (mut client, socket) = UnixStream::pair().unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        client.write_all(requests.as_bytes()).unwrap();
+        worker.inbox.add(socket.into(), None, false, &worker.shared);
+        worker.take_mail(Instant::now());
+        let mut responses = String::new();
+        client.read_to_string(&mut responses).unwrap();
+        responses
+    }
+
+    #[test]
+    #[cfg_attr(not(debug_assertions), ignore = "nothing panics without checks for overflow")]
+    fn a_panic_is_answered_with_500_and_ends_its_connection_alone() {
+        let metrics = Metrics::new(2, 1, None);
+        // the page has the sum, which overflows
+        metrics.workers.iter().for_each(|worker| worker.counters.refused.add(u64::MAX));
+        let service = Service {
+            store: Store::in_memory(vec![Color::new("red", "#f00")]),
+            base: BasePath::default(),
+            openapi: openapi(&BasePath::default()),
+            read_only: false,
+            is_stopping: AtomicBool::new(false),
+            allowlist: Allowlist::default(),
+            tokens: None,
+            metrics,
+        };
+        let time = Duration::from_secs(10);
+        let limits = Limits { content_max: 100, request_timeout: time, keep_alive: time, connections_max: 10 };
+        let shared = Arc::new(Shared::new(service, limits, false));
+        let inbox = Arc::new(Inbox::new(Arc::clone(&shared.service.metrics.workers[0])).unwrap());
+        let mut worker = Worker::new(shared, inbox).unwrap();
+
+        let red = "GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n";
+        for (method, expected) in
+            [("GET", r#"{"error":true,"message":"the service failed on this request, its log says where"}"#), ("HEAD", "")]
+        {
+            let responses = talk(&mut worker, &format!("{red}{method} /metrics HTTP/1.1\r\nHost: a\r\n\r\n{red}"));
+            let (first, failed) = responses.split_once(r##"{"name":"red","value":"#f00"}"##).unwrap();
+            assert!(first.starts_with("HTTP/1.1 200 OK\r\n") && !first.contains("Connection"), "{first}");
+            let (head, content) = failed.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with("HTTP/1.1 500 Internal Server Error\r\n") && head.ends_with("\r\nConnection: close"), "{head}");
+            assert_eq!(content, expected, "{method}");
+        }
+        assert_eq!(worker.connections.len(), 2, "they linger, and no other is there");
     }
 }
