@@ -40,9 +40,9 @@ enum State {
     Idle,
     /// The rest of a request.
     Reading,
-    /// The outcome of a change, which has `memory` bytes of content. Nothing is received meanwhile, so that requests are answered in order, and
-    /// no timeout closes the connection, so that the memory stays counted.
-    Committing { memory: usize },
+    /// The answer of the service. That to a change comes when it is saved; until then, request and change take `memory` bytes. Nothing is
+    /// received meanwhile, so that requests are answered in order, and no timeout closes the connection, so that the memory stays counted.
+    Answering { memory: usize },
     /// Room in the socket for more of the output.
     Writing,
     /// The end of the client's side, after the last response. Up to `left` bytes are received and dropped.
@@ -135,8 +135,8 @@ impl Connection {
     pub(super) fn advance(&mut self, event: Event, shared: &Shared, now: Instant, scratch: &mut [u8]) -> Next {
         // An error means that the client has gone: nobody is left to tell.
         let next = self.handle(event, shared, now, scratch).unwrap_or(Next::Close);
-        let committing = if let State::Committing { memory } = self.state { memory } else { 0 };
-        self.quota.set_memory(self.parser.memory() + self.output.memory() + committing);
+        let change = if let State::Answering { memory } = self.state { memory } else { 0 };
+        self.quota.set_memory(self.parser.memory() + self.output.memory() + change);
         next
     }
 
@@ -147,7 +147,7 @@ impl Connection {
             State::Idle if shared.is_stopping() => STOPPING_KEEP_ALIVE.min(limits.keep_alive),
             State::Idle if self.had_request => limits.keep_alive,
             State::Idle | State::Reading | State::Writing => limits.request_timeout,
-            State::Committing { .. } => return None,
+            State::Answering { .. } => return None,
             State::Lingering { .. } => LINGER_TIME,
         };
         Some(self.since + time)
@@ -158,7 +158,7 @@ impl Connection {
     pub(super) fn may_make_room(&self, now: Instant, patience: Duration) -> Option<(bool, Instant)> {
         match self.state {
             State::Idle if self.had_request => Some((false, self.since)),
-            State::Committing { .. } => None,
+            State::Answering { .. } => None,
             _ => (now.duration_since(self.since) >= patience).then_some((true, self.since)),
         }
     }
@@ -198,15 +198,16 @@ impl Connection {
                 next
             }
             (Event::Readable | Event::Writable, State::Writing) => self.flush(!self.parser.is_idle(), now),
-            (Event::Outcome(outcome), State::Committing { .. }) => {
-                let response = self.request.as_ref().map(|request| shared.service.complete(request, outcome));
+            (Event::Outcome(outcome), State::Answering { .. }) => {
                 self.state = State::Idle;
-                response.into_iter().for_each(|response| self.respond(response, shared));
+                if let Some(request) = &self.request {
+                    self.respond(shared.service.complete(request, outcome), shared);
+                }
                 let next = self.flush(!self.parser.is_idle(), now);
                 self.quota.worker.counters.durable.add(1, self.received.elapsed());
                 next
             }
-            (Event::Readable | Event::Writable, State::Committing { .. }) => Ok(Next::Unwatch),
+            (Event::Readable | Event::Writable, State::Answering { .. }) => Ok(Next::Unwatch),
             // epoll reports room only when a third of the socket's buffer is free, so there may be some
             (Event::Deadline, State::Writing) => match self.flush(!self.parser.is_idle(), now)? {
                 Next::Wait(EventFlags::OUT) if self.since != now => Ok(Next::Close),
@@ -220,8 +221,8 @@ impl Connection {
                 self.refuse(&ProtocolError::Overloaded, shared);
                 self.output.send(&self.socket).map(|_| Next::Close)
             }
-            // only while a request is answered is the output known to have whole responses
-            (Event::Panicked, State::Idle) if self.request.is_some() => {
+            // in other states half of a response may be in the output, or the change may be made
+            (Event::Panicked, State::Answering { .. }) => {
                 self.refuse(&ProtocolError::Panicked, shared);
                 self.flush(false, now)
             }
@@ -248,7 +249,7 @@ impl Connection {
                 Ok(Some(request)) => {
                     answers += 1;
                     // what follows is another request, with a time of its own
-                    (self.state, self.since, self.had_request) = (State::Idle, now, true);
+                    (self.state, self.since, self.had_request) = (State::Answering { memory: 0 }, now, true);
                     if let Some(change) = self.answer_one(request, shared) {
                         self.output.send(&self.socket)?;
                         return Ok(Next::Commit(change));
@@ -276,8 +277,9 @@ impl Connection {
                 None
             }
             Answer::Commit(change) => {
-                // the change has a copy of what it needs, which takes no more
-                self.state = State::Committing { memory: take(&mut request.content).capacity() };
+                self.state = State::Answering { memory: request.memory() };
+                // the change has its own copy of what it needs
+                request.content = Vec::new();
                 Some(change)
             }
         }
@@ -286,6 +288,7 @@ impl Connection {
     /// Responds to the request that is being answered.
     fn respond(&mut self, response: Response, shared: &Shared) {
         let Some(request) = &self.request else { return };
+        self.state = State::Idle;
         let is_last = !request.keep_alive || shared.is_stopping() || shared.limit_reached();
         let connection = if is_last {
             self.after = After::Close;
@@ -314,7 +317,8 @@ impl Connection {
 
     /// Appends a response to the output, and logs it.
     fn push(&mut self, mut response: Response, connection: Option<&'static str>) {
-        let (request, begun, token_name) = (self.request.take(), self.begun.take(), self.token_name.take());
+        let (begun, token_name) = (self.begun.take(), self.token_name.take());
+        let request = &self.request;
         let (status, reason) = (response.status, take(&mut response.reason));
         let is_head = request.as_ref().is_some_and(|request| request.method == Method::Head);
         let bytes = self.output.push(response, is_head, connection);
@@ -326,6 +330,7 @@ impl Connection {
             let client = token_name.map_or_else(|| client.clone(), |name| format!("{name}@{client}"));
             logging::response(&client, what, status, &reason, bytes, begun);
         }
+        self.request = None;
     }
 
     /// Sends what the socket has room for. `may_have_requests`: the buffer may have whole requests that are not answered yet.

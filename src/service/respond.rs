@@ -50,16 +50,14 @@ pub(crate) fn openapi(base: &BasePath) -> Arc<Representation> {
 impl Service {
     /// Answers a request; an error is a response too. `on_loopback`: the listener's own address is a loopback one.
     pub(crate) fn respond(&self, request: &Request, on_loopback: bool) -> Answer {
-        let answer = match origin::check(&self.allowlist, request, on_loopback) {
-            Ok(()) => route(self, request),
-            Err(forbidden) => {
-                Answer::Now(Response { log: Some(forbidden.log()), ..Response::error(StatusCode::FORBIDDEN, forbidden.message()) })
-            }
+        let response = match origin::check(&self.allowlist, request, on_loopback) {
+            Ok(()) => match route(self, request) {
+                Answer::Now(response) => response,
+                commit => return commit,
+            },
+            Err(forbidden) => Response { log: Some(forbidden.log()), ..Response::error(StatusCode::FORBIDDEN, forbidden.message()) },
         };
-        match answer {
-            Answer::Now(response) => Answer::Now(self.with_cors(Some(request), response)),
-            commit => commit,
-        }
+        Answer::Now(self.with_cors(Some(request), response))
     }
 
     /// The response to a request whose change has been saved or not.
