@@ -240,7 +240,8 @@ fn is_host(value: &str) -> bool {
 
 /// Splits `host[:port]`, which must not be an IPv6 address. The port is empty if there is none.
 pub(crate) fn split_port(host: &str) -> (&str, &str) {
-    host.split_once(':').unwrap_or((host, ""))
+    // on short strings much faster than `split_once`, in every request
+    host.bytes().position(|byte| byte == b':').map_or((host, ""), |colon| (&host[..colon], &host[colon + 1..]))
 }
 
 /// Whether each percent sign begins an escape of two hexadecimal digits (RFC 3986 §2.1).

@@ -238,51 +238,44 @@ impl Connection {
             if answers == ANSWERS_IN_A_ROW || !self.output.has_room() {
                 return self.flush(!self.parser.is_idle(), now);
             }
-            match self.parser.next_request(shared.limits.content_max) {
-                Ok(None) if self.quota.is_refused(self.parser.memory()) => self.refuse(&ProtocolError::Overloaded, shared),
-                Ok(None) => {
+            let request = match self.parser.next_request(shared.limits.content_max) {
+                Ok(Some(request)) => self.request.insert(request),
+                Ok(None) if !self.quota.is_refused(self.parser.memory()) => {
                     if self.parser.take_expectation() {
                         self.output.push_continue();
                     }
                     break;
                 }
-                Ok(Some(request)) => {
-                    answers += 1;
-                    // what follows is another request, with a time of its own
-                    (self.state, self.since, self.had_request) = (State::Answering { memory: 0 }, now, true);
-                    if let Some(change) = self.answer_one(request, shared) {
-                        self.output.send(&self.socket)?;
-                        return Ok(Next::Commit(change));
-                    }
+                refused => {
+                    self.refuse(&refused.err().unwrap_or(ProtocolError::Overloaded), shared);
+                    break;
                 }
-                Err(error) => self.refuse(&error, shared),
+            };
+            answers += 1;
+            // what follows is another request, with a time of its own
+            (self.state, self.since, self.had_request) = (State::Answering { memory: 0 }, now, true);
+            self.begun = shared.access_log.then(Instant::now);
+            self.token_name = self.begun.and_then(|_| shared.service.token_name(request));
+            let memory = request.memory();
+            if self.quota.is_refused(memory) {
+                self.refuse(&ProtocolError::Overloaded, shared);
+                break;
+            }
+            match shared.service.respond(request, self.on_loopback) {
+                Answer::Now(response) => {
+                    self.quota.worker.counters.untimed.add(1);
+                    self.respond(response, shared);
+                }
+                Answer::Commit(change) => {
+                    // the change has its own copy of what it needs
+                    request.content = Vec::new();
+                    self.state = State::Answering { memory };
+                    self.output.send(&self.socket)?;
+                    return Ok(Next::Commit(change));
+                }
             }
         }
         self.flush(false, now)
-    }
-
-    /// Answers a request. If that takes a change that has to be saved first, it is answered when the outcome is known.
-    fn answer_one(&mut self, request: Request, shared: &Shared) -> Option<Change> {
-        let request = self.request.insert(request);
-        self.begun = shared.access_log.then(Instant::now);
-        self.token_name = self.begun.and_then(|_| shared.service.token_name(request));
-        if self.quota.is_refused(request.memory()) {
-            self.refuse(&ProtocolError::Overloaded, shared);
-            return None;
-        }
-        match shared.service.respond(request, self.on_loopback) {
-            Answer::Now(response) => {
-                self.quota.worker.counters.untimed.add(1);
-                self.respond(response, shared);
-                None
-            }
-            Answer::Commit(change) => {
-                self.state = State::Answering { memory: request.memory() };
-                // the change has its own copy of what it needs
-                request.content = Vec::new();
-                Some(change)
-            }
-        }
     }
 
     /// Responds to the request that is being answered.

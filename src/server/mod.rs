@@ -128,28 +128,24 @@ impl Server {
         }
     }
 
-    /// Accepts up to [`ACCEPTS_IN_A_ROW`] connections from a listener. True if there may be more, and room for them.
-    fn accept_from(&mut self, index: usize) -> bool {
+    /// Accepts up to [`ACCEPTS_IN_A_ROW`] connections from a listener.
+    fn accept_from(&mut self, index: usize) {
         let listener = &self.listeners[index];
         for _ in 0..ACCEPTS_IN_A_ROW {
             if self.shared.is_full() {
-                return false;
+                return;
             }
             match listener.accept() {
                 Ok((socket, peer)) => {
                     let inbox = self.inboxes.iter().min_by_key(|inbox| inbox.load()).expect("there is a worker");
                     inbox.add(socket, peer, listener.endpoint.is_loopback(), &self.shared);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // the client closed the connection before it was accepted
                 Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
-                Err(error) => {
-                    self.pause(&error);
-                    return false;
-                }
+                Err(error) => return self.pause(&error),
             }
         }
-        true
     }
 
     /// Stops accepting for [`PAUSE`].
@@ -165,9 +161,12 @@ impl Server {
         self.listeners.iter_mut().for_each(Listener::unlink);
         self.shared.service.is_stopping.store(true, Relaxed);
         self.inboxes.iter().for_each(|inbox| inbox.wake());
-        // connections in the kernel's queue look established to their clients
-        while self.accept_pending(begun + LAST_ACCEPTS) && begun.elapsed() < LAST_ACCEPTS {
-            std::thread::sleep(PAUSE);
+        // to their clients, connections in the kernel's queue are open
+        while self.listeners.iter().any(has_pending) && begun.elapsed() < LAST_ACCEPTS {
+            if self.shared.is_full() || take(&mut self.pauses) {
+                std::thread::sleep(PAUSE);
+            }
+            (0..self.listeners.len()).for_each(|index| self.accept_from(index));
         }
         self.listeners.clear();
         self.shared.set_limit_reached(false);
@@ -178,14 +177,6 @@ impl Server {
         if connections > 0 {
             log::warn!("cut off {connections} connections that were not done {} s after the signal", STOP_TIME.as_secs());
         }
-    }
-
-    /// Accepts the connections in the kernel's queues. True if some are left, for lack of room or time.
-    fn accept_pending(&mut self, deadline: Instant) -> bool {
-        for index in 0..self.listeners.len() {
-            while Instant::now() < deadline && self.accept_from(index) {}
-        }
-        self.listeners.iter().any(has_pending)
     }
 }
 

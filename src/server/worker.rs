@@ -104,7 +104,7 @@ impl Inbox {
 
 struct Entry {
     connection: Connection,
-    /// What epoll watches the socket for; `None` when it was removed, see [`Next::Unwatch`].
+    /// What epoll watches the socket for; `None` before the first event, and after [`Next::Unwatch`].
     watched: Option<EventFlags>,
     /// It is in the run queue.
     queued: bool,
@@ -208,15 +208,9 @@ impl Worker {
         }
         for connection in connections {
             self.last_id += 1;
-            let id = self.last_id;
-            match epoll::add(&self.epoll, &connection, EventData::new_u64(id), EventFlags::IN) {
-                Ok(()) => {
-                    self.connections.insert(id, Entry { connection, watched: Some(EventFlags::IN), queued: false });
-                    // most clients have sent a request by now, which saves a call of epoll
-                    self.serve(id, Event::Readable, now);
-                }
-                Err(error) => self.refuse_unwatched(&error),
-            }
+            self.connections.insert(self.last_id, Entry { connection, watched: None, queued: false });
+            // most clients have sent a request by now; those that wait for no other need not be watched at all
+            self.serve(self.last_id, Event::Readable, now);
         }
     }
 
@@ -247,17 +241,13 @@ impl Worker {
         entry.watched = wanted;
         if let Err(error) = watched {
             self.connections.remove(&id);
-            self.refuse_unwatched(&error);
+            self.inbox.metrics.counters.refused.add(1);
+            logging::client_warning(format_args!("closed a connection that cannot be watched: {error}"));
         }
         if let Next::Commit(change) = next {
             let inbox = Arc::clone(&self.inbox);
             self.shared.service.store.commit(change, move |outcome| inbox.post(|mail| mail.outcomes.push((id, outcome))));
         }
-    }
-
-    fn refuse_unwatched(&self, error: &rustix::io::Errno) {
-        self.inbox.metrics.counters.refused.add(1);
-        logging::client_warning(format_args!("closed a connection that cannot be watched: {error}"));
     }
 
     /// Closes the connections whose deadline has passed, and some when the connection limit is reached. `now` is a time before the last
