@@ -63,7 +63,16 @@ impl Parser {
                 self.incoming.insert(incoming)
             }
         };
-        let is_whole = incoming.take_content(&self.received, &mut self.start, content_max)?;
+        let content = &mut incoming.request.content;
+        let is_whole = match &mut incoming.framing {
+            Framing::Chunked(decoder) => decoder.decode(&self.received, &mut self.start, content, content_max)?,
+            Framing::Length(length) => {
+                let arrived = self.received[self.start..].get(..*length);
+                self.start += arrived.map_or(0, <[u8]>::len);
+                *content = arrived.unwrap_or_default().to_vec();
+                arrived.is_some()
+            }
+        };
         if !is_whole || self.start == self.received.len() {
             self.drop_used();
         }
@@ -115,21 +124,6 @@ impl Parser {
             self.received.drain(..self.start);
             self.start = 0;
             self.received.shrink_to(KEEP_BYTES_MAX);
-        }
-    }
-}
-
-impl Incoming {
-    /// Takes the content from `start` on, and moves `start` past it. True if all of the content has arrived.
-    fn take_content(&mut self, received: &[u8], start: &mut usize, content_max: usize) -> Result<bool, ProtocolError> {
-        match &mut self.framing {
-            Framing::Chunked(decoder) => decoder.decode(received, start, &mut self.request.content, content_max),
-            Framing::Length(length) => {
-                let Some(content) = received[*start..].get(..*length) else { return Ok(false) };
-                self.request.content = content.to_vec();
-                *start += *length;
-                Ok(true)
-            }
         }
     }
 }

@@ -209,7 +209,7 @@ impl Worker {
         for connection in connections {
             self.last_id += 1;
             self.connections.insert(self.last_id, Entry { connection, watched: None, queued: false });
-            // most clients have sent a request by now; those that wait for no other need not be watched at all
+            // most clients have sent a request by now; if the connection ends with it, epoll never has to know of it
             self.serve(self.last_id, Event::Readable, now);
         }
     }
