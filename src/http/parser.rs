@@ -66,12 +66,15 @@ impl Parser {
         let content = &mut incoming.request.content;
         let is_whole = match &mut incoming.framing {
             Framing::Chunked(decoder) => decoder.decode(&self.received, &mut self.start, content, content_max)?,
-            Framing::Length(length) => {
-                let arrived = self.received[self.start..].get(..*length);
-                self.start += arrived.map_or(0, <[u8]>::len);
-                *content = arrived.unwrap_or_default().to_vec();
-                arrived.is_some()
-            }
+            Framing::Length(0) => true,
+            Framing::Length(length) => match self.received[self.start..].get(..*length) {
+                Some(arrived) => {
+                    *content = arrived.to_vec();
+                    self.start += *length;
+                    true
+                }
+                None => false,
+            },
         };
         if !is_whole || self.start == self.received.len() {
             self.drop_used();

@@ -3,7 +3,7 @@
 use std::io;
 use std::mem::take;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -89,7 +89,7 @@ pub(super) enum Next {
 }
 
 pub(super) struct Connection {
-    socket: OwnedFd,
+    pub(super) socket: OwnedFd,
     /// The other end's address, if it is a TCP connection.
     peer: Option<SocketAddr>,
     /// It was accepted on a loopback address.
@@ -175,7 +175,7 @@ impl Connection {
                 let length = self.parser.missing().clamp(RECEIVE_BYTES, scratch.len());
                 match receive(&self.socket, &mut scratch[..length])? {
                     Some([]) if self.parser.is_idle() => return Ok(Next::Close),
-                    Some([]) => self.refuse(&ProtocolError::UnexpectedEof, shared),
+                    Some([]) => return self.refuse(&ProtocolError::UnexpectedEof, shared, now),
                     Some(received) => self.parser.append(received),
                     None => {}
                 }
@@ -213,19 +213,10 @@ impl Connection {
                 Next::Wait(EventFlags::OUT) if self.since != now => Ok(Next::Close),
                 next => Ok(next),
             },
-            (Event::Deadline, State::Reading) => {
-                self.refuse(&ProtocolError::Timeout, shared);
-                self.flush(false, now)
-            }
-            (Event::LimitReached, State::Reading) => {
-                self.refuse(&ProtocolError::Overloaded, shared);
-                self.output.send(&self.socket).map(|_| Next::Close)
-            }
+            (Event::Deadline, State::Reading) => self.refuse(&ProtocolError::Timeout, shared, now),
+            (Event::LimitReached, State::Reading) => self.refuse(&ProtocolError::Overloaded, shared, now).map(|_| Next::Close),
             // in other states half of a response may be in the output, or the change may be made
-            (Event::Panicked, State::Answering { .. }) => {
-                self.refuse(&ProtocolError::Panicked, shared);
-                self.flush(false, now)
-            }
+            (Event::Panicked, State::Answering { .. }) => self.refuse(&ProtocolError::Panicked, shared, now),
             // all others end the connection: the client has gone, or its time is over
             _ => Ok(Next::Close),
         }
@@ -240,26 +231,24 @@ impl Connection {
             }
             let request = match self.parser.next_request(shared.limits.content_max) {
                 Ok(Some(request)) => self.request.insert(request),
-                Ok(None) if !self.quota.is_refused(self.parser.memory()) => {
+                Ok(None) if self.quota.is_refused(self.parser.memory()) => return self.refuse(&ProtocolError::Overloaded, shared, now),
+                Ok(None) => {
                     if self.parser.take_expectation() {
                         self.output.push_continue();
                     }
                     break;
                 }
-                refused => {
-                    self.refuse(&refused.err().unwrap_or(ProtocolError::Overloaded), shared);
-                    break;
-                }
+                Err(error) => return self.refuse(&error, shared, now),
             };
             answers += 1;
             // what follows is another request, with a time of its own
             (self.state, self.since, self.had_request) = (State::Answering { memory: 0 }, now, true);
-            self.begun = shared.access_log.then(Instant::now);
-            self.token_name = self.begun.and_then(|_| shared.service.token_name(request));
+            if shared.access_log {
+                (self.begun, self.token_name) = (Some(Instant::now()), shared.service.token_name(request));
+            }
             let memory = request.memory();
             if self.quota.is_refused(memory) {
-                self.refuse(&ProtocolError::Overloaded, shared);
-                break;
+                return self.refuse(&ProtocolError::Overloaded, shared, now);
             }
             match shared.service.respond(request, self.on_loopback) {
                 Answer::Now(response) => {
@@ -300,12 +289,13 @@ impl Connection {
     }
 
     /// Responds with an error to what cannot be read as a request, or cannot be served. Nothing that follows is read as a request.
-    fn refuse(&mut self, error: &ProtocolError, shared: &Shared) {
+    fn refuse(&mut self, error: &ProtocolError, shared: &Shared, now: Instant) -> io::Result<Next> {
         let unfinished = self.parser.refuse();
         self.request = self.request.take().or(unfinished);
         self.begun = self.begun.or_else(|| shared.access_log.then(Instant::now));
         self.push(shared.service.refuse(self.request.as_ref(), error), Some("close"));
         self.after = After::Linger;
+        self.flush(false, now)
     }
 
     /// Appends a response to the output, and logs it.
@@ -357,12 +347,6 @@ impl Connection {
         self.parser = Parser::default();
         (self.state, self.since) = (State::Lingering { left: LINGER_BYTES_MAX }, now);
         Ok(Next::Wait(EventFlags::IN))
-    }
-}
-
-impl AsFd for Connection {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }
 

@@ -234,9 +234,9 @@ impl Worker {
         let data = EventData::new_u64(id);
         let watched = match (entry.watched, wanted) {
             (before, wanted) if before == wanted => Ok(()),
-            (Some(_), Some(wanted)) => epoll::modify(&self.epoll, &entry.connection, data, wanted),
-            (None, Some(wanted)) => epoll::add(&self.epoll, &entry.connection, data, wanted),
-            (_, None) => epoll::delete(&self.epoll, &entry.connection),
+            (Some(_), Some(wanted)) => epoll::modify(&self.epoll, &entry.connection.socket, data, wanted),
+            (None, Some(wanted)) => epoll::add(&self.epoll, &entry.connection.socket, data, wanted),
+            (_, None) => epoll::delete(&self.epoll, &entry.connection.socket),
         };
         entry.watched = wanted;
         if let Err(error) = watched {
