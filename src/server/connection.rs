@@ -66,7 +66,7 @@ pub(super) enum Event {
     /// The other connections have been served: go on with the requests in the buffer.
     Resume,
     Outcome(Result<Outcome, SaveError>),
-    /// The deadline has passed.
+    /// [`Connection::deadline`] has passed.
     Deadline,
     /// The connection limit is reached, and others wait.
     LimitReached,
@@ -95,7 +95,7 @@ pub(super) struct Connection {
     /// It was accepted on a loopback address.
     on_loopback: bool,
     parser: Parser,
-    output: Output,
+    pub(super) output: Output,
     state: State,
     /// When the state began, or the client last took some of the output.
     since: Instant,
@@ -140,7 +140,7 @@ impl Connection {
         next
     }
 
-    /// When to send [`Event::Deadline`].
+    /// `None` while the service answers.
     pub(super) fn deadline(&self, shared: &Shared) -> Option<Instant> {
         let limits = &shared.limits;
         let time = match self.state {
@@ -161,11 +161,6 @@ impl Connection {
             State::Answering { .. } => None,
             _ => (now.duration_since(self.since) >= patience).then_some((true, self.since)),
         }
-    }
-
-    /// Whether it still sends a representation that was withdrawn.
-    pub(super) fn is_withdrawn(&self) -> bool {
-        self.output.is_withdrawn()
     }
 
     fn handle(&mut self, event: Event, shared: &Shared, now: Instant, scratch: &mut [u8]) -> io::Result<Next> {
@@ -325,20 +320,15 @@ impl Connection {
             }
             return Ok(Next::Wait(EventFlags::OUT));
         }
-        if self.after != After::NextRequest {
-            return self.finish(now);
+        if self.after == After::NextRequest {
+            match (&self.state, self.parser.is_idle()) {
+                // more bytes of a request do not give it more time
+                (State::Idle, true) | (State::Reading, false) => {}
+                (_, true) => (self.state, self.since) = (State::Idle, now),
+                (_, false) => (self.state, self.since) = (State::Reading, now),
+            }
+            return Ok(if may_have_requests { Next::Queue } else { Next::Wait(EventFlags::IN) });
         }
-        match (&self.state, self.parser.is_idle()) {
-            // more bytes of a request do not give it more time
-            (State::Idle, true) | (State::Reading, false) => {}
-            (_, true) => (self.state, self.since) = (State::Idle, now),
-            (_, false) => (self.state, self.since) = (State::Reading, now),
-        }
-        Ok(if may_have_requests { Next::Queue } else { Next::Wait(EventFlags::IN) })
-    }
-
-    /// Ends the connection after its last response.
-    fn finish(&mut self, now: Instant) -> io::Result<Next> {
         let is_done = self.after == After::Close && self.parser.is_idle();
         if is_done && receive(&self.socket, &mut [0; 1024])?.is_none_or(|received| received.is_empty()) {
             return Ok(Next::Close);

@@ -265,7 +265,7 @@ impl Worker {
     /// Closes the connections that still send a representation that was withdrawn.
     fn close_withdrawn(&mut self) {
         self.withdrawn = self.shared.service.store.withdrawn();
-        let count = self.connections.extract_if(|_, entry| entry.connection.is_withdrawn()).count();
+        let count = self.connections.extract_if(|_, entry| entry.connection.output.is_withdrawn()).count();
         if count > 0 {
             logging::client_warning(format_args!(
                 "connections closed: {count}; old representations that they were still reading took too much memory"
