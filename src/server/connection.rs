@@ -17,7 +17,7 @@ use super::shared::{Quota, Shared};
 use crate::http::{Challenge, Parser, ProtocolError, Request, Response};
 use crate::logging;
 use crate::service::Answer;
-use crate::store::{Change, Outcome, SaveError};
+use crate::store::{Change, DatabaseError, Outcome};
 
 /// Bytes received at a time: a request of curl takes a tenth of it, and a pipelining client has no more in its buffer.
 const RECEIVE_BYTES: usize = 4096;
@@ -65,7 +65,7 @@ pub(super) enum Event {
     Writable,
     /// The other connections have been served: go on with the requests in the buffer.
     Resume,
-    Outcome(Result<Outcome, SaveError>),
+    Outcome(Result<Outcome, DatabaseError>),
     /// [`Connection::deadline`] has passed.
     Deadline,
     /// The connection limit is reached, and others wait.

@@ -75,12 +75,12 @@ impl Server {
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let store = &shared.service.store;
-        self.service_manager.ready(store.len());
+        self.service_manager.ready(store.list.len());
         while !self.accept_ready(stop, reload)? {
-            self.service_manager.tick(Instant::now(), store.len(), || {
-                let are_alive = store.has_answered() && self.inboxes.iter().all(|inbox| inbox.is_alive());
+            self.service_manager.tick(Instant::now(), store.list.len(), || {
+                let are_alive = store.is_alive() && self.inboxes.iter().all(|inbox| inbox.is_alive());
                 if are_alive {
-                    store.ask();
+                    store.ping();
                     self.inboxes.iter().for_each(|inbox| inbox.ping());
                 }
                 are_alive

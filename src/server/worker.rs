@@ -17,7 +17,7 @@ use super::connection::{Connection, Event, Next};
 use super::shared::{Quota, Shared};
 use crate::logging;
 use crate::metrics::WorkerMetrics;
-use crate::store::{Outcome, SaveError};
+use crate::store::{DatabaseError, Outcome};
 
 /// How often deadlines are checked while there are connections.
 const TICK: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ pub(super) struct Inbox {
 struct Mail {
     connections: Vec<Connection>,
     /// Outcomes of changes, with the ids of the connections that wait for them.
-    outcomes: Vec<(u64, Result<Outcome, SaveError>)>,
+    outcomes: Vec<(u64, Result<Outcome, DatabaseError>)>,
 }
 
 impl Inbox {
@@ -121,7 +121,7 @@ pub(super) struct Worker {
     run_queue: VecDeque<u64>,
     /// The receive buffer of all connections.
     scratch: Vec<u8>,
-    /// [`Store::withdrawn`](crate::store::Store::withdrawn) when connections were last closed because of it.
+    /// `store.list.withdrawn()` when connections were last closed because of it.
     withdrawn: usize,
 }
 
@@ -177,7 +177,7 @@ impl Worker {
                     self.serve(id, Event::Resume, now);
                 }
             }
-            if self.shared.service.store.withdrawn() != self.withdrawn {
+            if self.shared.service.store.list.withdrawn() != self.withdrawn {
                 self.close_withdrawn();
             }
             if is_complete && now >= next_tick {
@@ -264,7 +264,7 @@ impl Worker {
 
     /// Closes the connections that still send a representation that was withdrawn.
     fn close_withdrawn(&mut self) {
-        self.withdrawn = self.shared.service.store.withdrawn();
+        self.withdrawn = self.shared.service.store.list.withdrawn();
         let count = self.connections.extract_if(|_, entry| entry.connection.output.is_withdrawn()).count();
         if count > 0 {
             logging::client_warning(format_args!(
