@@ -131,7 +131,7 @@ impl Connection {
         }
     }
 
-    /// Does what an event makes possible. Bytes are received into `scratch`. If it panics, call it once more with [`Event::Panicked`].
+    /// Receives, answers and sends as far as possible; `scratch` is the receive buffer. If it panics, call it again with [`Event::Panicked`].
     pub(super) fn advance(&mut self, event: Event, shared: &Shared, now: Instant, scratch: &mut [u8]) -> Next {
         // An error means that the client has gone: nobody is left to tell.
         let next = self.handle(event, shared, now, scratch).unwrap_or(Next::Close);
