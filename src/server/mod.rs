@@ -12,10 +12,10 @@ mod systemd;
 mod worker;
 
 use std::io;
-use std::mem::take;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -53,8 +53,6 @@ pub(crate) struct Server {
     shared: Arc<Shared>,
     inboxes: Vec<Arc<Inbox>>,
     listeners: Vec<Listener>,
-    /// The system lacked a descriptor or memory for a connection.
-    pauses: bool,
     service_manager: ServiceManager,
 }
 
@@ -68,7 +66,7 @@ impl Server {
             pool.execute(|| worker.run());
             inboxes.push(inbox);
         }
-        Ok(Self { shared, inboxes, listeners, pauses: false, service_manager: ServiceManager::from_env() })
+        Ok(Self { shared, inboxes, listeners, service_manager: ServiceManager::from_env() })
     }
 
     /// Serves until `stop` becomes readable, then answers what has begun. When `reload` becomes readable, reads the tokens again.
@@ -93,17 +91,16 @@ impl Server {
     /// Waits for connections and accepts them. True if the service has to stop.
     fn accept_ready(&mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<bool> {
         self.shared.set_limit_reached(self.shared.is_full() && self.listeners.iter().any(has_pending));
-        let pauses = take(&mut self.pauses) || self.shared.limit_reached();
-        let time = if pauses { Some(PAUSE) } else { self.service_manager.poll_timeout() };
+        let is_full = self.shared.limit_reached();
+        let time = if is_full { Some(PAUSE) } else { self.service_manager.poll_timeout() };
         let mut polled = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
-        polled.extend(self.listeners.iter().filter(|_| !pauses).map(|listener| PollFd::new(&listener.socket, PollFlags::IN)));
+        polled.extend(self.listeners.iter().filter(|_| !is_full).map(|listener| PollFd::new(&listener.socket, PollFlags::IN)));
         polled.extend(reload.map(|reload| PollFd::from_borrowed_fd(reload, PollFlags::IN)));
         match rustix::event::poll(&mut polled, time.and_then(|time| Timespec::try_from(time).ok()).as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             // poll(2): the kernel had no memory for its table, so this call did not wait
             Err(Errno::NOMEM) => {
-                self.pause(&Errno::NOMEM.into());
-                std::thread::sleep(PAUSE);
+                pause(&Errno::NOMEM.into());
                 return Ok(false);
             }
             Err(error) => return Err(error.into()),
@@ -112,8 +109,8 @@ impl Server {
         if let Some(reload) = reload.filter(|_| ready.pop() == Some(true)) {
             self.reload_tokens(reload);
         }
-        for (index, _) in ready[1..].iter().enumerate().filter(|(_, ready)| **ready) {
-            self.accept_from(index);
+        for (listener, _) in self.listeners.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+            self.accept_from(listener);
         }
         Ok(ready[0])
     }
@@ -129,8 +126,7 @@ impl Server {
     }
 
     /// Accepts up to [`ACCEPTS_IN_A_ROW`] connections from a listener.
-    fn accept_from(&mut self, index: usize) {
-        let listener = &self.listeners[index];
+    fn accept_from(&self, listener: &Listener) {
         for _ in 0..ACCEPTS_IN_A_ROW {
             if self.shared.is_full() {
                 return;
@@ -143,15 +139,9 @@ impl Server {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // the client closed the connection before it was accepted
                 Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
-                Err(error) => return self.pause(&error),
+                Err(error) => return pause(&error),
             }
         }
-    }
-
-    /// Stops accepting for [`PAUSE`].
-    fn pause(&mut self, error: &io::Error) {
-        logging::client_warning(format_args!("cannot accept connections for the moment: {error}"));
-        self.pauses = true;
     }
 
     /// Answers what has begun, for [`STOP_TIME`] at most.
@@ -163,21 +153,27 @@ impl Server {
         self.inboxes.iter().for_each(|inbox| inbox.wake());
         // to their clients, connections in the kernel's queue are open
         while self.listeners.iter().any(has_pending) && begun.elapsed() < LAST_ACCEPTS {
-            if self.shared.is_full() || take(&mut self.pauses) {
-                std::thread::sleep(PAUSE);
+            if self.shared.is_full() {
+                sleep(PAUSE);
             }
-            (0..self.listeners.len()).for_each(|index| self.accept_from(index));
+            self.listeners.iter().for_each(|listener| self.accept_from(listener));
         }
         self.listeners.clear();
         self.shared.set_limit_reached(false);
         while self.shared.connections() > 0 && begun.elapsed() < STOP_TIME {
-            std::thread::sleep(PAUSE);
+            sleep(PAUSE);
         }
         let connections = self.shared.connections();
         if connections > 0 {
             log::warn!("cut off {connections} connections that were not done {} s after the signal", STOP_TIME.as_secs());
         }
     }
+}
+
+/// Waits, since the system lacks a descriptor or memory for a connection.
+fn pause(error: &io::Error) {
+    logging::client_warning(format_args!("cannot accept connections for the moment: {error}"));
+    sleep(PAUSE);
 }
 
 /// Whether a connection waits in the kernel's queue.
