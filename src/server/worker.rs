@@ -246,7 +246,7 @@ impl Worker {
         }
         if let Next::Commit(change) = next {
             let inbox = Arc::clone(&self.inbox);
-            self.shared.service.store.commit(change, move |outcome| inbox.post(|mail| mail.outcomes.push((id, outcome))));
+            self.shared.service.store.submit(change, move |outcome| inbox.post(|mail| mail.outcomes.push((id, outcome))));
         }
     }
 
