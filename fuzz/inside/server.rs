@@ -160,7 +160,7 @@ fn serve(connection: Option<Connection>, shared: &Shared, client: &UnixStream, o
                 assert!(output.len() > before, "the connection waits for room that it has");
                 Event::Writable
             }
-            Next::Wait(EventFlags::IN) if is_readable(&connection) => Event::Readable,
+            Next::Wait(EventFlags::IN) if is_readable(&connection.socket) => Event::Readable,
             Next::Wait(EventFlags::IN) => return Some(connection),
             Next::Wait(_) | Next::Close => return None,
             Next::Commit(_) | Next::Unwatch => panic!("nothing is saved here: {next:?}"),

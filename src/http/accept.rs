@@ -1,8 +1,7 @@
-//! Accept (RFC 9110 §12.5.1): whether a client asks for HTML. The service knows no other preference.
+//! Accept (RFC 9110 §12.5.1), as far as the service uses it: does a client ask for HTML?
 
-/// Whether the value of an Accept field names `text/html` itself with a weight above 0, as browsers do when they open a page.
-///
-/// `*/*`, which curl and `fetch` send, and `text/*` take anything and ask for nothing.
+/// True if the value of Accept has `text/html` itself with a weight above 0, as browsers send it when they open a page. `*/*`, which curl and
+/// `fetch` send, and `text/*` do not count.
 pub(super) fn asks_for_html(value: &[u8]) -> bool {
     split_unquoted(value, b',').any(is_html)
 }
@@ -18,13 +17,13 @@ fn split_unquoted(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Whether one media range with its parameters means HTML.
+/// Whether a media range is `text/html`, with a weight above 0.
 fn is_html(range: &[u8]) -> bool {
     let mut parts = split_unquoted(range, b';').map(<[u8]>::trim_ascii);
     parts.next().is_some_and(|name| name.eq_ignore_ascii_case(b"text/html")) && !parts.any(is_zero_weight)
 }
 
-/// Whether this is the parameter `q` with the weight 0, "not acceptable" (RFC 9110 §12.4.2).
+/// Whether a parameter is `q` with the value 0: "not acceptable" (RFC 9110 §12.4.2).
 fn is_zero_weight(parameter: &[u8]) -> bool {
     let Some((b'q' | b'Q', rest)) = parameter.split_first() else { return false };
     rest.strip_prefix(b"=").is_some_and(|weight| weight.starts_with(b"0") && weight.iter().all(|byte| matches!(byte, b'0' | b'.')))

@@ -1,18 +1,18 @@
-//! Decodes chunked content (RFC 9112 §7.1) as it arrives, strictly: what one reader could take differently from another is an error.
+//! Decodes chunked content (RFC 9112 §7.1) as it arrives. It is strict: whatever a proxy might read differently is an error.
 
 use super::error::ProtocolError;
 use super::head::is_tchar;
 
-/// Bytes of one chunk-size line with its extensions, or of one trailer field; a size without leading zeros is at most 16 digits.
+/// Bytes of one chunk-size line with its extensions, or of one trailer field. The size itself takes 16 digits, leading zeros aside.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// Bytes of chunk extensions and trailer fields in one content; all of them are skipped.
+/// Bytes of chunk extensions and trailer fields in one content. They are ignored, but must not keep the service busy forever.
 const EXTRA_BYTES_MAX: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct ChunkedDecoder {
     part: ChunkPart,
-    /// Bytes of extensions and trailers so far.
+    /// Bytes of extensions and trailer fields so far.
     extra: usize,
 }
 
@@ -20,14 +20,15 @@ pub(super) struct ChunkedDecoder {
 enum ChunkPart {
     #[default]
     SizeLine,
-    /// This many bytes of data, and the line break that ends them.
+    /// As many more bytes of data, and CR LF.
     Data(usize),
     /// A trailer field, or the empty line that ends the content.
     Trailer,
 }
 
 impl ChunkedDecoder {
-    /// Decodes `received` from `start` on into `content`, moving `start` past what is used up; whether the end was reached.
+    /// Decodes `received` from `start` on, appends the data to `content`, and moves `start` to the first byte that it did not use. True at the
+    /// end of the content.
     pub(super) fn decode(
         &mut self,
         received: &[u8],
@@ -87,14 +88,10 @@ impl ChunkedDecoder {
     }
 }
 
-/// The size of a chunk: hexadecimal digits, of which 16 may follow the leading zeros.
+/// The size of a chunk: hexadecimal digits alone, without the sign that `from_str_radix` allows.
 fn parse_size(digits: &[u8]) -> Option<u64> {
-    let value = |digit: &u8| char::from(*digit).to_digit(16).map(u64::from);
-    let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
-    if digits.is_empty() || digits.len() - zeros > 16 {
-        return None;
-    }
-    digits.iter().try_fold(0, |size, digit| Some(size << 4 | value(digit)?))
+    let digits = str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    u64::from_str_radix(digits, 16).ok()
 }
 
 /// Whether a line of the trailer section begins with a field name and a colon (RFC 9112 §5).
@@ -103,7 +100,7 @@ fn is_field_line(line: &[u8]) -> bool {
     name_end.is_some_and(|end| end > 0 && line[..end].iter().all(is_tchar))
 }
 
-/// The first line of `bytes` without its CR LF, once all of it is there.
+/// The first line without its CR LF; `None` if its end has not arrived.
 fn whole_line(bytes: &[u8]) -> Result<Option<&[u8]>, ProtocolError> {
     let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     let Some(end) = window.iter().position(|byte| *byte == b'\n') else {
@@ -119,7 +116,7 @@ fn whole_line(bytes: &[u8]) -> Result<Option<&[u8]>, ProtocolError> {
 mod tests {
     use super::*;
 
-    /// Decodes `coded`, fed whole and byte by byte; both must agree. Gives the content and how many bytes follow it.
+    /// Decodes `coded` at once and byte by byte, and checks the content and how many bytes follow it.
     #[track_caller]
     fn check(coded: &[u8], content_max: usize, expected: Result<Option<(&[u8], usize)>, ProtocolError>) {
         let decode = |steps: &mut dyn Iterator<Item = usize>| {

@@ -1,11 +1,11 @@
-//! If-Match and If-None-Match (RFC 9110 §13.1): what a request demands of an entity tag, and whether a tag meets it.
+//! If-Match and If-None-Match (RFC 9110 §13.1).
 
 use std::fmt;
 
 use super::request::Request;
 use super::response::EntityTag;
 
-/// The conditions of one request. They outlive it: a change may wait for others that are saved with it.
+/// The conditions of a request. A change keeps a copy of them until it is saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
     if_match: Option<Tags>,
@@ -17,11 +17,11 @@ pub(crate) struct Conditions {
 enum Tags {
     /// `*`: any representation.
     Any,
-    /// A well-formed list, as received: tags of their own would take up to ten times the memory.
+    /// A well-formed list, as received: a vector of tags would take up to ten times the memory.
     List(String),
 }
 
-/// When the value of this field is neither `*` nor a list of entity tags.
+/// The name of a field whose value is neither `*` nor a list of entity tags.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MalformedCondition(&'static str);
 
@@ -32,7 +32,7 @@ impl fmt::Display for MalformedCondition {
 }
 
 impl Conditions {
-    /// A malformed If-None-Match on a safe method is ignored: a full response is always right.
+    /// Ignores a malformed If-None-Match on a safe method: a full response is never wrong.
     pub(crate) fn of(request: &Request) -> Result<Self, MalformedCondition> {
         let if_match = Tags::parse("If-Match", request.fields.if_match.as_deref())?;
         let if_none_match = match Tags::parse("If-None-Match", request.fields.if_none_match.as_deref()) {
@@ -46,14 +46,14 @@ impl Conditions {
         self.if_match.is_none() && self.if_none_match.is_none()
     }
 
-    /// Whether If-Match is true (RFC 9110 §13.1.1). `current` is called only if there is a list to compare with.
+    /// RFC 9110 §13.1.1. `current` is called only for a list of tags, since computing the tag of the list takes time.
     pub(crate) fn if_match_holds(&self, current: impl FnOnce() -> EntityTag) -> bool {
-        self.if_match.as_ref().is_none_or(|tags| tags.have(current, false))
+        self.if_match.as_ref().is_none_or(|tags| tags.contain(current, false))
     }
 
-    /// Whether If-None-Match is true (RFC 9110 §13.1.2). `current` is called only if there is a list to compare with.
+    /// RFC 9110 §13.1.2. `current` is called only for a list of tags.
     pub(crate) fn if_none_match_holds(&self, current: impl FnOnce() -> EntityTag) -> bool {
-        self.if_none_match.as_ref().is_none_or(|tags| !tags.have(current, true))
+        self.if_none_match.as_ref().is_none_or(|tags| !tags.contain(current, true))
     }
 }
 
@@ -67,18 +67,17 @@ impl Tags {
         }
     }
 
-    /// Whether `current` is among them, by the weak or the strong comparison of RFC 9110 §8.8.3.2; the service's own tags are all strong.
-    fn have(&self, current: impl FnOnce() -> EntityTag, weakly: bool) -> bool {
+    /// By the weak or the strong comparison of RFC 9110 §8.8.3.2; `current`, being the service's own, is a strong tag.
+    fn contain(&self, current: impl FnOnce() -> EntityTag, weakly: bool) -> bool {
         let Self::List(list) = self else { return true };
         let current = current().to_string();
         any_tag(list, |tag, is_weak| tag == current && (weakly || !is_weak)).unwrap_or(false)
     }
 }
 
-/// Whether `is_wanted` accepts a tag of the list, given with its quotes, and whether it is weak; `None` if the list is malformed
-/// (RFC 9110 §8.8.3 and §5.6.1).
+/// Calls `is_wanted(tag, is_weak)` for the tags of a list, each with its quotes, and returns whether one was accepted. `None` if the list is
+/// malformed (RFC 9110 §8.8.3 and §5.6.1).
 fn any_tag(list: &str, is_wanted: impl Fn(&str, bool) -> bool) -> Option<bool> {
-    const BLANKS: [char; 2] = [' ', '\t'];
     let (mut rest, mut found) = (list, false);
     loop {
         rest = rest.trim_start_matches([' ', '\t', ',']);
@@ -89,7 +88,7 @@ fn any_tag(list: &str, is_wanted: impl Fn(&str, bool) -> bool) -> Option<bool> {
         let end = 1 + tag.strip_prefix('"')?.find(|c: char| c == '"' || c <= ' ' || c == '\x7f')?;
         let (tag, after) = tag.split_at_checked(end + 1).filter(|(tag, _)| tag.ends_with('"'))?;
         found |= is_wanted(tag, is_weak);
-        rest = after.trim_start_matches(BLANKS);
+        rest = after.trim_start_matches([' ', '\t']);
         if !rest.is_empty() && !rest.starts_with(',') {
             return None;
         }

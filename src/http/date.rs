@@ -1,4 +1,4 @@
-//! The Date field: the current time as an IMF-fixdate (RFC 9110 §5.6.7), formatted once per second and thread.
+//! Dates as text. That of the Date field (RFC 9110 §5.6.7) is formatted once per second and thread.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -8,17 +8,17 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 thread_local! {
-    /// The second formatted last, and its text.
+    /// The second that was formatted last, and its text.
     static LAST: RefCell<(Range<SystemTime>, String)> = const { RefCell::new((UNIX_EPOCH..UNIX_EPOCH, String::new())) };
 }
 
-/// Calls `use_it` with the current time.
+/// Calls `use_it` with the current time as an IMF-fixdate.
 pub(super) fn now<T>(use_it: impl FnOnce(&str) -> T) -> T {
     let now = SystemTime::now();
     LAST.with_borrow_mut(|(last, text)| {
-        // a comparison takes a quarter of the instructions of a difference
+        // two comparisons of times take a quarter of the instructions of one difference
         if !last.contains(&now) {
-            // before 1970 it is 1970: httpdate panics on earlier times
+            // httpdate panics on times before 1970
             let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
             let second = UNIX_EPOCH + Duration::from_secs(since.as_secs());
             *last = second..second + Duration::from_secs(1);
@@ -28,7 +28,7 @@ pub(super) fn now<T>(use_it: impl FnOnce(&str) -> T) -> T {
     })
 }
 
-/// A time as in RFC 3339, in UTC and whole seconds.
+/// A time in UTC and whole seconds, as in `1994-11-06T08:49:37Z`.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     let time = OffsetDateTime::from(time).truncate_to_second();
     time.format(&Rfc3339).expect("a time of this system has a year of four digits")

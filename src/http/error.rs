@@ -1,4 +1,4 @@
-//! Why received bytes are not answered as a request, and the limits of a request's head.
+//! The errors that end a connection, with their statuses and messages, and the limits of a request's head.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Field lines in one request; Apache's limit, several times what browsers behind proxies send.
 pub(super) const FIELD_LINES_MAX: usize = 100;
 
-/// Why received bytes are not answered as a request. The connection is closed after the response.
+/// Why the service does not answer a request, or takes what it receives for none. After the response it closes the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ProtocolError {
-    /// When the bytes do not begin like a request, or a line of the head does not parse: 400. Says what is wrong.
+    /// When the bytes do not begin like a request, or a line of the head does not parse: 400. The text is the message.
     Malformed(&'static str),
-    /// When a line of the head ends in LF alone, which others may read as part of the line: 400.
+    /// When a line of the head ends in LF alone, where a proxy may see no end: 400.
     BareLineFeed,
     /// When the major version is not 1: 505 (RFC 9110 §15.6.6).
     Version,
@@ -35,16 +35,18 @@ pub(crate) enum ProtocolError {
     UnknownCoding,
     /// When a chunk, its size line or the trailer section does not parse: 400 (RFC 9112 §7.1).
     Chunk,
-    /// When the content is longer than the limit, in bytes: 413. Known from the announced length before any of it is read.
+    /// When the content is longer than this limit in bytes, or announced to be: 413.
     ContentTooLarge(usize),
     /// When Expect asks for anything but 100-continue: 417 (RFC 9110 §10.1.1).
     Expectation,
     /// When the client ends its side of the connection in the middle of a request: 400 (RFC 9112 §8).
     UnexpectedEof,
-    /// When a request has begun and did not arrive whole in time: 408.
+    /// When the rest of a request does not arrive in time: 408.
     Timeout,
-    /// When the memory for unfinished requests and untaken responses is used up, or the connection limit is reached: 503.
+    /// When the memory for the buffers of all connections is used up, or the connection limit is reached: 503.
     Overloaded,
+    /// When the service panicked on the request: 500.
+    Panicked,
 }
 
 impl ProtocolError {
@@ -57,6 +59,7 @@ impl ProtocolError {
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::Timeout => StatusCode::REQUEST_TIMEOUT,
             Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -64,25 +67,28 @@ impl ProtocolError {
 
 impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed(what) => f.write_str(what),
-            Self::BareLineFeed => f.write_str("a line of the request ends in LF alone, it has to end in CR LF"),
-            Self::Version => f.write_str("the protocol version is not supported, use HTTP/1.1"),
+        f.write_str(match self {
+            Self::Malformed(what) => what,
+            Self::BareLineFeed => "a line of the request ends in LF alone, it has to end in CR LF",
+            Self::Version => "the protocol version is not supported, use HTTP/1.1",
             Self::HeadTooLarge => {
-                write!(f, "request line and fields are longer than {HEAD_BYTES_MAX} bytes or more than {FIELD_LINES_MAX} lines")
+                return write!(f, "request line and fields are longer than {HEAD_BYTES_MAX} bytes or more than {FIELD_LINES_MAX} lines");
             }
-            Self::Host => f.write_str("a request needs exactly one Host field of the form host[:port]"),
-            Self::ContentLength => f.write_str("Content-Length has to be given once, as a decimal number"),
-            Self::Authorization => f.write_str("the field Authorization may be given only once"),
-            Self::TwoLengths => f.write_str("Content-Length and Transfer-Encoding exclude each other"),
-            Self::TransferEncoding => f.write_str("Transfer-Encoding has to be \"chunked\" alone, and only on HTTP/1.1"),
-            Self::UnknownCoding => f.write_str("the only transfer coding supported is \"chunked\""),
-            Self::Chunk => f.write_str("the chunked content does not decode"),
-            Self::ContentTooLarge(limit) => write!(f, "the content is longer than the limit of {limit} bytes; --max-body sets it"),
-            Self::Expectation => f.write_str("the only expectation supported is \"100-continue\""),
-            Self::UnexpectedEof => f.write_str("the connection ended in the middle of the request"),
-            Self::Timeout => f.write_str("the request did not arrive in time"),
-            Self::Overloaded => f.write_str("there is no room for this request to wait, try again later"),
-        }
+            Self::Host => "a request needs exactly one Host field of the form host[:port]",
+            Self::ContentLength => "Content-Length has to be given once, as a decimal number",
+            Self::Authorization => "the field Authorization may be given only once",
+            Self::TwoLengths => "Content-Length and Transfer-Encoding exclude each other",
+            Self::TransferEncoding => "Transfer-Encoding has to be \"chunked\" alone, and only on HTTP/1.1",
+            Self::UnknownCoding => "the only transfer coding supported is \"chunked\"",
+            Self::Chunk => "the chunked content does not decode",
+            Self::ContentTooLarge(limit) => {
+                return write!(f, "the content is longer than the limit of {limit} bytes; --max-body sets it");
+            }
+            Self::Expectation => "the only expectation supported is \"100-continue\"",
+            Self::UnexpectedEof => "the connection ended in the middle of the request",
+            Self::Timeout => "the request did not arrive in time",
+            Self::Overloaded => "there is no room for this request to wait, try again later",
+            Self::Panicked => "the service failed on this request, its log says where",
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! Finds the requests in the bytes of a connection (RFC 9112). Knows no socket, no clock and no color.
+//! Makes requests of the bytes that a connection receives (RFC 9112). Knows no socket, no clock and no color.
 
 use std::mem::take;
 
@@ -6,37 +6,35 @@ use super::error::{HEAD_BYTES_MAX, ProtocolError};
 use super::head::{self, Framing, Incoming, is_tchar};
 use super::request::Request;
 
-/// Bytes of an empty buffer that are kept for the next request.
+/// Capacity up to which an empty buffer is kept for the next request.
 const KEEP_BYTES_MAX: usize = 1024;
 
-/// The received bytes of a connection that no request was made of yet.
 #[derive(Debug, Default)]
 pub(crate) struct Parser {
-    /// Those before `start` are used up.
+    /// The bytes before `start` are parsed.
     received: Vec<u8>,
     start: usize,
-    /// How many of the unused bytes were searched for the end of a head in vain.
+    /// How many bytes from `start` on are known not to have the end of a head.
     searched: usize,
-    /// The one empty line that may come before a request came.
+    /// The one empty line that is allowed before a request has come.
     skipped_empty_line: bool,
-    /// The next request, once its head is parsed.
+    /// The next request, when its head is parsed.
     incoming: Option<Incoming>,
 }
 
 impl Parser {
-    /// Adds bytes that were received.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.drop_used();
         let (length, missing) = (self.received.len(), self.missing());
         if length + bytes.len() > self.received.capacity() && missing > 0 {
-            // growing by doubling, but not beyond a content whose length is known
+            // double the capacity, but not beyond the end of a content whose length is known
             let enough = (2 * length).min(length + missing).max(length + bytes.len());
             self.received.reserve_exact(enough - length);
         }
         self.received.extend_from_slice(bytes);
     }
 
-    /// Bytes that are still missing of a content whose length is known; 0 when it is not.
+    /// Bytes of the content that have not arrived; 0 when its length is not known.
     pub(crate) fn missing(&self) -> usize {
         match &self.incoming {
             Some(Incoming { framing: Framing::Length(length), .. }) => length.saturating_sub(self.received.len() - self.start),
@@ -44,7 +42,7 @@ impl Parser {
         }
     }
 
-    /// Whether no byte of a next request has arrived.
+    /// True if no byte of the next request has arrived.
     pub(crate) fn is_idle(&self) -> bool {
         self.incoming.is_none() && self.start == self.received.len()
     }
@@ -54,7 +52,7 @@ impl Parser {
         self.received.capacity() + self.incoming.as_ref().map_or(0, |incoming| incoming.request.memory())
     }
 
-    /// The next request, once all of it has arrived. After an error nothing that follows may be parsed as a request.
+    /// The next request, if all of it has arrived. After an error, call [`Parser::refuse`].
     pub(crate) fn next_request(&mut self, content_max: usize) -> Result<Option<Request>, ProtocolError> {
         let incoming = match &mut self.incoming {
             Some(incoming) => incoming,
@@ -65,34 +63,47 @@ impl Parser {
                 self.incoming.insert(incoming)
             }
         };
-        let is_whole = incoming.take_content(&self.received, &mut self.start, content_max)?;
+        let content = &mut incoming.request.content;
+        let is_whole = match &mut incoming.framing {
+            Framing::Chunked(decoder) => decoder.decode(&self.received, &mut self.start, content, content_max)?,
+            Framing::Length(0) => true,
+            Framing::Length(length) => match self.received[self.start..].get(..*length) {
+                Some(arrived) => {
+                    *content = arrived.to_vec();
+                    self.start += *length;
+                    true
+                }
+                None => false,
+            },
+        };
         if !is_whole || self.start == self.received.len() {
             self.drop_used();
         }
         Ok(if is_whole { self.incoming.take().map(|incoming| incoming.request) } else { None })
     }
 
-    /// Whether the client waits for `100 Continue` before it sends the content; true at most once per request.
+    /// True once for each request whose client waits for `100 Continue` before it sends the content.
     pub(crate) fn take_expectation(&mut self) -> bool {
         let expects_continue = self.incoming.as_mut().is_some_and(|incoming| take(&mut incoming.expects_continue));
         // RFC 9110 §10.1.1: no 100 when some of the content has arrived already
         expects_continue && self.start == self.received.len()
     }
 
-    /// Drops all that was received; gives what can be told of the next request, which is not answered as one. `None` if it has no method.
+    /// Drops everything received, so that nothing of it is parsed as a request. Returns what is known of the one that is refused, if that has a
+    /// method.
     pub(crate) fn refuse(&mut self) -> Option<Request> {
         let Self { received, start, searched, incoming, .. } = take(self);
         incoming.map(|incoming| incoming.request).or_else(|| head::parse_in_part(&received[start..start + searched]))
     }
 
-    /// Where the next head ends, once all of it is there.
+    /// The end of the next head, if it has arrived.
     fn find_head_end(&mut self) -> Result<Option<usize>, ProtocolError> {
         // RFC 9112 §2.2: an empty line before the request line is ignored
         if !self.skipped_empty_line && self.received[self.start..].starts_with(b"\r\n") {
             (self.start, self.searched, self.skipped_empty_line) = (self.start + 2, 0, true);
         }
         let bytes = &self.received[self.start..];
-        // what is wrong must not depend on how much has arrived beyond that
+        // the answer must not depend on how much is received at a time
         let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX + 1)];
         if bytes.first().is_some_and(|first| !is_tchar(first) && *first != b'\r') {
             return Err(ProtocolError::Malformed("this is not an HTTP request"));
@@ -110,27 +121,12 @@ impl Parser {
         if self.searched > HEAD_BYTES_MAX { Err(ProtocolError::HeadTooLarge) } else { Ok(None) }
     }
 
-    /// Forgets the bytes that are used up, and gives the memory of many back.
+    /// Removes the bytes that are parsed, and frees a large buffer.
     fn drop_used(&mut self) {
         if self.start > 0 {
             self.received.drain(..self.start);
             self.start = 0;
             self.received.shrink_to(KEEP_BYTES_MAX);
-        }
-    }
-}
-
-impl Incoming {
-    /// Takes what has arrived of the content, moving `start` past it; whether that was the rest of it.
-    fn take_content(&mut self, received: &[u8], start: &mut usize, content_max: usize) -> Result<bool, ProtocolError> {
-        match &mut self.framing {
-            Framing::Chunked(decoder) => decoder.decode(received, start, &mut self.request.content, content_max),
-            Framing::Length(length) => {
-                let Some(content) = received[*start..].get(..*length) else { return Ok(false) };
-                self.request.content = content.to_vec();
-                *start += *length;
-                Ok(true)
-            }
         }
     }
 }

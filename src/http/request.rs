@@ -1,11 +1,10 @@
-//! A request as a value, in the words of RFC 9110. Knows nothing of how it arrived.
+//! A request as a value, in the terms of RFC 9110.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use tiny_http::{HTTPVersion, Method};
 
-/// A whole, well-framed request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) method: Method,
@@ -13,31 +12,31 @@ pub(crate) struct Request {
     pub(crate) target: String,
     pub(crate) version: HTTPVersion,
     pub(crate) fields: Fields,
-    /// All of the content, decoded from its transfer coding.
+    /// Without its transfer coding.
     pub(crate) content: Vec<u8>,
-    /// Whether the client wants to send another request on this connection (RFC 9112 §9.3).
+    /// The client may send another request on this connection (RFC 9112 §9.3).
     pub(crate) keep_alive: bool,
 }
 
-/// The fields that the service evaluates; repeated ones are joined by commas (RFC 9110 §5.3).
+/// The fields that the service evaluates. Values of repeated ones are joined by commas (RFC 9110 §5.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
     pub(crate) authorization: Option<Credentials>,
-    /// The last address of X-Forwarded-For, if it is one; anybody can send it, so it counts only from a proxy that is trusted.
+    /// The last address of X-Forwarded-For. Every client can send one, so believe it only when it comes from a trusted proxy.
     pub(crate) forwarded_for: Option<IpAddr>,
-    /// Host, or the authority of an absolute-form target; `None` only from HTTP/1.0.
+    /// Host, or the authority of an absolute-form target; `None` only with HTTP/1.0.
     pub(crate) host: Option<String>,
     pub(crate) if_match: Option<String>,
     pub(crate) if_none_match: Option<String>,
     pub(crate) origin: Option<String>,
     pub(crate) sec_fetch_site: Option<String>,
-    /// Access-Control-Request-Method: marks a preflight (Fetch standard, CORS protocol).
+    /// Access-Control-Request-Method, which makes an OPTIONS request a preflight (Fetch standard, CORS protocol).
     pub(crate) preflight_method: Option<String>,
-    /// Accept names `text/html`: a browser opens the page.
+    /// Accept has `text/html`: a browser opens the page.
     pub(crate) asks_for_html: bool,
 }
 
-/// The value of Authorization (RFC 9110 §11.6.2); never shown.
+/// The value of Authorization (RFC 9110 §11.6.2), hidden from logs.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Credentials(pub(crate) Box<[u8]>);
 
@@ -48,12 +47,12 @@ impl fmt::Debug for Credentials {
 }
 
 impl Request {
-    /// Whether the method is one that changes nothing (RFC 9110 §9.2.1).
+    /// RFC 9110 §9.2.1.
     pub(crate) fn is_safe(&self) -> bool {
         matches!(self.method, Method::Get | Method::Head | Method::Options)
     }
 
-    /// Bytes of memory that the request owns.
+    /// Bytes on the heap.
     pub(crate) fn memory(&self) -> usize {
         let Fields { host, if_match, if_none_match, origin, sec_fetch_site, preflight_method, .. } = &self.fields;
         let authorization = self.fields.authorization.as_ref();

@@ -1,4 +1,4 @@
-//! A response as a value, and how its head is written. Knows neither sockets nor colors.
+//! A response as a value, and its head as bytes. Knows neither sockets nor colors.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,12 +10,12 @@ use tiny_http::StatusCode;
 
 use super::date;
 
-/// A strong entity tag (RFC 9110 §8.8.3) as it is written: 128 bits of a hash of the representation, as 32 hexadecimal digits in quotes.
+/// A strong entity tag (RFC 9110 §8.8.3): 128 bits of a hash of the representation, as 32 hexadecimal digits in quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntityTag([u8; 34]);
 
 impl EntityTag {
-    /// The tag of these bytes: the same from one start of the program to the next, and nobody can find other bytes with the same tag.
+    /// The same bytes have the same tag in every process, and the hash is one for which nobody can find two contents with the same tag.
     pub(crate) fn of(representation: &[u8]) -> Self {
         let mut tag = [b'"'; 34];
         tag[1..33].copy_from_slice(&blake3::hash(representation).to_hex().as_bytes()[..32]);
@@ -29,23 +29,20 @@ impl fmt::Display for EntityTag {
     }
 }
 
-/// The content of a response: JSON, if anything.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Content {
     #[default]
     None,
-    /// Text that is part of the program.
-    Fixed(&'static str),
     Own(Vec<u8>),
-    /// Also kept by the list; cloning it copies no bytes.
+    /// Shared with the list, and sent without copying it.
     Shared(Arc<Representation>),
 }
 
-/// A representation that the list keeps, and that responses are sent from without copying it (RFC 9110 §3.2).
+/// A representation (RFC 9110 §3.2) that any number of responses are sent from.
 #[derive(Debug)]
 pub(crate) struct Representation {
     json: Box<[u8]>,
-    /// Made when it is first asked for.
+    /// Computed at its first use.
     tag: OnceLock<EntityTag>,
     withdrawn: AtomicBool,
 }
@@ -63,7 +60,7 @@ impl Representation {
         *self.tag.get_or_init(|| EntityTag::of(&self.json))
     }
 
-    /// Marks it as to be freed: connections that still send from it are closed, since all old representations take too much memory.
+    /// Has the connections that still send it closed, because old representations take too much memory.
     pub(crate) fn withdraw(&self) {
         self.withdrawn.store(true, Relaxed);
     }
@@ -77,14 +74,13 @@ impl Content {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::None => &[],
-            Self::Fixed(text) => text.as_bytes(),
             Self::Own(bytes) => bytes,
             Self::Shared(representation) => representation.bytes(),
         }
     }
 }
 
-/// A response; the fields that every response has are added when it is written.
+/// A response without the fields that every response has.
 #[derive(Clone, Debug)]
 pub(crate) struct Response {
     pub(crate) status: StatusCode,
@@ -96,15 +92,15 @@ pub(crate) struct Response {
     /// The response depends on the Origin of the request.
     pub(crate) varies_by_origin: bool,
     pub(crate) varies_by_accept: bool,
-    /// What it is, if it is not JSON.
+    /// `None` for JSON.
     pub(crate) other_type: Option<&'static OtherType>,
     /// WWW-Authenticate, on a 401.
     pub(crate) challenge: Option<Challenge>,
-    /// For this client alone: no shared cache may keep it.
+    /// No shared cache may keep it.
     pub(crate) is_private: bool,
-    /// Why it is an error, for the log; not sent.
+    /// The message of an error, for the log.
     pub(crate) reason: Cow<'static, str>,
-    /// A warning for the log; not sent.
+    /// A warning for the log.
     pub(crate) log: Option<String>,
 }
 
@@ -112,19 +108,19 @@ pub(crate) struct Response {
 #[derive(Debug)]
 pub(crate) struct OtherType {
     pub(crate) media_type: &'static str,
-    /// Further field lines, each after the line break that ends the one before.
+    /// Further field lines, each with CR LF before it.
     pub(crate) fields: &'static str,
 }
 
-/// Why a request is told that it needs a token (RFC 6750 §3).
+/// Why a token is asked for (RFC 6750 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
-    /// When it has none, or credentials of another scheme.
+    /// When the request has none, or credentials of another scheme.
     NoToken,
     InvalidToken,
 }
 
-/// What the CORS fields say (Fetch standard, CORS protocol).
+/// The CORS fields (Fetch standard, CORS protocol).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cors {
     /// The allowed origin, echoed.
@@ -151,14 +147,13 @@ impl Response {
         }
     }
 
-    /// A response whose content is `value` as JSON.
     pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Self {
         let mut content = Vec::with_capacity(128); // bytes; a color with its field names is under 100
         serde_json::to_writer(&mut content, value).expect("strings and booleans always serialize, and a Vec takes every byte");
         Self::new(status, Content::Own(content))
     }
 
-    /// The Error body of the specification, with a message for whoever wrote the client: lower case, no full stop.
+    /// The Error body of the specification. The message is for the author of the client, in lower case and without a full stop.
     pub(crate) fn error(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         #[derive(Serialize)]
         struct ErrorBody<'a> {
@@ -169,12 +164,13 @@ impl Response {
         Self { reason: reason.clone(), ..Self::json(status, &ErrorBody { error: true, message: &reason }) }
     }
 
-    /// The answer when no entry has the requested name: exactly the Error body of the specification (rule 5 of Endpoints).
+    /// The answer when no entry has the requested name: the Error body without a message (specification, Endpoints, rule 5).
     pub(crate) fn no_such_color() -> Self {
-        Self { reason: Cow::Borrowed("no such color"), ..Self::new(StatusCode::NOT_FOUND, Content::Fixed(r#"{"error":true}"#)) }
+        let content = Content::Own(br#"{"error":true}"#.to_vec());
+        Self { reason: Cow::Borrowed("no such color"), ..Self::new(StatusCode::NOT_FOUND, content) }
     }
 
-    /// Writes all that comes before the content, with the current time.
+    /// Appends status line and fields, with the current time.
     pub(crate) fn write_head_now(&self, out: &mut Vec<u8>, connection: Option<&'static str>) {
         date::now(|date| self.write_head(out, date, connection));
     }
@@ -182,7 +178,7 @@ impl Response {
     /// `date` is an IMF-fixdate (RFC 9110 §5.6.7).
     fn write_head(&self, out: &mut Vec<u8>, date: &str, connection: Option<&'static str>) {
         let reason = match self.status {
-            StatusCode::PAYLOAD_TOO_LARGE => "Content Too Large", // RFC 9110 §15.5.14; the library has the name before that
+            StatusCode::PAYLOAD_TOO_LARGE => "Content Too Large", // RFC 9110 §15.5.14; the library has the older name
             status => status.default_reason_phrase(),
         };
         out.extend_from_slice(b"HTTP/1.1 ");
@@ -239,13 +235,12 @@ impl Challenge {
     /// The value of WWW-Authenticate (RFC 9110 §11.6.1).
     fn field_value(self) -> &'static str {
         match self {
-            // RFC 6750 §3.1: no error code where no authentication was tried, or another scheme
+            // RFC 6750 §3.1: no error code when the request has no credentials, or those of another scheme
             Self::NoToken => r#"Bearer realm="colors""#,
             Self::InvalidToken => r#"Bearer realm="colors", error="invalid_token""#,
         }
     }
 
-    /// What the client is told.
     pub(crate) fn message(self) -> &'static str {
         match self {
             Self::NoToken => "this needs a token, sent as Authorization: Bearer TOKEN",
@@ -267,7 +262,7 @@ impl Cors {
     }
 }
 
-/// Appends a field line, after the line break that ends the one before.
+/// Appends a field line with CR LF before it.
 fn push_field(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(name.as_bytes());

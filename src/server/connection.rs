@@ -1,9 +1,9 @@
 //! One connection: a state machine that receives, answers and sends, and never waits for its client. Knows nothing of other connections.
 
 use std::io;
-use std::mem::{replace, take};
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::mem::take;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,6 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 use tiny_http::{HTTPVersion, Method};
 
-use super::client::Client;
 use super::output::{Output, Sent};
 use super::shared::{Quota, Shared};
 use crate::http::{Challenge, Parser, ProtocolError, Request, Response};
@@ -23,14 +22,15 @@ use crate::store::{Change, DatabaseError, Outcome};
 /// Bytes received at a time: a request of curl takes a tenth of it, and a pipelining client has no more in its buffer.
 const RECEIVE_BYTES: usize = 4096;
 
-/// Requests answered in a row before other connections are served: pipelining clients cannot starve light ones.
+/// Requests answered in a row before other connections are served, so that one client that pipelines does not hold up the others.
 const ANSWERS_IN_A_ROW: usize = 16;
 
-/// How long, and how many bytes, a client may go on sending behind its last response. A close before that could cost it the response.
+/// How long, and how many bytes, a client may go on sending after its last response. If the connection were closed at once, the kernel would
+/// reset it, and the client could lose the response.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
-/// How long an idle connection stays when the service is stopping; a busy client does not pause for longer.
+/// The keep-alive time when the service is stopping; a busy client sends its next request sooner.
 const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// What a connection waits for.
@@ -40,29 +40,21 @@ enum State {
     Idle,
     /// The rest of a request.
     Reading,
-    /// The outcome of a change. Nothing is received meanwhile, so that nothing overtakes it, and nothing closes the connection, so that the
-    /// memory of the change stays counted.
-    Committing(Box<Committing>),
-    /// Room for more of the output.
+    /// The answer of the service. That to a change comes when it is saved; until then, request and change take `memory` bytes. Nothing is
+    /// received meanwhile, so that requests are answered in order, and no timeout closes the connection, so that the memory stays counted.
+    Answering { memory: usize },
+    /// Room in the socket for more of the output.
     Writing,
-    /// The end: the last response is sent, and so many more bytes of what the client still sends are read and dropped.
+    /// The end of the client's side, after the last response. Up to `left` bytes are received and dropped.
     Lingering { left: usize },
 }
 
-#[derive(Debug)]
-struct Committing {
-    request: Request,
-    /// Bytes of memory that the change takes.
-    memory: usize,
-    begun: Option<Instant>,
-}
-
-/// What follows once the output is sent.
+/// What follows when the output is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     NextRequest,
     Close,
-    /// The client may still be sending.
+    /// The same, but the client may still be sending the request that was refused.
     Linger,
 }
 
@@ -73,12 +65,13 @@ pub(super) enum Event {
     Writable,
     /// The other connections have been served: go on with the requests in the buffer.
     Resume,
-    /// The change that was waited for is saved, or was not made.
     Outcome(Result<Outcome, DatabaseError>),
-    /// The deadline has passed.
+    /// [`Connection::deadline`] has passed.
     Deadline,
     /// The connection limit is reached, and others wait.
     LimitReached,
+    /// [`Connection::advance`] has panicked.
+    Panicked,
 }
 
 /// What the worker has to do for the connection next.
@@ -86,31 +79,34 @@ pub(super) enum Event {
 pub(super) enum Next {
     /// Wait for these events on the socket.
     Wait(EventFlags),
-    /// Serve it again when the other connections have been served.
+    /// Send [`Event::Resume`] when the other connections have been served.
     Queue,
-    /// Have this change saved.
+    /// Pass this change to the writer, and send [`Event::Outcome`].
     Commit(Change),
-    /// Watch it for nothing until its change is saved: an event has come that would be reported in every pass.
+    /// Remove the socket from epoll until the outcome is known: it is ready, and epoll would report that in every pass.
     Unwatch,
     Close,
 }
 
 pub(super) struct Connection {
-    socket: OwnedFd,
+    pub(super) socket: OwnedFd,
     /// The other end's address, if it is a TCP connection.
     peer: Option<SocketAddr>,
-    /// The listener's own address is a loopback one.
+    /// It was accepted on a loopback address.
     on_loopback: bool,
     parser: Parser,
-    output: Output,
+    pub(super) output: Output,
     state: State,
     /// When the state began, or the client last took some of the output.
     since: Instant,
     after: After,
     had_request: bool,
-    /// The begin of the pass in which the last bytes were received.
+    /// When the pass began in which the last bytes were received.
     received: Instant,
-    /// The name of the token of the request that is being answered, for the access log.
+    /// The request that is being answered.
+    request: Option<Request>,
+    /// For the access log: when that began, and the name of the request's token.
+    begun: Option<Instant>,
     token_name: Option<Arc<str>>,
     quota: Quota,
 }
@@ -128,58 +124,68 @@ impl Connection {
             after: After::NextRequest,
             had_request: false,
             received: now,
+            request: None,
+            begun: None,
             token_name: None,
             quota,
         }
     }
 
-    /// Does all there is to do after an event. `scratch` is where bytes are received to.
+    /// Receives, answers and sends as far as possible; `scratch` is the receive buffer. If it panics, call it again with [`Event::Panicked`].
     pub(super) fn advance(&mut self, event: Event, shared: &Shared, now: Instant, scratch: &mut [u8]) -> Next {
         // An error means that the client has gone: nobody is left to tell.
         let next = self.handle(event, shared, now, scratch).unwrap_or(Next::Close);
-        let committing = if let State::Committing(committing) = &self.state { committing.memory } else { 0 };
-        self.quota.set_memory(self.parser.memory() + self.output.memory() + committing);
+        let change = if let State::Answering { memory } = self.state { memory } else { 0 };
+        self.quota.set_memory(self.parser.memory() + self.output.memory() + change);
         next
     }
 
-    /// When the connection has been in its state for too long, if there is such a time.
+    /// `None` while the service answers.
     pub(super) fn deadline(&self, shared: &Shared) -> Option<Instant> {
         let limits = &shared.limits;
         let time = match self.state {
             State::Idle if shared.is_stopping() => STOPPING_KEEP_ALIVE.min(limits.keep_alive),
             State::Idle if self.had_request => limits.keep_alive,
             State::Idle | State::Reading | State::Writing => limits.request_timeout,
-            State::Committing(_) => return None,
+            State::Answering { .. } => return None,
             State::Lingering { .. } => LINGER_TIME,
         };
         Some(self.since + time)
     }
 
-    /// Whether it may be closed in favor of others, and in which order: first those that are idle, then those that have owed something for
-    /// at least `patience`; of each the longest waiting first.
+    /// The place of the connection in the order in which connections are closed when the limit is reached: first the idle ones, then those
+    /// that have kept the service waiting for at least `patience`; within each group, the longest waiting first. `None` if it has to stay.
     pub(super) fn may_make_room(&self, now: Instant, patience: Duration) -> Option<(bool, Instant)> {
         match self.state {
             State::Idle if self.had_request => Some((false, self.since)),
-            State::Committing(_) => None,
+            State::Answering { .. } => None,
             _ => (now.duration_since(self.since) >= patience).then_some((true, self.since)),
         }
-    }
-
-    /// Whether its output is sent from an old representation that has to be freed.
-    pub(super) fn is_withdrawn(&self) -> bool {
-        self.output.is_withdrawn()
     }
 
     fn handle(&mut self, event: Event, shared: &Shared, now: Instant, scratch: &mut [u8]) -> io::Result<Next> {
         match (event, &mut self.state) {
             (Event::Readable, State::Idle | State::Reading) => {
                 self.received = now;
-                if !self.receive(scratch)? {
-                    self.refuse(&ProtocolError::UnexpectedEof, None, shared);
+                let length = self.parser.missing().clamp(RECEIVE_BYTES, scratch.len());
+                match receive(&self.socket, &mut scratch[..length])? {
+                    Some([]) if self.parser.is_idle() => return Ok(Next::Close),
+                    Some([]) => return self.refuse(&ProtocolError::UnexpectedEof, shared, now),
+                    Some(received) => self.parser.append(received),
+                    None => {}
                 }
                 self.answer(shared, now)
             }
-            (Event::Readable, &mut State::Lingering { left }) if left > 0 => self.linger(left, scratch),
+            (Event::Readable, State::Lingering { left }) if *left > 0 => {
+                while *left > 0 {
+                    match receive(&self.socket, scratch)? {
+                        Some([]) => return Ok(Next::Close),
+                        Some(dropped) => *left = left.saturating_sub(dropped.len()),
+                        None => return Ok(Next::Wait(EventFlags::IN)),
+                    }
+                }
+                Ok(Next::Wait(EventFlags::empty()))
+            }
             (Event::Resume, State::Idle | State::Reading) => {
                 let before = self.quota.worker.counters.untimed.read();
                 let next = self.answer(shared, now);
@@ -187,100 +193,79 @@ impl Connection {
                 next
             }
             (Event::Readable | Event::Writable, State::Writing) => self.flush(!self.parser.is_idle(), now),
-            (Event::Outcome(outcome), State::Committing(_)) => {
-                if let State::Committing(committing) = replace(&mut self.state, State::Idle) {
-                    let response = shared.service.complete(&committing.request, outcome);
-                    self.respond(&committing.request, response, committing.begun, shared);
+            (Event::Outcome(outcome), State::Answering { .. }) => {
+                self.state = State::Idle;
+                if let Some(request) = &self.request {
+                    self.respond(shared.service.complete(request, outcome), shared);
                 }
                 let next = self.flush(!self.parser.is_idle(), now);
                 self.quota.worker.counters.durable.add(1, self.received.elapsed());
                 next
             }
-            (Event::Readable | Event::Writable, State::Committing(_)) => Ok(Next::Unwatch),
-            (Event::Deadline, State::Writing) => self.flush_late(now),
-            (Event::Deadline, State::Reading) => {
-                self.refuse(&ProtocolError::Timeout, None, shared);
-                self.flush(false, now)
-            }
-            (Event::LimitReached, State::Reading) => {
-                self.refuse(&ProtocolError::Overloaded, None, shared);
-                self.output.send(&self.socket).map(|_| Next::Close)
-            }
-            // what else can happen is an end: the client has gone, or its time is over
+            (Event::Readable | Event::Writable, State::Answering { .. }) => Ok(Next::Unwatch),
+            // epoll reports room only when a third of the socket's buffer is free, so there may be some
+            (Event::Deadline, State::Writing) => match self.flush(!self.parser.is_idle(), now)? {
+                Next::Wait(EventFlags::OUT) if self.since != now => Ok(Next::Close),
+                next => Ok(next),
+            },
+            (Event::Deadline, State::Reading) => self.refuse(&ProtocolError::Timeout, shared, now),
+            (Event::LimitReached, State::Reading) => self.refuse(&ProtocolError::Overloaded, shared, now).map(|_| Next::Close),
+            // in other states half of a response may be in the output, or the change may be made
+            (Event::Panicked, State::Answering { .. }) => self.refuse(&ProtocolError::Panicked, shared, now),
+            // all others end the connection: the client has gone, or its time is over
             _ => Ok(Next::Close),
         }
     }
 
-    /// Receives some of what there is. False at an end in the middle of a request.
-    /// An error means that the connection has ended, as it may between two requests.
-    fn receive(&mut self, scratch: &mut [u8]) -> io::Result<bool> {
-        let length = self.parser.missing().clamp(RECEIVE_BYTES, scratch.len());
-        match rustix::net::recv(&self.socket, &mut scratch[..length], RecvFlags::DONTWAIT) {
-            Ok((_, 0)) if self.parser.is_idle() => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok((_, received)) => {
-                self.parser.append(&scratch[..received]);
-                Ok(received > 0)
-            }
-            Err(Errno::AGAIN | Errno::INTR) => Ok(true),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Answers the requests in the buffer, as many as may be answered in a row.
+    /// Answers the requests in the buffer, up to [`ANSWERS_IN_A_ROW`].
     fn answer(&mut self, shared: &Shared, now: Instant) -> io::Result<Next> {
         let mut answers = 0;
         while self.after == After::NextRequest {
             if answers == ANSWERS_IN_A_ROW || !self.output.has_room() {
                 return self.flush(!self.parser.is_idle(), now);
             }
-            match self.parser.next_request(shared.limits.content_max) {
-                Ok(None) if self.quota.is_refused(self.parser.memory()) => self.refuse(&ProtocolError::Overloaded, None, shared),
+            let request = match self.parser.next_request(shared.limits.content_max) {
+                Ok(Some(request)) => self.request.insert(request),
+                Ok(None) if self.quota.is_refused(self.parser.memory()) => return self.refuse(&ProtocolError::Overloaded, shared, now),
                 Ok(None) => {
                     if self.parser.take_expectation() {
                         self.output.push_continue();
                     }
                     break;
                 }
-                Ok(Some(request)) => {
-                    answers += 1;
-                    // what follows is another request, with a time of its own
-                    (self.state, self.since, self.had_request) = (State::Idle, now, true);
-                    if let Some(change) = self.answer_one(request, shared) {
-                        self.output.send(&self.socket)?;
-                        return Ok(Next::Commit(change));
-                    }
+                Err(error) => return self.refuse(&error, shared, now),
+            };
+            answers += 1;
+            // what follows is another request, with a time of its own
+            (self.state, self.since, self.had_request) = (State::Answering { memory: 0 }, now, true);
+            if shared.access_log {
+                (self.begun, self.token_name) = (Some(Instant::now()), shared.service.token_name(request));
+            }
+            let memory = request.memory();
+            if self.quota.is_refused(memory) {
+                return self.refuse(&ProtocolError::Overloaded, shared, now);
+            }
+            match shared.service.respond(request, self.on_loopback) {
+                Answer::Now(response) => {
+                    self.quota.worker.counters.untimed.add(1);
+                    self.respond(response, shared);
                 }
-                Err(error) => self.refuse(&error, None, shared),
+                Answer::Commit(change) => {
+                    // the change has its own copy of what it needs
+                    request.content = Vec::new();
+                    self.state = State::Answering { memory };
+                    self.output.send(&self.socket)?;
+                    return Ok(Next::Commit(change));
+                }
             }
         }
         self.flush(false, now)
     }
 
-    /// Answers a request, unless that takes a change that has to be saved first.
-    fn answer_one(&mut self, mut request: Request, shared: &Shared) -> Option<Change> {
-        let begun = shared.access_log.then(Instant::now);
-        self.token_name = begun.and_then(|_| shared.service.token_name(&request));
-        let memory = request.memory();
-        if self.quota.is_refused(memory) {
-            self.refuse(&ProtocolError::Overloaded, Some(request), shared);
-            return None;
-        }
-        match shared.service.respond(&request, self.on_loopback) {
-            Answer::Now(response) => {
-                self.quota.worker.counters.untimed.add(1);
-                self.respond(&request, response, begun, shared);
-                None
-            }
-            Answer::Commit(change) => {
-                request.content = Vec::new();
-                self.state = State::Committing(Box::new(Committing { request, memory, begun }));
-                Some(change)
-            }
-        }
-    }
-
-    /// Puts the response to a request behind the output.
-    fn respond(&mut self, request: &Request, response: Response, begun: Option<Instant>, shared: &Shared) {
+    /// Responds to the request that is being answered.
+    fn respond(&mut self, response: Response, shared: &Shared) {
+        let Some(request) = &self.request else { return };
+        self.state = State::Idle;
         let is_last = !request.keep_alive || shared.is_stopping() || shared.limit_reached();
         let connection = if is_last {
             self.after = After::Close;
@@ -293,66 +278,59 @@ impl Connection {
             logging::client_warning(format_args!("{line}"));
         }
         if response.challenge == Some(Challenge::InvalidToken) {
-            logging::client_warning(format_args!("a wrong token from {}", self.client(Some(request))));
+            logging::client_warning(format_args!("a wrong token from {}", client(self.peer, request.fields.forwarded_for)));
         }
-        self.push(response, Some(request), connection, begun);
+        self.push(response, connection);
     }
 
-    /// Answers what cannot be read as a request, or cannot be served; nothing that follows it is read as a request.
-    fn refuse(&mut self, error: &ProtocolError, request: Option<Request>, shared: &Shared) {
-        let begun = shared.access_log.then(Instant::now);
+    /// Responds with an error to what cannot be read as a request, or cannot be served. Nothing that follows is read as a request.
+    fn refuse(&mut self, error: &ProtocolError, shared: &Shared, now: Instant) -> io::Result<Next> {
         let unfinished = self.parser.refuse();
-        let request = request.or(unfinished);
-        self.push(shared.service.refuse(request.as_ref(), error), request.as_ref(), Some("close"), begun);
+        self.request = self.request.take().or(unfinished);
+        self.begun = self.begun.or_else(|| shared.access_log.then(Instant::now));
+        self.push(shared.service.refuse(self.request.as_ref(), error), Some("close"));
         self.after = After::Linger;
+        self.flush(false, now)
     }
 
-    /// Puts a response behind the output, and logs it.
-    fn push(&mut self, mut response: Response, request: Option<&Request>, connection: Option<&'static str>, begun: Option<Instant>) {
+    /// Appends a response to the output, and logs it.
+    fn push(&mut self, mut response: Response, connection: Option<&'static str>) {
+        let (begun, token_name) = (self.begun.take(), self.token_name.take());
+        let request = &self.request;
         let (status, reason) = (response.status, take(&mut response.reason));
-        let is_head = request.is_some_and(|request| request.method == Method::Head);
+        let is_head = request.as_ref().is_some_and(|request| request.method == Method::Head);
         let bytes = self.output.push(response, is_head, connection);
-        self.quota.worker.counters.count_response(request.map(|request| &request.method), status);
+        self.quota.worker.counters.count_response(request.as_ref().map(|request| &request.method), status);
         let is_logged = begun.is_some() || (status.0 >= 400 && log::log_enabled!(log::Level::Debug));
         if is_logged {
-            let what = request.map(|request| (&request.method, request.target.as_str()));
-            let client = self.client(request);
-            let client = self.token_name.take().map_or_else(|| client.to_string(), |name| format!("{name}@{client}"));
+            let what = request.as_ref().map(|request| (&request.method, request.target.as_str()));
+            let client = client(self.peer, request.as_ref().and_then(|request| request.fields.forwarded_for));
+            let client = token_name.map_or_else(|| client.clone(), |name| format!("{name}@{client}"));
             logging::response(&client, what, status, &reason, bytes, begun);
         }
+        self.request = None;
     }
 
     /// Sends what the socket has room for. `may_have_requests`: the buffer may have whole requests that are not answered yet.
     fn flush(&mut self, may_have_requests: bool, now: Instant) -> io::Result<Next> {
-        if let Sent::Part { progress } = self.output.send(&self.socket)? {
-            if progress || !matches!(self.state, State::Writing) {
+        let sent = self.output.send(&self.socket)?;
+        if sent != Sent::All {
+            if sent == Sent::Some || !matches!(self.state, State::Writing) {
                 (self.state, self.since) = (State::Writing, now);
             }
             return Ok(Next::Wait(EventFlags::OUT));
         }
-        if self.after != After::NextRequest {
-            return self.finish(now);
+        if self.after == After::NextRequest {
+            match (&self.state, self.parser.is_idle()) {
+                // more bytes of a request do not give it more time
+                (State::Idle, true) | (State::Reading, false) => {}
+                (_, true) => (self.state, self.since) = (State::Idle, now),
+                (_, false) => (self.state, self.since) = (State::Reading, now),
+            }
+            return Ok(if may_have_requests { Next::Queue } else { Next::Wait(EventFlags::IN) });
         }
-        let is_idle = self.parser.is_idle();
-        match (&self.state, is_idle) {
-            // the clock of a request goes on however often a byte of it arrives
-            (State::Idle, true) | (State::Reading, false) => {}
-            (_, true) => (self.state, self.since) = (State::Idle, now),
-            (_, false) => (self.state, self.since) = (State::Reading, now),
-        }
-        Ok(if may_have_requests { Next::Queue } else { Next::Wait(EventFlags::IN) })
-    }
-
-    /// On a timeout in Writing: tries once more, since epoll reports room only when a third of the socket's buffer is free.
-    fn flush_late(&mut self, now: Instant) -> io::Result<Next> {
-        let before = self.since;
-        let next = self.flush(!self.parser.is_idle(), now)?;
-        Ok(if matches!(self.state, State::Writing) && self.since == before { Next::Close } else { next })
-    }
-
-    /// Ends the connection after its last response.
-    fn finish(&mut self, now: Instant) -> io::Result<Next> {
-        if self.after == After::Close && self.parser.is_idle() && self.drop_received(&mut [0; 1024])? == 0 {
+        let is_done = self.after == After::Close && self.parser.is_idle();
+        if is_done && receive(&self.socket, &mut [0; 1024])?.is_none_or(|received| received.is_empty()) {
             return Ok(Next::Close);
         }
         rustix::net::shutdown(&self.socket, Shutdown::Write)?;
@@ -360,36 +338,36 @@ impl Connection {
         (self.state, self.since) = (State::Lingering { left: LINGER_BYTES_MAX }, now);
         Ok(Next::Wait(EventFlags::IN))
     }
+}
 
-    /// Reads over what the client still sends. Closed with something unread, the connection would be reset.
-    fn linger(&mut self, mut left: usize, scratch: &mut [u8]) -> io::Result<Next> {
-        while left > 0 {
-            match self.drop_received(scratch)? {
-                0 => break,
-                dropped => left = left.saturating_sub(dropped),
-            }
-        }
-        self.state = State::Lingering { left };
-        Ok(Next::Wait(if left > 0 { EventFlags::IN } else { EventFlags::empty() }))
-    }
-
-    /// Receives some bytes and drops them; gives how many.
-    fn drop_received(&mut self, scratch: &mut [u8]) -> io::Result<usize> {
-        match rustix::net::recv(&self.socket, scratch, RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok((_, received)) => Ok(received),
-            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn client(&self, request: Option<&Request>) -> Client {
-        Client::of(self.peer, request.and_then(|request| request.fields.forwarded_for))
+/// Receives up to a buffer of bytes: none at the end, `None` if there is nothing yet.
+fn receive<'a>(socket: &OwnedFd, buffer: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
+    match rustix::net::recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
+        Ok((_, received)) => Ok(Some(&buffer[..received])),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
-impl AsFd for Connection {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+/// Whom a request is from, for the log. Every client can send X-Forwarded-For, so it counts only on a unix socket, which its permissions leave
+/// to the proxy.
+fn client(peer: Option<SocketAddr>, forwarded_for: Option<IpAddr>) -> String {
+    match (peer, forwarded_for) {
+        (Some(peer), _) => peer.to_string(),
+        (None, Some(address)) => address.to_string(),
+        (None, None) => "unix".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_unix_socket_is_believed() {
+        let (peer, forwarded_for) = ("198.51.100.7:50000".parse().unwrap(), "203.0.113.9".parse().unwrap());
+        assert_eq!(client(Some(peer), Some(forwarded_for)), "198.51.100.7:50000");
+        assert_eq!(client(None, Some(forwarded_for)), "203.0.113.9");
+        assert_eq!(client(None, None), "unix");
     }
 }

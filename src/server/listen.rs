@@ -1,4 +1,4 @@
-//! Listener sockets, opened here or inherited: where they listen, and the options of every accepted connection.
+//! Listening sockets, opened here or inherited, and the socket options that accepted connections inherit.
 
 use std::fmt;
 use std::io;
@@ -15,23 +15,23 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::socket_file::SocketFile;
 
-/// How many connections the kernel holds until they are accepted; it caps this at `net.core.somaxconn`, 4,096 by default.
+/// Length of the kernel's queue of connections that are not accepted yet; it caps this at `net.core.somaxconn`, 4,096 by default.
 const BACKLOG: i32 = 4096;
 
-/// Longest path of a unix socket, in bytes: `sun_path` has 108, one of them for the end (unix(7)).
+/// Longest path of a unix socket: `sun_path` has 108 bytes with the NUL at the end (unix(7)).
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
-    /// An IP address and a TCP port; port 0 has the kernel pick one.
+    /// With port 0, the kernel picks a port.
     Tcp(SocketAddr),
     /// The path of a unix socket's file.
     Unix(PathBuf),
 }
 
 impl Endpoint {
-    /// Whether only this host reaches it, by IP: the case in which DNS rebinding matters.
+    /// A TCP address of this host alone, which web pages can reach by DNS rebinding.
     pub(crate) fn is_loopback(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
@@ -39,16 +39,16 @@ impl Endpoint {
         }
     }
 
-    /// Whether others than programs of this host reach it.
+    /// Other hosts can connect to it.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self, Self::Tcp(_)) && !self.is_loopback()
     }
 
-    /// Why a process cannot listen on both, if so. An IPv6 wildcard takes in IPv4 as well, see [`listen`].
+    /// Why a process cannot listen on both. An IPv6 wildcard takes in IPv4 as well, see [`listen`].
     pub(crate) fn clash(&self, other: &Self) -> Option<String> {
         let takes_in = |one: IpAddr, two: IpAddr| one.is_unspecified() && (one.is_ipv6() || two.is_ipv4());
         match (self, other) {
-            // the kernel picks another port each time
+            // the kernel picks a free port
             (Self::Tcp(one), _) if one.port() == 0 => None,
             _ if self == other => Some(format!("{self} is given twice")),
             (Self::Tcp(one), Self::Tcp(two)) if one.port() != two.port() => None,
@@ -58,7 +58,7 @@ impl Endpoint {
         }
     }
 
-    /// What stands between the endpoint and a path, as in nginx's `unix:/run/s:/path`.
+    /// The text between the endpoint and a path: a colon for a unix socket, as in nginx's `unix:/run/s:/path`.
     pub(crate) fn separator(&self, path: &str) -> &'static str {
         if matches!(self, Self::Unix(_)) && !path.is_empty() { ":" } else { "" }
     }
@@ -74,7 +74,7 @@ impl FromStr for Endpoint {
                 .then(|| Self::Unix(path.into()))
                 .ok_or_else(|| format!("give a path of 1 to {UNIX_PATH_BYTES_MAX} bytes, as in unix:/run/colors/colors.sock"));
         }
-        // localhost may be ::1 as well to some clients; they try 127.0.0.1 next
+        // clients for which localhost is ::1 first try 127.0.0.1 next
         let port = text.strip_prefix("localhost:").unwrap_or(text);
         if let Some(port) = port.parse().ok().filter(|_| !port.starts_with('+')) {
             return Ok(Self::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
@@ -100,18 +100,18 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A socket that listens; closed when dropped, and never shut down, since another process may hold it too.
+/// A listening socket. It is closed, but never shut down, since another process may have it as well.
 pub(crate) struct Listener {
-    /// The socket file, if this process made one. Dropped before the socket: while that listens, nobody replaces the file.
+    /// The socket file, if this process created one. It is the first field to be dropped: while the socket listens, no process replaces the file.
     file: Option<SocketFile>,
-    /// What connections are accepted from; does not block.
+    /// Nonblocking.
     pub(crate) socket: tiny_http::Listener,
-    /// Where it listens, with the port that the kernel picked in place of 0.
+    /// With the port that the kernel picked in place of 0.
     pub(crate) endpoint: Endpoint,
 }
 
 impl Listener {
-    /// Takes the next connection, with the address of the other end if it came over TCP. `WouldBlock` when there is none.
+    /// The next connection, with the address of the client if it is a TCP connection. `WouldBlock` when there is none.
     pub(super) fn accept(&self) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
         match &self.socket {
             tiny_http::Listener::Tcp(socket) => socket.accept().map(|(stream, peer)| (stream.into(), Some(peer))),
@@ -119,13 +119,12 @@ impl Listener {
         }
     }
 
-    /// Removes the socket file, if this process made one. Clients that have connected can still be accepted.
+    /// Removes the socket file, if this process created one. Connections in the kernel's queue can still be accepted.
     pub(crate) fn unlink(&mut self) {
         self.file = None;
     }
 
-    /// Limits how long the kernel offers unsent bytes to a client after the connection is closed here; its default is many minutes. On a
-    /// unix socket nothing is unsent.
+    /// Limits how long the kernel goes on sending to a client that does not answer; its default is many minutes.
     pub(crate) fn limit_unsent(&self, request_timeout: Duration) -> io::Result<()> {
         match &self.socket {
             tiny_http::Listener::Tcp(listener) => SockRef::from(listener).set_tcp_user_timeout(Some(request_timeout)),
@@ -134,7 +133,7 @@ impl Listener {
     }
 }
 
-/// Opens a listening socket; `unix_mode` are the permissions of a unix socket's file.
+/// `unix_mode` are the permissions of the file of a unix socket.
 pub(crate) fn listen(endpoint: &Endpoint, unix_mode: u32) -> io::Result<Listener> {
     match endpoint {
         Endpoint::Tcp(address) => listen_on_tcp(*address),
@@ -148,7 +147,7 @@ pub(crate) fn listen(endpoint: &Endpoint, unix_mode: u32) -> io::Result<Listener
 
 fn listen_on_tcp(address: SocketAddr) -> io::Result<Listener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // a restart need not wait for the last connections of the process before to time out in the kernel
+    // without it, a restart fails while the kernel has connections of the previous process in TIME-WAIT
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
@@ -158,12 +157,9 @@ fn listen_on_tcp(address: SocketAddr) -> io::Result<Listener> {
     adopt_tcp(socket.into())
 }
 
-/// The listening sockets that the parent process hands over (sd_listen_fds(3)); none when they are for another process, as those that a
-/// service passes on to its children by mistake.
-///
-/// Call it before there are threads: it takes variables out of the environment.
+/// The listening sockets from the service manager (sd_listen_fds(3)). Call it before there are threads, because it changes the environment.
 pub(crate) fn inherited() -> io::Result<Vec<Listener>> {
-    // listenfd takes them for this process's when there is no LISTEN_PID
+    // a parent may pass the variables on to a child that they are not meant for; listenfd accepts them without LISTEN_PID
     let is_ours = std::env::var("LISTEN_PID").is_ok_and(|pid| pid.parse() == Ok(std::process::id()));
     let mut sockets = if is_ours { ListenFd::from_env() } else { ListenFd::empty() };
     (0..sockets.len()).map(|index| inherit(&mut sockets, index)).collect()
@@ -180,21 +176,20 @@ fn inherit(sockets: &mut ListenFd, index: usize) -> io::Result<Listener> {
     }
 }
 
-/// Makes a listening TCP socket ready to accept from. Accepted connections inherit these options on Linux.
+/// Sets the options of a listening TCP socket, which accepted connections inherit on Linux.
 fn adopt_tcp(listener: TcpListener) -> io::Result<Listener> {
     listener.set_nonblocking(true)?;
     let socket = SockRef::from(&listener);
-    // without it a response of two segments waits 40 ms for the client's delayed acknowledgement
+    // without it, the second segment of a response waits up to 40 ms for the acknowledgement of the first
     socket.set_tcp_nodelay(true)?;
     let endpoint = Endpoint::Tcp(listener.local_addr()?);
     Ok(Listener { socket: tiny_http::Listener::Tcp(listener), endpoint, file: None })
 }
 
-/// Makes a listening unix socket ready to accept from.
 fn adopt_unix(listener: UnixListener) -> io::Result<Listener> {
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
-    // an inherited socket may have an abstract name in place of a file; ss(8) and systemd show it with an @
+    // an inherited socket may have an abstract name instead of a path; ss(8) and systemd write it with an @
     let name = || address.as_abstract_name().map(|name| format!("@{}", name.escape_ascii()).into());
     let path = address.as_pathname().map(Path::to_owned).or_else(name).unwrap_or_default();
     Ok(Listener { socket: tiny_http::Listener::Unix(listener), endpoint: Endpoint::Unix(path), file: None })

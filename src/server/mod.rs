@@ -1,6 +1,5 @@
-//! Sockets and threads: the accept loop, on the main thread, and the workers that it hands connections to.
+//! Sockets and threads: the accept loop, on the main thread, and the workers, to which it passes connections.
 
-mod client;
 mod connection;
 #[cfg(fuzzing)]
 #[path = "../../fuzz/inside/server.rs"]
@@ -13,10 +12,10 @@ mod systemd;
 mod worker;
 
 use std::io;
-use std::mem::take;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -31,22 +30,22 @@ use worker::{Inbox, Worker};
 
 use crate::logging;
 
-/// How long the end may take: what is not answered by then is cut off.
+/// The time between the signal and the end: connections that are still open then are closed, answered or not.
 const STOP_TIME: Duration = Duration::from_secs(4);
 
-/// How long, at the end, those are still accepted whose connection the kernel holds.
+/// How long after the signal connections are still accepted from the kernel's queue.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
 
-/// How long to wait when there is no room for a connection, or the system has no descriptor or memory for one.
+/// How long to wait before another try when the connection limit is reached, or the system lacks a descriptor or memory.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Connections accepted from one listener in a row.
 const ACCEPTS_IN_A_ROW: usize = 64;
 
-/// Most connections at a time: several times what a small host serves.
+/// Upper bound of the connection limit: several times what a small host serves.
 const CONNECTIONS_MAX: usize = 8192;
 
-/// Descriptors that are no connection's: standard streams, epoll instances, events, signals, files being saved.
+/// Descriptors kept for other uses than connections: standard streams, signals, the database, files that are read.
 const DESCRIPTORS_RESERVED: usize = 32;
 
 /// The accept loop.
@@ -54,8 +53,6 @@ pub(crate) struct Server {
     shared: Arc<Shared>,
     inboxes: Vec<Arc<Inbox>>,
     listeners: Vec<Listener>,
-    /// The system had no descriptor or memory for a connection.
-    pauses: bool,
     service_manager: ServiceManager,
 }
 
@@ -69,23 +66,23 @@ impl Server {
             pool.execute(|| worker.run());
             inboxes.push(inbox);
         }
-        Ok(Self { shared, inboxes, listeners, pauses: false, service_manager: ServiceManager::from_env() })
+        Ok(Self { shared, inboxes, listeners, service_manager: ServiceManager::from_env() })
     }
 
-    /// Serves until `stop` becomes readable, then finishes what is under way. When `reload` becomes readable, the tokens are read again.
+    /// Serves until `stop` becomes readable, then answers what has begun. When `reload` becomes readable, reads the tokens again.
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        self.service_manager.ready(self.shared.service.store.list.len());
+        let shared = Arc::clone(&self.shared);
+        let store = &shared.service.store;
+        self.service_manager.ready(store.list.len());
         while !self.accept_ready(stop, reload)? {
-            let has_answered = || {
-                let store = &self.shared.service.store;
-                let has_answered = store.is_alive() && self.inboxes.iter().all(|inbox| inbox.has_answered());
-                if has_answered {
+            self.service_manager.tick(Instant::now(), store.list.len(), || {
+                let are_alive = store.is_alive() && self.inboxes.iter().all(|inbox| inbox.is_alive());
+                if are_alive {
                     store.ping();
-                    self.inboxes.iter().for_each(|inbox| inbox.ask());
+                    self.inboxes.iter().for_each(|inbox| inbox.ping());
                 }
-                has_answered
-            };
-            self.service_manager.tick(Instant::now(), self.shared.service.store.list.len(), has_answered);
+                are_alive
+            });
         }
         self.stop();
         Ok(())
@@ -94,17 +91,16 @@ impl Server {
     /// Waits for connections and accepts them. True if the service has to stop.
     fn accept_ready(&mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<bool> {
         self.shared.set_limit_reached(self.shared.is_full() && self.listeners.iter().any(has_pending));
-        let pauses = take(&mut self.pauses) || self.shared.limit_reached();
-        let time = if pauses { Some(PAUSE) } else { self.service_manager.poll_timeout() };
+        let is_full = self.shared.limit_reached();
+        let time = if is_full { Some(PAUSE) } else { self.service_manager.poll_timeout() };
         let mut polled = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
-        polled.extend(self.listeners.iter().filter(|_| !pauses).map(|listener| PollFd::new(&listener.socket, PollFlags::IN)));
+        polled.extend(self.listeners.iter().filter(|_| !is_full).map(|listener| PollFd::new(&listener.socket, PollFlags::IN)));
         polled.extend(reload.map(|reload| PollFd::from_borrowed_fd(reload, PollFlags::IN)));
         match rustix::event::poll(&mut polled, time.and_then(|time| Timespec::try_from(time).ok()).as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
-            // poll(2): the kernel had no memory to wait with, so this thread waits by itself
+            // poll(2): the kernel had no memory for its table, so this call did not wait
             Err(Errno::NOMEM) => {
-                self.pause(&Errno::NOMEM.into());
-                std::thread::sleep(PAUSE);
+                pause(&Errno::NOMEM.into());
                 return Ok(false);
             }
             Err(error) => return Err(error.into()),
@@ -113,14 +109,14 @@ impl Server {
         if let Some(reload) = reload.filter(|_| ready.pop() == Some(true)) {
             self.reload_tokens(reload);
         }
-        for (index, _) in ready[1..].iter().enumerate().filter(|(_, ready)| **ready) {
-            self.accept_from(index);
+        for (listener, _) in self.listeners.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+            self.accept_from(listener);
         }
         Ok(ready[0])
     }
 
     fn reload_tokens(&self, reload: BorrowedFd<'_>) {
-        // Several signals are one reload; nothing to read means that it was read before.
+        // One reload is enough for several signals; it fails when there is nothing to read.
         let _ = rustix::io::read(reload, &mut [0; 64]);
         let Some(tokens) = &self.shared.service.tokens else { return };
         match tokens.load() {
@@ -129,78 +125,68 @@ impl Server {
         }
     }
 
-    /// Accepts connections that a listener has, some at a time. True if there may be more.
-    fn accept_from(&mut self, index: usize) -> bool {
-        let listener = &self.listeners[index];
+    /// Accepts up to [`ACCEPTS_IN_A_ROW`] connections from a listener.
+    fn accept_from(&self, listener: &Listener) {
         for _ in 0..ACCEPTS_IN_A_ROW {
             if self.shared.is_full() {
-                return false;
+                return;
             }
             match listener.accept() {
                 Ok((socket, peer)) => {
                     let inbox = self.inboxes.iter().min_by_key(|inbox| inbox.load()).expect("there is a worker");
                     inbox.add(socket, peer, listener.endpoint.is_loopback(), &self.shared);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-                // the client has gone before it was accepted
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // the client closed the connection before it was accepted
                 Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
-                Err(error) => {
-                    self.pause(&error);
-                    return false;
-                }
+                Err(error) => return pause(&error),
             }
         }
-        true
     }
 
-    /// Has nothing accepted for [`PAUSE`], since the system lacks something.
-    fn pause(&mut self, error: &io::Error) {
-        logging::client_warning(format_args!("cannot accept connections for the moment: {error}"));
-        self.pauses = true;
-    }
-
-    /// Finishes what is under way, for [`STOP_TIME`] at most.
+    /// Answers what has begun, for [`STOP_TIME`] at most.
     fn stop(mut self) {
         let begun = Instant::now();
         self.service_manager.stopping();
         self.listeners.iter_mut().for_each(Listener::unlink);
         self.shared.service.is_stopping.store(true, Relaxed);
         self.inboxes.iter().for_each(|inbox| inbox.wake());
-        // those whose connection the kernel has accepted already are clients like the others
-        while self.accept_pending(begun + LAST_ACCEPTS) && begun.elapsed() < LAST_ACCEPTS {
-            std::thread::sleep(PAUSE);
+        // to their clients, connections in the kernel's queue are open
+        while self.listeners.iter().any(has_pending) && begun.elapsed() < LAST_ACCEPTS {
+            if self.shared.is_full() {
+                sleep(PAUSE);
+            }
+            self.listeners.iter().for_each(|listener| self.accept_from(listener));
         }
         self.listeners.clear();
         self.shared.set_limit_reached(false);
         while self.shared.connections() > 0 && begun.elapsed() < STOP_TIME {
-            std::thread::sleep(PAUSE);
+            sleep(PAUSE);
         }
         let connections = self.shared.connections();
         if connections > 0 {
             log::warn!("cut off {connections} connections that were not done {} s after the signal", STOP_TIME.as_secs());
         }
     }
-
-    /// Accepts what the kernel holds. True if more is left than there is room or time for.
-    fn accept_pending(&mut self, deadline: Instant) -> bool {
-        for index in 0..self.listeners.len() {
-            while Instant::now() < deadline && self.accept_from(index) {}
-        }
-        self.listeners.iter().any(has_pending)
-    }
 }
 
-/// Whether the kernel holds a connection of this listener that is not accepted yet.
+/// Waits, since the system lacks a descriptor or memory for a connection.
+fn pause(error: &io::Error) {
+    logging::client_warning(format_args!("cannot accept connections for the moment: {error}"));
+    sleep(PAUSE);
+}
+
+/// Whether a connection waits in the kernel's queue.
 fn has_pending(listener: &Listener) -> bool {
     let mut polled = [PollFd::new(&listener.socket, PollFlags::IN)];
     rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// The number of connections for which the process may have descriptors beside those of its listeners and workers, at most
-/// [`CONNECTIONS_MAX`]; raises the limit as far as it goes.
+/// The connection limit: as many as there are descriptors left for, at most [`CONNECTIONS_MAX`]. Raises the soft limit of descriptors to
+/// the hard one.
 pub(crate) fn connections_max(listeners: usize, workers: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
-    // A process that may not raise its limit makes do with what it has.
+    // If it fails, the old limit counts.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let descriptors = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     // each worker has an epoll instance and an inbox

@@ -1,4 +1,4 @@
-//! What is left to send on a connection. Sends no more than the socket has room for, so that it never waits for a client.
+//! The output of a connection. Sends as much as the socket has room for, and never waits for the client.
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
@@ -8,40 +8,38 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use crate::http::{Content, Response};
 
-/// Longest content in bytes that is copied behind its head; a longer one is sent from where it is kept.
+/// Longest content in bytes that is copied into the buffer; a longer one is sent from its place in memory.
 const COPY_BYTES_MAX: usize = 1024;
 
-/// Bytes of responses that are put together before they are sent: 16 responses with one color each.
+/// Bytes of responses that are collected before they are sent: 16 responses with one color each.
 const BATCH_BYTES: usize = 8 * 1024;
 
-/// Bytes of an empty buffer that a connection keeps for its next response.
+/// Capacity up to which an empty buffer is kept for the next response.
 const KEEP_BYTES_MAX: usize = 1024;
 
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
-/// Responses on their way to the client, in order.
+/// Responses that are not sent yet, in order.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     /// Heads and short contents.
     buffer: Vec<u8>,
-    /// A long content behind them.
+    /// The long content of the last response.
     content: Content,
-    /// Bytes sent so far of both.
+    /// How many bytes of both are sent.
     sent: usize,
 }
 
-/// How far sending got.
+/// How much of the output the socket took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     All,
-    /// The socket has no room for more. `progress`: it took some bytes.
-    Part {
-        progress: bool,
-    },
+    Some,
+    Nothing,
 }
 
 impl Output {
-    /// Appends a response; `connection` is the value of its Connection field. Gives its length in bytes.
+    /// Appends a response with this value of Connection. Returns its length in bytes.
     pub(super) fn push(&mut self, response: Response, is_head: bool, connection: Option<&'static str>) -> usize {
         let before = self.buffer.len();
         response.write_head_now(&mut self.buffer, connection);
@@ -60,35 +58,33 @@ impl Output {
         self.buffer.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
     }
 
-    /// Whether another response may be put behind what there is.
+    /// Whether another response may be appended before this is sent.
     pub(super) fn has_room(&self) -> bool {
         matches!(self.content, Content::None) && self.buffer.len() < BATCH_BYTES
     }
 
-    /// Bytes of memory that nobody else has: a content that is shared with the list costs nothing.
+    /// Bytes of memory of this connection alone: a content that is shared with the list does not count.
     pub(super) fn memory(&self) -> usize {
         let own = if let Content::Own(json) = &self.content { json.capacity() } else { 0 };
         if self.buffer.is_empty() { 0 } else { self.buffer.capacity() + own }
     }
 
-    /// Whether it is sent from an old representation that has to be freed.
     pub(super) fn is_withdrawn(&self) -> bool {
-        matches!(&self.content, Content::Shared(version) if version.is_withdrawn())
+        matches!(&self.content, Content::Shared(representation) if representation.is_withdrawn())
     }
 
     /// Sends what the socket has room for.
     pub(super) fn send(&mut self, socket: impl AsFd) -> io::Result<Sent> {
-        let mut progress = false;
+        let before = self.sent;
         while let Some(rest) = self.rest() {
             let sent = match rest {
                 [rest, b""] | [b"", rest] => rustix::net::send(&socket, rest, SEND_FLAGS),
                 both => rustix::net::sendmsg(&socket, &both.map(IoSlice::new), &mut SendAncillaryBuffer::default(), SEND_FLAGS),
             };
             match sent {
-                Ok(0) | Err(Errno::AGAIN | Errno::INTR) => return Ok(Sent::Part { progress }),
+                Ok(0) | Err(Errno::AGAIN | Errno::INTR) => return Ok(if self.sent > before { Sent::Some } else { Sent::Nothing }),
                 sent => self.sent += sent?,
             }
-            progress = true;
         }
         (self.content, self.sent) = (Content::None, 0);
         self.buffer.clear();
@@ -98,7 +94,7 @@ impl Output {
         Ok(Sent::All)
     }
 
-    /// The bytes to send next, from two places; `None` when all are sent.
+    /// What is left of buffer and content; `None` when all is sent.
     fn rest(&self) -> Option<[&[u8]; 2]> {
         let buffer = &self.buffer[self.sent.min(self.buffer.len())..];
         let content = &self.content.bytes()[self.sent.saturating_sub(self.buffer.len())..];

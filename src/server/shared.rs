@@ -1,4 +1,4 @@
-//! What the accept loop and all workers share: the service, the limits, and how much of them is used.
+//! What the accept loop and all workers share: the service, the limits, and how much of each limit is used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -7,13 +7,13 @@ use std::time::Duration;
 use crate::metrics::WorkerMetrics;
 use crate::service::Service;
 
-/// Bytes of unfinished requests and untaken responses of all connections together: 500 requests of 64 KiB.
+/// Bytes of requests and responses in the buffers of all connections together: 500 requests of 64 KiB.
 const MEMORY_MAX: usize = 32 * 1024 * 1024;
 
-/// Bytes that each connection may have besides: most requests and responses take less.
+/// Bytes of a connection that do not count, so that most requests are served however much the others take.
 const MEMORY_FREE: usize = 4096;
 
-/// What clients may use up; see the options of the same names.
+/// Limits for clients; see the options of the same names.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     /// Bytes of content in one request.
@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     connections: AtomicUsize,
     /// Bytes counted against [`MEMORY_MAX`].
     memory: AtomicUsize,
-    /// Clients wait to be accepted and there is no room: idle connections are closed, the others close with their next response.
+    /// The connection limit is reached and clients wait: idle connections are closed now, the others after their next response.
     limit_reached: AtomicBool,
 }
 
@@ -64,11 +64,11 @@ impl Shared {
     }
 }
 
-/// What one connection takes of what is shared; given back when dropped, however the connection ends.
+/// One connection's part of the connection limit and of [`MEMORY_MAX`], until it is dropped.
 #[derive(Debug)]
 pub(super) struct Quota {
     shared: Arc<Shared>,
-    /// The worker that has the connection.
+    /// Of the worker that serves the connection.
     pub(super) worker: Arc<WorkerMetrics>,
     memory: usize,
 }
@@ -80,7 +80,7 @@ impl Quota {
         Self { shared, worker, memory: 0 }
     }
 
-    /// Notes how many bytes of memory the connection has.
+    /// Sets how many bytes the buffers of the connection take.
     pub(super) fn set_memory(&mut self, bytes: usize) {
         let bytes = if bytes > MEMORY_FREE { bytes } else { 0 };
         if bytes != self.memory {
@@ -90,7 +90,7 @@ impl Quota {
         }
     }
 
-    /// Whether this many bytes are too many for the connection, since all connections together have too much.
+    /// Whether the connection would exceed [`MEMORY_MAX`] with this many bytes.
     pub(super) fn is_refused(&self, bytes: usize) -> bool {
         bytes > MEMORY_FREE && self.shared.memory.load(Relaxed) + bytes > MEMORY_MAX + self.memory
     }

@@ -1,4 +1,4 @@
-//! The file of a unix socket: made with its mode, put in place of a stale one, removed at the end. Knows nothing of connections.
+//! The file of a unix socket: created with its mode, in place of a stale one, and removed at the end. Knows nothing of connections.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -10,25 +10,25 @@ use std::time::{Duration, Instant};
 use rustix::fs::Mode;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// Longest wait for others that start at the same moment; each takes less than a millisecond.
+/// Longest wait for other processes that start in the same directory; each takes less than a millisecond.
 const LOCK_TIME: Duration = Duration::from_secs(2);
 
 /// A socket file that this process made; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and inode, which tell it from a file that somebody else has put there since.
+    /// Device and inode: another process may have replaced the file since.
     identity: (u64, u64),
 }
 
 impl SocketFile {
-    /// Binds `socket` to a new file with this mode, and listens. A file that a process left behind without removing it is replaced.
-    /// `AddrInUse` when somebody listens there.
+    /// Binds `socket` to a new file with this mode, and listens. Replaces the file of a process that ended without removing it; fails with
+    /// `AddrInUse` when a process listens there.
     pub(crate) fn listen(socket: &Socket, path: &Path, mode: u32, backlog: i32) -> io::Result<Self> {
         let address = SockAddr::unix(path)?;
-        // the file gets the socket's own mode less the umask (bind_bsd in the kernel's net/unix/af_unix.c), so nobody is let in too early
+        // the file starts with the socket's own mode less the umask (bind_bsd in the kernel's net/unix/af_unix.c), never with a wider one
         rustix::fs::fchmod(socket, Mode::from_raw_mode(mode))?;
-        // between the look at a stale file and its removal, and before it listens on its own, no other start must do the same
+        // without it, another process could find the new file before anybody listens there, and remove it as stale
         let _lock = lock_directory_of(path)?;
         match socket.bind(&address) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -44,26 +44,25 @@ impl SocketFile {
     }
 }
 
-/// Locks the directory of a file, which leaves nothing behind as a lock file would; `None` when that cannot be: it may not be read, or
-/// its file system has no such locks.
+/// Locks the directory of a file, since a lock file would stay behind. No lock where the directory may not be read, or its file system has
+/// none.
 fn lock_directory_of(path: &Path) -> io::Result<Option<File>> {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Ok(directory) = File::open(directory) else { return Ok(None) };
     let begun = Instant::now();
-    loop {
-        match directory.try_lock() {
-            Ok(()) => return Ok(Some(directory)),
-            Err(TryLockError::Error(_)) => return Ok(None),
-            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_TIME => sleep(Duration::from_millis(5)),
-            Err(TryLockError::WouldBlock) => return Err(io::Error::other("another process keeps its directory locked")),
+    while let Err(TryLockError::WouldBlock) = directory.try_lock() {
+        if begun.elapsed() > LOCK_TIME {
+            return Err(io::Error::other("another process keeps its directory locked"));
         }
+        sleep(Duration::from_millis(5));
     }
+    Ok(Some(directory))
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
-            // A file that stays is found to be stale at the next start.
+            // A file that cannot be removed is replaced at the next start.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -75,11 +74,11 @@ fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
     }
     let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // a listener whose backlog is full would have the probe wait
+    // if the backlog is full, a blocking connect would wait
     probe.set_nonblocking(true)?;
     match probe.connect(address) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
-        // unix(7): full, so somebody listens
+        // unix(7): EAGAIN is a full backlog, so a process listens
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
         _ => Err(io::ErrorKind::AddrInUse.into()),
     }

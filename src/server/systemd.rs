@@ -1,11 +1,10 @@
-//! What the service manager is told (sd_notify(3)): READY, STOPPING, STATUS with the number of colors, WATCHDOG. Sends nothing when there is
-//! none.
+//! Messages to the service manager (sd_notify(3)): READY, STOPPING, STATUS with the number of colors, WATCHDOG. Does nothing without one.
 
 use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
-/// Shortest time between two STATUS messages; each wakes the manager and whoever watches it.
+/// Shortest time between two STATUS messages; each wakes the manager.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -14,12 +13,12 @@ pub(super) struct ServiceManager {
     /// Time between two heartbeats: half of what the manager allows, as sd_watchdog_enabled(3) advises.
     heartbeat: Option<Duration>,
     last_heartbeat: Instant,
-    /// The number of colors in the last STATUS, and when that was.
+    /// The number of colors in the last STATUS, and when it was sent.
     last_status: (usize, Instant),
 }
 
 impl ServiceManager {
-    /// The one that the environment names, if it does.
+    /// The manager that `NOTIFY_SOCKET` names.
     pub(super) fn from_env() -> Self {
         let (is_there, now) = (std::env::var_os("NOTIFY_SOCKET").is_some(), Instant::now());
         let heartbeat = sd_notify::watchdog_enabled().filter(|_| is_there).map(|time| time / 2);
@@ -35,11 +34,10 @@ impl ServiceManager {
         self.send(&[NotifyState::Stopping]);
     }
 
-    /// Sends what is due; call it on every pass of the accept loop. `has_answered`: all other threads have shown since the last heartbeat
-    /// that they go on; true means that they are asked again.
-    pub(super) fn tick(&mut self, now: Instant, colors: usize, has_answered: impl FnOnce() -> bool) {
+    /// Sends what is due; call it on every pass of the accept loop. A heartbeat is sent only if `are_alive` returns true.
+    pub(super) fn tick(&mut self, now: Instant, colors: usize, are_alive: impl FnOnce() -> bool) {
         let is_due = self.heartbeat.is_some_and(|heartbeat| now.duration_since(self.last_heartbeat) >= heartbeat);
-        if is_due && has_answered() {
+        if is_due && are_alive() {
             self.last_heartbeat = now;
             self.send(&[NotifyState::Watchdog]);
         }
@@ -49,7 +47,7 @@ impl ServiceManager {
         }
     }
 
-    /// How long the accept loop may wait before the next [`ServiceManager::tick`]; `None` for as long as it likes.
+    /// How long the accept loop may wait before the next [`ServiceManager::tick`]; `None` if there is nothing to send.
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
         self.is_there.then(|| self.heartbeat.map_or(STATUS_INTERVAL, |heartbeat| heartbeat.min(STATUS_INTERVAL)))
     }

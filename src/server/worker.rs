@@ -1,4 +1,4 @@
-//! A worker: one thread, one epoll instance, and the connections that were given to it, each for life. No lock but the inbox.
+//! A worker: one thread with one epoll instance. A connection stays with its worker until it is closed. The only lock is that of the inbox.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -17,72 +17,69 @@ use super::connection::{Connection, Event, Next};
 use super::shared::{Quota, Shared};
 use crate::logging;
 use crate::metrics::WorkerMetrics;
-use crate::store::{Change, DatabaseError, Outcome};
+use crate::store::{DatabaseError, Outcome};
 
-/// How often deadlines are looked at, while there are connections.
+/// How often deadlines are checked while there are connections.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Connections of the run queue that are served between two looks at who else is ready.
+/// Connections of the run queue that are served in one pass.
 const RESUMED_PER_PASS: usize = 64;
 
-/// When the connection limit is reached, how long a client may owe a request, or the taking of a response.
+/// When the connection limit is reached, how long a client may take to send a request or to receive a response.
 const PATIENCE_AT_LIMIT: Duration = Duration::from_secs(2);
 
-/// Bytes received at a time at most, of a content whose length is known.
+/// Most bytes received at a time, when that many of a content are missing.
 const RECEIVE_BYTES_MAX: usize = 64 * 1024;
 
-/// Event data of the inbox; connections have their ids, from 1 on.
+/// The epoll data of the inbox; that of a connection is its id, from 1 on.
 const INBOX: u64 = 0;
 
-/// What reaches a worker from other threads.
+/// How the accept loop and the writer reach a worker.
 pub(super) struct Inbox {
     mail: Mutex<Mail>,
     /// Readable while there is mail.
     eventfd: OwnedFd,
     metrics: Arc<WorkerMetrics>,
-    /// The worker has made a pass since it was last asked.
-    has_answered: AtomicBool,
+    is_alive: AtomicBool,
 }
 
 #[derive(Default)]
 struct Mail {
     connections: Vec<Connection>,
-    /// What came of changes, by the id of the connection that waits for it.
+    /// Outcomes of changes, with the ids of the connections that wait for them.
     outcomes: Vec<(u64, Result<Outcome, DatabaseError>)>,
 }
 
 impl Inbox {
     pub(super) fn new(metrics: Arc<WorkerMetrics>) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { mail: Mutex::default(), eventfd, metrics, has_answered: AtomicBool::new(true) })
+        Ok(Self { mail: Mutex::default(), eventfd, metrics, is_alive: AtomicBool::new(true) })
     }
 
-    /// Gives the worker a new connection.
+    /// Passes a new connection to the worker.
     pub(super) fn add(&self, socket: OwnedFd, peer: Option<SocketAddr>, on_loopback: bool, shared: &Arc<Shared>) {
         let quota = Quota::new(Arc::clone(shared), Arc::clone(&self.metrics));
         let connection = Connection::new(socket, peer, on_loopback, quota, Instant::now());
         self.post(|mail| mail.connections.push(connection));
     }
 
-    /// How many connections the worker has.
+    /// The number of connections, those that the worker has not taken yet included.
     pub(super) fn load(&self) -> usize {
         self.metrics.connections.load(Relaxed)
     }
 
-    /// Whether the worker has made a pass since [`Inbox::ask`].
-    pub(super) fn has_answered(&self) -> bool {
-        self.has_answered.load(Relaxed)
+    /// The worker has made a pass since the last [`Inbox::ping`].
+    pub(super) fn is_alive(&self) -> bool {
+        self.is_alive.load(Relaxed)
     }
 
-    /// Asks the worker to show that it goes on.
-    pub(super) fn ask(&self) {
-        self.has_answered.store(false, Relaxed);
+    pub(super) fn ping(&self) {
+        self.is_alive.store(false, Relaxed);
         self.wake();
     }
 
-    /// Wakes the worker up.
     pub(super) fn wake(&self) {
-        // The event's counter would have to stand at 2^64 - 2 to fail.
+        // It fails only when the counter is at 2^64 - 2, and then the worker wakes anyway.
         let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
     }
 
@@ -99,18 +96,17 @@ impl Inbox {
     }
 
     fn take(&self) -> Mail {
-        // Nothing to read means that it was read before.
+        // It fails when an earlier read has reset the counter.
         let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
         take(&mut *self.mail.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// A connection as its worker has it.
 struct Entry {
     connection: Connection,
-    /// The events that epoll watches it for; `None` once one has come while its change is saved.
+    /// What epoll watches the socket for; `None` before the first event, and after [`Next::Unwatch`].
     watched: Option<EventFlags>,
-    /// It is in the run queue, and has requests in its buffer.
+    /// It is in the run queue.
     queued: bool,
 }
 
@@ -118,14 +114,14 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     inbox: Arc<Inbox>,
     epoll: OwnedFd,
-    /// By ids that are never used again.
+    /// By id; ids are not reused.
     connections: HashMap<u64, Entry>,
     last_id: u64,
-    /// Connections that have more requests in their buffers, in the order they are served.
+    /// The ids of connections that have more requests in their buffers.
     run_queue: VecDeque<u64>,
-    /// Where all connections receive to.
+    /// The receive buffer of all connections.
     scratch: Vec<u8>,
-    /// How many representations were withdrawn when connections were last closed for it.
+    /// `store.list.withdrawn()` when connections were last closed because of it.
     withdrawn: usize,
 }
 
@@ -145,9 +141,9 @@ impl Worker {
         })
     }
 
-    /// Serves connections for as long as the process lives.
+    /// Serves connections until the process ends.
     pub(super) fn run(mut self) {
-        // nothing is known to panic outside of a connection; if something does, it costs the connections and not the worker
+        // If a panic outside of a connection ended the thread, the accept loop would go on to choose this worker, as the one with the least load.
         while catch_unwind(AssertUnwindSafe(|| self.serve_all())).is_err() {
             self.connections.clear();
         }
@@ -162,13 +158,13 @@ impl Worker {
             self.inbox.metrics.counters.time_answers(0, before - now);
             let is_complete = self.wait(&mut events, next_tick.saturating_duration_since(before));
             now = Instant::now();
-            self.inbox.has_answered.store(true, Relaxed);
+            self.inbox.is_alive.store(true, Relaxed);
             let mut has_mail = false;
             for epoll::Event { data, flags } in events.drain(..) {
                 match data.u64() {
                     INBOX => has_mail = true,
                     id if { flags }.contains(EventFlags::OUT) => self.serve(id, Event::Writable, now),
-                    // also when the connection has ended (EPOLLHUP, EPOLLERR): receiving tells
+                    // EPOLLHUP and EPOLLERR as well: receiving says which
                     id => self.serve(id, Event::Readable, now),
                 }
             }
@@ -191,9 +187,9 @@ impl Worker {
         }
     }
 
-    /// Waits until a connection is ready, there is mail, or it is time for the next tick. False if it is not known who is ready.
+    /// Waits until a connection is ready, there is mail, or it is time for the next tick. False if epoll fails, as when a signal arrives.
     fn wait(&self, events: &mut Vec<epoll::Event>, until_tick: Duration) -> bool {
-        // room for all, so that one pass is complete
+        // room for all connections, so that one call reports all that are ready
         events.reserve(self.connections.len() + 1);
         let time = match (self.run_queue.is_empty(), self.connections.is_empty()) {
             (false, _) => Some(Duration::ZERO),
@@ -207,28 +203,23 @@ impl Worker {
     fn take_mail(&mut self, now: Instant) {
         let Mail { connections, outcomes } = self.inbox.take();
         for (id, outcome) in outcomes {
-            // one whose connection is closed is dropped; its change stands
+            // if the connection is closed by now, nobody is told; the change stands
             self.serve(id, Event::Outcome(outcome), now);
         }
         for connection in connections {
             self.last_id += 1;
-            let id = self.last_id;
-            match epoll::add(&self.epoll, &connection, EventData::new_u64(id), EventFlags::IN) {
-                Ok(()) => {
-                    self.connections.insert(id, Entry { connection, watched: Some(EventFlags::IN), queued: false });
-                    // most clients have sent their request by now
-                    self.serve(id, Event::Readable, now);
-                }
-                Err(error) => self.refuse_unwatched(&error),
-            }
+            self.connections.insert(self.last_id, Entry { connection, watched: None, queued: false });
+            // most clients have sent a request by now; if the connection ends with it, epoll never has to know of it
+            self.serve(self.last_id, Event::Readable, now);
         }
     }
 
     fn serve(&mut self, id: u64, event: Event, now: Instant) {
-        // one in the run queue is served from there
+        // a connection in the run queue waits for its turn there
         let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else { return };
-        let next =
-            catch_unwind(AssertUnwindSafe(|| entry.connection.advance(event, &self.shared, now, &mut self.scratch))).unwrap_or(Next::Close);
+        let mut advance = |event| entry.connection.advance(event, &self.shared, now, &mut self.scratch);
+        // a panic does no harm to the list: a change is made in one step or not at all
+        let next = catch_unwind(AssertUnwindSafe(|| advance(event))).unwrap_or_else(|_| advance(Event::Panicked));
         let wanted = match next {
             Next::Wait(flags) => Some(flags),
             Next::Queue => {
@@ -243,33 +234,24 @@ impl Worker {
         let data = EventData::new_u64(id);
         let watched = match (entry.watched, wanted) {
             (before, wanted) if before == wanted => Ok(()),
-            (Some(_), Some(wanted)) => epoll::modify(&self.epoll, &entry.connection, data, wanted),
-            (None, Some(wanted)) => epoll::add(&self.epoll, &entry.connection, data, wanted),
-            (_, None) => epoll::delete(&self.epoll, &entry.connection),
+            (Some(_), Some(wanted)) => epoll::modify(&self.epoll, &entry.connection.socket, data, wanted),
+            (None, Some(wanted)) => epoll::add(&self.epoll, &entry.connection.socket, data, wanted),
+            (_, None) => epoll::delete(&self.epoll, &entry.connection.socket),
         };
         entry.watched = wanted;
         if let Err(error) = watched {
             self.connections.remove(&id);
-            self.refuse_unwatched(&error);
+            self.inbox.metrics.counters.refused.add(1);
+            logging::client_warning(format_args!("closed a connection that cannot be watched: {error}"));
         }
         if let Next::Commit(change) = next {
-            self.commit(id, change);
+            let inbox = Arc::clone(&self.inbox);
+            self.shared.service.store.submit(change, move |outcome| inbox.post(|mail| mail.outcomes.push((id, outcome))));
         }
     }
 
-    fn refuse_unwatched(&self, error: &rustix::io::Errno) {
-        self.inbox.metrics.counters.refused.add(1);
-        logging::client_warning(format_args!("closed a connection that cannot be watched: {error}"));
-    }
-
-    /// Has a change saved; its outcome comes back by the inbox.
-    fn commit(&self, id: u64, change: Change) {
-        let inbox = Arc::clone(&self.inbox);
-        self.shared.service.store.submit(change, move |outcome| inbox.post(|mail| mail.outcomes.push((id, outcome))));
-    }
-
-    /// Closes the connections whose deadline has passed, and some when the connection limit is reached. `now` is from before the last `epoll_wait`:
-    /// a connection that this pass did not serve had sent nothing until then.
+    /// Closes the connections whose deadline has passed, and some when the connection limit is reached. `now` is a time before the last
+    /// `epoll_wait`: what had arrived by then was received in this pass, so no client is late only because the worker was.
     fn tick(&mut self, now: Instant) {
         let shared = &self.shared;
         let is_over = |entry: &Entry| entry.connection.deadline(shared).is_some_and(|deadline| deadline <= now);
@@ -280,20 +262,18 @@ impl Worker {
         }
     }
 
-    /// Closes the connections whose output is sent from an old representation that has to be freed.
+    /// Closes the connections that still send a representation that was withdrawn.
     fn close_withdrawn(&mut self) {
         self.withdrawn = self.shared.service.store.list.withdrawn();
-        let connections = self.connections.len();
-        self.connections.retain(|_, entry| !entry.connection.is_withdrawn());
-        if self.connections.len() < connections {
-            let count = connections - self.connections.len();
+        let count = self.connections.extract_if(|_, entry| entry.connection.output.is_withdrawn()).count();
+        if count > 0 {
             logging::client_warning(format_args!(
                 "connections closed: {count}; old representations that they were still reading took too much memory"
             ));
         }
     }
 
-    /// Closes an eighth of the connections, those that have been idle for longest first.
+    /// Closes up to an eighth of the connections, in the order of [`Connection::may_make_room`].
     fn make_room(&mut self, now: Instant) {
         let may_close = |(id, entry): (&u64, &Entry)| {
             let (owes, since) = entry.connection.may_make_room(now, PATIENCE_AT_LIMIT)?;
@@ -306,5 +286,65 @@ impl Worker {
         for (_, _, id) in candidates {
             self.serve(id, Event::LimitReached, now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::metrics::Metrics;
+    use crate::server::Limits;
+    use crate::service::{Allowlist, BasePath, Service, openapi};
+    use crate::store::{Color, Store};
+
+    /// Sends requests on a connection of their own, and reads until it ends.
+    fn talk(worker: &mut Worker, requests: &str) -> String {
+        let (mut client, socket) = UnixStream::pair().unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        client.write_all(requests.as_bytes()).unwrap();
+        worker.inbox.add(socket.into(), None, false, &worker.shared);
+        worker.take_mail(Instant::now());
+        let mut responses = String::new();
+        client.read_to_string(&mut responses).unwrap();
+        responses
+    }
+
+    #[test]
+    #[cfg_attr(not(debug_assertions), ignore = "nothing panics without checks for overflow")]
+    fn a_panic_is_answered_with_500_and_ends_its_connection_alone() {
+        let metrics = Metrics::new(2, 1, None);
+        // the page has the sum, which overflows
+        metrics.workers.iter().for_each(|worker| worker.counters.refused.add(u64::MAX));
+        let service = Service {
+            store: Store::in_memory(vec![Color::new("red", "#f00")]),
+            base: BasePath::default(),
+            openapi: openapi(&BasePath::default()),
+            read_only: false,
+            is_stopping: AtomicBool::new(false),
+            allowlist: Allowlist::default(),
+            tokens: None,
+            metrics,
+        };
+        let time = Duration::from_secs(10);
+        let limits = Limits { content_max: 100, request_timeout: time, keep_alive: time, connections_max: 10 };
+        let shared = Arc::new(Shared::new(service, limits, false));
+        let inbox = Arc::new(Inbox::new(Arc::clone(&shared.service.metrics.workers[0])).unwrap());
+        let mut worker = Worker::new(shared, inbox).unwrap();
+
+        let red = "GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n";
+        for (method, expected) in
+            [("GET", r#"{"error":true,"message":"the service failed on this request, its log says where"}"#), ("HEAD", "")]
+        {
+            let responses = talk(&mut worker, &format!("{red}{method} /metrics HTTP/1.1\r\nHost: a\r\n\r\n{red}"));
+            let (first, failed) = responses.split_once(r##"{"name":"red","value":"#f00"}"##).unwrap();
+            assert!(first.starts_with("HTTP/1.1 200 OK\r\n") && !first.contains("Connection"), "{first}");
+            let (head, content) = failed.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with("HTTP/1.1 500 Internal Server Error\r\n") && head.ends_with("\r\nConnection: close"), "{head}");
+            assert_eq!(content, expected, "{method}");
+        }
+        assert_eq!(worker.connections.len(), 2, "they linger, and no other is there");
     }
 }

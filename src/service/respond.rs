@@ -1,6 +1,5 @@
 //! The rules of the HTTP contract: a request in, an answer out. No sockets, no clock, no log.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -51,21 +50,14 @@ pub(crate) fn openapi(base: &BasePath) -> Arc<Representation> {
 impl Service {
     /// Answers a request; an error is a response too. `on_loopback`: the listener's own address is a loopback one.
     pub(crate) fn respond(&self, request: &Request, on_loopback: bool) -> Answer {
-        // A panic changes nothing: a change is made in one step or not at all.
-        let answer = catch_unwind(AssertUnwindSafe(|| match origin::check(&self.allowlist, request, on_loopback) {
-            Ok(()) => route(self, request),
-            Err(forbidden) => {
-                Answer::Now(Response { log: Some(forbidden.log()), ..Response::error(StatusCode::FORBIDDEN, forbidden.message()) })
-            }
-        }));
-        match answer {
-            Ok(Answer::Now(response)) => Answer::Now(self.with_cors(Some(request), response)),
-            Ok(commit) => commit,
-            Err(_) => {
-                let failed = "the service failed on this request, its log says where";
-                Answer::Now(self.with_cors(Some(request), Response::error(StatusCode::INTERNAL_SERVER_ERROR, failed)))
-            }
-        }
+        let response = match origin::check(&self.allowlist, request, on_loopback) {
+            Ok(()) => match route(self, request) {
+                Answer::Now(response) => response,
+                commit => return commit,
+            },
+            Err(forbidden) => Response { log: Some(forbidden.log()), ..Response::error(StatusCode::FORBIDDEN, forbidden.message()) },
+        };
+        Answer::Now(self.with_cors(Some(request), response))
     }
 
     /// The response to a request whose change was saved, or could not be.
