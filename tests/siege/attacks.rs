@@ -8,9 +8,9 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::client::Client;
-use crate::flood::{CONTENT, FIELDS, REQUEST, RESIDENT_MAX, Target, drip, narrow, pour, reset_on_close, throw};
-use crate::harness::{Server, eventually, long_list};
+use crate::common::client::Client;
+use crate::common::harness::{Server, eventually, long_list};
+use crate::siege::flood::{CONTENT, FIELDS, REQUEST, RESIDENT_MAX, Target, drip, narrow, pour, reset_on_close, throw};
 
 /// Checks that a request which begins with `start` and goes on with a byte of `bytes` now and then is over after the request timeout.
 #[track_caller]

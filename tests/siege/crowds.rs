@@ -10,9 +10,11 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::client::Client;
-use crate::flood::{CONTENT, Drippers, FIELDS, Pipeliners, REQUEST, RESIDENT_MAX, Target, drip, narrow, pour, reset_on_close, throw};
-use crate::harness::{SEED, Server, eventually, long_list};
+use crate::common::client::Client;
+use crate::common::harness::{SEED, Server, eventually, long_list};
+use crate::siege::flood::{
+    CONTENT, Drippers, FIELDS, Pipeliners, REQUEST, RESIDENT_MAX, Target, drip, narrow, pour, reset_on_close, throw,
+};
 
 /// How often drippers send a byte.
 const BEAT: Duration = Duration::from_millis(300);

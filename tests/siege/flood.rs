@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::harness::{DEADLINE, SEED, Server, eventually};
+use crate::common::harness::{DEADLINE, SEED, Server, eventually, figures};
 
 /// A whole request that changes nothing.
 pub(crate) const REQUEST: &str = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -149,12 +149,6 @@ fn connect_with_buffers(address: SocketAddr, bytes: usize) -> TcpStream {
     socket.set_send_buffer_size(bytes).unwrap();
     socket.connect(&address.into()).expect("the service listens");
     socket.into()
-}
-
-/// Prints what was measured: `cargo test --release --test siege -- --nocapture` has the figures of the documents.
-#[expect(clippy::print_stderr, reason = "nobody sees it unless asked for")]
-fn figures(text: &str) {
-    eprintln!("{}: {text}", thread::current().name().unwrap_or_default());
 }
 
 /// How long one request takes, from connecting to the last byte.

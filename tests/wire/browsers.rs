@@ -3,7 +3,7 @@
 
 use std::net::Shutdown;
 
-use crate::harness::{Scratch, Server, eventually};
+use crate::common::harness::{Scratch, Server, eventually};
 
 /// Asks for each change with these field lines, Host included, and checks the status of each.
 #[track_caller]

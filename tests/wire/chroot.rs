@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::client::Client;
-use crate::harness::{Scratch, Server, skip};
+use crate::common::client::Client;
+use crate::common::harness::{Scratch, Server, skip};
 
 /// Names the binary to try out; docs/operating.md has the command that builds it.
 const BINARY: &str = "STATIC_BINARY";

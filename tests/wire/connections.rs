@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::client::Client;
-use crate::harness::{Scratch, Server, colors_below_strace, long_list};
+use crate::common::client::Client;
+use crate::common::harness::{Scratch, Server, colors_below_strace, long_list};
 
 #[test]
 fn the_version_and_the_connection_field_decide_whether_it_stays_open() {

@@ -1,7 +1,7 @@
 //! The HTTP contract on the wire: each operation, and each of its errors once. Its tables, row by row, are in the unit
 //! tests.
 
-use crate::harness::{SEED, Server};
+use crate::common::harness::{SEED, Server};
 
 #[test]
 fn reads_answer_the_list_and_its_colors() {

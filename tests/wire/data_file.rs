@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::geteuid;
 
-use crate::harness::{Scratch, Server, colors, eventually, is_installed, own_environment, skip, stored};
+use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, own_environment, skip, stored};
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
 

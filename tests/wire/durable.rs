@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
-use crate::harness::{DEADLINE, Scratch, Server, colors_below_strace, eventually, stored};
+use crate::common::harness::{DEADLINE, Scratch, Server, colors_below_strace, eventually, stored};
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
 
@@ -27,13 +27,6 @@ fn make(file: &str, seed: &str) {
 /// Starts the service on a database below strace with these options; `None` if that is not installed.
 fn start_below_strace(options: &[&str], file: &str) -> Option<Server> {
     colors_below_strace(options, &["--listen", "127.0.0.1:0", "--data", file]).map(Server::spawn)
-}
-
-/// Ends strace, and so what it does to the service.
-fn end_strace(server: &Server) {
-    let tracer = Pid::from_raw(server.proc_status("TracerPid") as i32).expect("strace traces the service");
-    kill_process(tracer, Signal::KILL).expect("strace runs");
-    eventually("strace has ended", || (server.proc_status("TracerPid") == 0).then_some(()));
 }
 
 fn health(server: &Server) -> (u16, serde_json::Value) {
@@ -267,7 +260,7 @@ fn a_full_disk_changes_nothing_and_health_recovers_with_the_disk() {
     assert_eq!((status, &json["status"]), (503, &"the last change could not be saved".into()));
     assert_eq!(stored(&file), list);
 
-    end_strace(&server);
+    server.end_strace();
     eventually("it recovers by itself", || (health(&server).0 == 200).then_some(()));
     assert_eq!(server.list(), list);
     assert_eq!(create("3").status, 201);
@@ -329,10 +322,13 @@ fn check_removal(name: &str, replacement: Option<&str>) {
 
 #[test]
 fn a_file_that_is_removed_or_replaced_is_not_written() {
-    for name in ["colors.db", "colors.db-wal", "colors.db-shm"] {
-        check_removal(name, None);
-        check_removal(name, Some("somebody else's"));
-    }
+    // at the same time, since each waits until the service tries again
+    thread::scope(|scope| {
+        for name in ["colors.db", "colors.db-wal", "colors.db-shm"] {
+            scope.spawn(|| check_removal(name, None));
+            scope.spawn(|| check_removal(name, Some("somebody else's")));
+        }
+    });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::net::Shutdown;
 
-use crate::harness::Server;
+use crate::common::harness::Server;
 
 /// A request that would be noticed: it changes the list.
 const SMUGGLED: &str = "DELETE /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::client::Client;
-use crate::harness::{Scratch, Server, colors, colors_inheriting, eventually, is_installed, long_list, own_environment};
+use crate::common::client::Client;
+use crate::common::harness::{Scratch, Server, colors, colors_inheriting, eventually, is_installed, long_list, own_environment};
 
 /// A service with a unix socket at `path`, next to its TCP one.
 fn on_unix(path: &str, arguments: &[&str]) -> Server {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::client::Client;
-use crate::harness::{Scratch, Server, colors, eventually, is_installed, own_environment};
+use crate::common::client::Client;
+use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, own_environment};
 
 /// Longest start or end of a service whose log nobody reads; each waits half a second for the log at most.
 const SOON: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::harness::{Scratch, Server, eventually, is_installed};
+use crate::common::harness::{Scratch, Server, eventually, is_installed};
 
 /// The page, which is scraped once.
 fn page(server: &Server) -> String {

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::harness::{Server, eventually, long_list};
-use crate::proxy::{CLOSED, Proxy, field};
+use crate::common::harness::{Server, eventually, long_list};
+use crate::common::proxy::{CLOSED, Proxy, field};
 
 /// Stops the service in good order.
 fn stop(server: Server) {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::client::Response;
-use crate::harness::{Scratch, Server};
+use crate::common::client::Response;
+use crate::common::harness::{Scratch, Server};
 
 const README: &str = include_str!("../../README.md");
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::Output;
 
-use crate::harness::{Scratch, Server, colors};
+use crate::common::harness::{Scratch, Server, colors};
 
 /// Runs the program to its end with these arguments and variables; gives exit code, standard output and standard error.
 #[track_caller]

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use rustix::process::Signal;
 
-use crate::harness::{Scratch, Server, colors, is_installed};
+use crate::common::harness::{Scratch, Server, colors, is_installed};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

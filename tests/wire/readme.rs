@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::harness::{Scratch, Server, colors, eventually, is_installed};
+use crate::common::harness::{Scratch, Server, colors, eventually, is_installed};
 
 const README: &str = include_str!("../../README.md");
 const HTTP: &str = include_str!("../../docs/http.md");

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::client::{Client, Response};
-use crate::harness::{Scratch, Server, colors_inheriting, eventually};
+use crate::common::client::{Client, Response};
+use crate::common::harness::{Scratch, Server, colors_inheriting, eventually};
 
 /// A client that says nothing for longer may be disconnected by a service that stops: it looks idle.
 const BUSY: Duration = Duration::from_millis(200);

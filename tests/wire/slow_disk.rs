@@ -3,10 +3,10 @@
 use std::fs;
 use std::time::Duration;
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-use crate::client::Client;
-use crate::harness::{Scratch, Server, colors_below_strace, cpu_ticks_of, eventually, stored};
+use crate::common::client::Client;
+use crate::common::harness::{Scratch, Server, colors_below_strace, cpu_ticks_of, eventually, stored};
 
 /// A service whose disk finishes no save before it is told to.
 struct Stalled {
@@ -46,8 +46,7 @@ impl Stalled {
 
     /// Ends strace, and so the delay: the save under way and all others go on at the disk's own speed.
     fn release(&self) {
-        let tracer = Pid::from_raw(self.tracer() as i32).expect("strace traces the service");
-        kill_process(tracer, Signal::KILL).expect("strace runs");
+        self.server.end_strace();
     }
 
     /// The process of strace.
@@ -164,7 +163,7 @@ fn a_client_that_leaves_before_its_change_is_saved_leaves_the_change_and_nothing
 
 /// Makes `first`, which is saved alone, and then all of `together`, which wait for it and are saved with each other, while no file may
 /// become longer than 64 KiB; gives their answers.
-fn saved_together(disk: &Stalled, together: &[String]) -> Vec<crate::client::Response> {
+fn saved_together(disk: &Stalled, together: &[String]) -> Vec<crate::common::client::Response> {
     let pid = Pid::from_raw(disk.server.pid() as i32);
     prlimit(pid, Resource::Fsize, Rlimit { current: Some(64 * 1024), maximum: None }).unwrap();
     let mut first = disk.server.connect();

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Output;
 
-use crate::harness::{Scratch, Server, colors, eventually, own_environment};
+use crate::common::harness::{Scratch, Server, colors, eventually, own_environment};
 
 /// Runs the program to its end; gives exit code, standard output and standard error.
 #[track_caller]

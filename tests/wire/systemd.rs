@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::client::Client;
-use crate::harness::{DEADLINE, Scratch, Server, colors, colors_below_strace, eventually, is_installed, own_environment};
+use crate::common::client::Client;
+use crate::common::harness::{DEADLINE, Scratch, Server, colors, colors_below_strace, eventually, is_installed, own_environment};
 
 /// A service manager's end of the notification socket.
 struct Manager {
@@ -108,6 +108,8 @@ fn the_watchdog_is_not_kept_quiet_for_a_thread_that_hangs() {
     let heartbeats = (0..).take_while(|_| manager.socket.recv(&mut [0; 64]).is_ok()).take(20).count();
     assert!(heartbeats <= 2, "{heartbeats} heartbeats while the writer hangs");
     assert_eq!(server.ask("GET", "/colors", "").status, 200);
+    // a process does not end in the middle of a delay
+    server.end_strace();
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 
 use rustix::process::Signal;
 
-use crate::client::{Client, Response};
-use crate::harness::{Scratch, Server, colors, eventually, stored};
+use crate::common::client::{Client, Response};
+use crate::common::harness::{Scratch, Server, colors, eventually, stored};
 
 const TOKEN: &str = "first-token-0123456789+/==";
 const SECOND: &str = "2nd.token~abcdefghijkl";

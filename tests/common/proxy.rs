@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal};
 
-use crate::harness::{DEADLINE, Scratch, Server, eventually, is_installed};
+use crate::common::harness::{DEADLINE, Scratch, Server, eventually, is_installed};
 
 /// A running nginx; stopped when dropped.
 pub(crate) struct Proxy {

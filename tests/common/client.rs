@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::harness::DEADLINE;
+use crate::common::harness::DEADLINE;
 
 /// A client's end of a connection.
 pub(crate) struct Client<S = TcpStream> {

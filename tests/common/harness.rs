@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::client::{Client, Response};
+use crate::common::client::{Client, Response};
 
 /// The colors that the service starts with by default.
 pub(crate) const SEED: &str = include_str!("../../seed/colors.json");
@@ -219,6 +219,14 @@ impl Server {
         eventually("the service is stopped", || process_stat(&directory).filter(|stat| stat[0] == "T"));
     }
 
+    /// Ends the strace that the service runs below, and so what it does to the service.
+    #[track_caller]
+    pub(crate) fn end_strace(&self) {
+        let tracer = rustix::process::Pid::from_raw(self.proc_status("TracerPid") as i32).expect("strace traces the service");
+        rustix::process::kill_process(tracer, rustix::process::Signal::KILL).expect("strace runs");
+        eventually("strace has ended", || (self.proc_status("TracerPid") == 0).then_some(()));
+    }
+
     /// Bytes that the kernel has for it over TCP: those not sent yet, closed connections included, and those not received yet
     /// (proc_net_tcp(5)). Connections that are not accepted yet count among the latter.
     pub(crate) fn queued_bytes(&self) -> (u64, u64) {
@@ -291,6 +299,12 @@ pub(crate) fn skip(reason: &str) {
     let _ = writeln!(std::io::stderr(), "skipped {name}: {reason}");
 }
 
+/// Prints what was measured; `--nocapture` shows it.
+#[expect(clippy::print_stderr, reason = "nobody sees it unless asked for")]
+pub(crate) fn figures(text: &str) {
+    eprintln!("{}: {text}", std::thread::current().name().unwrap_or_default());
+}
+
 /// The program with these arguments below strace with those options; `None` if that is not installed.
 pub(crate) fn colors_below_strace(options: &[&str], arguments: &[&str]) -> Option<Command> {
     if !is_installed("strace") {
@@ -314,14 +328,22 @@ pub(crate) fn long_list(bytes: usize) -> String {
 
 /// Waits until `probe` gives something, and fails the test if it does not before the deadline.
 #[track_caller]
-pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
+    in_time(probe).unwrap_or_else(|| panic!("in vain: {what}"))
+}
+
+/// What `probe` gives, if it gives something before the deadline.
+pub(crate) fn in_time<T>(mut probe: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = Instant::now();
+    let mut pause = Duration::from_millis(1);
     loop {
-        if let Some(found) = probe() {
+        let found = probe();
+        if found.is_some() || begun.elapsed() >= DEADLINE {
             return found;
         }
-        assert!(begun.elapsed() < DEADLINE, "in vain: {what}");
-        std::thread::yield_now();
+        // leaves the processor to what is waited for, and to other tests
+        std::thread::park_timeout(pause);
+        pause = (2 * pause).min(Duration::from_millis(20));
     }
 }
 
