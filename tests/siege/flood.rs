@@ -143,7 +143,7 @@ pub(crate) fn narrow(address: SocketAddr) -> TcpStream {
 }
 
 /// A new connection with buffers of about so many bytes on this side.
-fn connect_with_buffers(address: SocketAddr, bytes: usize) -> TcpStream {
+pub(crate) fn connect_with_buffers(address: SocketAddr, bytes: usize) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None).unwrap();
     socket.set_recv_buffer_size(bytes).unwrap();
     socket.set_send_buffer_size(bytes).unwrap();
