@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Once};
 use std::thread::JoinHandle;
@@ -41,6 +41,13 @@ pub(crate) fn colors(arguments: &[&str]) -> Command {
     let mut command = own_environment(std::env::var_os(BINARY).unwrap_or_else(|| env!("CARGO_BIN_EXE_colors").into()));
     command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// Runs a command to its end; gives exit code, standard output and standard error.
+#[track_caller]
+pub(crate) fn run(command: &mut Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
 /// A program that is or starts the service, without what the service would inherit from where these tests run: the variables that
@@ -104,8 +111,7 @@ impl Server {
     /// Starts the service on a free port with these colors, kept in a database of its own.
     pub(crate) fn durable(seed: &str, arguments: &[&str]) -> Self {
         let scratch = Scratch::new();
-        let file = scratch.0.join("colors.db");
-        let mut server = Self::with_data(seed, file.to_str().unwrap(), arguments);
+        let mut server = Self::with_data(seed, &scratch.file("colors.db"), arguments);
         server.scratch = Some(scratch);
         server
     }
@@ -359,11 +365,16 @@ impl Scratch {
         Self(path)
     }
 
+    /// The path of a file in it.
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
     /// Writes a file; gives its path.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
-        let path = self.0.join(name);
+        let path = self.file(name);
         fs::write(&path, content).unwrap();
-        path.to_str().unwrap().to_owned()
+        path
     }
 }
 

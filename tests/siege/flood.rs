@@ -184,8 +184,8 @@ pub(crate) fn affordable(count: usize) -> usize {
     let hard = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });
     let descriptors = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    // an eighth for the tests that run beside this one
-    count.min(descriptors - descriptors / 8)
+    // half of them are for the tests that run beside this one
+    count.min(descriptors / 2)
 }
 
 /// Connections that send a byte each at every beat; one that is closed is replaced. They end when this is dropped.

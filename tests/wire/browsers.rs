@@ -3,6 +3,7 @@
 
 use std::net::Shutdown;
 
+use crate::common::client::request;
 use crate::common::harness::{Scratch, Server, eventually};
 
 /// Asks for each change with these field lines, Host included, and checks the status of each.
@@ -12,7 +13,7 @@ fn check_changes(server: &Server, fields: &str, statuses: [u16; 3]) {
     let changes = [("POST", "/colors"), ("PUT", "/colors/red"), ("DELETE", "/colors/red")];
     let content = r#"{"name":"red","value":"b"}"#;
     for ((method, target), status) in changes.into_iter().zip(statuses) {
-        client.send(format!("{method} {target} HTTP/1.1\r\n{fields}Content-Length: {}\r\n\r\n{content}", content.len()));
+        client.send(request(method, target, fields, content));
         assert_eq!(client.response().status, status, "{method} {fields}");
     }
 }

@@ -186,7 +186,7 @@ fn a_long_color_reaches_slow_readers_whole_however_many_they_are() {
 #[test]
 fn a_kernel_without_memory_to_wait_with_is_asked_again() {
     let scratch = Scratch::new();
-    let trace = scratch.0.join("trace").to_str().unwrap().to_owned();
+    let trace = scratch.file("trace");
     let options = ["-qq", "-o", &trace, "-e", "trace=ppoll", "-e", "inject=ppoll:error=ENOMEM:when=1..3"];
     let Some(command) = colors_below_strace(&options, &["--listen", "127.0.0.1:0"]) else { return };
     let server = Server::spawn(command);

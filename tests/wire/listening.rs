@@ -19,7 +19,7 @@ fn on_unix(path: &str, arguments: &[&str]) -> Server {
 
 /// Path of a socket file in a scratch directory.
 fn socket_in(scratch: &Scratch) -> String {
-    scratch.0.join("s").to_str().unwrap().to_owned()
+    scratch.file("s")
 }
 
 /// Where the service says that it listens; all lines that say so are awaited.

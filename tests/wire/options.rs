@@ -3,15 +3,13 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::process::Output;
 
-use crate::common::harness::{Scratch, Server, colors};
+use crate::common::harness::{self, Scratch, Server, colors};
 
 /// Runs the program to its end with these arguments and variables; gives exit code, standard output and standard error.
 #[track_caller]
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
-    let Output { status, stdout, stderr } = colors(arguments).envs(variables.iter().copied()).output().unwrap();
-    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+    harness::run(colors(arguments).envs(variables.iter().copied()))
 }
 
 /// A running service with these arguments and variables.
@@ -146,7 +144,7 @@ fn several_values_in_a_variable_are_separated_by_commas() {
 fn check_says_in_one_line_whether_a_start_would_succeed() {
     let scratch = Scratch::new();
     let seed = scratch.write("seed.json", r#"[{"name":"a","value":"b"},{"name":"c","value":"d"}]"#);
-    let data = scratch.0.join("list.db").to_str().unwrap().to_owned();
+    let data = scratch.file("list.db");
     let check = |arguments: &[&str]| run(&[&["--check"], arguments].concat(), &[]);
     let fine = |line: &str| (Some(0), format!("{line}\n"), String::new());
     assert_eq!(check(&["--seed", &seed]), fine(&format!("the options are fine: 2 colors from {seed}")));

@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 use rustix::process::Signal;
 
 use crate::common::harness::{Scratch, Server, colors, is_installed};
+use crate::wire::systemd::analyze;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -105,12 +106,6 @@ fn changed_options_and_the_list_outlive_make_install_and_uninstall() {
         (fs::read_to_string(options).unwrap().as_str(), fs::read_to_string(list).unwrap().as_str()),
         ("COLORS_READ_ONLY=true\n", "the list")
     );
-}
-
-/// Runs systemd-analyze; gives whether it is content, and all that it says.
-fn analyze(directory: &Path, arguments: &[&str]) -> (bool, String) {
-    let output = Command::new("systemd-analyze").args(arguments).current_dir(directory).output().unwrap();
-    (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn its_option_table_is_that_of_the_program() {
 
 /// The rows of the table whose head begins like this.
 #[track_caller]
-fn rows<'a>(document: &'a str, head: &str) -> Vec<&'a str> {
+pub(crate) fn rows<'a>(document: &'a str, head: &str) -> Vec<&'a str> {
     let table = document.lines().skip_while(|line| !line.starts_with(head)).take_while(|line| line.starts_with('|'));
     let rows: Vec<_> = table.skip(2).collect();
     assert!(!rows.is_empty(), "{head}");

@@ -22,7 +22,7 @@ struct Manager {
 impl Manager {
     fn new() -> Self {
         let scratch = Scratch::new();
-        let path = scratch.0.join("notify").to_str().unwrap().to_owned();
+        let path = scratch.file("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
         socket.set_read_timeout(Some(DEADLINE)).unwrap();
         Self { socket, path, _scratch: scratch }
@@ -90,7 +90,7 @@ fn the_watchdog_is_kept_quiet_by_an_idle_service_and_by_a_busy_one() {
 #[test]
 fn the_watchdog_is_not_kept_quiet_for_a_thread_that_hangs() {
     let (manager, scratch) = (Manager::new(), Scratch::new());
-    let file = scratch.0.join("colors.db").to_str().unwrap().to_owned();
+    let file = scratch.file("colors.db");
     Server::with_data("[]", &file, &[]).stop();
     // a minute, in microseconds: only a test that fails waits for its end
     let options = ["-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=60000000"];
@@ -144,7 +144,7 @@ fn units(is_activated: bool) -> Scratch {
 }
 
 /// Runs systemd-analyze; gives whether it is content, and all that it says.
-fn analyze(directory: &Path, arguments: &[&str]) -> (bool, String) {
+pub(crate) fn analyze(directory: &Path, arguments: &[&str]) -> (bool, String) {
     let output = Command::new("systemd-analyze").args(arguments).current_dir(directory).output().unwrap();
     (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use rustix::process::Signal;
 
 use crate::common::client::{Client, Response};
-use crate::common::harness::{Scratch, Server, colors, eventually, stored};
+use crate::common::harness::{Scratch, Server, colors, eventually, run, stored};
 
 const TOKEN: &str = "first-token-0123456789+/==";
 const SECOND: &str = "2nd.token~abcdefghijkl";
@@ -42,13 +42,6 @@ impl Guarded {
 /// The field line of this value of Authorization; none for none.
 fn field(authorization: &str) -> String {
     if authorization.is_empty() { String::new() } else { format!("Authorization: {authorization}\r\n") }
-}
-
-/// Runs the program to its end; gives exit code and standard error.
-#[track_caller]
-fn run(arguments: &[&str]) -> (Option<i32>, String) {
-    let Output { status, stderr, .. } = colors(arguments).output().unwrap();
-    (status.code(), String::from_utf8(stderr).unwrap())
 }
 
 const WRITES: [(&str, &str, &str, u16); 3] = [
@@ -87,7 +80,7 @@ fn a_write_needs_a_token_and_a_read_does_not() {
 #[test]
 fn a_durable_change_needs_one_as_well() {
     let scratch = Scratch::new();
-    let data = scratch.0.join("colors.db").to_str().unwrap().to_owned();
+    let data = scratch.file("colors.db");
     let guarded = Guarded::start(&["--data", &data]);
     let before = stored(&data);
     assert_eq!(guarded.ask("DELETE", "/colors/red", "Bearer wrong", "").status, 401);
@@ -187,18 +180,18 @@ fn a_bad_token_file_stops_the_start_and_is_not_shown() {
         ("#\nsecret with blanks in it\n", &format!("line 2: {character}")),
     ] {
         let file = token_file(&scratch, content);
-        let (code, log) = run(&["--listen", "127.0.0.1:0", "--token-file", &file]);
+        let (code, _, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--token-file", &file]));
         assert_eq!(code, Some(1));
         assert_eq!(log.split_once("[ERROR] ").unwrap().1, format!("cannot use the token file {file}: {reason}\n"));
     }
-    let (code, log) = run(&["--listen", "127.0.0.1:0", "--token-file", "no/such/file"]);
+    let (code, _, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--token-file", "no/such/file"]));
     let expected = "cannot use the token file no/such/file: No such file or directory (os error 2)\n";
     assert_eq!((code, log.split_once("[ERROR] ").unwrap().1), (Some(1), expected));
 }
 
 #[test]
 fn a_private_list_needs_a_token_file() {
-    let (code, error) = run(&["--private"]);
+    let (code, _, error) = run(&mut colors(&["--private"]));
     assert_eq!(code, Some(2));
     assert!(error.starts_with("error: --private needs --token-file\n"), "{error}");
     let mut command = colors(&["--listen", "127.0.0.1:0"]);
@@ -258,7 +251,7 @@ fn a_hangup_reads_the_tokens_again_and_a_bad_file_leaves_the_old_ones() {
     let guarded = Guarded::start(&[]);
     let (server, scratch) = (&guarded.server, &guarded.scratch);
     let write = |token: &str| guarded.ask("PUT", "/colors/red", &format!("Bearer {token}"), "").status;
-    let file = scratch.0.join("tokens").to_str().unwrap().to_owned();
+    let file = scratch.file("tokens");
     let reload = |content: Option<&str>, expected: &str| {
         let before = server.log().len();
         match content {
