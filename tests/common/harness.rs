@@ -339,12 +339,17 @@ pub(crate) fn eventually<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
 }
 
 /// What `probe` gives, if it gives something before the deadline.
-pub(crate) fn in_time<T>(mut probe: impl FnMut() -> Option<T>) -> Option<T> {
+pub(crate) fn in_time<T>(probe: impl FnMut() -> Option<T>) -> Option<T> {
+    within(DEADLINE, probe)
+}
+
+/// What `probe` gives, if it gives something within this time.
+pub(crate) fn within<T>(time: Duration, mut probe: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
         let found = probe();
-        if found.is_some() || begun.elapsed() >= DEADLINE {
+        if found.is_some() || begun.elapsed() >= time {
             return found;
         }
         // leaves the processor to what is waited for, and to other tests

@@ -40,18 +40,18 @@ pub(crate) struct Target {
     list: String,
     /// How many threads there were before the attack.
     threads: usize,
-    /// Keeps tests that assert short times, or take most descriptors of this process, apart from all others.
+    /// Keeps tests that assert short times, or take most descriptors of this process, apart from other attacks.
     access: Access,
 }
 
-/// A test's right to run.
+/// A test's right to attack.
 enum Access {
     BesideOthers { _lock: RwLockReadGuard<'static, ()> },
     Alone { _lock: RwLockWriteGuard<'static, ()> },
     Over,
 }
 
-static MACHINE: RwLock<()> = RwLock::new(());
+static ATTACKS: RwLock<()> = RwLock::new(());
 
 impl Target {
     /// A service with its own seed, ready to be attacked beside others.
@@ -61,13 +61,13 @@ impl Target {
 
     /// The same, of a service that `start` starts.
     pub(crate) fn of(start: impl FnOnce() -> Server) -> Self {
-        let lock = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+        let lock = ATTACKS.read().unwrap_or_else(PoisonError::into_inner);
         Self::new(Access::BesideOthers { _lock: lock }, start)
     }
 
-    /// The same with the machine to itself, as far as these tests go.
+    /// The same without another attack at the time.
     pub(crate) fn alone(start: impl FnOnce() -> Server) -> Self {
-        let lock = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+        let lock = ATTACKS.write().unwrap_or_else(PoisonError::into_inner);
         Self::new(Access::Alone { _lock: lock }, start)
     }
 
