@@ -121,12 +121,13 @@ impl Server {
         [Self::with_seed(seed, &[]), Self::durable(seed, &[])]
     }
 
-    /// Has the service end, as systemd does.
+    /// Ends the service as systemd does; gives its log.
     #[track_caller]
-    pub(crate) fn stop(self) {
+    pub(crate) fn stop(self) -> String {
         self.signal(rustix::process::Signal::TERM);
         let (status, log) = self.wait();
         assert!(status.success(), "{log}");
+        log
     }
 
     /// Starts the service on a free port with its own seed, as a process that may have no more than so many descriptors.
@@ -356,6 +357,13 @@ pub(crate) fn within<T>(time: Duration, mut probe: impl FnMut() -> Option<T>) ->
         std::thread::park_timeout(pause);
         pause = (2 * pause).min(Duration::from_millis(20));
     }
+}
+
+/// Copies a program. cp(1) does it: what this process has open for writing, each program that is started at the time has open as well for
+/// a moment, and until then the copy cannot be executed (ETXTBSY).
+#[track_caller]
+pub(crate) fn copy_program(from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) {
+    assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
 }
 
 /// A directory for one test; removed when dropped.

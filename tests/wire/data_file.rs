@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::geteuid;
 
-use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, own_environment, run, skip, stored};
+use crate::common::harness::{Scratch, Server, colors, copy_program, eventually, is_installed, own_environment, run, skip, stored};
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
 
@@ -315,7 +315,7 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     let file = scratch.file("colors.db");
     Server::with_data(&format!("[{A}]"), &file, &[]).stop();
     let program = scratch.0.join("colors");
-    fs::copy(colors(&[]).get_program(), &program).unwrap();
+    copy_program(colors(&[]).get_program(), &program);
     let run_as_nobody = |arguments: &[&str]| {
         let mut command = own_environment(&program);
         let output = command.args(arguments).args(["--data", &file]).uid(65534).gid(65534).output().unwrap();

@@ -108,8 +108,7 @@ fn the_file_has_the_mode_asked_for_whatever_the_umask() {
             command
         });
         let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
-        server.signal(Signal::TERM);
-        server.wait();
+        server.stop();
         mode
     };
     assert_eq!(mode(&[], "077"), 0o660);
@@ -123,8 +122,7 @@ fn the_file_is_removed_on_exit() {
     let path = socket_in(&scratch);
     let server = on_unix(&path, &[]);
     Client::on_unix(&path).expect_open();
-    server.signal(Signal::TERM);
-    assert!(server.wait().0.success());
+    server.stop();
     assert!(!fs::exists(&path).unwrap());
 }
 
@@ -135,8 +133,7 @@ fn a_file_that_came_in_its_place_is_left_alone() {
     let server = on_unix(&path, &[]);
     fs::remove_file(&path).unwrap();
     let other = on_unix(&path, &[]);
-    server.signal(Signal::TERM);
-    assert!(server.wait().0.success());
+    server.stop();
     Client::on_unix(&path).expect_open();
     drop(other);
 }

@@ -197,8 +197,7 @@ fn warnings_that_clients_cause_are_few_and_the_others_counted() {
         assert_eq!(client.ask_with("DELETE", "/colors/red", "Origin: http://evil.example\r\n", "").status, 403);
     }
     let seconds = begun.elapsed().as_secs() as usize + 1;
-    server.signal(Signal::TERM);
-    let (_, log) = server.wait();
+    let log = server.stop();
     let said = log.matches("refused a change from the origin").count();
     assert!((5..=5 * seconds).contains(&said), "{said} lines in {seconds} s");
     let counted = |line: &str| text(line).strip_suffix(" more warnings about clients were left out")?.parse::<usize>().ok();

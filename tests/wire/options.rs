@@ -108,8 +108,7 @@ fn the_option_for_the_port_is_found_by_its_usual_names() {
 #[test]
 fn an_unknown_variable_is_a_warning_with_the_one_that_may_be_meant() {
     let server = start(&[], &[("COLORS_READONLY", "true"), ("COLORS_XYZZY", "1"), ("COLORS_CHECK", "true")]);
-    server.signal(rustix::process::Signal::TERM);
-    let (_, log) = server.wait();
+    let log = server.stop();
     for expected in [
         "[WARN] the variable COLORS_READONLY is unknown and does nothing; did you mean COLORS_READ_ONLY?",
         "[WARN] the variable COLORS_XYZZY is unknown and does nothing",
@@ -261,7 +260,6 @@ fn nobody_is_told_to_allow_an_origin_that_cannot_be_allowed() {
     for origin in ["null", "moz-extension://0", "https://a:443"] {
         assert_eq!(server.connect().ask_with("DELETE", "/colors/red", &format!("Origin: {origin}\r\n"), "").status, 403);
     }
-    server.signal(rustix::process::Signal::TERM);
-    let (_, log) = server.wait();
+    let log = server.stop();
     assert!(log.matches("refused a change from ").count() == 3 && !log.contains("--allow-origin"), "{log}");
 }

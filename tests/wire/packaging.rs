@@ -6,8 +6,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use rustix::process::Signal;
-
 use crate::common::harness::{Scratch, Server, colors, is_installed};
 use crate::wire::systemd::analyze;
 
@@ -260,8 +258,7 @@ fn an_unchanged_list_costs_no_copy_whether_the_service_runs_or_not() {
         assert!(backup.run("2").status.success());
         assert_eq!(backup.copies(), ["02", COPY]);
     }
-    server.signal(Signal::TERM);
-    assert!(server.wait().0.success());
+    server.stop();
     assert!(backup.run("2").status.success());
     assert_eq!(backup.copies(), ["02", COPY]);
 }

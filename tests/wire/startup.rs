@@ -39,8 +39,7 @@ fn the_seed_is_never_written() {
     command.current_dir(&scratch.0);
     let server = Server::spawn(command);
     assert_eq!(server.ask("POST", "/colors", r#"{"name":"a","value":"b"}"#).status, 201);
-    server.signal(rustix::process::Signal::TERM);
-    assert!(server.wait().0.success());
+    server.stop();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "[]");
     assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 1);
 }
@@ -135,8 +134,7 @@ fn the_access_log_has_a_line_for_every_request() {
 fn without_the_option_requests_are_not_logged() {
     let server = Server::start(&[]);
     server.ask("GET", "/colors", "");
-    server.signal(rustix::process::Signal::TERM);
-    let (_, log) = server.wait();
+    let log = server.stop();
     assert_eq!(
         log.lines().map(|line| line.split_once(' ').unwrap().1.split(" on").next().unwrap()).collect::<Vec<_>>(),
         ["[INFO] listening", "[INFO] stopped"]

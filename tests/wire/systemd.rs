@@ -118,9 +118,7 @@ fn a_manager_that_is_gone_is_worth_a_warning_and_no_more() {
     command.env("NOTIFY_SOCKET", "/nonexistent/notify");
     let server = Server::spawn(command);
     server.connect().expect_open();
-    server.signal(Signal::TERM);
-    let (status, log) = server.wait();
-    assert!(status.success());
+    let log = server.stop();
     let told: Vec<&str> =
         log.lines().filter_map(|line| line.split_once("[WARN] cannot tell the service manager ")).map(|(_, told)| told).collect();
     let reason = "NOTIFY_SOCKET: No such file or directory (os error 2)";
@@ -259,8 +257,7 @@ fn traced() -> Option<Vec<String>> {
     assert_eq!(server.connect().send("nonsense\r\n\r\n").response().status, 400);
     let mut unix = Client::on_unix(&socket);
     unix.expect_open();
-    server.signal(Signal::TERM);
-    assert!(server.wait().0.success());
+    server.stop();
     // the end of its standard error was the end of strace, too
     let trace = fs::read_to_string(&trace).unwrap();
     Some(trace.lines().map(|line| line.split_once(' ').unwrap().1.trim_start().to_owned()).collect())

@@ -207,8 +207,7 @@ fn a_private_list_needs_a_token_file() {
 fn log_of(mut command: Command, arguments: &[&str]) -> String {
     command.args(arguments);
     let server = Server::spawn(command);
-    server.signal(Signal::TERM);
-    server.wait().1
+    server.stop()
 }
 
 #[test]
@@ -295,8 +294,7 @@ fn wrong_tokens_are_logged_with_the_address() {
         assert_eq!(guarded.ask("GET", "/colors/red", "Bearer secret-guess", "").status, 200);
         assert_eq!(guarded.ask("PUT", "/colors/red", "", "").status, 401);
     }
-    guarded.server.signal(Signal::TERM);
-    let (_, log) = guarded.server.wait();
+    let log = guarded.server.stop();
     let warnings: Vec<_> = log.lines().filter_map(|line| line.split_once("[WARN] ")).map(|(_, text)| text).collect();
     assert!(warnings.len() == 3 && warnings.iter().all(|text| text.starts_with("a wrong token from 127.0.0.1:")), "{log}");
 }
@@ -324,8 +322,7 @@ fn no_token_gets_into_a_log_an_answer_or_the_process_list() {
         .iter()
         .map(|bytes| String::from_utf8_lossy(bytes))
         .collect();
-    guarded.server.signal(Signal::TERM);
-    let (_, log) = guarded.server.wait();
+    let log = guarded.server.stop();
     assert!(log.contains("a wrong token from") && log.matches("PUT").count() == 24, "{log}");
     for text in [&answers, &of_process, &log] {
         assert!(!text.contains("first-token") && !text.contains("0123456789+/="), "{text}");
