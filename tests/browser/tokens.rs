@@ -1,8 +1,5 @@
 //! The dialog for tokens.
 
-use std::os::unix::fs::PermissionsExt as _;
-use std::{fs, path::Path};
-
 use serde_json::json;
 
 use crate::browser::driver::{Browser, ENTER, ESCAPE, browse};
@@ -12,9 +9,7 @@ pub(crate) const TOKEN: &str = "the-right-token-of-32-characters";
 
 /// A service that needs a token; its file is in the folder.
 pub(crate) fn guarded(scratch: &Scratch, arguments: &[&str]) -> Server {
-    let file = scratch.write("token", TOKEN);
-    fs::set_permissions(Path::new(&file), fs::Permissions::from_mode(0o600)).unwrap();
-    Server::start(&[&["--token-file", file.as_str()], arguments].concat())
+    Server::start(&[&["--token-file", &scratch.write_tokens(TOKEN)], arguments].concat())
 }
 
 #[track_caller]

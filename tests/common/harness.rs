@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -387,6 +388,13 @@ impl Scratch {
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path = self.file(name);
         fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Writes a token file that its owner alone can use; gives its path.
+    pub(crate) fn write_tokens(&self, content: &str) -> String {
+        let path = self.write("tokens", content);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         path
     }
 }

@@ -96,7 +96,7 @@ fn a_refusal_is_logged_with_the_option_that_would_allow_it_and_that_option_does(
 #[test]
 fn a_page_of_an_allowed_origin_may_read_why_its_request_was_refused_unread() {
     let scratch = Scratch::new();
-    let tokens = scratch.write("tokens", "a-token-0123456789");
+    let tokens = scratch.write_tokens("a-token-0123456789");
     let origin = "https://friend.example";
     let server = Server::start(&["--allow-origin", origin, "--private", "--token-file", &tokens, "--request-timeout", "0.5"]);
     for (lines, status) in [

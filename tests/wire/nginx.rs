@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
@@ -155,9 +154,7 @@ const TOKEN: &str = "a-token-0123456789+/==";
 
 /// The arguments that give a service the token.
 fn with_token(proxy: &Proxy) -> [String; 2] {
-    let file = proxy.scratch.write("tokens", TOKEN);
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    ["--token-file".to_owned(), file]
+    ["--token-file".to_owned(), proxy.scratch.write_tokens(TOKEN)]
 }
 
 #[test]

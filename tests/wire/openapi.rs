@@ -130,7 +130,7 @@ impl Operation<'_> {
 fn exactly_the_operations_that_may_need_a_token_say_so() {
     let document = Document::new();
     let scratch = Scratch::new();
-    let private = Server::start(&["--private", "--token-file", &scratch.write("tokens", "a-token-0123456789")]);
+    let private = Server::start(&["--private", "--token-file", &scratch.write_tokens("a-token-0123456789")]);
     assert_eq!(document.0["security"], json!([]));
     for operation in document.operations() {
         let is_needed = ask(&private, &operation, &operation.target(), "HTTP/1.1", "", "").status == 401;
@@ -283,7 +283,7 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
     let read_only = Server::start(&["--read-only"]);
     let hasty = Server::start(&["--request-timeout", "0.1"]);
     let scratch = Scratch::new();
-    let private = Server::start(&["--private", "--token-file", &scratch.write("tokens", "a-token-0123456789")]);
+    let private = Server::start(&["--private", "--token-file", &scratch.write_tokens("a-token-0123456789")]);
     for operation in document.operations() {
         let target = operation.target();
         for status in operation.statuses() {

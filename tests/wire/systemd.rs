@@ -193,7 +193,7 @@ fn a_reload_has_the_tokens_read_again_and_does_no_harm_without_any() {
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
     };
     let scratch = Scratch::new();
-    let file = scratch.write("tokens", "a-token-0123456789");
+    let file = scratch.write_tokens("a-token-0123456789");
     let server = Server::start(&["--token-file", &file]);
     assert_eq!(reload(&server, &file), (true, String::new()));
     eventually("it is read at the start, and again", || (server.log().matches("1 token loaded from ").count() == 2).then_some(()));

@@ -12,13 +12,6 @@ use crate::common::harness::{Scratch, Server, colors, eventually, run, stored};
 const TOKEN: &str = "first-token-0123456789+/==";
 const SECOND: &str = "2nd.token~abcdefghijkl";
 
-/// A token file that its owner alone can use; gives its path.
-fn token_file(scratch: &Scratch, content: &str) -> String {
-    let file = scratch.write("tokens", content);
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    file
-}
-
 /// A service with these tokens.
 struct Guarded {
     server: Server,
@@ -28,7 +21,7 @@ struct Guarded {
 impl Guarded {
     fn start(arguments: &[&str]) -> Self {
         let scratch = Scratch::new();
-        let file = token_file(&scratch, &format!("# of the tests\n\n{TOKEN}\n  {SECOND}\r\n"));
+        let file = scratch.write_tokens(&format!("# of the tests\n\n{TOKEN}\n  {SECOND}\r\n"));
         let server = Server::start(&[&["--token-file", &file], arguments].concat());
         Self { server, scratch }
     }
@@ -179,7 +172,7 @@ fn a_bad_token_file_stops_the_start_and_is_not_shown() {
         ("first-token-0123456789\nsecret-too-sho\n", "line 2: a token has 16 to 512 characters"),
         ("#\nsecret with blanks in it\n", &format!("line 2: {character}")),
     ] {
-        let file = token_file(&scratch, content);
+        let file = scratch.write_tokens(content);
         let (code, _, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--token-file", &file]));
         assert_eq!(code, Some(1));
         assert_eq!(log.split_once("[ERROR] ").unwrap().1, format!("cannot use the token file {file}: {reason}\n"));
@@ -199,7 +192,7 @@ fn a_private_list_needs_a_token_file() {
     assert_eq!(Server::spawn(command).ask("GET", "/colors", "").status, 200);
     let scratch = Scratch::new();
     let mut command = colors(&["--listen", "127.0.0.1:0"]);
-    command.env("COLORS_PRIVATE", "true").env("COLORS_TOKEN_FILE", token_file(&scratch, TOKEN));
+    command.env("COLORS_PRIVATE", "true").env("COLORS_TOKEN_FILE", scratch.write_tokens(TOKEN));
     assert_eq!(Server::spawn(command).ask("GET", "/colors", "").status, 401);
 }
 
@@ -213,7 +206,7 @@ fn log_of(mut command: Command, arguments: &[&str]) -> String {
 #[test]
 fn a_token_file_that_others_can_use_is_a_warning() {
     let scratch = Scratch::new();
-    let file = token_file(&scratch, TOKEN);
+    let file = scratch.write_tokens(TOKEN);
     for (mode, is_open) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o620, true)] {
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
         let log = log_of(colors(&["--listen", "127.0.0.1:0"]), &["--token-file", &file]);
@@ -229,7 +222,7 @@ fn a_token_file_that_others_can_use_is_a_warning() {
 #[test]
 fn a_start_that_lets_everybody_write_is_a_warning() {
     let scratch = Scratch::new();
-    let (file, socket) = (token_file(&scratch, TOKEN), format!("unix:{}/s", scratch.0.display()));
+    let (file, socket) = (scratch.write_tokens(TOKEN), format!("unix:{}/s", scratch.0.display()));
     for (arguments, warned) in [
         (&["--listen", "0.0.0.0:0"][..], true),
         (&["--listen", "127.0.0.1:0", "--listen", "[::]:0"], true),
@@ -254,7 +247,7 @@ fn a_hangup_reads_the_tokens_again_and_a_bad_file_leaves_the_old_ones() {
     let reload = |content: Option<&str>, expected: &str| {
         let before = server.log().len();
         match content {
-            Some(content) => drop(token_file(scratch, content)),
+            Some(content) => drop(scratch.write_tokens(content)),
             None => fs::remove_file(&file).unwrap(),
         }
         server.signal(Signal::HUP);
@@ -312,7 +305,7 @@ fn no_token_gets_into_a_log_an_answer_or_the_process_list() {
         answers += &format!("{:?}", guarded.server.connect().ask_with("GET", "/colors/red", &twice, ""));
         answers += &format!("{:?}", guarded.server.connect().send(format!("GET /colors HTTP/1.1\r\n{twice}bad\r\n\r\n")).response());
     }
-    token_file(&guarded.scratch, &format!("{TOKEN} bad"));
+    guarded.scratch.write_tokens(&format!("{TOKEN} bad"));
     guarded.server.signal(Signal::HUP);
     let failed = || Some(()).filter(|()| guarded.server.log().contains("the previous tokens stay"));
     eventually("the reload", failed);
@@ -368,7 +361,7 @@ fn the_access_log_believes_x_forwarded_for_on_a_unix_socket_alone() {
 fn the_access_log_has_the_name_of_a_token_and_never_the_token() {
     let scratch = Scratch::new();
     let data = scratch.0.join("list");
-    let tokens = token_file(&scratch, &format!("alice {TOKEN}\n{SECOND}\n"));
+    let tokens = scratch.write_tokens(&format!("alice {TOKEN}\n{SECOND}\n"));
     for arguments in [&[][..], &["--data", data.to_str().unwrap()]] {
         let server = Server::start(&[&["--token-file", &tokens, "--access-log", "--log-level", "debug"], arguments].concat());
         let mut client = server.connect();
