@@ -111,7 +111,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Reads the command line and the environment. Ends the process when they ask for the help or the version, or have a mistake.
+    /// Reads the command line and the environment. Exits after `--help`, `--version`, or a mistake.
     pub(crate) fn read() -> Self {
         Self::of(std::env::args_os().collect(), std::env::vars_os()).unwrap_or_else(|error| error.exit())
     }
@@ -150,13 +150,13 @@ impl Args {
 
     /// How many event loops there are.
     pub(crate) fn workers(&self) -> usize {
-        // with two, a long answer on one processor does not hold up everybody
+        // at least two, so that one long answer does not delay all other clients
         let of_system = || std::thread::available_parallelism().map_or(2, |processors| processors.get().clamp(2, 256));
         self.workers.map_or_else(of_system, usize::from)
     }
 }
 
-/// Parses `true` or `false`, and the other words for them that variables often have.
+/// Parses `true` or `false`, and the other spellings that variables often have.
 fn boolean() -> impl TypedValueParser<Value = bool> {
     let yes = || PossibleValue::new("true").aliases(["yes", "on", "1", "y", "t"]);
     let no = PossibleValue::new("false").aliases(["no", "off", "0", "n", "f"]);

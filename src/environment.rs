@@ -1,4 +1,4 @@
-//! The `COLORS_*` variables: another way to give options, which the command line overrules. Checks them by the rules of the options.
+//! Options from `COLORS_*` variables. The command line has precedence; clap checks the values of both.
 
 use std::ffi::OsString;
 
@@ -8,13 +8,13 @@ use clap::{ArgMatches, Command};
 
 const PREFIX: &str = "COLORS_";
 
-/// Options that are no variables.
+/// Options that no variable sets.
 const LINE_ONLY: [&str; 4] = ["help", "version", "check", "dump"];
 
-/// Options without which more is allowed: that their variable is empty may be a mistake.
+/// Options that restrict access: an empty variable may be a mistake there, so it is logged.
 const SECURITY: [&str; 3] = ["token_file", "private", "read_only"];
 
-/// Parses a command line. The option of many other programs for the port leads to the one for it here.
+/// Parses a command line. For `--port`, which many programs have, the error suggests `--listen`.
 pub(crate) fn parse<'a>(command: &mut Command, line: impl IntoIterator<Item = &'a OsString>) -> clap::error::Result<ArgMatches> {
     command.try_get_matches_from_mut(line).map_err(|mut error| {
         if matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(option)) if option == "--port" || option == "-p") {
@@ -25,8 +25,8 @@ pub(crate) fn parse<'a>(command: &mut Command, line: impl IntoIterator<Item = &'
     })
 }
 
-/// Gives the options that these variables stand for, without those that the command line has, and warnings about unknown variables.
-/// The error for a value that the option does not take has the variable's name.
+/// Returns the variables as options, except those that the command line sets, and warnings about unknown variables. The error for an invalid
+/// value names the variable.
 pub(crate) fn options(
     command: &mut Command,
     line: &ArgMatches,
@@ -65,7 +65,7 @@ pub(crate) fn options(
     Ok((options, warnings))
 }
 
-/// What an option is called on the command line, or in the environment.
+/// The name of an option on the command line, or in the environment.
 pub(crate) fn name(id: &str, on_line: bool) -> String {
     if on_line { format!("--{}", id.replace('_', "-")) } else { variable(id) }
 }

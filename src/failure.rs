@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use crate::service::TokenFileError;
-use crate::store::{JsonError, OpenError};
+use crate::store::{DatabaseError, JsonError};
 
 /// Why the service cannot start or go on; each is one line, and exit code 1.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(crate) enum Failure {
     /// When the seed is not a file of colors.
     Malformed(String, JsonError),
     /// When the database cannot be opened, read or created.
-    DataFile(String, OpenError),
+    DataFile(String, DatabaseError),
     TokenFile(String, TokenFileError),
     Listen(String, io::Error),
     /// When a socket handed over by the parent process is of no use.

@@ -55,14 +55,13 @@ pub mod fuzzing {
     pub use crate::store::fuzzing::json;
 }
 
-/// Bytes of stack of a thread; the deepest call takes a quarter of it.
+/// Bytes of stack of a thread; the deepest call needs a quarter of it.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// How long the end may wait for the disk, after the last connection was closed.
+/// How long a stop waits, after the last connection was closed, for the writer to save what is queued and to close the database.
 const CLOSE_TIME: Duration = Duration::from_secs(4);
 
-/// The program: reads the command line, serves until it is told to stop, and gives the exit code: 0, or 1 for a failure. Mistakes on the
-/// command line end it with 2.
+/// Runs the program until it is told to stop. Exit codes: 0, 1 for a failure at run time, 2 for a mistake on the command line.
 pub fn main() -> ExitCode {
     let args = Args::read();
     // before there are threads: it takes variables out of the environment
@@ -151,7 +150,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Says on standard output whether a start would succeed.
+/// `--check`: prints that a start would succeed, or fails as the start would.
 fn check(args: &Args) -> Result<(), Failure> {
     let colors = load::check(args)?;
     load_tokens(args)?;
@@ -173,7 +172,7 @@ fn listen_all(args: &Args) -> Result<Vec<Listener>, Failure> {
     args.listen.iter().map(listen).collect()
 }
 
-/// Starts a pool of so many threads, all of this name.
+/// Starts a pool of this many threads.
 fn pool(threads: usize, name: &str) -> io::Result<ThreadPool> {
     // threadpool panics when it cannot start a thread: the error says all there is to say
     let hook = panic::take_hook();

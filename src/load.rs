@@ -6,15 +6,15 @@ use std::path::Path;
 
 use crate::args::Args;
 use crate::failure::Failure;
-use crate::store::{Color, Database, OpenError, Store, Writer, color, data_file, database, envelope};
+use crate::store::{Color, Database, DatabaseError, Store, Writer, color, data_file, database, envelope};
 
-/// Read when no seed is named, so that a service started in a checkout is filled from the file there.
+/// The seed if no option names one; it is there when the service is started in a checkout.
 const SEED_FILE: &str = "seed/colors.json";
 
-/// Used where there is no such file.
+/// The seed where that file does not exist.
 const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 
-/// Gives the list, the writer that has to run if it is durable, and in words how many colors there are, from where, and whether they are kept.
+/// Returns the list, its writer if it is durable, and a description for the log: how many colors, from where, and whether changes are kept.
 pub(crate) fn open(args: &Args) -> Result<(Store, Option<Writer>, String), Failure> {
     let Some(file) = args.data.as_deref() else {
         let (colors, source) = read_seed(args)?;
@@ -23,19 +23,19 @@ pub(crate) fn open(args: &Args) -> Result<(Store, Option<Writer>, String), Failu
     };
     let failed = |error| unusable(file, error);
     let seed = if data_file::is_filled(file).map_err(failed)? { None } else { Some(read_seed(args)?.0) };
-    data_file::check_writable(file).map_err(failed)?;
-    let lock = database::lock(file).map_err(failed)?;
+    let path = data_file::resolve(file);
+    data_file::check_writable(&path).map_err(failed)?;
+    let lock = database::lock(&path).map_err(failed)?;
     if let Some(colors) = seed {
-        database::fill(file, &colors).map_err(failed)?;
+        database::fill(&path, &colors).map_err(failed)?;
     }
-    let (database, rows) = Database::open(file, lock).map_err(failed)?;
-    let details = format!("{} kept in {}", count(rows.colors.len()), file.display());
-    let (store, writer) = Store::in_database(database, rows);
+    let (database, colors) = Database::open(&path, lock).map_err(failed)?;
+    let details = format!("{} kept in {}", count(colors.len()), file.display());
+    let (store, writer) = Store::in_database(database, colors);
     Ok((store, Some(writer), details))
 }
 
-/// Finds what would keep a start from succeeding, and gives the list in words. Writes nothing and takes no lock, so that it can be called
-/// while a service runs.
+/// Fails as a start would, or describes the list. Writes nothing and takes no lock: a service may be running on the same file.
 pub(crate) fn check(args: &Args) -> Result<String, Failure> {
     let Some(file) = args.data.as_deref() else {
         let (colors, source) = read_seed(args)?;
@@ -43,10 +43,11 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
     };
     let failed = |error| unusable(file, error);
     let exists = data_file::is_filled(file).map_err(failed)?;
-    data_file::check_writable(file).map_err(failed)?;
+    let path = data_file::resolve(file);
+    data_file::check_writable(&path).map_err(failed)?;
     if exists {
-        let rows = database::read(file, true).map_err(failed)?;
-        return Ok(format!("{} kept in {}", count(rows.colors.len()), file.display()));
+        let colors = database::read(&path, true).map_err(failed)?;
+        return Ok(format!("{} kept in {}", count(colors.len()), file.display()));
     }
     let (colors, source) = read_seed(args)?;
     Ok(format!("{} from {source}, for {}", count(colors.len()), file.display()))
@@ -56,19 +57,19 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
 pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
     let failed = |error| unusable(file, error);
     if !data_file::is_filled(file).map_err(failed)? {
-        return Err(failed(OpenError::Unusable("there is no list in it; name the file of a service with --data".to_owned())));
+        return Err(failed(DatabaseError::Unusable("there is no list in it; name the file of a service with --data".to_owned())));
     }
-    let rows = database::read(file, false).map_err(failed)?;
-    let mut json = envelope::of(&rows.colors);
+    let colors = database::read(&data_file::resolve(file), false).map_err(failed)?;
+    let mut json = envelope::of(&colors);
     json.push(b'\n');
     io::stdout().write_all(&json).map_err(Failure::Output)
 }
 
-fn unusable(file: &Path, error: OpenError) -> Failure {
+fn unusable(file: &Path, error: DatabaseError) -> Failure {
     Failure::DataFile(file.display().to_string(), error)
 }
 
-/// The list that the seed describes, and which seed that is.
+/// Reads the seed. Returns its colors and its name.
 fn read_seed(args: &Args) -> Result<(Vec<Color>, String), Failure> {
     let file = args.seed.as_deref().unwrap_or(Path::new(SEED_FILE));
     let name = file.display().to_string();

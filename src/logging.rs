@@ -1,7 +1,7 @@
 //! Log lines: how they look, how many a client can cause, and how they reach standard error.
 //!
-//! No thread that serves waits for whoever reads the log: one thread writes the lines, from a bounded queue. Lines that do not fit are dropped
-//! and counted.
+//! A slow reader of the log must not slow down the service: one thread writes the lines, from a bounded queue. Lines that do not fit are
+//! dropped and counted.
 
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, Write};
@@ -51,7 +51,7 @@ pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
     Ok(())
 }
 
-/// Logs why the process ends, at whatever level.
+/// Logs why the process ends, whatever the log level is.
 pub(crate) fn fail(why: &dyn Display) {
     if QUEUE.get().is_none() {
         return log_now(Level::Error, format_args!("{why}"));
@@ -78,7 +78,7 @@ pub(crate) fn flush() {
     }
 }
 
-/// Logs a warning that clients can cause at will: a few per second, the others are counted.
+/// Logs a warning that any client can cause: at most [`CLIENT_WARNINGS_MAX`] per second; the others are counted.
 pub(crate) fn client_warning(text: fmt::Arguments<'_>) {
     let admitted = CLIENT_WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now());
     match admitted {
@@ -101,9 +101,8 @@ fn report_left_out(count: u64) {
     }
 }
 
-/// Logs a response. For the access log, `begun` is given: client, method, target, status, bytes of the response, microseconds taken, and for an error
-/// why it is one. The client may have the name of its token before it. Without access log, errors are logged at debug. No request means that what
-/// came could not be read as one.
+/// Logs a response. With the access log, when `begun` is given: client, method, target, status, bytes, microseconds, and the reason of an
+/// error. Without it: errors alone, at debug. `client` may begin with the name of a token; `request` is `None` for bytes that are no request.
 pub(crate) fn response(
     client: &str,
     request: Option<(&Method, &str)>,
@@ -121,7 +120,7 @@ pub(crate) fn response(
     }
 }
 
-/// The service ignores the query, where clients may put what does not belong into a log: a token, as of RFC 6750 §2.3.
+/// The query, which the service ignores, may have a token (RFC 6750 §2.3), which does not belong in a log.
 fn without_query(target: &str) -> &str {
     target.split('?').next().unwrap_or_default()
 }
@@ -154,7 +153,7 @@ fn send(lines: Vec<u8>) {
     }
 }
 
-/// Writes lines, however long that takes.
+/// Writes lines; blocks for as long as that takes.
 fn write(lines: Vec<u8>) {
     // There is nowhere to complain.
     let _ = io::stderr().write_all(&lines);
@@ -189,7 +188,7 @@ fn write_forever(messages: &Receiver<Message>) {
     }
 }
 
-/// How many warnings about clients there were in this second.
+/// The warnings about clients in the current second.
 struct Limiter {
     second: Option<Instant>,
     said: u64,
@@ -197,7 +196,7 @@ struct Limiter {
 }
 
 impl Limiter {
-    /// Whether another one may be logged now; if so, gives how many were left out before it.
+    /// `None` if this warning is one too many; otherwise how many were left out before it.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.second.is_none_or(|begun| now.duration_since(begun) >= Duration::from_secs(1)) {
             (self.second, self.said) = (Some(now), 0);
@@ -215,13 +214,13 @@ impl Limiter {
     }
 }
 
-/// Whether this stream goes to the journal: systemd.exec(5) has it name the device and inode of its end in `JOURNAL_STREAM`.
+/// Whether this stream goes to the journal, whose device and inode `JOURNAL_STREAM` has (systemd.exec(5)).
 fn is_journal(stream: impl AsFd) -> bool {
     let identity = rustix::fs::fstat(stream).map(|file| format!("{}:{}", file.st_dev, file.st_ino));
     identity.is_ok_and(|identity| std::env::var_os("JOURNAL_STREAM").is_some_and(|journal| journal == *identity))
 }
 
-/// Counts warnings, and has lines go to `sink`. The level is set for the whole program, not here.
+/// Counts warnings, and passes lines to `sink`. The level is set for the whole program, not here.
 struct Logger {
     sink: fn(Vec<u8>),
     /// `None` for the journal, which adds time and program itself (sd-daemon(3)).
@@ -254,7 +253,7 @@ fn logger(sink: fn(Vec<u8>)) -> Logger {
     Logger { sink, plain: (!is_journal(io::stderr())).then(plain) }
 }
 
-/// Makes lines of the dozen pieces that simplelog writes for each.
+/// Joins the dozen pieces that simplelog writes for a line.
 struct Pieces {
     line: Vec<u8>,
     sink: fn(Vec<u8>),

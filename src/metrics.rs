@@ -1,7 +1,6 @@
 //! What the service counts, and the text that Prometheus reads. Knows no color and no request; writes no log.
 //!
-//! A counter has one thread that writes it and is summed only when somebody asks, so that counting costs a worker no cache line that
-//! another one writes.
+//! Each counter is written by one thread and summed only when `/metrics` is read: workers share no cache line for counting.
 
 use std::fmt::{Display, Write as _};
 use std::fs;
@@ -16,7 +15,7 @@ use tiny_http::{Method, StatusCode};
 
 use crate::logging;
 
-/// The labels of methods. Clients may send any other, which must not make any number of time series.
+/// The labels of methods. All others share one: a client must not be able to create time series.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"];
 
 /// The classes of final statuses (RFC 9110 §15).
@@ -52,7 +51,7 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    /// Notes that each of `count` things took `time`.
+    /// Records that each of `count` things took `time`.
     pub(crate) fn add(&self, count: u64, time: Duration) {
         let nanoseconds = time.as_nanos() as u64;
         let bucket = u64::BITS - (nanoseconds.saturating_sub(1) / FIRST_BOUND).leading_zeros();
@@ -77,19 +76,18 @@ pub(crate) struct WorkerCounters {
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
     /// Connections closed since there was no room for them.
     pub(crate) refused: Counter,
-    /// Requests answered at once whose time is not in `immediate` yet: the pass is still going on.
+    /// Requests answered at once in the current pass, whose time is not in `immediate` yet.
     pub(crate) untimed: Counter,
-    /// How long requests took that were answered at once: from the begin of the pass in which the last byte was received to the end of that
-    /// pass, when the answer has been handed to the socket. So no request needs a look at the clock of its own. Requests that waited for
-    /// further passes, behind others of their connection, are measured up to their answers. How long the bytes were in the kernel's buffer
-    /// before the worker looked is not known.
+    /// How long requests took that were answered at once: from the start of the worker's pass that received the last byte to the end of that
+    /// pass, when the answer was in the socket's buffer. So no request reads the clock by itself. Requests that waited for further passes,
+    /// behind others of their connection, are measured up to their answers. The time that bytes waited in the kernel's buffer is not included.
     immediate: Histogram,
     /// How long changes took that had to be saved first, up to their answers.
     pub(crate) durable: Histogram,
 }
 
 impl WorkerCounters {
-    /// Notes that those answered since `untimed` was `before` took this time.
+    /// Records this time for each request answered since `untimed` was `before`.
     pub(crate) fn time_answers(&self, before: u64, time: Duration) {
         let count = self.untimed.read() - before;
         if count > 0 {

@@ -1,4 +1,4 @@
-//! What signals do: end the service, or have it read its tokens again.
+//! Signals: stop the service, or reload its tokens.
 
 use std::fs;
 use std::io;
@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
-/// Makes the returned stream readable on SIGTERM, SIGINT and, if asked for, SIGHUP. A second one ends the process at once with exit code 1, but for SIGHUP: a
-/// terminal that is closed may send several. During the start each ends it with exit code 0.
+/// Makes the returned stream readable on SIGTERM, SIGINT and, with `on_hangup`, SIGHUP. A second SIGTERM or SIGINT ends the process at once
+/// with exit code 1; a second SIGHUP does not, since a terminal that is closed may send several. During the start each ends it with code 0.
 ///
 /// The handlers are there before anything takes time: the kernel drops signals without a handler for process 1 of a container.
 pub(crate) fn stop_on_signals(is_starting: &Arc<AtomicBool>, on_hangup: bool) -> io::Result<UnixStream> {

@@ -18,7 +18,7 @@ use super::shared::{Quota, Shared};
 use crate::http::{Challenge, Parser, ProtocolError, Request, Response};
 use crate::logging;
 use crate::service::Answer;
-use crate::store::{Change, Outcome, SaveError};
+use crate::store::{Change, DatabaseError, Outcome};
 
 /// Bytes received at a time: a request of curl takes a tenth of it, and a pipelining client has no more in its buffer.
 const RECEIVE_BYTES: usize = 4096;
@@ -74,7 +74,7 @@ pub(super) enum Event {
     /// The other connections have been served: go on with the requests in the buffer.
     Resume,
     /// The change that was waited for is saved, or was not made.
-    Outcome(Result<Outcome, SaveError>),
+    Outcome(Result<Outcome, DatabaseError>),
     /// The deadline has passed.
     Deadline,
     /// The connection limit is reached, and others wait.

@@ -74,18 +74,18 @@ impl Server {
 
     /// Serves until `stop` becomes readable, then finishes what is under way. When `reload` becomes readable, the tokens are read again.
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        self.service_manager.ready(self.shared.service.store.len());
+        self.service_manager.ready(self.shared.service.store.list.len());
         while !self.accept_ready(stop, reload)? {
             let has_answered = || {
                 let store = &self.shared.service.store;
-                let has_answered = store.has_answered() && self.inboxes.iter().all(|inbox| inbox.has_answered());
+                let has_answered = store.is_alive() && self.inboxes.iter().all(|inbox| inbox.has_answered());
                 if has_answered {
-                    store.ask();
+                    store.ping();
                     self.inboxes.iter().for_each(|inbox| inbox.ask());
                 }
                 has_answered
             };
-            self.service_manager.tick(Instant::now(), self.shared.service.store.len(), has_answered);
+            self.service_manager.tick(Instant::now(), self.shared.service.store.list.len(), has_answered);
         }
         self.stop();
         Ok(())

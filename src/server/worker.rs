@@ -17,7 +17,7 @@ use super::connection::{Connection, Event, Next};
 use super::shared::{Quota, Shared};
 use crate::logging;
 use crate::metrics::WorkerMetrics;
-use crate::store::{Change, Outcome, SaveError};
+use crate::store::{Change, DatabaseError, Outcome};
 
 /// How often deadlines are looked at, while there are connections.
 const TICK: Duration = Duration::from_millis(100);
@@ -48,7 +48,7 @@ pub(super) struct Inbox {
 struct Mail {
     connections: Vec<Connection>,
     /// What came of changes, by the id of the connection that waits for it.
-    outcomes: Vec<(u64, Result<Outcome, SaveError>)>,
+    outcomes: Vec<(u64, Result<Outcome, DatabaseError>)>,
 }
 
 impl Inbox {
@@ -181,7 +181,7 @@ impl Worker {
                     self.serve(id, Event::Resume, now);
                 }
             }
-            if self.shared.service.store.withdrawn() != self.withdrawn {
+            if self.shared.service.store.list.withdrawn() != self.withdrawn {
                 self.close_withdrawn();
             }
             if is_complete && now >= next_tick {
@@ -282,7 +282,7 @@ impl Worker {
 
     /// Closes the connections whose output is sent from an old representation that has to be freed.
     fn close_withdrawn(&mut self) {
-        self.withdrawn = self.shared.service.store.withdrawn();
+        self.withdrawn = self.shared.service.store.list.withdrawn();
         let connections = self.connections.len();
         self.connections.retain(|_, entry| !entry.connection.is_withdrawn());
         if self.connections.len() < connections {

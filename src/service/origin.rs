@@ -1,6 +1,6 @@
-//! Who may change the list: keeps web pages of other origins from using a visitor's browser against it. No resources, no colors.
-//!
-//! Only browsers are concerned. They say where a request comes from; curl and other programs do not, and pass.
+//! Refuses what a page of another origin makes a visitor's browser send: changes (CSRF), and requests to a service on loopback under a foreign
+//! host name (DNS rebinding). Knows no resources and no colors. Only browsers are concerned: they say where a request comes from; curl and
+//! other programs do not, and pass.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -28,7 +28,7 @@ pub(super) enum Forbidden<'a> {
 }
 
 impl Forbidden<'_> {
-    /// What the client is told.
+    /// The message for the client.
     pub(super) fn message(&self) -> String {
         let what = match self {
             Self::CrossOrigin(_) => "a page of another origin may not change the list",
@@ -37,7 +37,7 @@ impl Forbidden<'_> {
         format!("{what}{}", self.advice())
     }
 
-    /// What the operator is told.
+    /// The warning for the log.
     pub(super) fn log(&self) -> String {
         let what = match self {
             Self::CrossOrigin(Some(origin)) => format!("refused a change from the origin {}", excerpt(origin)),
@@ -57,7 +57,6 @@ impl Forbidden<'_> {
     }
 }
 
-/// Refuses what a page of another origin may have tricked a browser into sending.
 pub(super) fn check<'a>(allowlist: &Allowlist, request: &'a Request, on_loopback: bool) -> Result<(), Forbidden<'a>> {
     if let Some(host) = request.fields.host.as_deref()
         && on_loopback
@@ -97,7 +96,7 @@ fn is_allowed(allowlist: &Allowlist, origin: &str) -> bool {
     allowlist.origins.iter().any(|allowed| allowed == origin)
 }
 
-/// Whether this is a name that nobody's DNS can make up: an IP address, `localhost` or below it (RFC 6761 §6.3), or an allowed one.
+/// Whether DNS rebinding cannot lead to this name: an IP address, `localhost` or below it (RFC 6761 §6.3), or an allowed name.
 fn is_own_host(allowlist: &Allowlist, host: &str) -> bool {
     if let Some(rest) = host.strip_prefix('[') {
         return rest.split(']').next().is_some_and(|address| address.parse::<IpAddr>().is_ok());
@@ -127,7 +126,7 @@ pub(crate) fn parse_origin(text: &str) -> Result<String, String> {
     if is_fine { Ok(text.to_owned()) } else { Err(fix.to_owned()) }
 }
 
-/// Whether a browser sends this behind the scheme: it leaves out the scheme's own port (RFC 6454 §6.2).
+/// Whether a browser sends this after the scheme; it leaves out the default port (RFC 6454 §6.2).
 fn is_authority(text: &str, default_port: u16) -> bool {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),

@@ -13,7 +13,7 @@ use super::token::Tokens;
 use crate::http::date::rfc3339;
 use crate::http::{Conditions, Content, OtherType, ProtocolError, Representation, Request, Response};
 use crate::metrics::Metrics;
-use crate::store::{Action, Change, JsonError, Outcome, SaveError, Saves, Store, color};
+use crate::store::{Action, Change, DatabaseError, JsonError, Outcome, SaveStatus, Store, color};
 
 /// Prometheus' text format, by its version.
 static METRICS_TYPE: OtherType = OtherType { media_type: "text/plain; version=0.0.4; charset=utf-8", fields: "" };
@@ -29,7 +29,7 @@ pub(crate) struct Service {
     pub(crate) read_only: bool,
     pub(crate) is_stopping: AtomicBool,
     pub(crate) allowlist: Allowlist,
-    /// Those that a write needs one of; `None` when everybody may write.
+    /// A write needs one of these; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,
     pub(crate) metrics: Metrics,
 }
@@ -68,8 +68,8 @@ impl Service {
         }
     }
 
-    /// The response to a request whose change has been saved or not.
-    pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, SaveError>) -> Response {
+    /// The response to a request whose change was saved, or could not be.
+    pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, DatabaseError>) -> Response {
         self.with_cors(Some(request), written(self, outcome))
     }
 
@@ -78,7 +78,7 @@ impl Service {
         self.tokens.as_ref()?.name(request.fields.authorization.as_ref())
     }
 
-    /// The response to what cannot be read as a request, or cannot be served; `request` is what can be told of it.
+    /// The response to a request that is malformed or cannot be served. `request` is the part of it that could be parsed.
     pub(crate) fn refuse(&self, request: Option<&Request>, error: &ProtocolError) -> Response {
         self.with_cors(request, Response::error(error.status(), error.to_string()))
     }
@@ -105,7 +105,7 @@ fn route(service: &Service, request: &Request) -> Answer {
     answer
 }
 
-/// Does what a method of a resource does.
+/// Answers a request for a resource that exists.
 fn operate(service: &Service, request: &Request, resource: Resource<'_>) -> Answer {
     let allow = allowed(&resource, service.read_only);
     if !request.is_safe() && !allow.split(", ").any(|method| method == request.method.as_str()) {
@@ -118,14 +118,14 @@ fn operate(service: &Service, request: &Request, resource: Resource<'_>) -> Answ
     match (resource, &request.method) {
         (_, Method::Options) => Answer::Now(Response { allow: Some(allow), ..Response::new(StatusCode::NO_CONTENT, Content::None) }),
         (Resource::Colors, Method::Post) => write(service, request, None, color::from_create(&request.content).map(Action::Create)),
-        (Resource::Colors, _) => Answer::Now(read(request, &service.store.envelope())),
+        (Resource::Colors, _) => Answer::Now(read(request, &service.store.list.envelope())),
         (Resource::Color(name), Method::Put) => {
             let update = color::from_update(&request.content).map(|value| Action::Update(name.to_string(), value));
             write(service, request, Some(&name), update)
         }
         (Resource::Color(name), Method::Delete) => write(service, request, Some(&name), Ok(Action::Delete(name.to_string()))),
         (Resource::Color(name), _) => {
-            Answer::Now(service.store.first(&name).map_or_else(Response::no_such_color, |color| read(request, &color)))
+            Answer::Now(service.store.list.first(&name).map_or_else(Response::no_such_color, |color| read(request, &color)))
         }
         (Resource::Health, _) => Answer::Now(health(service, request)),
         (Resource::Metrics, _) => Answer::Now(metrics(service)),
@@ -139,8 +139,8 @@ fn operate(service: &Service, request: &Request, resource: Resource<'_>) -> Answ
     }
 }
 
-/// The answer to a request that needs a token and has none that is valid. It says nothing of the colors that exist, so it comes before 404 and
-/// 412; methods that the resource does not have need none.
+/// Returns the 401 if the request needs a valid token and has none. It comes before 404 and 412, which would reveal which colors exist, and
+/// after 405: a method that the resource does not have needs no token.
 fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) -> Option<Response> {
     let tokens = service.tokens.as_ref()?;
     let tells_of_colors = matches!(resource, Resource::Colors | Resource::Color(_) | Resource::Metrics);
@@ -179,15 +179,15 @@ fn target_error(error: &TargetError, base: &BasePath) -> Response {
 
 /// 200, or 503 with what is wrong.
 fn health(service: &Service, request: &Request) -> Response {
-    let saves = service.store.saves();
+    let saves = service.store.is_durable().then(|| service.store.saves.status());
     let (status, text) = match &saves {
         _ if service.is_stopping.load(Relaxed) => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
-        Some(Saves { failure: Some(_), .. }) => (StatusCode::SERVICE_UNAVAILABLE, "the last change could not be saved"),
+        Some(SaveStatus { failure: Some(_), .. }) => (StatusCode::SERVICE_UNAVAILABLE, "the last change could not be saved"),
         _ => (StatusCode::OK, "ok"),
     };
-    let mut health = serde_json::json!({ "status": text, "version": env!("CARGO_PKG_VERSION"), "colors": service.store.len() });
+    let mut health = serde_json::json!({ "status": text, "version": env!("CARGO_PKG_VERSION"), "colors": service.store.list.len() });
     if let Some(saves) = saves {
-        health["saved"] = saves.last.map(rfc3339).into();
+        health["saved"] = saves.last_success.map(rfc3339).into();
     }
     // RFC 9110 §13.2.1: conditions count only where the response would be a success without them
     if status == StatusCode::OK {
@@ -198,7 +198,7 @@ fn health(service: &Service, request: &Request) -> Response {
 }
 
 fn metrics(service: &Service) -> Response {
-    let page = service.metrics.page(service.store.size(), service.store.save_metrics());
+    let page = service.metrics.page(service.store.list.size(), &service.store.saves.metrics);
     Response { other_type: Some(&METRICS_TYPE), ..Response::new(StatusCode::OK, Content::Own(page.into_bytes())) }
 }
 
@@ -222,12 +222,12 @@ fn write(service: &Service, request: &Request, name: Option<&str>, action: Resul
         Ok(change) if service.store.is_durable() => Answer::Commit(change),
         Ok(change) => Answer::Now(written(service, Ok(service.store.apply(&change)))),
         // spec, Endpoints, rule 5: a name that no entry has is that answer, whatever else is wrong
-        Err(_) if name.is_some_and(|name| service.store.first(name).is_none()) => Answer::Now(Response::no_such_color()),
+        Err(_) if name.is_some_and(|name| service.store.list.first(name).is_none()) => Answer::Now(Response::no_such_color()),
         Err(message) => Answer::Now(Response::error(StatusCode::BAD_REQUEST, message)),
     }
 }
 
-fn written(service: &Service, outcome: Result<Outcome, SaveError>) -> Response {
+fn written(service: &Service, outcome: Result<Outcome, DatabaseError>) -> Response {
     match outcome {
         Ok(Outcome::Created { color, is_first }) => {
             // RFC 9110 §10.2.2: Location names the created color, so there is none when an earlier entry has its name

@@ -1,5 +1,5 @@
-//! Tokens: reads them from their file, and tells whether a request has one (RFC 6750). Decides neither which requests need one nor what the
-//! others are told, and never logs or returns a token.
+//! Tokens: reads them from their file, and checks the credentials of a request (RFC 6750). Does not decide which requests need a token, and
+//! never logs or returns one.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -17,31 +17,27 @@ const TOKEN_CHARACTERS_MAX: usize = 512;
 /// Characters of a token's name.
 const NAME_CHARACTERS_MAX: usize = 64;
 
-/// The tokens of a file. Whoever has one may change the list.
+/// The tokens of a file. A client that has one may change the list.
 pub(crate) struct Tokens {
     file: PathBuf,
     /// Reads of colors and metrics need a token, too.
     pub(super) private: bool,
-    /// Replaced as a whole, by [`Tokens::load`].
     accepted: RwLock<Vec<Accepted>>,
 }
 
-/// A token that is accepted.
 #[derive(Clone, Debug, PartialEq)]
 struct Accepted {
     /// Compared in constant time.
     hash: blake3::Hash,
-    /// Whom it belongs to, for the log.
+    /// Its owner, for the log.
     name: Option<Arc<str>>,
 }
 
-/// What was read from the file.
+/// What to log once the tokens are loaded.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    file: PathBuf,
-    tokens: usize,
-    /// The file's permissions, if others than its owner have any.
-    open_mode: Option<u32>,
+    message: String,
+    warning: Option<String>,
 }
 
 /// Why the tokens of a file cannot be used.
@@ -51,23 +47,17 @@ pub(crate) enum TokenFileError {
     Io(io::Error),
     /// When it has no token.
     Empty,
-    /// When this line, counted from 1, is neither a token nor a comment nor blank.
-    Line(usize, LineError),
-}
-
-/// What is wrong with a line; does not say what the line has, since it may be most of a token.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum LineError {
-    /// When it has fewer than 16 or more than 512 characters.
-    Length,
-    /// When a character is none of b64token's, or `=` is not at the end (RFC 6750 §2.1).
-    Character,
-    /// When what stands before the token is not a name.
-    Name,
+    /// When the token in this line, counted from 1, has fewer than 16 or more than 512 characters. The line is not shown: it may be most of
+    /// a token.
+    Length(usize),
+    /// When a character of the token in this line is none of b64token's, or `=` is not at the end (RFC 6750 §2.1).
+    Character(usize),
+    /// When the text before the token in this line is not a name.
+    Name(usize),
 }
 
 impl Tokens {
-    /// No tokens yet: [`Tokens::load`] reads them from the file.
+    /// Without tokens until [`Tokens::load`] reads the file.
     pub(crate) fn new(file: &Path, private: bool) -> Self {
         Self { file: file.to_owned(), private, accepted: RwLock::default() }
     }
@@ -76,9 +66,9 @@ impl Tokens {
         &self.file
     }
 
-    /// Replaces the tokens by those that the file has now. After an error the tokens of before stay.
+    /// Reads the file and replaces all tokens by those in it. After an error the previous tokens stay.
     pub(crate) fn load(&self) -> Result<Loaded, TokenFileError> {
-        // a FIFO would make the accept loop wait
+        // opening a FIFO would block the accept loop
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let (mut file, mut content) = (OpenOptions::new().read(true).custom_flags(nonblocking).open(&self.file)?, Vec::new());
         let metadata = file.metadata()?;
@@ -88,12 +78,14 @@ impl Tokens {
         let mode = metadata.permissions().mode() & 0o777;
         file.read_to_end(&mut content)?;
         let accepted = parse(&content)?;
-        let tokens = accepted.len();
+        let (file, count, plural) = (self.file.display(), accepted.len(), if accepted.len() == 1 { "" } else { "s" });
         *self.accepted.write().unwrap_or_else(PoisonError::into_inner) = accepted;
-        Ok(Loaded { file: self.file.clone(), tokens, open_mode: (mode & 0o077 != 0 && !is_credential(&self.file)).then_some(mode) })
+        let is_open = mode & 0o077 != 0 && !is_credential(&self.file);
+        let warning = format!("others can use the token file {file}, its mode is {mode:04o}; run chmod 600 on it");
+        Ok(Loaded { message: format!("{count} token{plural} loaded from {file}"), warning: is_open.then_some(warning) })
     }
 
-    /// Checks the credentials of a request.
+    /// Returns the challenge for a request without a valid token.
     pub(super) fn check(&self, credentials: Option<&Credentials>) -> Result<(), Challenge> {
         let token = credentials.and_then(token_of).ok_or(Challenge::NoToken)?;
         let accepted = self.accepted.read().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +93,7 @@ impl Tokens {
         if accepted.iter().fold(false, |found, accepted| found | (accepted.hash == token)) { Ok(()) } else { Err(Challenge::InvalidToken) }
     }
 
-    /// The name of the token that a request has, if it has a valid one with a name.
+    /// The name of a request's token, if it is valid and has a name.
     pub(super) fn name(&self, credentials: Option<&Credentials>) -> Option<Arc<str>> {
         let token = blake3::hash(credentials.and_then(token_of)?);
         let accepted = self.accepted.read().unwrap_or_else(PoisonError::into_inner);
@@ -116,19 +108,9 @@ impl fmt::Debug for Tokens {
 }
 
 impl Loaded {
-    /// Logs what was loaded, and what is wrong with the file.
     pub(crate) fn log(&self) {
-        log::info!("{self}");
-        if let Some(mode) = self.open_mode {
-            log::warn!("others can use the token file {}, its mode is {mode:04o}; run chmod 600 on it", self.file.display());
-        }
-    }
-}
-
-impl fmt::Display for Loaded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.tokens == 1 { "" } else { "s" };
-        write!(f, "{} token{plural} loaded from {}", self.tokens, self.file.display())
+        log::info!("{}", self.message);
+        self.warning.iter().for_each(|warning| log::warn!("{warning}"));
     }
 }
 
@@ -137,20 +119,12 @@ impl fmt::Display for TokenFileError {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::Empty => f.write_str("it has no token"),
-            Self::Line(number, LineError::Name) => {
-                write!(
-                    f,
-                    "line {number}: a name has 1 to {NAME_CHARACTERS_MAX} letters, digits, \"-\", \".\" and \"_\", and no token's text"
-                )
+            Self::Length(line) => write!(f, "line {line}: a token has {TOKEN_CHARACTERS_MIN} to {TOKEN_CHARACTERS_MAX} characters"),
+            Self::Character(line) => {
+                write!(f, r#"line {line}: a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#)
             }
-            Self::Line(number, LineError::Length) => {
-                write!(f, "line {number}: a token has {TOKEN_CHARACTERS_MIN} to {TOKEN_CHARACTERS_MAX} characters")
-            }
-            Self::Line(number, LineError::Character) => {
-                write!(
-                    f,
-                    "line {number}: a token consists of letters, digits, \"-\", \".\", \"_\", \"~\", \"+\", \"/\", and \"=\" at its end"
-                )
+            Self::Name(line) => {
+                write!(f, r#"line {line}: a name has 1 to {NAME_CHARACTERS_MAX} letters, digits, "-", "." and "_", and no token's text"#)
             }
         }
     }
@@ -162,18 +136,17 @@ impl From<io::Error> for TokenFileError {
     }
 }
 
-/// Whether the file is a credential from systemd: the service's user may read it by an access control list, whose mask stands where others
-/// have the group's permissions (acl(5)), and the directory keeps everybody else out.
+/// Whether the file is a credential from systemd. The service's user may read it by an access control list, whose mask looks like permissions
+/// of the group (acl(5)); the directory keeps all others out.
 fn is_credential(file: &Path) -> bool {
     std::env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|directory| file.parent() == Some(Path::new(&directory)))
 }
 
-/// The tokens of a file: one per line, behind its name if it has one; `#` begins a line that is a comment.
+/// The tokens of a file: one per line, after its name if it has one. A line that begins with `#` is a comment.
 fn parse(content: &[u8]) -> Result<Vec<Accepted>, TokenFileError> {
     let lines = content.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..);
     let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with(b"#"));
-    let parse = |(line, number)| parse_line(line).map_err(|error| TokenFileError::Line(number, error));
-    let tokens = lines.clone().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let tokens = lines.clone().map(|(line, number)| parse_line(line, number)).collect::<Result<Vec<_>, _>>()?;
     // a name is logged: it must not be a token
     let is_token = |token: &Accepted| {
         token.name.as_ref().is_some_and(|name| {
@@ -182,35 +155,32 @@ fn parse(content: &[u8]) -> Result<Vec<Accepted>, TokenFileError> {
         })
     };
     match lines.zip(&tokens).find(|(_, token)| is_token(token)) {
-        Some(((_, number), _)) => Err(TokenFileError::Line(number, LineError::Name)),
+        Some(((_, number), _)) => Err(TokenFileError::Name(number)),
         None if tokens.is_empty() => Err(TokenFileError::Empty),
         None => Ok(tokens),
     }
 }
 
-fn parse_line(line: &[u8]) -> Result<Accepted, LineError> {
+fn parse_line(line: &[u8], number: usize) -> Result<Accepted, TokenFileError> {
     let (name, token) = match line.iter().position(u8::is_ascii_whitespace) {
         Some(end) => (Some(&line[..end]), line[end..].trim_ascii_start()),
         None => (None, line),
     };
-    check_token(token)?;
+    let is_token_character = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(byte);
+    // b64token (RFC 6750 §2.1)
+    let padding = token.iter().rev().take_while(|byte| **byte == b'=').count();
+    if padding == token.len() || !token[..token.len() - padding].iter().all(is_token_character) {
+        return Err(TokenFileError::Character(number));
+    }
+    if !(TOKEN_CHARACTERS_MIN..=TOKEN_CHARACTERS_MAX).contains(&token.len()) {
+        return Err(TokenFileError::Length(number));
+    }
     let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
     let parse = |name: &[u8]| {
         let name = Some(name).filter(|name| name.len() <= NAME_CHARACTERS_MAX && name.iter().all(is_allowed));
-        name.and_then(|name| str::from_utf8(name).ok()).map(Arc::from).ok_or(LineError::Name)
+        name.and_then(|name| str::from_utf8(name).ok()).map(Arc::from).ok_or(TokenFileError::Name(number))
     };
     Ok(Accepted { hash: blake3::hash(token), name: name.map(parse).transpose()? })
-}
-
-/// Checks that this is a b64token (RFC 6750 §2.1) of a length that is allowed.
-fn check_token(token: &[u8]) -> Result<(), LineError> {
-    let padding = token.iter().rev().take_while(|byte| **byte == b'=').count();
-    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(byte);
-    let value = &token[..token.len() - padding];
-    if value.is_empty() || !value.iter().all(is_allowed) {
-        return Err(LineError::Character);
-    }
-    if (TOKEN_CHARACTERS_MIN..=TOKEN_CHARACTERS_MAX).contains(&token.len()) { Ok(()) } else { Err(LineError::Length) }
 }
 
 /// The token of credentials whose scheme is Bearer, in any case (RFC 9110 §11.4).
@@ -292,7 +262,7 @@ mod tests {
         ] {
             assert_eq!(parsed(content), Err(expected), "{content:?}");
         }
-        assert!(matches!(parse(b"abcdefgh01234567\xff"), Err(TokenFileError::Line(1, LineError::Character))));
+        assert!(matches!(parse(b"abcdefgh01234567\xff"), Err(TokenFileError::Character(1))));
     }
 
     fn tokens(accepted: &[&str]) -> Tokens {

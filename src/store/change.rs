@@ -1,4 +1,4 @@
-//! What a write does to the list: decides what one change means for the list as it is. No HTTP, no locks, no files.
+//! Decides what a change does to a list: the outcome, and the edit to make. Knows no locks and no files.
 
 use std::sync::Arc;
 
@@ -9,9 +9,8 @@ use crate::http::{Conditions, EntityTag};
 /// A change that a client asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
-    /// What to do.
     pub(crate) action: Action,
-    /// What must hold of the list (for a create) or of the color (for the others) at the moment of the change.
+    /// On the list (for a create) or on the color (otherwise), evaluated when the change is made.
     pub(crate) conditions: Conditions,
 }
 
@@ -44,17 +43,16 @@ pub(crate) enum Outcome {
 /// One step from a list to the next, by position, so that every copy of the list can take it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Edit {
-    Append(Color),
-    /// Put this color in the place of another one of the same name.
-    Replace(usize, Color),
-    /// Remove the color, which is the first of its name.
-    Remove(usize),
-    /// The reverse of a removal: the color becomes the first of its name again.
+    /// At the end, where a create appends it, or at the place that it was removed from: then it is the first of its name again.
     Insert(usize, Color),
+    /// In the place of the first color of the same name.
+    Replace(usize, Color),
+    /// This color.
+    Remove(usize, Color),
 }
 
 impl Change {
-    /// What the change means for a list: what the client is told, and the edit to make, if any. `tag` is that of the list.
+    /// Returns what the client is told, and the edit to make, if any. `tag` returns the entity tag of the list.
     pub(super) fn decide(&self, colors: &Colors, tag: impl Fn() -> EntityTag) -> (Outcome, Option<Edit>) {
         let found = match &self.action {
             Action::Create(_) => None,
@@ -70,14 +68,15 @@ impl Change {
         }
         match (&self.action, found) {
             (Action::Update(_, Some(value)), Some((position, color))) => {
-                let color = Color::new(Arc::clone(&color.name), value);
+                let color = Color { id: color.id, ..Color::new(Arc::clone(&color.name), value) };
                 (Outcome::Updated(color.clone()), Some(Edit::Replace(position, color)))
             }
             (Action::Update(_, None), Some((_, color))) => (Outcome::Updated(color.clone()), None),
-            (Action::Delete(_), Some((position, color))) => (Outcome::Deleted(color.clone()), Some(Edit::Remove(position))),
+            (Action::Delete(_), Some((position, color))) => (Outcome::Deleted(color.clone()), Some(Edit::Remove(position, color.clone()))),
             (Action::Create(color), _) => {
                 let is_first = colors.find(&color.name).is_none();
-                (Outcome::Created { color: color.clone(), is_first }, Some(Edit::Append(color.clone())))
+                let color = Color { id: colors.next_id(), ..color.clone() };
+                (Outcome::Created { color: color.clone(), is_first }, Some(Edit::Insert(colors.len(), color)))
             }
             (_, None) => (Outcome::NotFound, None),
         }
@@ -113,7 +112,7 @@ mod tests {
     fn a_create_appends_and_tells_whether_its_path_names_it() {
         for (name, is_first) in [("a", false), ("b", true)] {
             let color = color(name, "3");
-            let expected = (Outcome::Created { color: color.clone(), is_first }, Some(Edit::Append(color.clone())));
+            let expected = (Outcome::Created { color: color.clone(), is_first }, Some(Edit::Insert(2, color.clone())));
             assert_eq!(decide(Action::Create(color), None), expected);
         }
     }
@@ -127,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_delete_removes_the_first() {
-        assert_eq!(decide(Action::Delete("a".into()), None), (Outcome::Deleted(color("a", "1")), Some(Edit::Remove(0))));
+        assert_eq!(decide(Action::Delete("a".into()), None), (Outcome::Deleted(color("a", "1")), Some(Edit::Remove(0, color("a", "1")))));
     }
 
     #[test]

@@ -10,15 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::http::Representation;
 
-/// So that the path of every color fits into a request: three times as much percent-encoded, where 64 KiB are the limit.
-pub(super) const NAME_BYTES_MAX: usize = 4096; // of UTF-8
+/// Bytes of UTF-8. Percent-encoded it is at most three times as long, which fits into the head of a request, 64 KiB.
+pub(super) const NAME_BYTES_MAX: usize = 4096;
 
-/// A long string in the place of an object must not come back whole in the message.
+/// Characters of a wrong value that an error message quotes.
 const QUOTED_CHARS_MAX: usize = 100;
 
 /// One entry of the list. Both parts are shared: a copy of a color, or of the whole list, copies no text.
 #[derive(Clone, Debug)]
 pub(crate) struct Color {
+    /// Its row in the database; rises along the list. Nothing but the database uses it.
+    pub(super) id: i64,
     /// At most 4,096 bytes, may be empty, need not be unique.
     pub(crate) name: Arc<str>,
     /// Exactly the fields `name` and `value`, in this order (spec, Color, rule 1).
@@ -38,10 +40,10 @@ impl Color {
         let mut json = Vec::with_capacity(24 + name.len() + value.len()); // bytes; 22 of them are not the name or the value
         let fields = ColorFields { name: &*name, value };
         serde_json::to_writer(&mut json, &fields).expect("strings always serialize, and a Vec takes every byte");
-        Self { name, json: Arc::new(Representation::new(json)) }
+        Self { id: 0, name, json: Arc::new(Representation::new(json)) }
     }
 
-    /// The value, read back from the JSON: only the database needs it by itself.
+    /// The value, parsed from the JSON: only the database needs it by itself.
     pub(super) fn value(&self) -> String {
         let fields: ColorFields<serde::de::IgnoredAny, String> =
             serde_json::from_slice(self.json.bytes()).expect("it was made of a name and a value");
@@ -49,13 +51,14 @@ impl Color {
     }
 }
 
+/// Colors are equal when they have the same name and value.
 impl PartialEq for Color {
     fn eq(&self, other: &Self) -> bool {
         self.json.bytes() == other.json.bytes()
     }
 }
 
-/// Why content is not what it was read as.
+/// Why content, or a file, is not what it should be.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct JsonError {
     /// Lower case, no full stop.
@@ -85,7 +88,7 @@ impl From<serde_json::Error> for JsonError {
     }
 }
 
-/// Cuts what `invalid type: string "...", expected ...` quotes of the content; keeps the closing quote.
+/// Cuts the value that `invalid type: string "...", expected ...` quotes; keeps the closing quote.
 fn shorten(reason: &str) -> String {
     if let Some((quoted, expected)) = reason.rsplit_once(", expected ")
         && let Some((cut, _)) = quoted.char_indices().nth(QUOTED_CHARS_MAX)
@@ -192,7 +195,7 @@ impl Visitor<'_> for StringField {
     }
 }
 
-/// What serde derives for a struct, from an object alone: by itself it takes an array of the fields as well.
+/// Reads a struct from a JSON object alone; what serde derives would take an array of the fields as well.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {

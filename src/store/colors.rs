@@ -37,7 +37,7 @@ impl Colors {
     pub(crate) fn new(colors: Vec<Color>) -> Self {
         let (index, hasher) = (HashTable::with_capacity(colors.len()), RandomState::new());
         let mut all = Self { index, bytes: 0, colors: Vec::with_capacity(colors.len()), hasher };
-        colors.into_iter().for_each(|color| all.append(color));
+        colors.into_iter().for_each(|color| all.insert(all.len(), color));
         all
     }
 
@@ -49,6 +49,11 @@ impl Colors {
     /// Bytes of all colors as JSON.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The id of a color that is appended.
+    pub(super) fn next_id(&self) -> i64 {
+        self.colors.last().map_or(1, |last| last.id.saturating_add(1))
     }
 
     /// All colors in stored order.
@@ -63,12 +68,12 @@ impl Colors {
         Some((entry.first, &self.colors[entry.first]))
     }
 
-    /// Makes an edit that was decided for this list; gives the edit that takes it back.
+    /// Makes an edit that was decided for this list; returns the edit that takes it back.
     pub(super) fn apply(&mut self, edit: Edit) -> Edit {
         match edit {
-            Edit::Append(color) => {
-                self.append(color);
-                Edit::Remove(self.colors.len() - 1)
+            Edit::Insert(position, color) => {
+                self.insert(position, color.clone());
+                Edit::Remove(position, color)
             }
             Edit::Replace(position, color) => {
                 self.bytes += color.json.bytes().len();
@@ -76,22 +81,7 @@ impl Colors {
                 self.bytes -= before.json.bytes().len();
                 Edit::Replace(position, before)
             }
-            Edit::Remove(position) => Edit::Insert(position, self.remove(position)),
-            Edit::Insert(position, color) => {
-                self.insert(position, color);
-                Edit::Remove(position)
-            }
-        }
-    }
-
-    /// Adds a color at the end, whatever names there are (spec, Color, rule 3).
-    fn append(&mut self, color: Color) {
-        let position = self.colors.len();
-        self.bytes += color.json.bytes().len();
-        self.colors.push(color);
-        match self.index_entry(position) {
-            Entry::Occupied(mut entry) => entry.get_mut().copies += 1,
-            Entry::Vacant(entry) => drop(entry.insert(IndexEntry { first: position, copies: 1 })),
+            Edit::Remove(position, _) => Edit::Insert(position, self.remove(position)),
         }
     }
 
@@ -103,7 +93,7 @@ impl Colors {
         self.index.entry(hasher.hash_one(name), |entry| *colors[entry.first].name == *name, hash)
     }
 
-    /// Takes out a color. If it is the first of its name, the next of that name becomes the first.
+    /// Removes a color. If it is the first of its name, the next of that name becomes the first.
     fn remove(&mut self, position: usize) -> Color {
         let Entry::Occupied(mut entry) = self.index_entry(position) else { unreachable!("every name is in the index") };
         let IndexEntry { first, copies } = entry.get().clone();
@@ -143,10 +133,10 @@ impl Colors {
         }
     }
 
-    /// Puts a color back to where it was removed.
+    /// Adds a color, whatever names there are (spec, Color, rule 3): at the end, or before all others of its name.
     fn insert(&mut self, position: usize, color: Color) {
-        for entry in self.index.iter_mut() {
-            entry.first += usize::from(entry.first >= position);
+        if position < self.colors.len() {
+            self.index.iter_mut().for_each(|entry| entry.first += usize::from(entry.first >= position));
         }
         self.bytes += color.json.bytes().len();
         self.colors.insert(position, color);
@@ -171,7 +161,8 @@ mod tests {
     /// Removes the first color of this name.
     fn remove_first(colors: &mut Colors, name: &str) -> Edit {
         let (position, _) = colors.find(name).unwrap();
-        colors.apply(Edit::Remove(position))
+        let color = colors.colors[position].clone();
+        colors.apply(Edit::Remove(position, color))
     }
 
     fn first<'a>(colors: &'a Colors, name: &str) -> Option<&'a Color> {
@@ -227,9 +218,9 @@ mod tests {
             for _ in 0..15 {
                 let (position, found) = colors.find(&names[random.usize(..names.len())]).unwrap_or((0, &colors.colors[0]));
                 let edit = match random.u8(..3) {
-                    0 => Edit::Append(some_color(&mut random)),
+                    0 => Edit::Insert(colors.len(), some_color(&mut random)),
                     1 => Edit::Replace(position, color(&found.name, "new")),
-                    _ => Edit::Remove(position),
+                    _ => Edit::Remove(position, found.clone()),
                 };
                 undo.push(colors.apply(edit));
                 check_index(&colors, &names);

@@ -1,4 +1,4 @@
-//! What is at the path of `--data`, told from its first bytes: nothing that is not ours is opened as a database, which might change it.
+//! What is at the path of `--data`, read from its first bytes: SQLite gets to open only databases of colors, since opening may change a file.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rustix::fs::Access;
 
-use super::database::OpenError;
+use super::database::DatabaseError;
 
 /// "colr", where the header of a database says whose it is (<https://sqlite.org/fileformat2.html>).
 pub(super) const APPLICATION_ID: i32 = 0x636f_6c72;
@@ -18,22 +18,22 @@ pub(super) const APPLICATION_ID: i32 = 0x636f_6c72;
 /// The version of the tables; a later one is of a newer version of the program.
 pub(super) const VERSION: i32 = 1;
 
-/// True if there is a database of colors, false if the file is missing, empty or was never finished; an error for anything else.
-pub(crate) fn is_filled(path: &Path) -> Result<bool, OpenError> {
-    let unusable = |reason: &str| Err(OpenError::Unusable(reason.to_owned()));
+/// True if there is a database of colors, false if the file is missing, empty or unfinished; an error for anything else.
+pub(crate) fn is_filled(path: &Path) -> Result<bool, DatabaseError> {
+    let unusable = |reason: &str| Err(DatabaseError::Unusable(reason.to_owned()));
     let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
     let is_directory = matches!(last, Some(b"" | b"." | b".."));
+    let path = &resolve(path);
     match fs::metadata(path) {
-        Ok(there) if there.is_dir() => return unusable("it names a directory; name a file in it with --data"),
-        _ if is_directory => return unusable("it names a directory; name a file in it with --data"),
+        there if is_directory || there.as_ref().is_ok_and(fs::Metadata::is_dir) => {
+            return unusable("it names a directory; name a file in it with --data");
+        }
         Ok(there) if !there.is_file() => return unusable("it is not a regular file; name another file with --data"),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let directory = directory_of(path);
-            return match fs::metadata(&directory) {
-                Ok(_) => Ok(false),
-                Err(_) => unusable(&format!("no such directory; create it with mkdir -p {}", directory.display())),
-            };
+            let unusable = || unusable(&format!("no such directory; create it with mkdir -p {}", directory.display()));
+            return if directory.exists() { Ok(false) } else { unusable() };
         }
         Err(error) => return Err(refused(path, &error)),
     }
@@ -58,16 +58,16 @@ pub(crate) fn is_filled(path: &Path) -> Result<bool, OpenError> {
 }
 
 /// Whether this process may write a database there: the file, if it exists, and the log beside it.
-pub(crate) fn check_writable(path: &Path) -> Result<(), OpenError> {
+pub(crate) fn check_writable(path: &Path) -> Result<(), DatabaseError> {
     let check = |path: &Path, access| rustix::fs::access(path, access).map_err(|error| refused(path, &error.into()));
     if path.exists() {
         check(path, Access::READ_OK | Access::WRITE_OK)?;
     }
-    check(&directory_of(path), Access::WRITE_OK | Access::EXEC_OK)
+    check(directory_of(path), Access::WRITE_OK | Access::EXEC_OK)
 }
 
-/// Why something cannot be used that the system refuses: who may, and who asks.
-pub(super) fn refused(path: &Path, error: &io::Error) -> OpenError {
+/// The error for a path that the system refuses; if that is for lack of permission, it names the owner and the user of this process.
+pub(super) fn refused(path: &Path, error: &io::Error) -> DatabaseError {
     let user = rustix::process::geteuid().as_raw();
     let name = path.file_name().unwrap_or(path.as_os_str()).display().to_string();
     let reason = match fs::metadata(path) {
@@ -79,11 +79,12 @@ pub(super) fn refused(path: &Path, error: &io::Error) -> OpenError {
         }
         _ => format!("{error}; name another file with --data"),
     };
-    OpenError::Unusable(reason)
+    DatabaseError::Unusable(reason)
 }
 
-/// Where a path leads if it is a symbolic link, whether or not a file is there.
-pub(super) fn target_of(path: &Path) -> PathBuf {
+/// Where a path leads, as an absolute path; follows symbolic links even to a file that does not exist. All other functions of the database
+/// take such a path.
+pub(crate) fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     // as many as the kernel follows (path_resolution(7))
     for _ in 0..40 {
@@ -93,21 +94,13 @@ pub(super) fn target_of(path: &Path) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-pub(super) fn directory_of(path: &Path) -> PathBuf {
-    match target_of(path).parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
+pub(super) fn directory_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
 }
 
-/// FILE-wal: the write-ahead log.
-pub(super) fn log_of(path: &Path) -> PathBuf {
-    beside(path, "-wal")
-}
-
-/// A file that SQLite has beside FILE itself, not beside a link to it.
+/// A file that SQLite has beside FILE, such as FILE-wal.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(target_of(path));
+    let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
 }
@@ -115,8 +108,6 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
 /// The file as SQLite's URI (<https://sqlite.org/uri.html>). `immutable`: nobody writes it.
 pub(super) fn uri(path: &Path, immutable: bool) -> String {
     const RESERVED: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
-    // without a leading slash, what follows the scheme would be an authority
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let path = percent_encode(path.as_os_str().as_bytes(), RESERVED);
     format!("file://{path}{}", if immutable { "?immutable=1" } else { "" })
 }

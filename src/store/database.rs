@@ -33,14 +33,9 @@ const SCHEMA: &str = "
     INSERT INTO retries VALUES (0);";
 
 const INSERT: &str = "INSERT INTO color (id, name, value) VALUES (?1, ?2, ?3)";
+const UPDATE: &str = "UPDATE color SET value = ?2 WHERE id = ?1";
+const DELETE: &str = "DELETE FROM color WHERE id = ?1";
 const COUNT_RETRY: &str = "UPDATE retries SET count = count + 1";
-
-/// The colors of a database in their order, and the id of each.
-#[derive(Debug, Default)]
-pub(crate) struct Rows {
-    pub(crate) ids: Vec<i64>,
-    pub(crate) colors: Vec<Color>,
-}
 
 /// An open database; holds its write lock but for the moment of a commit.
 #[derive(Debug)]
@@ -63,63 +58,55 @@ struct FileState {
     length: u64,
 }
 
-/// Why a database cannot be used; `Display` says what to do.
-#[derive(Debug)]
-pub(crate) enum OpenError {
-    /// Another process has the write lock.
-    InUse,
-    /// The path, or what is there, is not one that the service can use.
+/// Why a database cannot be opened, read or written. `Display` names the cause and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DatabaseError {
+    /// When another process has the write lock.
+    Busy,
+    /// When the path, or what is there, is not one that the service can use.
     Unusable(String),
-    /// SQLite finds the file damaged; with what it finds.
+    /// When SQLite finds the file damaged; with what it finds.
     Damaged(String),
-    /// This row is not a color, and why.
+    /// When this row is not a color, and why.
     Row(i64, &'static str),
-    Sqlite(rusqlite::Error),
+    /// When SQLite fails in any other way; with the reason.
+    Sqlite(String),
+    /// When this file of the database was removed, replaced or cut short while the service runs.
+    Replaced(String),
+    /// When the service stops.
+    Stopping,
+    /// When the writer panicked.
+    Panicked,
 }
 
-impl fmt::Display for OpenError {
+impl fmt::Display for DatabaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::InUse => f.write_str("another process writes to it; stop that one, or name another file with --data"),
-            Self::Unusable(reason) => f.write_str(reason),
+            Self::Busy => f.write_str("another process writes to it; stop that one, or name another file with --data"),
+            Self::Unusable(reason) | Self::Sqlite(reason) => f.write_str(reason),
             Self::Damaged(what) => {
                 write!(f, "it is damaged ({what}); move it away, and start with --seed and a backup, which makes a new file")
             }
             Self::Row(id, reason) => write!(f, "the row of table color with id {id} is not a color: {reason}; correct it with sqlite3"),
-            Self::Sqlite(error) => f.write_str(&explain(error)),
+            Self::Replaced(name) => {
+                write!(
+                    f,
+                    "{name} was removed, replaced or cut short; put it back, or keep the answer of GET /colors and restart the service"
+                )
+            }
+            Self::Stopping => f.write_str("the service is stopping"),
+            Self::Panicked => f.write_str("the service failed, its log says where"),
         }
     }
 }
 
-impl From<rusqlite::Error> for OpenError {
+impl From<rusqlite::Error> for DatabaseError {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::InUse,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(explain(&error)),
-            _ => Self::Sqlite(error),
+            _ => Self::Sqlite(explain(&error)),
         }
-    }
-}
-
-/// Why a change could not be saved.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct SaveError(String);
-
-impl SaveError {
-    pub(super) fn new(reason: impl Into<String>) -> Self {
-        Self(reason.into())
-    }
-}
-
-impl fmt::Display for SaveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl From<rusqlite::Error> for SaveError {
-    fn from(error: rusqlite::Error) -> Self {
-        Self(explain(&error))
     }
 }
 
@@ -134,7 +121,6 @@ fn explain(error: &rusqlite::Error) -> String {
         }
         (ErrorCode::SystemIoFailure, code) => format!("the disk reported an error (code {code} of SQLite)"),
         (ErrorCode::ReadOnly, _) => "the file, its directory or its file system is read-only".to_owned(),
-        (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => "another program writes to the file; end it".to_owned(),
         (ErrorCode::CannotOpen, _) => {
             "the file, or those beside it with -wal and -shm, cannot be opened; run this as their owner".to_owned()
         }
@@ -144,7 +130,7 @@ fn explain(error: &rusqlite::Error) -> String {
 
 /// Locks the file, making it if it is missing, against other processes of this service. To be kept for as long as the database is open, and
 /// a while longer: when a process closes a file, SQLite's own locks on it are gone (<https://sqlite.org/howtocorrupt.html>, section 2.2).
-pub(crate) fn lock(path: &Path) -> Result<File, OpenError> {
+pub(crate) fn lock(path: &Path) -> Result<File, DatabaseError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(NEW_FILE_MODE);
     let file = options.open(path).map_err(|error| data_file::refused(path, &error))?;
@@ -153,14 +139,14 @@ pub(crate) fn lock(path: &Path) -> Result<File, OpenError> {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::Error(error)) => return Err(data_file::refused(path, &error)),
-            Err(TryLockError::WouldBlock) if begun.elapsed() > BUSY_TIME => return Err(OpenError::InUse),
+            Err(TryLockError::WouldBlock) if begun.elapsed() > BUSY_TIME => return Err(DatabaseError::Busy),
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
         }
     }
 }
 
 /// Makes the tables and the rows of these colors in a locked file, unless it has tables.
-pub(crate) fn fill(path: &Path, colors: &[Color]) -> Result<(), OpenError> {
+pub(crate) fn fill(path: &Path, colors: &[Color]) -> Result<(), DatabaseError> {
     // still with a rollback journal: the file's header has to say whose it is before there is a write-ahead log
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // nothing is written before the commit, and then the header first
@@ -179,24 +165,22 @@ pub(crate) fn fill(path: &Path, colors: &[Color]) -> Result<(), OpenError> {
     drop(insert);
     transaction.commit()?;
     let directory = data_file::directory_of(path);
-    File::open(&directory).and_then(|directory| directory.sync_all()).map_err(|error| data_file::refused(&directory, &error))
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| data_file::refused(directory, &error))
 }
 
 /// Reads a database that may be in use, and writes nothing. `check`: also looks for damage that reading does not find.
-pub(crate) fn read(path: &Path, check: bool) -> Result<Rows, OpenError> {
+pub(crate) fn read(path: &Path, check: bool) -> Result<Vec<Color>, DatabaseError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     // Without a log nobody writes: SQLite can do without the files beside it, which need write permission.
-    let has_log = fs::metadata(data_file::log_of(path)).is_ok();
+    let has_log = data_file::beside(path, "-wal").exists();
     let connection = connect(Path::new(&data_file::uri(path, !has_log)), flags)?;
     if check {
         check_pages(&connection)?;
     }
-    read_rows(&connection)
+    read_colors(&connection)
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
-    // a relative one might be `:memory:`, or a URI
-    let path = if flags.contains(OpenFlags::SQLITE_OPEN_URI) { path.to_owned() } else { data_file::target_of(path) };
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY_TIME)?;
     // 512 KiB of pages: reading is done once, and a write needs few
@@ -204,62 +188,67 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn check_pages(connection: &Connection) -> Result<(), OpenError> {
+fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
     let triggers = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'";
     if connection.query_row(triggers, [], |row| row.get::<_, i64>(0))? > 0 {
-        return Err(OpenError::Unusable("it has a trigger, which changes the list behind the service; remove it with sqlite3".to_owned()));
+        return Err(DatabaseError::Unusable(
+            "it has a trigger, which changes the list behind the service; remove it with sqlite3".to_owned(),
+        ));
     }
     match connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))?.as_str() {
         "ok" => Ok(()),
-        damage => Err(OpenError::Damaged(damage.replace('\n', " "))),
+        damage => Err(DatabaseError::Damaged(damage.replace('\n', " "))),
     }
 }
 
-fn read_rows(connection: &Connection) -> Result<Rows, OpenError> {
+fn read_colors(connection: &Connection) -> Result<Vec<Color>, DatabaseError> {
     let mut statement = connection.prepare("SELECT id, name, value FROM color ORDER BY id")?;
-    let (mut found, mut rows) = (statement.query([])?, Rows::default());
-    while let Some(row) = found.next()? {
+    let (mut rows, mut colors) = (statement.query([])?, Vec::new());
+    while let Some(row) = rows.next()? {
         let id = row.get(0)?;
         let text = |column| match row.get_ref(column)? {
-            ValueRef::Text(text) => str::from_utf8(text).map_err(|_| OpenError::Row(id, "it is not UTF-8")),
-            _ => Err(OpenError::Row(id, "it has something else than text")),
+            ValueRef::Text(text) => str::from_utf8(text).map_err(|_| DatabaseError::Row(id, "it is not UTF-8")),
+            _ => Err(DatabaseError::Row(id, "it has something else than text")),
         };
         let (name, value) = (text(1)?, text(2)?);
         if name.len() > NAME_BYTES_MAX {
-            return Err(OpenError::Row(id, "its name is too long"));
+            return Err(DatabaseError::Row(id, "its name is too long"));
         }
         if id == i64::MAX {
-            return Err(OpenError::Row(id, "no id is left for the next one"));
+            return Err(DatabaseError::Row(id, "no id is left for the next one"));
         }
-        rows.ids.push(id);
-        rows.colors.push(Color::new(name, value));
+        colors.push(Color { id, ..Color::new(name, value) });
     }
-    Ok(rows)
+    Ok(colors)
 }
 
 impl Database {
     /// Opens a locked database and takes its write lock.
-    pub(crate) fn open(path: &Path, lock: File) -> Result<(Self, Rows), OpenError> {
+    pub(crate) fn open(path: &Path, lock: File) -> Result<(Self, Vec<Color>), DatabaseError> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         check_pages(&connection)?;
         let mode: String = connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
         if mode != "wal" {
             let reason = "its file system has no shared memory for a log; name a file on a local disk with --data";
-            return Err(OpenError::Unusable(reason.to_owned()));
+            return Err(DatabaseError::Unusable(reason.to_owned()));
         }
         // bytes: what a log that a reader made grow is cut back to
         connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304; BEGIN IMMEDIATE")?;
-        let rows = read_rows(&connection)?;
-        let path = data_file::target_of(path);
-        let files = ["", "-wal", "-shm"].map(|suffix| FileState::at(data_file::beside(&path, suffix)));
-        let [Some(file), Some(log), Some(locks)] = files else { return Err(OpenError::InUse) };
+        let colors = read_colors(&connection)?;
+        let file_state = |suffix| {
+            let path = data_file::beside(path, suffix);
+            FileState::of(&path).map(|state| (path, state))
+        };
+        let (Some(file), Some(log), Some(locks)) = (file_state(""), file_state("-wal"), file_state("-shm")) else {
+            return Err(DatabaseError::Busy);
+        };
         let data_version = data_version(&connection)?;
-        Ok((Self { connection, files: [file, log, locks], data_version, has_warned_of_log: false, _lock: lock }, rows))
+        Ok((Self { connection, files: [file, log, locks], data_version, has_warned_of_log: false, _lock: lock }, colors))
     }
 
-    /// Makes edits durable, all or none, each of the row with that id. Needs the write lock, and gives it up. Nothing of a commit that fails is
-    /// there after a restart. Without edits it tells whether commits work.
-    pub(super) fn commit(&mut self, edits: &[(i64, Edit)]) -> Result<(), SaveError> {
+    /// Makes edits durable, all or none. Needs the write lock, and releases it. Nothing of a commit that fails is there after a restart.
+    /// Without edits it tells whether commits work.
+    pub(super) fn commit(&mut self, edits: &[Edit]) -> Result<(), DatabaseError> {
         self.check_files()?;
         let committed = self.write(edits).and_then(|()| self.connection.prepare_cached("COMMIT")?.execute([]));
         if committed.is_err() {
@@ -271,8 +260,8 @@ impl Database {
         Ok(committed.map(drop)?)
     }
 
-    /// Takes the write lock, unless it is held. Gives the rows anew if another program has written while it was not.
-    pub(super) fn begin(&mut self) -> Result<Option<Rows>, SaveError> {
+    /// Takes the write lock, unless it is held. Returns the colors if another program has written while it was not.
+    pub(super) fn begin(&mut self) -> Result<Option<Vec<Color>>, DatabaseError> {
         if !self.connection.is_autocommit() {
             return Ok(None);
         }
@@ -281,9 +270,9 @@ impl Database {
         if version == self.data_version {
             return Ok(None);
         }
-        let rows = read_rows(&self.connection).inspect_err(|_| self.roll_back()).map_err(|error| SaveError(error.to_string()))?;
+        let colors = read_colors(&self.connection).inspect_err(|_| self.roll_back())?;
         self.data_version = version;
-        Ok(Some(rows))
+        Ok(Some(colors))
     }
 
     /// Forgets what was written since [`Database::begin`], and gives up the write lock.
@@ -294,19 +283,15 @@ impl Database {
         }
     }
 
-    fn write(&mut self, edits: &[(i64, Edit)]) -> rusqlite::Result<()> {
+    fn write(&self, edits: &[Edit]) -> rusqlite::Result<()> {
         if edits.is_empty() {
             return self.connection.execute_batch(COUNT_RETRY);
         }
-        for (id, edit) in edits {
+        for edit in edits {
             match edit {
-                Edit::Append(color) | Edit::Insert(_, color) => {
-                    self.connection.prepare_cached(INSERT)?.execute((id, &*color.name, color.value()))?
-                }
-                Edit::Replace(_, color) => {
-                    self.connection.prepare_cached("UPDATE color SET value = ?2 WHERE id = ?1")?.execute((id, color.value()))?
-                }
-                Edit::Remove(_) => self.connection.prepare_cached("DELETE FROM color WHERE id = ?1")?.execute([id])?,
+                Edit::Insert(_, color) => self.connection.prepare_cached(INSERT)?.execute((color.id, &*color.name, color.value()))?,
+                Edit::Replace(_, color) => self.connection.prepare_cached(UPDATE)?.execute((color.id, color.value()))?,
+                Edit::Remove(_, color) => self.connection.prepare_cached(DELETE)?.execute([color.id])?,
             };
         }
         Ok(())
@@ -329,27 +314,21 @@ impl Database {
     }
 
     /// What is written to files that are not there any more would be lost.
-    fn check_files(&mut self) -> Result<(), SaveError> {
+    fn check_files(&mut self) -> Result<(), DatabaseError> {
         for (path, before) in &self.files {
-            let is_same = |now: &FileState| (now.device, now.inode) == (before.device, before.inode) && now.length >= before.length;
-            if !FileState::at(path.clone()).is_some_and(|(_, now)| is_same(&now)) {
-                let name = path.file_name().unwrap_or_default().display();
-                return Err(SaveError(format!(
-                    "{name} was removed, replaced or cut short; put it back, or keep the answer of GET /colors and restart the service"
-                )));
+            let is_same = |now: FileState| (now.device, now.inode) == (before.device, before.inode) && now.length >= before.length;
+            if !FileState::of(path).is_some_and(is_same) {
+                return Err(DatabaseError::Replaced(path.file_name().unwrap_or_default().display().to_string()));
             }
         }
-        self.warn_of_long_log();
-        Ok(())
-    }
-
-    fn warn_of_long_log(&mut self) {
         let (log, FileState { length, .. }) = &self.files[1];
-        if *length >= WAL_BYTES_WARNING && !self.has_warned_of_log {
+        let is_long = *length >= WAL_BYTES_WARNING;
+        if is_long && !self.has_warned_of_log {
             let mib = length / (1024 * 1024);
             log::warn!("{} has grown to {mib} MiB, since a program keeps reading the database; end that", log.display());
         }
-        self.has_warned_of_log = *length >= WAL_BYTES_WARNING;
+        self.has_warned_of_log = is_long;
+        Ok(())
     }
 
     /// Folds the log into the file and removes it, so that the file alone is the list.
@@ -371,9 +350,8 @@ fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
 }
 
 impl FileState {
-    fn at(path: PathBuf) -> Option<(PathBuf, Self)> {
-        let file = fs::metadata(&path).ok()?;
-        Some((path, Self { device: file.dev(), inode: file.ino(), length: file.len() }))
+    fn of(path: &Path) -> Option<Self> {
+        fs::metadata(path).ok().map(|file| Self { device: file.dev(), inode: file.ino(), length: file.len() })
     }
 }
 

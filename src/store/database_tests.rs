@@ -2,8 +2,12 @@
 
 use super::*;
 
-fn color(name: &str) -> Color {
-    Color::new(name, "value")
+fn color(id: i64, name: &str) -> Color {
+    Color { id, ..Color::new(name, "value") }
+}
+
+fn ids(colors: &[Color]) -> Vec<i64> {
+    colors.iter().map(|color| color.id).collect()
 }
 
 /// A database of the color `a`, in a new directory.
@@ -13,9 +17,9 @@ fn new_database(name: &str) -> (PathBuf, Database) {
     fs::create_dir_all(&directory).unwrap();
     let path = directory.join("colors.db");
     let lock = lock(&path).unwrap();
-    fill(&path, &[color("a")]).unwrap();
-    let (database, rows) = Database::open(&path, lock).unwrap();
-    assert_eq!((rows.ids, rows.colors), (vec![1], vec![color("a")]));
+    fill(&path, &[color(0, "a")]).unwrap();
+    let (database, colors) = Database::open(&path, lock).unwrap();
+    assert_eq!((ids(&colors), colors), (vec![1], vec![color(1, "a")]));
     (path, database)
 }
 
@@ -26,25 +30,26 @@ fn remove_directory_of(path: &Path) {
 #[test]
 fn edits_are_made_by_id() {
     let (path, mut database) = new_database("edits");
-    database.commit(&[(7, Edit::Append(color("b"))), (9, Edit::Append(color("b")))]).unwrap();
+    database.commit(&[Edit::Insert(1, color(7, "b")), Edit::Insert(2, color(9, "b"))]).unwrap();
     assert!(database.begin().unwrap().is_none());
-    database.commit(&[(7, Edit::Replace(1, Color::new("b", "é\0\"\n"))), (1, Edit::Remove(0))]).unwrap();
+    let replaced = Color { id: 7, ..Color::new("b", "é\0\"\n") };
+    database.commit(&[Edit::Replace(1, replaced.clone()), Edit::Remove(0, color(1, "a"))]).unwrap();
     database.begin().unwrap();
-    let rows = read(&path, true).unwrap();
-    assert_eq!((rows.ids, rows.colors), (vec![7, 9], vec![Color::new("b", "é\0\"\n"), color("b")]));
+    let colors = read(&path, true).unwrap();
+    assert_eq!((ids(&colors), colors), (vec![7, 9], vec![replaced, color(9, "b")]));
     database.close();
-    assert!(!data_file::log_of(&path).exists());
-    assert_eq!(read(&path, true).unwrap().ids, [7, 9]);
+    assert!(!data_file::beside(&path, "-wal").exists());
+    assert_eq!(ids(&read(&path, true).unwrap()), [7, 9]);
     remove_directory_of(&path);
 }
 
 #[test]
 fn a_commit_of_which_one_edit_fails_makes_none() {
     let (path, mut database) = new_database("failure");
-    let error = database.commit(&[(2, Edit::Append(color("b"))), (1, Edit::Append(color("c")))]).unwrap_err();
+    let error = database.commit(&[Edit::Insert(1, color(2, "b")), Edit::Insert(2, color(1, "c"))]).unwrap_err();
     assert_eq!(error.to_string(), "UNIQUE constraint failed: color.id");
     database.begin().unwrap();
-    assert_eq!(read(&path, false).unwrap().ids, [1]);
+    assert_eq!(ids(&read(&path, false).unwrap()), [1]);
     database.commit(&[]).unwrap();
     remove_directory_of(&path);
 }
@@ -56,10 +61,10 @@ fn what_another_program_writes_between_two_commits_is_the_list_then() {
     other.busy_timeout(Duration::ZERO).unwrap();
     let insert = "INSERT INTO color (name, value) VALUES ('c', 'value')";
     other.execute(insert, []).unwrap_err();
-    database.commit(&[(2, Edit::Append(color("b")))]).unwrap();
+    database.commit(&[Edit::Insert(1, color(2, "b"))]).unwrap();
     other.execute(insert, []).unwrap();
-    let rows = database.begin().unwrap().expect("it is noticed");
-    assert_eq!(rows.colors, [color("a"), color("b"), color("c")]);
+    let colors = database.begin().unwrap().expect("it is noticed");
+    assert_eq!(colors, [color(1, "a"), color(2, "b"), color(3, "c")]);
     assert!(database.begin().unwrap().is_none());
     other.execute(insert, []).unwrap_err();
     remove_directory_of(&path);
@@ -68,21 +73,21 @@ fn what_another_program_writes_between_two_commits_is_the_list_then() {
 #[test]
 fn a_log_that_is_cut_short_is_one_of_the_lists_before() {
     let (path, mut database) = new_database("cut");
-    let mut lists = vec![vec![color("a")]];
+    let mut lists = vec![vec![color(1, "a")]];
     for (id, name) in [(2, "b"), (3, "c")] {
-        database.commit(&[(id, Edit::Append(color(name)))]).unwrap();
+        database.commit(&[Edit::Insert(lists.len(), color(id, name))]).unwrap();
         database.begin().unwrap();
-        lists.push(read(&path, false).unwrap().colors);
+        lists.push(read(&path, false).unwrap());
     }
-    let log = fs::read(data_file::log_of(&path)).unwrap();
+    let log = fs::read(data_file::beside(&path, "-wal")).unwrap();
     let copy = path.with_file_name("copy.db");
     fs::copy(&path, &copy).unwrap();
     let mut commits = 0;
     // a frame has 24 bytes and a page of 4,096, behind 32 bytes of the log's own: every byte around its ends, and some between
     let is_tried = |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == log.len();
     for end in (0..=log.len()).filter(is_tried) {
-        fs::write(data_file::log_of(&copy), &log[..end]).unwrap();
-        let colors = read(&copy, false).unwrap().colors;
+        fs::write(data_file::beside(&copy, "-wal"), &log[..end]).unwrap();
+        let colors = read(&copy, false).unwrap();
         assert!(colors == lists[commits] || Some(&colors) == lists.get(commits + 1), "{end}: {colors:?}");
         commits = lists.iter().position(|list| *list == colors).unwrap();
     }

@@ -1,12 +1,12 @@
-//! The collection envelope of the specification, `{"data":[...]}`, joined from parts that are kept between changes: a change makes anew only
-//! the part that it is in.
+//! The collection envelope of the specification, `{"data":[...]}`, joined from parts that are kept between changes: after a change only the
+//! part with that color is made again.
 
 use std::sync::Arc;
 
 use super::change::Edit;
 use super::color::Color;
 
-/// Colors in one part: it is made anew in some 50 us.
+/// Colors in one part; making one takes some 50 us.
 const PART_COLORS: usize = 1024;
 
 /// The JSON of the list, in parts.
@@ -31,10 +31,9 @@ impl Parts {
     /// Follows an edit of the list.
     pub(super) fn follow(&mut self, edit: &Edit) {
         let (position, change) = match edit {
-            Edit::Append(_) => (usize::MAX, 1),
-            Edit::Replace(position, _) => (*position, 0),
-            Edit::Remove(position) => (*position, -1),
             Edit::Insert(position, _) => (*position, 1),
+            Edit::Replace(position, _) => (*position, 0),
+            Edit::Remove(position, _) => (*position, -1),
         };
         let index = self.index_of(position);
         let part = &mut self.0[index];
@@ -59,14 +58,14 @@ impl Parts {
         })
     }
 
-    /// All parts, after making up to `most` of those that are missing; `None` if more are missing. `colors` is the whole list.
-    pub(super) fn complete(&mut self, colors: &[Color], most: usize) -> Option<Vec<Arc<[u8]>>> {
+    /// Makes up to `limit` of the missing parts. All parts, or `None` while some are missing. `colors` is the whole list.
+    pub(super) fn make_missing(&mut self, colors: &[Color], limit: usize) -> Option<Vec<Arc<[u8]>>> {
         let (mut start, mut made) = (0, 0);
         for part in &mut self.0 {
             let colors = &colors[start..start + part.colors];
             start += part.colors;
             if part.json.is_none() {
-                if made == most {
+                if made == limit {
                     return None;
                 }
                 made += 1;
@@ -93,7 +92,7 @@ pub(super) fn join(parts: &[Arc<[u8]>]) -> Vec<u8> {
 
 /// The envelope of a list that keeps no parts.
 pub(crate) fn of(colors: &[Color]) -> Vec<u8> {
-    let parts = Parts::new(colors.len()).complete(colors, usize::MAX).unwrap_or_default();
+    let parts = Parts::new(colors.len()).make_missing(colors, usize::MAX).unwrap_or_default();
     join(&parts)
 }
 
@@ -110,16 +109,16 @@ mod tests {
         for step in 0..5000 {
             let position = random.usize(..colors.len());
             let edit = match random.u8(..4) {
-                0 => Edit::Append(color(3000 + step)),
+                0 => Edit::Insert(colors.len(), color(3000 + step)),
                 1 => Edit::Replace(position, Color::new(colors.as_slice()[position].name.clone(), "w")),
-                _ => Edit::Remove(position / 100), // near the start, where parts run empty
+                _ => Edit::Remove(position / 100, color(0)), // near the start, where parts run empty
             };
             parts.follow(&edit);
             colors.apply(edit);
             if step % 100 == 0 {
                 let texts: Vec<String> =
                     colors.as_slice().iter().map(|color| str::from_utf8(color.json.bytes()).unwrap().to_owned()).collect();
-                let made = join(&parts.complete(colors.as_slice(), usize::MAX).unwrap());
+                let made = join(&parts.make_missing(colors.as_slice(), usize::MAX).unwrap());
                 assert_eq!(str::from_utf8(&made).unwrap(), format!(r#"{{"data":[{}]}}"#, texts.join(",")), "step {step}");
             }
         }
@@ -130,20 +129,20 @@ mod tests {
     fn a_few_parts_are_made_at_a_time() {
         let colors: Vec<Color> = (0..5 * PART_COLORS).map(|number| Color::new(number.to_string(), "")).collect();
         let mut parts = Parts::new(colors.len());
-        assert!(parts.complete(&colors, 2).is_none());
-        assert!(parts.complete(&colors, 2).is_none());
-        assert_eq!(parts.complete(&colors, 2).map(|parts| parts.len()), Some(5));
+        assert!(parts.make_missing(&colors, 2).is_none());
+        assert!(parts.make_missing(&colors, 2).is_none());
+        assert_eq!(parts.make_missing(&colors, 2).map(|parts| parts.len()), Some(5));
         parts.follow(&Edit::Replace(0, Color::new("0", "1")));
-        assert!(parts.complete(&colors, 0).is_none());
-        assert!(parts.complete(&colors, 1).is_some());
+        assert!(parts.make_missing(&colors, 0).is_none());
+        assert!(parts.make_missing(&colors, 1).is_some());
     }
 
     #[test]
     fn an_empty_list_has_an_empty_array() {
         assert_eq!(of(&[]), br#"{"data":[]}"#);
         let mut parts = Parts::new(0);
-        parts.follow(&Edit::Append(Color::new("a", "1")));
-        parts.follow(&Edit::Remove(0));
-        assert_eq!(join(&parts.complete(&[], 1).unwrap()), br#"{"data":[]}"#);
+        parts.follow(&Edit::Insert(0, Color::new("a", "1")));
+        parts.follow(&Edit::Remove(0, Color::new("a", "1")));
+        assert_eq!(join(&parts.make_missing(&[], 1).unwrap()), br#"{"data":[]}"#);
     }
 }

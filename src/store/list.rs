@@ -1,5 +1,6 @@
 //! The list that everybody sees: one mutex around the colors, which all workers share. Knows no disk.
 
+use std::mem::replace;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +14,7 @@ use crate::http::{EntityTag, Representation};
 const PARTS_PER_ROUND: usize = 16;
 
 #[derive(Debug)]
-pub(super) struct SharedList {
+pub(crate) struct SharedList {
     current: Mutex<Current>,
     /// How many representations were withdrawn so far.
     withdrawn: AtomicUsize,
@@ -32,7 +33,9 @@ struct Current {
 
 impl SharedList {
     pub(super) fn new(colors: Colors) -> Self {
-        Self { current: Mutex::new(Current::new(colors)), withdrawn: AtomicUsize::new(0) }
+        let parts = Parts::new(colors.len());
+        let current = Current { colors, parts, envelope: None, version: 0, retired: Retired::default() };
+        Self { current: Mutex::new(current), withdrawn: AtomicUsize::new(0) }
     }
 
     /// A panic while the lock was held does no harm: an edit is either made or not begun.
@@ -40,41 +43,41 @@ impl SharedList {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.lock().colors.len()
     }
 
-    /// The number of colors, and of bytes of the envelope, which is not made for that.
-    pub(super) fn size(&self) -> (usize, usize) {
+    /// The number of colors and the length of the envelope in bytes, without making it.
+    pub(crate) fn size(&self) -> (usize, usize) {
         let current = self.lock();
         let colors = current.colors.len();
         // 11 bytes are the envelope's own, and a comma is between two colors
         (colors, 11 + current.colors.bytes() + colors.saturating_sub(1))
     }
 
-    pub(super) fn first(&self, name: &str) -> Option<Arc<Representation>> {
+    pub(crate) fn first(&self, name: &str) -> Option<Arc<Representation>> {
         self.lock().colors.find(name).map(|(_, color)| Arc::clone(&color.json))
     }
 
     /// How many representations were withdrawn so far: when it has grown, connections that send from them are to be closed.
-    pub(super) fn withdrawn(&self) -> usize {
+    pub(crate) fn withdrawn(&self) -> usize {
         self.withdrawn.load(Relaxed)
     }
 
-    /// The collection envelope. A long one is joined without the lock.
-    pub(super) fn envelope(&self) -> Arc<Representation> {
-        let mut most = PARTS_PER_ROUND;
+    /// The collection envelope of the specification. A long one is joined without the lock.
+    pub(crate) fn envelope(&self) -> Arc<Representation> {
+        let mut limit = PARTS_PER_ROUND;
         let (parts, version) = loop {
             let mut current = self.lock();
             let Current { colors, parts, envelope, version, .. } = &mut *current;
             if let Some(envelope) = envelope {
                 return Arc::clone(envelope);
             }
-            if let Some(parts) = parts.complete(colors.as_slice(), most) {
+            if let Some(parts) = parts.make_missing(colors.as_slice(), limit) {
                 break (parts, *version);
             }
-            // more each time, so that edits that go on meanwhile cannot keep it from ending
-            most *= 2;
+            // more in each round, since other threads may undo some of it by edits in between
+            limit *= 2;
         };
         let envelope = Arc::new(Representation::new(envelope::join(&parts)));
         {
@@ -97,7 +100,7 @@ impl SharedList {
         let (outcome, stale) = {
             let mut current = self.lock();
             let (outcome, edit) = change.decide(&current.colors, || current.tag());
-            (outcome, edit.map(|edit| self.make(&mut current, [edit])))
+            (outcome, edit.map(|edit| self.apply_edits(&mut current, [edit])))
         };
         // freed without the lock: it may be long
         drop(stale);
@@ -106,26 +109,23 @@ impl SharedList {
 
     /// Makes edits that were decided for this list.
     pub(super) fn publish(&self, edits: impl IntoIterator<Item = Edit>) {
-        let stale = { self.make(&mut self.lock(), edits) };
+        let stale = { self.apply_edits(&mut self.lock(), edits) };
         drop(stale);
     }
 
-    /// Puts other colors in the place of all.
+    /// Replaces the whole list.
     pub(super) fn replace(&self, colors: Colors) {
-        let mut other = Current::new(colors);
-        {
+        let stale = {
             let mut current = self.lock();
-            other.version = current.version + 1;
-            std::mem::swap(&mut other.retired, &mut current.retired);
-            std::mem::swap(&mut other, &mut current);
-            if let Some(envelope) = &other.envelope {
-                current.retired.add(envelope);
-            }
-        }
+            current.version += 1;
+            current.parts = Parts::new(colors.len());
+            (self.apply_edits(&mut current, []), replace(&mut current.colors, colors))
+        };
+        drop(stale);
     }
 
-    /// Makes edits; gives the envelope that is not current any more.
-    fn make(&self, current: &mut Current, edits: impl IntoIterator<Item = Edit>) -> Option<Arc<Representation>> {
+    /// Makes edits. Returns the envelope of before, if one was made.
+    fn apply_edits(&self, current: &mut Current, edits: impl IntoIterator<Item = Edit>) -> Option<Arc<Representation>> {
         let stale = current.envelope.take();
         for edit in edits {
             current.parts.follow(&edit);
@@ -147,11 +147,6 @@ impl SharedList {
 }
 
 impl Current {
-    fn new(colors: Colors) -> Self {
-        let parts = Parts::new(colors.len());
-        Self { colors, parts, envelope: None, version: 0, retired: Retired::default() }
-    }
-
     /// The tag of the envelope.
     fn tag(&self) -> EntityTag {
         match &self.envelope {
@@ -203,7 +198,7 @@ mod tests {
         let versions: Vec<_> = (0..8)
             .map(|number| {
                 let version = list.envelope();
-                list.publish([Edit::Append(Color::new(number.to_string(), ""))]);
+                list.publish([Edit::Insert(list.len(), Color::new(number.to_string(), ""))]);
                 version
             })
             .collect();

@@ -1,4 +1,4 @@
-//! Representations that are not current any more and may still be being sent: how much memory all of them may take.
+//! Old representations that are still being sent: limits the memory of all of them together.
 
 use std::sync::{Arc, Weak};
 
@@ -7,10 +7,10 @@ use crate::http::Representation;
 /// Bytes of all of them together, however often the list changes.
 const RETIRED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// So many are kept however long they are.
+/// The limit is at least this many times the longest.
 const RETIRED_AT_LEAST: usize = 4;
 
-/// Bytes of a representation that counts: of shorter ones, every connection may have one.
+/// Bytes; shorter representations do not count, since each connection may have that much.
 const LONG: usize = 4096;
 
 /// Long representations that are not current any more, the oldest first.
@@ -18,7 +18,6 @@ const LONG: usize = 4096;
 pub(super) struct Retired(Vec<Weak<Representation>>);
 
 impl Retired {
-    /// Notes that a representation is not current any more.
     pub(super) fn add(&mut self, old: &Arc<Representation>) {
         if old.bytes().len() >= LONG {
             self.0.push(Arc::downgrade(old));

@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::change::{Change, Edit, Outcome};
+use super::change::{Change, Outcome};
 use super::colors::Colors;
-use super::database::{Database, Rows, SaveError};
+use super::database::{Database, DatabaseError};
 use super::envelope;
 use super::list::SharedList;
 use crate::http::EntityTag;
@@ -18,60 +18,89 @@ use crate::metrics::SaveMetrics;
 /// How long after a failed commit the next is tried, if no change asks for one earlier.
 const RETRY_TIME: Duration = Duration::from_secs(2);
 
-/// Commits of one change each that may fail, after one for all of a batch has failed, before the rest is refused as well.
+/// After a commit of several changes has failed, they are tried one by one, until so many have failed.
 const FAILURES_MAX: usize = 3;
 
 /// What the writer is sent.
 pub(super) enum WriterMessage {
     /// A change, and who is told its outcome, once.
-    Change(Change, Box<dyn FnOnce(Result<Outcome, SaveError>) + Send>),
-    /// To be set, which shows that the writer goes on.
-    Ask(Arc<AtomicBool>),
+    Change(Change, Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>),
+    /// The writer shows that it is alive.
+    Ping,
     /// The end: whatever came before is saved. Told when the database is closed.
     Close(Sender<()>),
 }
 
+/// How saving goes, for everybody to read.
+#[derive(Debug, Default)]
+pub(crate) struct Saves {
+    status: Mutex<SaveStatus>,
+    pub(crate) metrics: SaveMetrics,
+    /// The writer has not taken the last ping yet.
+    pub(super) is_pinged: AtomicBool,
+}
+
 /// How the last saves went.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Saves {
+pub(crate) struct SaveStatus {
     /// Why the last one failed, if it did.
-    pub(crate) failure: Option<SaveError>,
+    pub(crate) failure: Option<DatabaseError>,
     /// When the last one succeeded; `None` before the first since the start.
-    pub(crate) last: Option<SystemTime>,
+    pub(crate) last_success: Option<SystemTime>,
+}
+
+impl Saves {
+    pub(crate) fn status(&self) -> SaveStatus {
+        self.lock().clone()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.lock().failure.is_some()
+    }
+
+    /// Nothing that can panic is done under this lock.
+    fn lock(&self) -> MutexGuard<'_, SaveStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes how a commit went. The log has a failure only when its reason is another than before.
+    fn note<T>(&self, committed: &Result<T, DatabaseError>) {
+        let mut status = self.lock();
+        match committed {
+            Ok(_) => {
+                if status.failure.take().is_some() {
+                    log::info!("changes are saved again");
+                }
+            }
+            Err(error) => {
+                self.metrics.failures.add(1);
+                if status.failure.as_ref() != Some(error) {
+                    log::error!("changes cannot be saved: {error}");
+                }
+                status.failure = Some(error.clone());
+            }
+        }
+    }
 }
 
 /// Saves changes, on a thread of its own.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    list: Arc<SharedList>,
-    saves: Arc<Mutex<Saves>>,
-    metrics: Arc<SaveMetrics>,
-    messages: Receiver<WriterMessage>,
-    database: Database,
+    pub(super) list: Arc<SharedList>,
+    pub(super) saves: Arc<Saves>,
+    pub(super) messages: Receiver<WriterMessage>,
+    pub(super) database: Database,
     /// Equal to the shared list between two batches.
-    colors: Colors,
-    /// The id of each color's row, in the same order.
-    ids: Vec<i64>,
+    pub(super) colors: Colors,
 }
 
 impl Writer {
-    pub(super) fn new(
-        list: Arc<SharedList>,
-        saves: Arc<Mutex<Saves>>,
-        metrics: Arc<SaveMetrics>,
-        messages: Receiver<WriterMessage>,
-        database: Database,
-        Rows { ids, colors }: Rows,
-    ) -> Self {
-        Self { list, saves, metrics, messages, database, colors: Colors::new(colors), ids }
-    }
-
     /// Saves changes until it is told to close, or the store is gone.
     pub(crate) fn run(mut self) {
         let mut next_retry = Instant::now();
         loop {
-            let first = if lock(&self.saves).failure.is_some() {
-                // whatever is sent meanwhile
+            let first = if self.saves.has_failed() {
+                // also while changes and pings arrive
                 self.messages.recv_timeout(next_retry.saturating_duration_since(Instant::now()))
             } else {
                 next_retry = Instant::now() + RETRY_TIME;
@@ -82,7 +111,7 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => {
                     next_retry = Instant::now() + RETRY_TIME;
                     let retried = self.begin().and_then(|()| self.database.commit(&[]));
-                    self.report(retried);
+                    self.saves.note(&retried);
                 }
                 Err(RecvTimeoutError::Disconnected) => return self.database.close(),
                 Ok(first) => {
@@ -92,7 +121,7 @@ impl Writer {
                                 changes.push(change);
                                 replies.push(reply);
                             }
-                            WriterMessage::Ask(answer) => answer.store(true, Relaxed),
+                            WriterMessage::Ping => self.saves.is_pinged.store(false, Relaxed),
                             WriterMessage::Close(told) => closed = Some(told),
                         }
                     }
@@ -108,25 +137,25 @@ impl Writer {
             }
             // after the answers, so that no client waits for it
             if let Err(error) = self.begin() {
-                self.report(Err(error));
+                self.saves.note::<()>(&Err(error));
             }
         }
     }
 
-    /// Takes the lock of the database. If another program got it since the last commit, the list is what that has made of it.
-    fn begin(&mut self) -> Result<(), SaveError> {
-        if let Some(Rows { ids, colors }) = self.database.begin()? {
-            log::warn!("another program has written to the database; the list has its {} colors now", ids.len());
+    /// Takes the write lock of the database. If another program has written since the last commit, its list is the list from now on.
+    fn begin(&mut self) -> Result<(), DatabaseError> {
+        if let Some(colors) = self.database.begin()? {
+            log::warn!("another program has written to the database; the list has its {} colors now", colors.len());
             self.list.replace(Colors::new(colors.clone()));
-            (self.colors, self.ids) = (Colors::new(colors), ids);
+            self.colors = Colors::new(colors);
         }
         Ok(())
     }
 
-    /// Saves changes together. If that fails for the first time they are tried one by one, so that one bad change does not fail the others.
-    /// It stops after [`FAILURES_MAX`], because later changes wait.
-    fn save_all(&mut self, changes: &[Change]) -> Vec<Result<Outcome, SaveError>> {
-        let has_failed_before = lock(&self.saves).failure.is_some();
+    /// Saves changes together. If that fails and the commit before succeeded, tries them one by one, so that one bad change does not fail the
+    /// others; not all of many, because later changes wait.
+    fn save_all(&mut self, changes: &[Change]) -> Vec<Result<Outcome, DatabaseError>> {
+        let has_failed_before = self.saves.has_failed();
         let error = match self.save(changes) {
             Ok(outcomes) => return outcomes.into_iter().map(Ok).collect(),
             Err(error) => error,
@@ -143,107 +172,54 @@ impl Writer {
         one_by_one.collect()
     }
 
-    /// The outcome of a change that is not saved: that which changes nothing has not failed.
-    fn refuse(&self, change: &Change, error: &SaveError) -> Result<Outcome, SaveError> {
+    /// The outcome of a change that is not saved. One that changes nothing succeeds all the same.
+    fn refuse(&self, change: &Change, error: &DatabaseError) -> Result<Outcome, DatabaseError> {
         match change.decide(&self.colors, || self.tag()) {
             (outcome, None) => Ok(outcome),
             (_, Some(_)) => Err(error.clone()),
         }
     }
 
-    /// Makes changes, commits and publishes them. If that fails, nothing has happened to any of them.
-    fn save(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, SaveError> {
-        if let Err(error) = self.begin() {
-            self.report(Err(error.clone()));
-            return Err(error);
-        }
+    /// Makes changes on the writer's own list, commits them, and makes them on the shared list. If that fails, no change was made.
+    fn save(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, DatabaseError> {
         let (mut edits, mut undo) = (Vec::new(), Vec::new());
-        let committed = catch_unwind(AssertUnwindSafe(|| {
+        let saved = catch_unwind(AssertUnwindSafe(|| {
+            self.begin()?;
             let mut outcomes = Vec::with_capacity(changes.len());
             for change in changes {
-                // in most cases a reader has asked for the same tag
+                // often a reader has asked for the same tag
                 let tag = || if edits.is_empty() { self.list.envelope().tag() } else { self.tag() };
                 let (outcome, edit) = change.decide(&self.colors, tag);
                 outcomes.push(outcome);
                 if let Some(edit) = edit {
-                    let id = self.id_of(&edit);
-                    edits.push((id, edit.clone()));
-                    undo.push((id, self.make(id, edit)));
+                    edits.push(edit.clone());
+                    undo.push(self.colors.apply(edit));
                 }
             }
             if !edits.is_empty() {
                 let begun = Instant::now();
                 self.database.commit(&edits)?;
-                self.metrics.durations.add(1, begun.elapsed());
+                self.saves.metrics.durations.add(1, begun.elapsed());
             }
             Ok(outcomes)
         }));
-        let committed = committed.unwrap_or_else(|_| Err(SaveError::new("the service failed, its log says where")));
-        match &committed {
-            Ok(_) if edits.is_empty() => {}
-            Ok(_) => {
-                // what they replaced is kept by the shared list alone, which frees it
-                drop(undo);
-                self.list.publish(edits.into_iter().map(|(_, edit)| edit));
-                self.report(Ok(()));
-                lock(&self.saves).last = Some(SystemTime::now());
-            }
-            Err(error) => {
-                self.database.roll_back();
-                for (id, edit) in undo.into_iter().rev() {
-                    self.make(id, edit);
-                }
-                self.report(Err(error.clone()));
-            }
+        let saved = saved.unwrap_or(Err(DatabaseError::Panicked));
+        if saved.is_err() {
+            self.database.roll_back();
+            undo.into_iter().rev().for_each(|edit| drop(self.colors.apply(edit)));
+            self.saves.note(&saved);
+        } else if !edits.is_empty() {
+            // the shared list alone keeps what was replaced, and frees it
+            drop(undo);
+            self.list.publish(edits);
+            self.saves.note(&saved);
+            self.saves.lock().last_success = Some(SystemTime::now());
         }
-        committed
-    }
-
-    /// The id of the row that an edit concerns.
-    fn id_of(&self, edit: &Edit) -> i64 {
-        match edit {
-            Edit::Append(_) => self.ids.last().map_or(1, |last| last.saturating_add(1)),
-            Edit::Replace(position, _) | Edit::Remove(position) | Edit::Insert(position, _) => self.ids[*position],
-        }
-    }
-
-    /// Makes an edit on the writer's own list; gives the one that takes it back.
-    fn make(&mut self, id: i64, edit: Edit) -> Edit {
-        match edit {
-            Edit::Append(_) => self.ids.push(id),
-            Edit::Insert(position, _) => self.ids.insert(position, id),
-            Edit::Remove(position) => drop(self.ids.remove(position)),
-            Edit::Replace(..) => {}
-        }
-        self.colors.apply(edit)
+        saved
     }
 
     /// The tag of the writer's own list.
     fn tag(&self) -> EntityTag {
         EntityTag::of(&envelope::of(self.colors.as_slice()))
     }
-
-    /// Notes how a save went. Every client is told, the log once.
-    fn report(&self, saved: Result<(), SaveError>) {
-        let mut saves = lock(&self.saves);
-        match saved {
-            Ok(()) => {
-                if saves.failure.take().is_some() {
-                    log::info!("changes are saved again");
-                }
-            }
-            Err(error) => {
-                self.metrics.failures.add(1);
-                if saves.failure.as_ref() != Some(&error) {
-                    log::error!("changes cannot be saved: {error}");
-                }
-                saves.failure = Some(error);
-            }
-        }
-    }
-}
-
-/// Nothing that can panic is done under this lock.
-pub(super) fn lock(saves: &Mutex<Saves>) -> MutexGuard<'_, Saves> {
-    saves.lock().unwrap_or_else(PoisonError::into_inner)
 }
