@@ -29,6 +29,7 @@ impl fmt::Display for Failure {
         match self {
             Self::SeedUnreadable(file, error) => write!(f, "cannot read the seed {file}: {error}; name another with --seed"),
             Self::Malformed(file, JsonError { reason, line, column }) => write!(f, "{file}:{line}:{column}: {reason}"),
+            Self::DataFile(file, error @ DatabaseError::Busy) => write!(f, "cannot use {file}: {error}, or name another file with --data"),
             Self::DataFile(file, error) => write!(f, "cannot use {file}: {error}"),
             Self::TokenFile(file, error) => write!(f, "cannot use the token file {file}: {error}"),
             Self::Listen(endpoint, error) => {
@@ -43,7 +44,7 @@ impl fmt::Display for Failure {
                 }
             }
             Self::Inherited(error) => {
-                write!(f, "cannot use the sockets that LISTEN_FDS hands over: {error}; fix the unit of the sockets, or unset LISTEN_FDS")
+                write!(f, "cannot use the sockets that LISTEN_FDS hands over: {error}; fix the .socket unit, or unset LISTEN_FDS")
             }
             Self::Output(error) => write!(f, "cannot write to standard output: {error}"),
             Self::System(error) => write!(f, "cannot go on: {error}"),

@@ -22,7 +22,7 @@ pub(crate) fn open(args: &Args) -> Result<(Store, Option<Writer>, String), Failu
         return Ok((Store::in_memory(colors), None, details));
     };
     let failed = |error| unusable(file, error);
-    let seed = if data_file::is_filled(file).map_err(failed)? { None } else { Some(read_seed(args)?.0) };
+    let seed = if data_file::has_list(file).map_err(failed)? { None } else { Some(read_seed(args)?.0) };
     let path = data_file::resolve(file);
     data_file::check_writable(&path).map_err(failed)?;
     let lock = database::lock(&path).map_err(failed)?;
@@ -42,7 +42,7 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
         return Ok(format!("{} from {source}", count(colors.len())));
     };
     let failed = |error| unusable(file, error);
-    let exists = data_file::is_filled(file).map_err(failed)?;
+    let exists = data_file::has_list(file).map_err(failed)?;
     let path = data_file::resolve(file);
     data_file::check_writable(&path).map_err(failed)?;
     if exists {
@@ -56,7 +56,7 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
 /// Prints the list of a database as `GET /colors` answers it.
 pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
     let failed = |error| unusable(file, error);
-    if !data_file::is_filled(file).map_err(failed)? {
+    if !data_file::has_list(file).map_err(failed)? {
         return Err(failed(DatabaseError::Unusable("there is no list in it; name the file of a service with --data".to_owned())));
     }
     let colors = database::read(&data_file::resolve(file), false).map_err(failed)?;

@@ -98,15 +98,8 @@ impl WorkerCounters {
 
     /// Counts a response; `None` is what could not be read as a request.
     pub(crate) fn count_response(&self, method: Option<&Method>, status: StatusCode) {
-        let method = match method {
-            Some(Method::Get) => 0,
-            Some(Method::Head) => 1,
-            Some(Method::Post) => 2,
-            Some(Method::Put) => 3,
-            Some(Method::Delete) => 4,
-            Some(Method::Options) => 5,
-            _ => 6,
-        };
+        let is_named = |method: &Method| METHODS.iter().position(|name| *name == method.as_str());
+        let method = method.and_then(is_named).unwrap_or(METHODS.len() - 1);
         self.responses[method][usize::from(status.0 / 100).saturating_sub(2).min(CLASSES.len() - 1)].add(1);
     }
 }

@@ -15,7 +15,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 pub(crate) fn stop_on_signals(is_starting: &Arc<AtomicBool>, on_hangup: bool) -> io::Result<UnixStream> {
     let (stop, signalled) = UnixStream::pair()?;
     let is_second = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || (on_hangup && !is_ignored(SIGHUP))) {
+    let hangup = (on_hangup && !is_ignored(SIGHUP)).then_some(SIGHUP);
+    for signal in [SIGTERM, SIGINT].into_iter().chain(hangup) {
         signal_hook::flag::register_conditional_shutdown(signal, 0, Arc::clone(is_starting))?;
         if signal != SIGHUP {
             signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&is_second))?;

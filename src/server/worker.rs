@@ -265,7 +265,7 @@ impl Worker {
     /// Has a change saved; its outcome comes back by the inbox.
     fn commit(&self, id: u64, change: Change) {
         let inbox = Arc::clone(&self.inbox);
-        self.shared.service.store.commit(change, move |outcome| inbox.post(|mail| mail.outcomes.push((id, outcome))));
+        self.shared.service.store.submit(change, move |outcome| inbox.post(|mail| mail.outcomes.push((id, outcome))));
     }
 
     /// Closes the connections whose deadline has passed, and some when the connection limit is reached. `now` is from before the last `epoll_wait`:

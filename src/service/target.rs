@@ -82,33 +82,23 @@ pub(super) fn find<'a>(method: &Method, target: &'a str, base: &BasePath) -> Res
     if *method == Method::Options && (target == "*" || split_absolute_form(target).is_some_and(|(_, path)| path.is_empty())) {
         return Ok(Resource::Asterisk);
     }
-    let mut rest = Some(path_of(target)?);
-    let mut next = || {
-        let Some(path) = rest else { return Ok(None) };
-        // by bytes, since a path is short: searching a str for a char takes longer
-        let end = path.bytes().position(|byte| byte == b'/');
-        rest = end.map(|end| &path[end + 1..]);
-        decode(&path[..end.unwrap_or(path.len())]).map(Some)
-    };
-    let mut is_below_base = true;
-    for expected in base.0.split('/').skip(1) {
-        is_below_base &= next()?.as_deref() == Some(expected);
+    let path = path_of(target)?;
+    // a malformed path is a 400 wherever it points
+    decode(path)?;
+    let mut segments = path.split('/').map(|segment| decode(segment).expect("the whole path decodes"));
+    let mut base = base.0.split('/').skip(1);
+    if !base.all(|expected| segments.next().as_deref() == Some(expected)) {
+        return Err(TargetError::Unknown);
     }
-    let resource = match (next()?.as_deref(), next()?) {
-        (Some("colors"), None) => Some(Resource::Colors),
-        (Some("colors"), Some(name)) => Some(Resource::Color(name)),
-        (Some("health"), None) => Some(Resource::Health),
-        (Some("metrics"), None) => Some(Resource::Metrics),
-        (Some("openapi.json"), None) => Some(Resource::OpenApi),
-        (None | Some(""), None) => Some(Resource::Page),
-        _ => None,
-    };
-    let mut is_whole = true;
-    // decoded to the end: a malformed path is a 400 wherever it points
-    while next()?.is_some() {
-        is_whole = false;
+    match (segments.next().as_deref(), segments.next(), segments.next()) {
+        (Some("colors"), None, None) => Ok(Resource::Colors),
+        (Some("colors"), Some(name), None) => Ok(Resource::Color(name)),
+        (Some("health"), None, None) => Ok(Resource::Health),
+        (Some("metrics"), None, None) => Ok(Resource::Metrics),
+        (Some("openapi.json"), None, None) => Ok(Resource::OpenApi),
+        (None | Some(""), None, None) => Ok(Resource::Page),
+        _ => Err(TargetError::Unknown),
     }
-    resource.filter(|_| is_below_base && is_whole).ok_or(TargetError::Unknown)
 }
 
 /// The path of a target without its first slash and its query.

@@ -19,7 +19,7 @@ pub(super) const APPLICATION_ID: i32 = 0x636f_6c72;
 pub(super) const VERSION: i32 = 1;
 
 /// True if there is a database of colors, false if the file is missing, empty or unfinished; an error for anything else.
-pub(crate) fn is_filled(path: &Path) -> Result<bool, DatabaseError> {
+pub(crate) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
     let unusable = |reason: &str| Err(DatabaseError::Unusable(reason.to_owned()));
     let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
     let is_directory = matches!(last, Some(b"" | b"." | b".."));
@@ -35,16 +35,16 @@ pub(crate) fn is_filled(path: &Path) -> Result<bool, DatabaseError> {
             let unusable = || unusable(&format!("no such directory; create it with mkdir -p {}", directory.display()));
             return if directory.exists() { Ok(false) } else { unusable() };
         }
-        Err(error) => return Err(refused(path, &error)),
+        Err(error) => return Err(path_error(path, &error)),
     }
     let mut start = Vec::new();
-    File::open(path).and_then(|file| file.take(100).read_to_end(&mut start)).map_err(|error| refused(path, &error))?;
+    File::open(path).and_then(|file| file.take(100).read_to_end(&mut start)).map_err(|error| path_error(path, &error))?;
     let number = |at: usize| start.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes);
     let is_ours = start.starts_with(b"SQLite format 3\0") && number(68) == Some(APPLICATION_ID);
     match (number(68), number(60)) {
         _ if start.is_empty() => Ok(false),
         // a start that did not end: the journal takes back what it wrote
-        _ if is_ours && beside(path, "-journal").exists() => Ok(false),
+        _ if is_ours && with_suffix(path, "-journal").exists() => Ok(false),
         (_, Some(version)) if is_ours => match version {
             ..=VERSION => Ok(true),
             _ => unusable("a newer version of colors made it; install that one, or name another file with --data"),
@@ -59,7 +59,7 @@ pub(crate) fn is_filled(path: &Path) -> Result<bool, DatabaseError> {
 
 /// Whether this process may write a database there: the file, if it exists, and the log beside it.
 pub(crate) fn check_writable(path: &Path) -> Result<(), DatabaseError> {
-    let check = |path: &Path, access| rustix::fs::access(path, access).map_err(|error| refused(path, &error.into()));
+    let check = |path: &Path, access| rustix::fs::access(path, access).map_err(|error| path_error(path, &error.into()));
     if path.exists() {
         check(path, Access::READ_OK | Access::WRITE_OK)?;
     }
@@ -67,7 +67,7 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), DatabaseError> {
 }
 
 /// The error for a path that the system refuses; if that is for lack of permission, it names the owner and the user of this process.
-pub(super) fn refused(path: &Path, error: &io::Error) -> DatabaseError {
+pub(super) fn path_error(path: &Path, error: &io::Error) -> DatabaseError {
     let user = rustix::process::geteuid().as_raw();
     let name = path.file_name().unwrap_or(path.as_os_str()).display().to_string();
     let reason = match fs::metadata(path) {
@@ -99,15 +99,14 @@ pub(super) fn directory_of(path: &Path) -> &Path {
 }
 
 /// A file that SQLite has beside FILE, such as FILE-wal.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
 }
 
-/// The file as SQLite's URI (<https://sqlite.org/uri.html>). `immutable`: nobody writes it.
-pub(super) fn uri(path: &Path, immutable: bool) -> String {
+/// The file as SQLite's URI (<https://sqlite.org/uri.html>).
+pub(super) fn uri(path: &Path) -> String {
     const RESERVED: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
-    let path = percent_encode(path.as_os_str().as_bytes(), RESERVED);
-    format!("file://{path}{}", if immutable { "?immutable=1" } else { "" })
+    format!("file://{}", percent_encode(path.as_os_str().as_bytes(), RESERVED))
 }

@@ -37,7 +37,7 @@ const UPDATE: &str = "UPDATE color SET value = ?2 WHERE id = ?1";
 const DELETE: &str = "DELETE FROM color WHERE id = ?1";
 const COUNT_RETRY: &str = "UPDATE retries SET count = count + 1";
 
-/// An open database; holds its write lock but for the moment of a commit.
+/// An open database. It holds the write lock, except between a commit and the next [`Database::begin`].
 #[derive(Debug)]
 pub(crate) struct Database {
     connection: Connection,
@@ -45,12 +45,12 @@ pub(crate) struct Database {
     files: [(PathBuf, FileState); 3],
     /// Tells whether another program has written.
     data_version: i64,
-    has_warned_of_log: bool,
+    has_warned_of_wal: bool,
     /// Against other processes of the service; dropped after the connection.
     _lock: File,
 }
 
-/// What tells a file from another one in its place, and the least length in bytes that it has.
+/// Identifies an open file, with its length in bytes after the last commit: if it is shorter, another program has cut it.
 #[derive(Debug)]
 struct FileState {
     device: u64,
@@ -73,16 +73,16 @@ pub(crate) enum DatabaseError {
     Sqlite(String),
     /// When this file of the database was removed, replaced or cut short while the service runs.
     Replaced(String),
-    /// When the service stops.
-    Stopping,
-    /// When the writer panicked.
+    /// When the writer has ended.
+    Closed,
+    /// When the writer panicked on this change.
     Panicked,
 }
 
 impl fmt::Display for DatabaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Busy => f.write_str("another process writes to it; stop that one, or name another file with --data"),
+            Self::Busy => f.write_str("another process writes to it; stop that process"),
             Self::Unusable(reason) | Self::Sqlite(reason) => f.write_str(reason),
             Self::Damaged(what) => {
                 write!(f, "it is damaged ({what}); move it away, and start with --seed and a backup, which makes a new file")
@@ -91,10 +91,10 @@ impl fmt::Display for DatabaseError {
             Self::Replaced(name) => {
                 write!(
                     f,
-                    "{name} was removed, replaced or cut short; put it back, or keep the answer of GET /colors and restart the service"
+                    "{name} was removed, replaced or cut short; move it back (a copy is another file), or save what GET /colors answers and restart"
                 )
             }
-            Self::Stopping => f.write_str("the service is stopping"),
+            Self::Closed => f.write_str("the service is stopping"),
             Self::Panicked => f.write_str("the service failed, its log says where"),
         }
     }
@@ -128,17 +128,17 @@ fn explain(error: &rusqlite::Error) -> String {
     }
 }
 
-/// Locks the file, making it if it is missing, against other processes of this service. To be kept for as long as the database is open, and
-/// a while longer: when a process closes a file, SQLite's own locks on it are gone (<https://sqlite.org/howtocorrupt.html>, section 2.2).
+/// Locks the file against other processes of this service; creates it if it is missing. Drop the lock after the connection: when a process
+/// closes any descriptor of a file, it loses SQLite's locks on it (<https://sqlite.org/howtocorrupt.html>, section 2.2).
 pub(crate) fn lock(path: &Path) -> Result<File, DatabaseError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(NEW_FILE_MODE);
-    let file = options.open(path).map_err(|error| data_file::refused(path, &error))?;
+    let file = options.open(path).map_err(|error| data_file::path_error(path, &error))?;
     let begun = Instant::now();
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(TryLockError::Error(error)) => return Err(data_file::refused(path, &error)),
+            Err(TryLockError::Error(error)) => return Err(data_file::path_error(path, &error)),
             Err(TryLockError::WouldBlock) if begun.elapsed() > BUSY_TIME => return Err(DatabaseError::Busy),
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
         }
@@ -149,7 +149,7 @@ pub(crate) fn lock(path: &Path) -> Result<File, DatabaseError> {
 pub(crate) fn fill(path: &Path, colors: &[Color]) -> Result<(), DatabaseError> {
     // still with a rollback journal: the file's header has to say whose it is before there is a write-ahead log
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // nothing is written before the commit, and then the header first
+    // changed pages stay in memory until the commit, which writes the first page first
     connection.execute_batch("PRAGMA cache_spill=OFF")?;
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     if transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))? > 0 {
@@ -165,17 +165,17 @@ pub(crate) fn fill(path: &Path, colors: &[Color]) -> Result<(), DatabaseError> {
     drop(insert);
     transaction.commit()?;
     let directory = data_file::directory_of(path);
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| data_file::refused(directory, &error))
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| data_file::path_error(directory, &error))
 }
 
 /// Reads a database that may be in use, and writes nothing. `check`: also looks for damage that reading does not find.
 pub(crate) fn read(path: &Path, check: bool) -> Result<Vec<Color>, DatabaseError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    // Without a log nobody writes: SQLite can do without the files beside it, which need write permission.
-    let has_log = data_file::beside(path, "-wal").exists();
-    let connection = connect(Path::new(&data_file::uri(path, !has_log)), flags)?;
+    // Without a WAL nobody writes, so SQLite can do without FILE-wal and FILE-shm, which need write permission.
+    let query = if data_file::with_suffix(path, "-wal").exists() { "" } else { "?immutable=1" };
+    let connection = connect(Path::new(&format!("{}{query}", data_file::uri(path))), flags)?;
     if check {
-        check_pages(&connection)?;
+        check_integrity(&connection)?;
     }
     read_colors(&connection)
 }
@@ -188,7 +188,7 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
+fn check_integrity(connection: &Connection) -> Result<(), DatabaseError> {
     let triggers = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'";
     if connection.query_row(triggers, [], |row| row.get::<_, i64>(0))? > 0 {
         return Err(DatabaseError::Unusable(
@@ -226,37 +226,35 @@ impl Database {
     /// Opens a locked database and takes its write lock.
     pub(crate) fn open(path: &Path, lock: File) -> Result<(Self, Vec<Color>), DatabaseError> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        check_pages(&connection)?;
+        check_integrity(&connection)?;
         let mode: String = connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
         if mode != "wal" {
             let reason = "its file system has no shared memory for a log; name a file on a local disk with --data";
             return Err(DatabaseError::Unusable(reason.to_owned()));
         }
-        // bytes: what a log that a reader made grow is cut back to
+        // bytes that a WAL is cut back to, after a reader has made it grow
         connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304; BEGIN IMMEDIATE")?;
         let colors = read_colors(&connection)?;
         let file_state = |suffix| {
-            let path = data_file::beside(path, suffix);
+            let path = data_file::with_suffix(path, suffix);
             FileState::of(&path).map(|state| (path, state))
         };
-        let (Some(file), Some(log), Some(locks)) = (file_state(""), file_state("-wal"), file_state("-shm")) else {
-            return Err(DatabaseError::Busy);
+        let (Some(file), Some(wal), Some(shm)) = (file_state(""), file_state("-wal"), file_state("-shm")) else {
+            return Err(DatabaseError::Replaced("a file of the database".to_owned()));
         };
         let data_version = data_version(&connection)?;
-        Ok((Self { connection, files: [file, log, locks], data_version, has_warned_of_log: false, _lock: lock }, colors))
+        Ok((Self { connection, files: [file, wal, shm], data_version, has_warned_of_wal: false, _lock: lock }, colors))
     }
 
-    /// Makes edits durable, all or none. Needs the write lock, and releases it. Nothing of a commit that fails is there after a restart.
-    /// Without edits it tells whether commits work.
+    /// Makes edits durable, all or none. Needs the write lock, and releases it. Without edits it commits a counter, to find out whether the
+    /// disk works again.
     pub(super) fn commit(&mut self, edits: &[Edit]) -> Result<(), DatabaseError> {
         self.check_files()?;
         let committed = self.write(edits).and_then(|()| self.connection.prepare_cached("COMMIT")?.execute([]));
         if committed.is_err() {
             self.erase_refused_commit();
         }
-        for (path, state) in &mut self.files {
-            state.length = fs::metadata(path).map_or(0, |file| file.len());
-        }
+        self.note_lengths();
         Ok(committed.map(drop)?)
     }
 
@@ -272,7 +270,15 @@ impl Database {
         }
         let colors = read_colors(&self.connection).inspect_err(|_| self.roll_back())?;
         self.data_version = version;
+        // a checkpoint by another program may have cut the WAL
+        self.note_lengths();
         Ok(Some(colors))
+    }
+
+    fn note_lengths(&mut self) {
+        for (path, state) in &mut self.files {
+            state.length = fs::metadata(path).map_or(0, |file| file.len());
+        }
     }
 
     /// Forgets what was written since [`Database::begin`], and gives up the write lock.
@@ -297,8 +303,8 @@ impl Database {
         Ok(())
     }
 
-    /// After a failed sync the refused commit may be complete in the log, and the next start would replay it. Writes another frame over its
-    /// first one, so that the replay stops before it. Nothing is committed by that: the next commit goes to the same place.
+    /// After a failed sync the refused commit may be complete in the WAL, and the next start would replay it. Writes another frame over its
+    /// first one, so that the replay stops before it. This commits nothing: the next commit goes to the same place.
     fn erase_refused_commit(&self) {
         self.roll_back();
         let erased = self
@@ -309,7 +315,7 @@ impl Database {
         self.roll_back();
         let restored = self.connection.execute_batch("PRAGMA synchronous=FULL");
         if let Err(error) = erased.and(restored) {
-            log::debug!("cannot write over a change that was refused: {error}");
+            log::warn!("a change that was refused may come back after a crash: {}", DatabaseError::from(error));
         }
     }
 
@@ -321,17 +327,17 @@ impl Database {
                 return Err(DatabaseError::Replaced(path.file_name().unwrap_or_default().display().to_string()));
             }
         }
-        let (log, FileState { length, .. }) = &self.files[1];
+        let (wal, FileState { length, .. }) = &self.files[1];
         let is_long = *length >= WAL_BYTES_WARNING;
-        if is_long && !self.has_warned_of_log {
+        if is_long && !self.has_warned_of_wal {
             let mib = length / (1024 * 1024);
-            log::warn!("{} has grown to {mib} MiB, since a program keeps reading the database; end that", log.display());
+            log::warn!("{} has grown to {mib} MiB, since a program keeps reading the database; end that", wal.display());
         }
-        self.has_warned_of_log = is_long;
+        self.has_warned_of_wal = is_long;
         Ok(())
     }
 
-    /// Folds the log into the file and removes it, so that the file alone is the list.
+    /// Writes the WAL into FILE and removes it, so that FILE alone is the list.
     pub(super) fn close(self) {
         self.roll_back();
         let is_busy = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
@@ -339,7 +345,7 @@ impl Database {
         match is_busy.and_then(|is_busy| closed.map(|()| is_busy)) {
             Ok(false) => {}
             Ok(true) => log::warn!("another program reads the database: keep it and the file with -wal beside it together"),
-            Err(error) => log::warn!("keep the database and the file with -wal beside it together: {}", explain(&error)),
+            Err(error) => log::warn!("keep FILE and FILE-wal together: {}", explain(&error)),
         }
     }
 }

@@ -38,7 +38,7 @@ fn edits_are_made_by_id() {
     let colors = read(&path, true).unwrap();
     assert_eq!((ids(&colors), colors), (vec![7, 9], vec![replaced, color(9, "b")]));
     database.close();
-    assert!(!data_file::beside(&path, "-wal").exists());
+    assert!(!data_file::with_suffix(&path, "-wal").exists());
     assert_eq!(ids(&read(&path, true).unwrap()), [7, 9]);
     remove_directory_of(&path);
 }
@@ -71,6 +71,18 @@ fn what_another_program_writes_between_two_commits_is_the_list_then() {
 }
 
 #[test]
+fn another_program_may_checkpoint_between_two_commits() {
+    let (path, mut database) = new_database("checkpoint");
+    let other = Connection::open(&path).unwrap();
+    database.commit(&[Edit::Insert(1, color(2, "b"))]).unwrap();
+    other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    assert_eq!(fs::metadata(data_file::with_suffix(&path, "-wal")).unwrap().len(), 0);
+    database.begin().unwrap();
+    database.commit(&[Edit::Insert(2, color(3, "c"))]).unwrap();
+    remove_directory_of(&path);
+}
+
+#[test]
 fn a_log_that_is_cut_short_is_one_of_the_lists_before() {
     let (path, mut database) = new_database("cut");
     let mut lists = vec![vec![color(1, "a")]];
@@ -79,14 +91,14 @@ fn a_log_that_is_cut_short_is_one_of_the_lists_before() {
         database.begin().unwrap();
         lists.push(read(&path, false).unwrap());
     }
-    let log = fs::read(data_file::beside(&path, "-wal")).unwrap();
+    let log = fs::read(data_file::with_suffix(&path, "-wal")).unwrap();
     let copy = path.with_file_name("copy.db");
     fs::copy(&path, &copy).unwrap();
     let mut commits = 0;
     // a frame has 24 bytes and a page of 4,096, behind 32 bytes of the log's own: every byte around its ends, and some between
     let is_tried = |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == log.len();
     for end in (0..=log.len()).filter(is_tried) {
-        fs::write(data_file::beside(&copy, "-wal"), &log[..end]).unwrap();
+        fs::write(data_file::with_suffix(&copy, "-wal"), &log[..end]).unwrap();
         let colors = read(&copy, false).unwrap();
         assert!(colors == lists[commits] || Some(&colors) == lists.get(commits + 1), "{end}: {colors:?}");
         commits = lists.iter().position(|list| *list == colors).unwrap();

@@ -30,7 +30,7 @@ pub(crate) use writer::{SaveStatus, Saves, Writer};
 /// The list, and the way to its writer.
 #[derive(Debug)]
 pub(crate) struct Store {
-    /// What is read; changed by [`Store::apply`] and [`Store::commit`] alone.
+    /// What is read; changed by [`Store::apply`] and [`Store::submit`] alone.
     pub(crate) list: Arc<SharedList>,
     pub(crate) saves: Arc<Saves>,
     /// Where changes wait for the writer; `None` when the list lives in memory alone.
@@ -51,7 +51,7 @@ impl Store {
         (store, Writer { list, saves, messages, database, colors: Colors::new(colors) })
     }
 
-    /// Whether changes go by [`Store::commit`].
+    /// Whether changes go by [`Store::submit`].
     pub(crate) fn is_durable(&self) -> bool {
         self.queue.is_some()
     }
@@ -63,20 +63,20 @@ impl Store {
     }
 
     /// Queues a change for the writer. It calls `reply` when the change is on the disk and readers see it, or when it was not made.
-    pub(crate) fn commit(&self, change: Change, reply: impl FnOnce(Result<Outcome, DatabaseError>) + Send + 'static) {
+    pub(crate) fn submit(&self, change: Change, reply: impl FnOnce(Result<Outcome, DatabaseError>) + Send + 'static) {
         if let Some(WriterMessage::Change(_, reply)) = self.send(WriterMessage::Change(change, Box::new(reply))) {
-            reply(Err(DatabaseError::Stopping));
+            reply(Err(DatabaseError::Closed));
         }
     }
 
     /// Whether the writer has taken the last ping; true without a writer.
     pub(crate) fn is_alive(&self) -> bool {
-        !self.saves.is_pinged.load(Relaxed)
+        !self.saves.awaits_pong.load(Relaxed)
     }
 
     /// Asks the writer to show that it is alive.
     pub(crate) fn ping(&self) {
-        self.saves.is_pinged.store(self.is_durable(), Relaxed);
+        self.saves.awaits_pong.store(self.is_durable(), Relaxed);
         // Without a writer nobody has to answer.
         let _ = self.send(WriterMessage::Ping);
     }
@@ -84,11 +84,11 @@ impl Store {
     /// Tells the writer to save what is queued and to close the database. False if that takes longer than `time`.
     pub(crate) fn close(&self, time: Duration) -> bool {
         let (closed, is_closed) = mpsc::channel();
-        let has_writer = self.send(WriterMessage::Close(closed)).is_none();
-        !has_writer || is_closed.recv_timeout(time).is_ok()
+        // a writer that has panicked refuses the message
+        !self.is_durable() || (self.send(WriterMessage::Close(closed)).is_none() && is_closed.recv_timeout(time).is_ok())
     }
 
-    /// Returns the message if there is no writer.
+    /// Returns the message if there is no writer to take it.
     fn send(&self, message: WriterMessage) -> Option<WriterMessage> {
         match &self.queue {
             Some(queue) => queue.send(message).err().map(|refused| refused.0),

@@ -7,11 +7,11 @@ use crate::http::Representation;
 /// Bytes of all of them together, however often the list changes.
 const RETIRED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The limit is at least this many times the longest.
-const RETIRED_AT_LEAST: usize = 4;
+/// The limit is at least this many times the longest of them.
+const LONGEST_FACTOR: usize = 4;
 
-/// Bytes; shorter representations do not count, since each connection may have that much.
-const LONG: usize = 4096;
+/// Shorter representations are not tracked: each connection may have this many bytes.
+const TRACKED_BYTES_MIN: usize = 4096;
 
 /// Long representations that are not current any more, the oldest first.
 #[derive(Debug, Default)]
@@ -19,25 +19,24 @@ pub(super) struct Retired(Vec<Weak<Representation>>);
 
 impl Retired {
     pub(super) fn add(&mut self, old: &Arc<Representation>) {
-        if old.bytes().len() >= LONG {
+        if old.bytes().len() >= TRACKED_BYTES_MIN {
             self.0.push(Arc::downgrade(old));
         }
     }
 
     /// Withdraws the oldest, if those that are still being sent take too much. Returns how many it withdrew.
     pub(super) fn withdraw_oldest(&mut self) -> usize {
-        self.0.retain(|retired| retired.strong_count() > 0);
-        let kept: Vec<Arc<Representation>> = self.0.iter().filter_map(Weak::upgrade).collect();
-        let lengths = || kept.iter().map(|retired| retired.bytes().len());
-        let most = RETIRED_BYTES_MAX.max(RETIRED_AT_LEAST * lengths().max().unwrap_or_default());
-        let mut bytes: usize = lengths().sum();
-        let withdrawn = kept.iter().take_while(|retired| {
-            let is_too_much = bytes > most;
-            bytes -= retired.bytes().len();
-            is_too_much
-        });
-        let count = withdrawn.inspect(|retired| retired.withdraw()).count();
-        self.0.drain(..count);
+        let mut kept: Vec<Arc<Representation>> = self.0.iter().filter_map(Weak::upgrade).collect();
+        let longest = kept.iter().map(|retired| retired.bytes().len()).max().unwrap_or_default();
+        let limit = RETIRED_BYTES_MAX.max(LONGEST_FACTOR * longest);
+        let mut bytes: usize = kept.iter().map(|retired| retired.bytes().len()).sum();
+        let mut count = 0;
+        while bytes > limit {
+            kept[count].withdraw();
+            bytes -= kept[count].bytes().len();
+            count += 1;
+        }
+        self.0 = kept.drain(count..).map(|retired| Arc::downgrade(&retired)).collect();
         count
     }
 }

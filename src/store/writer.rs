@@ -18,7 +18,7 @@ use crate::metrics::SaveMetrics;
 /// How long after a failed commit the next is tried, if no change asks for one earlier.
 const RETRY_TIME: Duration = Duration::from_secs(2);
 
-/// After a commit of several changes has failed, they are tried one by one, until so many have failed.
+/// After a commit of several changes has failed, they are tried one by one, until this many have failed.
 const FAILURES_MAX: usize = 3;
 
 /// What the writer is sent.
@@ -37,7 +37,7 @@ pub(crate) struct Saves {
     status: Mutex<SaveStatus>,
     pub(crate) metrics: SaveMetrics,
     /// The writer has not taken the last ping yet.
-    pub(super) is_pinged: AtomicBool,
+    pub(super) awaits_pong: AtomicBool,
 }
 
 /// How the last saves went.
@@ -100,18 +100,22 @@ impl Writer {
         let mut next_retry = Instant::now();
         loop {
             let first = if self.saves.has_failed() {
-                // also while changes and pings arrive
+                // whether or not changes and pings arrive
                 self.messages.recv_timeout(next_retry.saturating_duration_since(Instant::now()))
             } else {
+                let first = self.messages.recv().map_err(RecvTimeoutError::from);
                 next_retry = Instant::now() + RETRY_TIME;
-                self.messages.recv().map_err(RecvTimeoutError::from)
+                first
             };
             let (mut changes, mut replies, mut closed) = (Vec::new(), Vec::new(), None);
             match first {
                 Err(RecvTimeoutError::Timeout) => {
-                    next_retry = Instant::now() + RETRY_TIME;
                     let retried = self.begin().and_then(|()| self.database.commit(&[]));
                     self.saves.note(&retried);
+                    next_retry = Instant::now() + RETRY_TIME;
+                    if retried.is_err() {
+                        continue;
+                    }
                 }
                 Err(RecvTimeoutError::Disconnected) => return self.database.close(),
                 Ok(first) => {
@@ -121,7 +125,7 @@ impl Writer {
                                 changes.push(change);
                                 replies.push(reply);
                             }
-                            WriterMessage::Ping => self.saves.is_pinged.store(false, Relaxed),
+                            WriterMessage::Ping => self.saves.awaits_pong.store(false, Relaxed),
                             WriterMessage::Close(told) => closed = Some(told),
                         }
                     }
@@ -144,16 +148,19 @@ impl Writer {
 
     /// Takes the write lock of the database. If another program has written since the last commit, its list is the list from now on.
     fn begin(&mut self) -> Result<(), DatabaseError> {
-        if let Some(colors) = self.database.begin()? {
+        let Some(colors) = self.database.begin()? else { return Ok(()) };
+        // a checkpoint, for instance, changes no color
+        if colors != self.colors.as_slice() {
             log::warn!("another program has written to the database; the list has its {} colors now", colors.len());
             self.list.replace(Colors::new(colors.clone()));
-            self.colors = Colors::new(colors);
         }
+        // with the ids that the rows have now
+        self.colors = Colors::new(colors);
         Ok(())
     }
 
-    /// Saves changes together. If that fails and the commit before succeeded, tries them one by one, so that one bad change does not fail the
-    /// others; not all of many, because later changes wait.
+    /// Saves all changes in one commit. If that fails and saving worked before, tries each alone, so that one bad change does not fail the
+    /// others; stops after [`FAILURES_MAX`] failures, because later changes wait.
     fn save_all(&mut self, changes: &[Change]) -> Vec<Result<Outcome, DatabaseError>> {
         let has_failed_before = self.saves.has_failed();
         let error = match self.save(changes) {
@@ -163,17 +170,17 @@ impl Writer {
         let mut failures = if has_failed_before || changes.len() == 1 { FAILURES_MAX } else { 0 };
         let one_by_one = changes.iter().map(|change| {
             if failures == FAILURES_MAX {
-                return self.refuse(change, &error);
+                return self.outcome_unsaved(change, &error);
             }
             let saved = self.save(std::slice::from_ref(change));
             failures += usize::from(saved.is_err());
-            saved.map(|mut outcomes| outcomes.remove(0)).or_else(|error| self.refuse(change, &error))
+            saved.map(|mut outcomes| outcomes.remove(0)).or_else(|error| self.outcome_unsaved(change, &error))
         });
         one_by_one.collect()
     }
 
     /// The outcome of a change that is not saved. One that changes nothing succeeds all the same.
-    fn refuse(&self, change: &Change, error: &DatabaseError) -> Result<Outcome, DatabaseError> {
+    fn outcome_unsaved(&self, change: &Change, error: &DatabaseError) -> Result<Outcome, DatabaseError> {
         match change.decide(&self.colors, || self.tag()) {
             (outcome, None) => Ok(outcome),
             (_, Some(_)) => Err(error.clone()),
