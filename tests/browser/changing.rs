@@ -1,10 +1,8 @@
 //! What a person changes on the page, and what the page says when that is refused.
 
-use std::fs;
-use std::process::Command;
-
-use crate::driver::{Browser, DELETE, ENTER, browse};
-use crate::harness::{Scratch, Server, colors};
+use crate::browser::driver::{DELETE, ENTER, F2, browse};
+use crate::browser::tokens::{TOKEN, guarded};
+use crate::common::harness::{Scratch, Server};
 
 const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"red","value":"#ee0000"}]"##;
 
@@ -13,18 +11,6 @@ const FASTER: &str = "412 (Precondition Failed)";
 
 fn seeded() -> Server {
     Server::with_seed(SEED, &["--access-log"])
-}
-
-/// Opens the editor of a color and waits for it.
-#[track_caller]
-fn edit(browser: &Browser, name: &str) {
-    browser.click_tile(name, ".edit");
-    browser.until("return document.querySelector('#editor').open");
-}
-
-#[track_caller]
-fn expect_closed(browser: &Browser) {
-    browser.until("return !document.querySelector('#editor').open");
 }
 
 #[test]
@@ -37,7 +23,7 @@ fn a_color_is_added_at_the_end() {
         browser.fill("#value", "#99cccc");
         assert_eq!(browser.run("return document.querySelector('#picker').value"), "#99cccc");
         browser.press(&[ENTER]);
-        expect_closed(browser);
+        browser.expect_no_editor();
         browser.expect_text("#told", "Added pale \"teal\" <b> at the end.");
         browser.expect_text("li:last-child .name", "pale \"teal\" <b>");
         assert!(server.list().ends_with(r##",{"name":"pale \"teal\" <b>","value":"#99cccc"}]}"##));
@@ -49,21 +35,21 @@ fn a_value_is_changed_as_text_and_with_the_picker() {
     browse(|browser| {
         let server = seeded();
         browser.open(&server);
-        edit(browser, "ink");
+        browser.edit("ink");
         assert_eq!(browser.run("return document.querySelector('#value').value"), "#191970");
         browser.fill("#value", "midnightblue");
         browser.click("#save");
-        expect_closed(browser);
+        browser.expect_no_editor();
         browser.expect_text("#told", "ink is midnightblue now.");
         assert_eq!(server.ask("GET", "/colors/ink", "").content, r#"{"name":"ink","value":"midnightblue"}"#);
         browser.until("return document.querySelector('li:nth-child(2) .value').textContent === 'midnightblue'");
 
-        edit(browser, "ink");
+        browser.edit("ink");
         // the picker is a window of the system, which a test cannot reach; this is what it does
         browser.run("const picker = document.querySelector('#picker'); picker.value = '#0b0b45'; picker.dispatchEvent(new Event('input'))");
         assert_eq!(browser.run("return document.querySelector('#value').value"), "#0b0b45");
         browser.click("#save");
-        expect_closed(browser);
+        browser.expect_no_editor();
         assert_eq!(server.ask("GET", "/colors/ink", "").content, r##"{"name":"ink","value":"#0b0b45"}"##);
     });
 }
@@ -73,10 +59,10 @@ fn a_deleted_color_is_created_again_at_the_end_by_undo() {
     browse(|browser| {
         let server = seeded();
         browser.open(&server);
-        edit(browser, "ink");
+        browser.edit("ink");
         browser.click("#delete");
         browser.expect_text("#told", "Deleted ink. Undo creates it again, at the end.");
-        expect_closed(browser);
+        browser.expect_no_editor();
         browser.expect_text("#count", "2 colors");
         assert_eq!(server.list(), r##"{"data":[{"name":"red","value":"#ff0000"},{"name":"red","value":"#ee0000"}]}"##);
         browser.click("#undo");
@@ -92,7 +78,7 @@ fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
         browser.expect(FASTER);
         let server = seeded();
         browser.open(&server);
-        edit(browser, "ink");
+        browser.edit("ink");
         browser.fill("#value", "#111111");
         server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
         browser.click("#save");
@@ -100,7 +86,7 @@ fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
         assert_eq!(browser.run("return document.querySelector('#value').value"), "#111111", "what was typed stays");
         assert_eq!(server.ask("GET", "/colors/ink", "").content, r##"{"name":"ink","value":"#222222"}"##);
         browser.click("#save");
-        expect_closed(browser);
+        browser.expect_no_editor();
         assert_eq!(server.ask("GET", "/colors/ink", "").content, r##"{"name":"ink","value":"#111111"}"##);
     });
 }
@@ -112,7 +98,7 @@ fn somebody_who_was_faster_is_told_of_before_a_color_is_deleted() {
         browser.expect("404 (Not Found)");
         let server = seeded();
         browser.open(&server);
-        edit(browser, "ink");
+        browser.edit("ink");
         server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
         browser.click("#delete");
         browser.expect_text("#refusal", "Somebody was faster: ink is #222222 now. Nothing was changed.");
@@ -142,7 +128,7 @@ fn a_color_of_the_same_name_that_came_first_is_told_of() {
             assert_eq!(refused, "Somebody was faster: there are 1 of this name now. Nothing was added.");
             assert_eq!(server.list().matches(r#""new""#).count(), 1);
             browser.click("#save");
-            expect_closed(browser);
+            browser.expect_no_editor();
         }
         assert!(server.list().ends_with(r##"{"name":"new","value":"#333333"},{"name":"new","value":"#111111"}]}"##));
     });
@@ -160,14 +146,14 @@ fn every_change_carries_if_match() {
         browser.click("#add");
         browser.type_text("a");
         browser.press(&[ENTER]);
-        expect_closed(browser);
-        edit(browser, "ink");
+        browser.expect_no_editor();
+        browser.edit("ink");
         browser.fill("#value", "#000000");
         browser.press(&[ENTER]);
-        expect_closed(browser);
-        edit(browser, "ink");
+        browser.expect_no_editor();
+        browser.edit("ink");
         browser.click("#delete");
-        expect_closed(browser);
+        browser.expect_no_editor();
         browser.click("#undo");
         browser.expect_text("#told", "Created ink again, at the end.");
         let expected = serde_json::json!([["POST", true], ["PUT", true], ["DELETE", true], ["POST", true]]);
@@ -205,19 +191,19 @@ fn names_that_a_browser_cannot_ask_for_are_shown_and_left_alone() {
         let server = Server::with_seed(seed, &[]);
         browser.open(&server);
         for name in [".", ".."] {
-            edit(browser, name);
+            browser.edit(name);
             browser.expect_text("#note", "Browsers take this name for a step in the path, so this color cannot be changed here.");
             browser.click("#editor .close");
         }
         browser.run("document.querySelector('li .copy').focus()");
         browser.press(&[DELETE]);
-        browser.until("return document.querySelector('#editor').open");
+        browser.expect_editor();
         browser.click("#editor .close");
         // the empty name is a path like any other
-        edit(browser, "");
+        browser.edit("");
         browser.fill("#value", "#444444");
         browser.press(&[ENTER]);
-        expect_closed(browser);
+        browser.expect_no_editor();
         assert!(server.list().ends_with(r##"{"name":"","value":"#444444"}]}"##));
     });
 }
@@ -227,9 +213,9 @@ fn a_value_with_line_breaks_stays_as_it_was_unless_it_is_typed_anew() {
     browse(|browser| {
         let server = Server::with_seed(r#"[{"name":"a","value":"1\n2"}]"#, &[]);
         browser.open(&server);
-        edit(browser, "a");
+        browser.edit("a");
         browser.click("#save");
-        expect_closed(browser);
+        browser.expect_no_editor();
         assert_eq!(server.list(), r#"{"data":[{"name":"a","value":"1\n2"}]}"#);
     });
 }
@@ -240,7 +226,7 @@ fn refusals_are_shown_in_the_words_of_the_service() {
         browser.expect("413 (Content Too Large)");
         let server = Server::with_seed(SEED, &["--max-body", "100"]);
         browser.open(&server);
-        edit(browser, "ink");
+        browser.edit("ink");
         let value = "x".repeat(101);
         browser.fill("#value", &value);
         browser.click("#save");
@@ -257,7 +243,7 @@ fn a_read_only_service_shows_no_controls() {
         let controls = "return [...document.querySelectorAll('#add, .edit')].filter(control => control.checkVisibility({visibilityProperty: true})).length";
         assert_eq!(browser.run(controls), 0);
         browser.run("document.querySelector('li .copy').focus()");
-        browser.press(&[crate::driver::F2, DELETE, ENTER]);
+        browser.press(&[F2, DELETE, ENTER]);
         browser.expect_text("#said", "Copied #f0f8ff");
         assert_eq!(browser.run("return document.querySelector('#editor').open"), false);
         let server = Server::start(&[]);
@@ -268,32 +254,25 @@ fn a_read_only_service_shows_no_controls() {
 
 #[test]
 fn a_token_is_asked_for_once_and_kept_for_the_session() {
-    let help = String::from_utf8(colors(&["--help"]).output().unwrap().stdout).unwrap();
-    if !help.contains("--token-file") {
-        eprintln!("skipped: the service has no --token-file");
-        return;
-    }
     browse(|browser| {
         browser.expect("401 (Unauthorized)");
         let scratch = Scratch::new();
-        let file = scratch.write("token", "the-right-token-of-32-characters");
-        assert!(Command::new("chmod").args(["600", &file]).status().unwrap().success());
-        let server = Server::start(&["--token-file", &file]);
+        let server = guarded(&scratch, &[]);
         browser.open(&server);
-        edit(browser, "aqua");
+        browser.edit("aqua");
         browser.fill("#value", "#00eeee");
         browser.click("#save");
         browser.until("return document.querySelector('#asking').open");
         browser.type_text("wrong");
         browser.press(&[ENTER]);
         browser.until("return document.querySelector('#asking').open && document.querySelector('#token').value === ''");
-        browser.type_text(fs::read_to_string(&file).unwrap().trim());
+        browser.type_text(TOKEN);
         browser.press(&[ENTER]);
-        expect_closed(browser);
+        browser.expect_no_editor();
         assert_eq!(server.ask("GET", "/colors/aqua", "").content, r##"{"name":"aqua","value":"#00eeee"}"##);
-        edit(browser, "azure");
+        browser.edit("azure");
         browser.click("#delete");
-        expect_closed(browser);
+        browser.expect_no_editor();
         assert_eq!(browser.run("return [localStorage.length, sessionStorage.length, document.cookie]"), serde_json::json!([0, 1, ""]));
     });
 }

@@ -2,15 +2,21 @@
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader};
+use std::ops::Deref;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use crate::harness::{Scratch, Server, eventually, is_installed};
+use crate::common::harness::{Scratch, Server, eventually, in_time, is_installed};
 
 /// The key of an element reference (WebDriver §11).
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+/// What the console says of a page that is still open and asks on when its service has ended.
+const ENDED: &str = "net::ERR_CONNECTION_REFUSED";
 
 /// A host name that leads to this machine without being a secure context, as on a network without TLS.
 pub(crate) const PLAIN_HOST: &str = "colors.test";
@@ -31,28 +37,74 @@ pub(crate) struct Browser {
     driver: Child,
     agent: ureq::Agent,
     session: String,
+    /// Failures that the test brings about, by a part of what the console says of them.
     expected: RefCell<Vec<&'static str>>,
     _profile: Scratch,
 }
 
-/// Whether what a test needs is there. In CI it has to be.
-pub(crate) fn is_there(programs: &[&str]) -> bool {
-    let is_there = programs.iter().all(|program| is_installed(program));
-    assert!(is_there || std::env::var_os("CI").is_none(), "CI needs {programs:?}");
-    is_there
+/// Browsers between two tests. To start one takes much longer than to open a tab.
+struct Pool {
+    tests_under_way: usize,
+    idle: Vec<Browser>,
 }
 
-/// Runs a test in a browser of its own. Afterwards the console has to be free of errors and violations of the policy.
+static POOL: Mutex<Pool> = Mutex::new(Pool { tests_under_way: 0, idle: Vec::new() });
+
+fn pool() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A browser that only one test uses, and the next one after it, unless the test has failed. The last test closes all browsers, since
+/// nothing drops what is static.
+struct Lease(Option<Browser>);
+
+impl Lease {
+    fn new() -> Self {
+        // counted first, so that a start that fails is given up by the drop
+        let mut lease = Self(None);
+        let idle = {
+            let mut pool = pool();
+            pool.tests_under_way += 1;
+            pool.idle.pop()
+        };
+        let browser = idle.inspect(Browser::forget).unwrap_or_else(Browser::start);
+        browser.resize(1440, 900);
+        lease.0 = Some(browser);
+        lease
+    }
+}
+
+impl Deref for Lease {
+    type Target = Browser;
+
+    fn deref(&self) -> &Browser {
+        self.0.as_ref().expect("there is one until it is dropped")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let browser = self.0.take().filter(|_| !thread::panicking());
+        let closed = {
+            let mut pool = pool();
+            pool.tests_under_way -= 1;
+            pool.idle.extend(browser);
+            if pool.tests_under_way == 0 { std::mem::take(&mut pool.idle) } else { Vec::new() }
+        };
+        drop(closed);
+    }
+}
+
+/// Runs a test in a browser that shows nothing yet. Afterwards the console has to be free of errors and violations of the policy.
 #[track_caller]
 pub(crate) fn browse(test: impl FnOnce(&Browser)) {
-    if !is_there(&["chromium", "chromedriver"]) {
+    if !is_installed("chromium") || !is_installed("chromedriver") {
         return;
     }
-    let browser = Browser::start();
+    let browser = Lease::new();
     test(&browser);
-    let log = browser.call("POST", "/se/log", json!({"type": "browser"}));
     let expected = browser.expected.borrow();
-    for entry in log.as_array().unwrap().iter().filter(|entry| matches!(entry["level"].as_str(), Some("SEVERE" | "WARNING"))) {
+    for entry in browser.console() {
         let message = entry["message"].as_str().unwrap();
         assert!(expected.iter().any(|part| message.contains(part)), "in the console: {entry}");
     }
@@ -72,7 +124,7 @@ impl Browser {
         let port = lines.find_map(|line| Some(line.unwrap().split_once("successfully on port ")?.1.trim_end_matches('.').to_owned()));
         let port = port.expect("chromedriver tells its port");
         // chromedriver goes on writing there
-        std::thread::spawn(move || lines.for_each(drop));
+        thread::spawn(move || lines.for_each(drop));
         let arguments = [
             "--headless=new",
             "--no-sandbox", // which root cannot have
@@ -91,13 +143,33 @@ impl Browser {
         let capabilities = json!({"goog:loggingPrefs": {"browser": "ALL"}, "goog:chromeOptions": {"args": arguments}});
         let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
         let session = format!("http://127.0.0.1:{port}/session");
-        // a page that is still open asks on when the test is over and its service ended
-        let expected = RefCell::new(vec!["net::ERR_CONNECTION_REFUSED"]);
-        let mut browser = Self { driver, agent, session, expected, _profile: profile };
+        let mut browser = Self { driver, agent, session, expected: RefCell::new(vec![ENDED]), _profile: profile };
         let session = browser.call("POST", "", json!({"capabilities": {"alwaysMatch": capabilities}}));
         browser.session = format!("{}/{}", browser.session, session["sessionId"].as_str().unwrap());
-        browser.resize(1440, 900);
         browser
+    }
+
+    /// Opens a tab, closes all others, and forgets what they have kept. What a tab is told of sizes, preferences and scripts ends with it,
+    /// and so does what a page keeps for a session.
+    fn forget(&self) {
+        let tabs = self.call("GET", "/window/handles", Value::Null);
+        let new = self.call("POST", "/window/new", json!({"type": "tab"}));
+        for tab in tabs.as_array().unwrap() {
+            self.switch(tab);
+            self.call("DELETE", "/window", Value::Null);
+        }
+        self.switch(&new["handle"]);
+        self.devtools("Network.clearBrowserCache", json!({}));
+        self.devtools("Network.clearBrowserCookies", json!({}));
+        self.console();
+        *self.expected.borrow_mut() = vec![ENDED];
+    }
+
+    /// Errors and warnings in the console since the last call.
+    fn console(&self) -> Vec<Value> {
+        let log = self.call("POST", "/se/log", json!({"type": "browser"}));
+        let is_bad = |entry: &&Value| matches!(entry["level"].as_str(), Some("SEVERE" | "WARNING"));
+        log.as_array().unwrap().iter().filter(is_bad).cloned().collect()
     }
 
     /// One command of the protocol.
@@ -124,10 +196,16 @@ impl Browser {
         self.expected.borrow_mut().push(part);
     }
 
-    /// Shows the page of a service and waits until it has the list and knows what may be changed.
+    /// Shows the page of a service and waits until it has the list.
     #[track_caller]
     pub(crate) fn open(&self, server: &Server) {
         self.go(&format!("http://{}/", server.address));
+    }
+
+    /// Waits until the page knows that the list may be changed.
+    #[track_caller]
+    pub(crate) fn expect_controls(&self) {
+        self.until("return document.querySelector('#add').offsetParent");
     }
 
     /// The same with any address.
@@ -194,15 +272,11 @@ impl Browser {
     #[track_caller]
     pub(crate) fn expect_text(&self, selector: &str, text: &str) {
         let mut last = String::new();
-        let begun = std::time::Instant::now();
-        while begun.elapsed() < crate::harness::DEADLINE {
+        let is_there = in_time(|| {
             last = self.text(selector).replace(['\u{2068}', '\u{2069}'], "");
-            if last == text {
-                return;
-            }
-            std::thread::yield_now();
-        }
-        panic!("{selector} has {last:?}, not {text:?}");
+            (last == text).then_some(())
+        });
+        assert!(is_there.is_some(), "{selector} has {last:?}, not {text:?}");
     }
 
     /// The names in view, in the order of the page.
@@ -230,6 +304,23 @@ impl Browser {
         let script = "const [name, nth, button] = arguments;
             return [...document.querySelectorAll('li')].filter(li => li.querySelector('.name').textContent === name)[nth].querySelector(button)";
         self.click_on(script, &json!([name, nth, button]));
+    }
+
+    /// Opens the editor of a color and waits for it.
+    #[track_caller]
+    pub(crate) fn edit(&self, name: &str) {
+        self.click_tile(name, ".edit");
+        self.expect_editor();
+    }
+
+    #[track_caller]
+    pub(crate) fn expect_editor(&self) {
+        self.until("return document.querySelector('#editor').open");
+    }
+
+    #[track_caller]
+    pub(crate) fn expect_no_editor(&self) {
+        self.until("return !document.querySelector('#editor').open");
     }
 
     #[track_caller]

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::driver::{PLAIN_HOST, browse};
-use crate::harness::Server;
+use crate::browser::driver::{PLAIN_HOST, browse};
+use crate::common::harness::Server;
 
 const SMALL: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"snow","value":"rgb(255 250 250)"},
     {"name":"gray","value":"gray"},{"name":"Brand","value":"see the book"},{"name":"lime","value":"#0f0"}]"##;
@@ -102,7 +102,7 @@ fn the_list_is_shown_by_name_hue_and_lightness_and_as_it_is() {
         ] {
             browser.click("#order");
             browser.type_text(&order[..2]);
-            browser.press(&[crate::driver::ENTER]);
+            browser.press(&[crate::browser::driver::ENTER]);
             browser.until(&format!("return document.querySelector('li .name').textContent === '{}'", names[0]));
             assert_eq!(browser.names(), names, "{order}");
         }

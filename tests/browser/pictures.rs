@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::driver::{Browser, browse};
-use crate::harness::Server;
+use crate::browser::driver::{Browser, browse};
+use crate::common::harness::{Server, figures};
 
 /// Bytes of README's picture.
 const PICTURE_BYTES_MAX: usize = 60 * 1024;
@@ -45,7 +45,7 @@ fn pictures_are_made_in_light_dark_at_phone_width_and_on_a_large_screen() {
             browser.prefer("prefers-color-scheme", scheme);
             browser.resize(width, height);
             browser.open(&server);
-            browser.until("return document.querySelector('#add').offsetParent");
+            browser.expect_controls();
             keep(browser, name);
         }
         let many = ten_thousand();
@@ -66,7 +66,7 @@ fn readmes_picture_is_small_and_made_here() {
         browser.resize(1120, 600);
         let server = Server::start(&[]);
         browser.open(&server);
-        browser.until("return document.querySelector('#add').offsetParent");
+        browser.expect_controls();
         browser.run("const order = document.querySelector('#order'); order.value = 'hue'; order.onchange()");
         let picture = keep(browser, "readme.webp");
         // its bytes depend on the fonts of the machine, so that a test cannot compare them
@@ -128,7 +128,7 @@ fn ten_thousand_colors_are_shown_searched_and_scrolled_without_delay() {
             report += &format!(", {what} {:.0} ms (worst {:.0})", times[5], times[9]);
             assert!(times[9] < LONGEST, "{report}");
         }
-        eprintln!("{report}");
+        figures(&report);
         assert!(shown < LONGEST, "{report}");
     });
 }

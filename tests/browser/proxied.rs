@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::driver::{Browser, ENTER, browse, is_there};
-use crate::harness::Server;
-use crate::proxy::Proxy;
+use crate::browser::driver::{Browser, ENTER, browse};
+use crate::common::harness::Server;
+use crate::common::proxy::Proxy;
 
 /// An address that stays while what is behind it comes and goes.
 pub(crate) struct Front {
@@ -90,16 +90,14 @@ fn try_out(browser: &Browser, list: impl Fn() -> String) {
     browser.expect_text("#told", "Added a/b c? at the end.");
     browser.expect_text("li:last-child .name", "a/b c?");
     browser.click("#dismiss");
-    browser.click_tile("a/b c?", ".edit");
-    browser.until("return document.querySelector('#editor').open");
+    browser.edit("a/b c?");
     browser.fill("#value", "#abcdef");
     browser.press(&[ENTER]);
     browser.expect_text("#told", "a/b c? is #abcdef now.");
     browser.expect_text("li:last-child .value", "#abcdef");
     browser.click("#dismiss");
     assert!(list().ends_with(r##"{"name":"a/b c?","value":"#abcdef"}]}"##));
-    browser.click_tile("a/b c?", ".edit");
-    browser.until("return document.querySelector('#editor').open");
+    browser.edit("a/b c?");
     browser.click("#delete");
     browser.expect_text("#count", "148 colors");
     assert!(!list().contains("a/b c?"));
@@ -111,7 +109,7 @@ fn the_page_works_below_a_base_path_with_and_without_a_slash() {
         let server = Server::start(&["--base-path", "/api/v1"]);
         for path in ["/api/v1", "/api/v1/", "/api/v1/?from=somewhere"] {
             browser.go(&format!("http://{}{path}", server.address));
-            browser.until("return document.querySelector('#add').offsetParent");
+            browser.expect_controls();
             try_out(browser, || server.ask("GET", "/api/v1/colors", "").content);
         }
     });
@@ -119,17 +117,14 @@ fn the_page_works_below_a_base_path_with_and_without_a_slash() {
 
 #[test]
 fn the_page_works_behind_nginx_whose_cache_keeps_it_from_nobody_and_shows_it_to_nobody_else() {
-    if !is_there(&["nginx", "openssl"]) {
-        return;
-    }
+    let Some(nginx) = Proxy::start() else { return };
     browse(|browser| {
         browser.expect("502 (Bad Gateway)");
-        let nginx = Proxy::start().unwrap();
         let server = nginx.service(&[]);
         let front = Front::start();
         *front.back.lock().unwrap() = Some(Back::Unix(nginx.scratch.0.join("front")));
         let ask = |accept: &str| {
-            let mut client = crate::client::Client::on_unix(nginx.scratch.0.join("service"));
+            let mut client = crate::common::client::Client::on_unix(nginx.scratch.0.join("service"));
             client.ask_with("GET", "/", &format!("Accept: {accept}\r\n"), "").status
         };
         assert_eq!((ask("*/*"), ask("text/html")), (404, 200));
@@ -139,7 +134,7 @@ fn the_page_works_behind_nginx_whose_cache_keeps_it_from_nobody_and_shows_it_to_
             assert_eq!(other.status(), 404);
             browser.go(&front.address());
         }
-        browser.until("return document.querySelector('#add').offsetParent");
+        browser.expect_controls();
         try_out(browser, || server.list());
         let begun = std::time::Instant::now();
         server.ask("PUT", "/colors/aliceblue", r##"{"value":"#000001"}"##);

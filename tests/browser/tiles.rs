@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::driver::{Browser, RIGHT, browse};
-use crate::harness::Server;
+use crate::browser::driver::{Browser, RIGHT, browse};
+use crate::common::harness::Server;
 
 /// Texts of which a part is not seen.
 const CUT: &str = "return [...document.querySelectorAll('li .name, li .value')].filter(text => {
@@ -104,8 +104,7 @@ fn a_color_with_alpha_is_on_a_checkerboard_and_its_texts_on_a_ground_of_their_ow
         let grounds = "return [...document.querySelectorAll('li')].map(li => [getComputedStyle(li).backgroundImage.includes('repeating-conic-gradient'),
             getComputedStyle(li.querySelector('.name')).backgroundColor !== 'rgba(0, 0, 0, 0)'])";
         assert_eq!(browser.run(grounds), json!([[true, true], [true, true], [false, false], [false, false]]));
-        browser.click_tile("half", ".edit");
-        browser.until("return document.querySelector('#editor').open");
+        browser.edit("half");
         assert_eq!(browser.run("return getComputedStyle(document.querySelector('#preview')).backgroundImage.includes('conic')"), true);
     });
 }
@@ -226,8 +225,7 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
         browser.click("#way");
         assert_eq!(browser.names(), ["ink"]);
         assert_eq!(browser.run("return [document.querySelector('#query').value, document.activeElement.id]"), json!(["", "query"]));
-        browser.click_tile("ink", ".edit");
-        browser.until("return document.querySelector('#editor').open");
+        browser.edit("ink");
         assert_eq!(browser.text("#save"), "Save");
         let read_only = Server::with_seed("[]", &["--read-only"]);
         browser.open(&read_only);

@@ -1,20 +1,15 @@
 //! The dialog for tokens.
 
-use std::os::unix::fs::PermissionsExt as _;
-use std::{fs, path::Path};
-
 use serde_json::json;
 
-use crate::driver::{Browser, ENTER, ESCAPE, browse};
-use crate::harness::{Scratch, Server};
+use crate::browser::driver::{Browser, ENTER, ESCAPE, browse};
+use crate::common::harness::{Scratch, Server};
 
-const TOKEN: &str = "the-right-token-of-32-characters";
+pub(crate) const TOKEN: &str = "the-right-token-of-32-characters";
 
 /// A service that needs a token; its file is in the folder.
-fn guarded(scratch: &Scratch, arguments: &[&str]) -> Server {
-    let file = scratch.write("token", TOKEN);
-    fs::set_permissions(Path::new(&file), fs::Permissions::from_mode(0o600)).unwrap();
-    Server::start(&[&["--token-file", file.as_str()], arguments].concat())
+pub(crate) fn guarded(scratch: &Scratch, arguments: &[&str]) -> Server {
+    Server::start(&[&["--token-file", &scratch.write_tokens(TOKEN)], arguments].concat())
 }
 
 #[track_caller]
@@ -30,8 +25,7 @@ fn a_token_with_a_character_that_no_field_can_have_is_refused_in_the_dialog() {
         let scratch = Scratch::new();
         let server = guarded(&scratch, &[]);
         browser.open(&server);
-        browser.click_tile("aqua", ".edit");
-        browser.until("return document.querySelector('#editor').open");
+        browser.edit("aqua");
         browser.fill("#value", "#00eeee");
         browser.press(&[ENTER]);
         expect_dialog(browser, "Changes need a token");
@@ -95,8 +89,7 @@ fn after_cancel_a_change_can_be_tried_again() {
         let scratch = Scratch::new();
         let server = guarded(&scratch, &[]);
         browser.open(&server);
-        browser.click_tile("aqua", ".edit");
-        browser.until("return document.querySelector('#editor').open");
+        browser.edit("aqua");
         browser.fill("#value", "#00eeee");
         browser.click("#save");
         expect_dialog(browser, "Changes need a token");

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::driver::{Browser, DELETE, ENTER, ESCAPE, browse};
-use crate::harness::Server;
+use crate::browser::driver::{Browser, DELETE, ENTER, ESCAPE, browse};
+use crate::common::harness::Server;
 
 const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"lime","value":"#00ff00"},
     {"name":"snow","value":"#fffafa"},{"name":"gold","value":"#ffd700"}]"##;
@@ -27,12 +27,6 @@ fn focus(browser: &Browser, name: &str) {
     let script =
         "[...document.querySelectorAll('li')].find(li => li.querySelector('.name').textContent === arguments[0]).firstChild.focus()";
     browser.run_with(script, &json!([name]));
-}
-
-#[track_caller]
-fn open_editor(browser: &Browser, name: &str) {
-    browser.click_tile(name, ".edit");
-    browser.until("return document.querySelector('#editor').open");
 }
 
 fn names_of(server: &Server) -> Vec<String> {
@@ -75,7 +69,7 @@ fn quick_presses_delete_one_color_each_and_undo_takes_back_the_last_first() {
         assert_eq!(names_of(&server), ["red", "gold"]);
         assert_eq!(browser.text("#undo"), "Undo deletion (3)");
         // neither other changes nor what the page says of them take it away
-        open_editor(browser, "gold");
+        browser.edit("gold");
         browser.fill("#value", "gold");
         browser.press(&[ENTER]);
         browser.expect_text("#told", "gold is gold now.");
@@ -152,13 +146,13 @@ fn the_answer_to_a_slow_save_leaves_the_editor_of_another_color_open() {
         let server = Server::with_seed(SEED, &[]);
         browser.open(&server);
         hold(browser, "PUT");
-        open_editor(browser, "ink");
+        browser.edit("ink");
         browser.fill("#value", "#111111");
         browser.press(&[ENTER]);
         browser.until("return sent");
         browser.press(&[ESCAPE]);
-        browser.until("return !document.querySelector('#editor').open");
-        open_editor(browser, "lime");
+        browser.expect_no_editor();
+        browser.edit("lime");
         browser.fill("#value", "half ty");
         browser.run("release()");
         browser.expect_text("#told", "ink is #111111 now.");
@@ -166,7 +160,7 @@ fn the_answer_to_a_slow_save_leaves_the_editor_of_another_color_open() {
         assert_eq!(browser.run(editor), json!([true, "\u{2068}lime\u{2069}", "half ty"]));
         browser.click("#save");
         browser.expect_text("#told", "lime is half ty now.");
-        browser.until("return !document.querySelector('#editor').open");
+        browser.expect_no_editor();
     });
 }
 
@@ -177,13 +171,13 @@ fn a_slow_save_is_sent_once_and_its_failure_is_not_told_in_the_editor_of_another
         let server = Server::with_seed(SEED, &[]);
         browser.open(&server);
         hold(browser, "PUT");
-        open_editor(browser, "ink");
+        browser.edit("ink");
         browser.fill("#value", "#111111");
         browser.press(&[ENTER, ENTER, ENTER]);
         browser.until("return sent");
         server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
         browser.press(&[ESCAPE]);
-        open_editor(browser, "lime");
+        browser.edit("lime");
         browser.run("release()");
         browser.expect_text("#told", "Somebody was faster: ink is #222222 now. Nothing was changed.");
         assert_eq!(browser.text("#refusal"), "");

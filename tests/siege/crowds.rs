@@ -1,5 +1,5 @@
-//! Many more clients at once than the service has threads, most of them attackers: legitimate clients are served, and soon. Each of these
-//! tests has the machine to itself, since it measures for how long one waits.
+//! Many more clients at once than the service has threads, most of them attackers: legitimate clients are served, and soon. None of these
+//! tests runs beside another attack, since it measures for how long one waits.
 //!
 //! Times are bounds that a slow machine keeps, not the figures that an idle one reaches; those are in docs/limits.md.
 
@@ -10,9 +10,11 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::client::Client;
-use crate::flood::{CONTENT, Drippers, FIELDS, Pipeliners, REQUEST, RESIDENT_MAX, Target, drip, narrow, pour, reset_on_close, throw};
-use crate::harness::{SEED, Server, eventually, long_list};
+use crate::common::client::Client;
+use crate::common::harness::{SEED, Server, eventually, long_list};
+use crate::siege::flood::{
+    CONTENT, Drippers, FIELDS, Pipeliners, REQUEST, RESIDENT_MAX, Target, drip, narrow, pour, reset_on_close, throw,
+};
 
 /// How often drippers send a byte.
 const BEAT: Duration = Duration::from_millis(300);

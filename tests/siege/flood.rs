@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::harness::{DEADLINE, SEED, Server, eventually};
+use crate::common::harness::{DEADLINE, SEED, Server, eventually, figures};
 
 /// A whole request that changes nothing.
 pub(crate) const REQUEST: &str = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -40,18 +40,18 @@ pub(crate) struct Target {
     list: String,
     /// How many threads there were before the attack.
     threads: usize,
-    /// Keeps tests that assert short times, or take most descriptors of this process, apart from all others.
+    /// Keeps tests that assert short times, or take most descriptors of this process, apart from other attacks.
     access: Access,
 }
 
-/// A test's right to run.
+/// A test's right to attack.
 enum Access {
     BesideOthers { _lock: RwLockReadGuard<'static, ()> },
     Alone { _lock: RwLockWriteGuard<'static, ()> },
     Over,
 }
 
-static MACHINE: RwLock<()> = RwLock::new(());
+static ATTACKS: RwLock<()> = RwLock::new(());
 
 impl Target {
     /// A service with its own seed, ready to be attacked beside others.
@@ -61,13 +61,13 @@ impl Target {
 
     /// The same, of a service that `start` starts.
     pub(crate) fn of(start: impl FnOnce() -> Server) -> Self {
-        let lock = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+        let lock = ATTACKS.read().unwrap_or_else(PoisonError::into_inner);
         Self::new(Access::BesideOthers { _lock: lock }, start)
     }
 
-    /// The same with the machine to itself, as far as these tests go.
+    /// The same without another attack at the time.
     pub(crate) fn alone(start: impl FnOnce() -> Server) -> Self {
-        let lock = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+        let lock = ATTACKS.write().unwrap_or_else(PoisonError::into_inner);
         Self::new(Access::Alone { _lock: lock }, start)
     }
 
@@ -143,18 +143,12 @@ pub(crate) fn narrow(address: SocketAddr) -> TcpStream {
 }
 
 /// A new connection with buffers of about so many bytes on this side.
-fn connect_with_buffers(address: SocketAddr, bytes: usize) -> TcpStream {
+pub(crate) fn connect_with_buffers(address: SocketAddr, bytes: usize) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None).unwrap();
     socket.set_recv_buffer_size(bytes).unwrap();
     socket.set_send_buffer_size(bytes).unwrap();
     socket.connect(&address.into()).expect("the service listens");
     socket.into()
-}
-
-/// Prints what was measured: `cargo test --release --test siege -- --nocapture` has the figures of the documents.
-#[expect(clippy::print_stderr, reason = "nobody sees it unless asked for")]
-fn figures(text: &str) {
-    eprintln!("{}: {text}", thread::current().name().unwrap_or_default());
 }
 
 /// How long one request takes, from connecting to the last byte.
@@ -190,8 +184,8 @@ pub(crate) fn affordable(count: usize) -> usize {
     let hard = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });
     let descriptors = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    // an eighth for the tests that run beside this one
-    count.min(descriptors - descriptors / 8)
+    // half of them are for the tests that run beside this one
+    count.min(descriptors / 2)
 }
 
 /// Connections that send a byte each at every beat; one that is closed is replaced. They end when this is dropped.

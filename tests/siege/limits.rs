@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::client::Client;
-use crate::flood::{CONTENT, FIELDS, REQUEST, Target, narrow};
-use crate::harness::{Server, eventually, long_list};
+use crate::common::client::Client;
+use crate::common::harness::{Server, eventually, long_list};
+use crate::siege::flood::{CONTENT, FIELDS, REQUEST, Target, narrow};
 
 #[test]
 fn few_descriptors_mean_few_connections_and_nothing_worse() {

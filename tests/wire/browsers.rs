@@ -3,7 +3,8 @@
 
 use std::net::Shutdown;
 
-use crate::harness::{Scratch, Server, eventually};
+use crate::common::client::request;
+use crate::common::harness::{Scratch, Server, eventually};
 
 /// Asks for each change with these field lines, Host included, and checks the status of each.
 #[track_caller]
@@ -12,7 +13,7 @@ fn check_changes(server: &Server, fields: &str, statuses: [u16; 3]) {
     let changes = [("POST", "/colors"), ("PUT", "/colors/red"), ("DELETE", "/colors/red")];
     let content = r#"{"name":"red","value":"b"}"#;
     for ((method, target), status) in changes.into_iter().zip(statuses) {
-        client.send(format!("{method} {target} HTTP/1.1\r\n{fields}Content-Length: {}\r\n\r\n{content}", content.len()));
+        client.send(request(method, target, fields, content));
         assert_eq!(client.response().status, status, "{method} {fields}");
     }
 }
@@ -95,7 +96,7 @@ fn a_refusal_is_logged_with_the_option_that_would_allow_it_and_that_option_does(
 #[test]
 fn a_page_of_an_allowed_origin_may_read_why_its_request_was_refused_unread() {
     let scratch = Scratch::new();
-    let tokens = scratch.write("tokens", "a-token-0123456789");
+    let tokens = scratch.write_tokens("a-token-0123456789");
     let origin = "https://friend.example";
     let server = Server::start(&["--allow-origin", origin, "--private", "--token-file", &tokens, "--request-timeout", "0.5"]);
     for (lines, status) in [

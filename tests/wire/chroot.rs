@@ -3,10 +3,8 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use rustix::process::Signal;
-
-use crate::client::Client;
-use crate::harness::{Scratch, Server, skip};
+use crate::common::client::Client;
+use crate::common::harness::{Scratch, Server, copy_program, skip};
 
 /// Names the binary to try out; docs/operating.md has the command that builds it.
 const BINARY: &str = "STATIC_BINARY";
@@ -19,7 +17,7 @@ fn the_static_binary_needs_nothing_but_its_seed() {
     let scratch = Scratch::new();
     let root = scratch.0.join("root");
     fs::create_dir(&root).unwrap();
-    fs::copy(binary, root.join("colors")).unwrap();
+    copy_program(binary, root.join("colors"));
     fs::write(root.join("seed.json"), include_bytes!("../../seed/colors.json")).unwrap();
     let mut command = Command::new("chroot");
     command.arg(&root).args(["/colors", "--listen", "127.0.0.1:0", "--listen", "unix:/s", "--seed", "/seed.json"]);
@@ -28,9 +26,8 @@ fn the_static_binary_needs_nothing_but_its_seed() {
     assert_eq!(server.list().matches("\"name\"").count(), 148);
     assert_eq!(server.ask("POST", "/colors", r#"{"name":"ink","value":"1"}"#).status, 201);
     assert_eq!(Client::on_unix(root.join("s")).ask("GET", "/colors/ink", "").status, 200);
-    server.signal(Signal::TERM);
-    let (status, log) = server.wait();
-    assert!(status.success() && log.ends_with("stopped\n"), "{log}");
+    let log = server.stop();
+    assert!(log.ends_with("stopped\n"), "{log}");
     let mut left: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["colors", "seed.json"]);

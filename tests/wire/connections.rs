@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::client::Client;
-use crate::harness::{Scratch, Server, colors_below_strace, long_list};
+use crate::common::client::Client;
+use crate::common::harness::{Scratch, Server, colors_below_strace, long_list};
 
 #[test]
 fn the_version_and_the_connection_field_decide_whether_it_stays_open() {
@@ -186,14 +186,12 @@ fn a_long_color_reaches_slow_readers_whole_however_many_they_are() {
 #[test]
 fn a_kernel_without_memory_to_wait_with_is_asked_again() {
     let scratch = Scratch::new();
-    let trace = scratch.0.join("trace").to_str().unwrap().to_owned();
+    let trace = scratch.file("trace");
     let options = ["-qq", "-o", &trace, "-e", "trace=ppoll", "-e", "inject=ppoll:error=ENOMEM:when=1..3"];
     let Some(command) = colors_below_strace(&options, &["--listen", "127.0.0.1:0"]) else { return };
     let server = Server::spawn(command);
     assert_eq!(server.ask("GET", "/colors/red", "").status, 200);
-    server.signal(Signal::TERM);
-    let (status, log) = server.wait();
-    assert!(status.success(), "{log}");
+    let log = server.stop();
     let warning = " [WARN] cannot accept connections for the moment: Cannot allocate memory (os error 12)\n";
     assert_eq!(log.matches(warning).count(), 3, "{log}");
 }

@@ -1,7 +1,7 @@
 //! The HTTP contract on the wire: each operation, and each of its errors once. Its tables, row by row, are in the unit
 //! tests.
 
-use crate::harness::{SEED, Server};
+use crate::common::harness::{SEED, Server};
 
 #[test]
 fn reads_answer_the_list_and_its_colors() {
@@ -119,7 +119,8 @@ fn content_that_is_no_color_is_400_and_changes_nothing() {
     for server in Server::of_both_kinds(SEED) {
         let before = server.list();
         let response = server.ask("POST", "/colors", r#"{"name":"a"}"#);
-        assert_eq!((response.status, response.message().as_str()), (400, "missing field `value` at line 1 column 12"));
+        assert_eq!(response.status, 400);
+        assert!(response.message().contains("value"), "the field that is missing: {response:?}");
         assert_eq!(server.ask("PUT", "/colors/red", "{").status, 400);
         assert_eq!(server.ask("PUT", "/colors/nosuchcolor", "{").content, r#"{"error":true}"#);
         assert_eq!(server.list(), before);

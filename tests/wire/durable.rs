@@ -8,16 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
-use crate::harness::{DEADLINE, Scratch, Server, colors_below_strace, eventually, stored};
+use crate::common::client::request;
+use crate::common::harness::{DEADLINE, Scratch, Server, colors_below_strace, eventually, stored};
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
-
-/// Where the list of a test is, in a directory of its own.
-fn file_in(scratch: &Scratch) -> String {
-    scratch.0.join("colors.db").to_str().unwrap().to_owned()
-}
 
 /// Makes a database of this list.
 fn make(file: &str, seed: &str) {
@@ -27,13 +23,6 @@ fn make(file: &str, seed: &str) {
 /// Starts the service on a database below strace with these options; `None` if that is not installed.
 fn start_below_strace(options: &[&str], file: &str) -> Option<Server> {
     colors_below_strace(options, &["--listen", "127.0.0.1:0", "--data", file]).map(Server::spawn)
-}
-
-/// Ends strace, and so what it does to the service.
-fn end_strace(server: &Server) {
-    let tracer = Pid::from_raw(server.proc_status("TracerPid") as i32).expect("strace traces the service");
-    kill_process(tracer, Signal::KILL).expect("strace runs");
-    eventually("strace has ended", || (server.proc_status("TracerPid") == 0).then_some(()));
 }
 
 fn health(server: &Server) -> (u16, serde_json::Value) {
@@ -55,7 +44,7 @@ fn list_after_kill(server: Server, file: &str) -> String {
 /// Posts a color; true when the service said that it is created, false when the connection ended before that.
 fn create(stream: &mut TcpStream, name: &str, value: &str) -> bool {
     let content = format!(r#"{{"name":"{name}","value":"{value}"}}"#);
-    let request = format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{content}", content.len());
+    let request = request("POST", "/colors", "Host: localhost\r\n", &content);
     let mut answer = Vec::new();
     if stream.write_all(request.as_bytes()).is_err() {
         return false;
@@ -74,7 +63,7 @@ fn create(stream: &mut TcpStream, name: &str, value: &str) -> bool {
 #[test]
 fn the_file_is_made_from_the_seed_and_is_the_list_from_then_on() {
     let scratch = Scratch::new();
-    let file = file_in(&scratch);
+    let file = scratch.file("colors.db");
     let server = Server::start(&["--seed", "seed/colors.json", "--data", &file]);
     assert_eq!(stored(&file), server.list());
     assert_eq!(server.ask("DELETE", "/colors/red", "").status, 200);
@@ -99,7 +88,7 @@ fn the_file_is_made_from_the_seed_and_is_the_list_from_then_on() {
 #[test]
 fn new_files_are_the_owners_alone_and_after_a_stop_the_file_is_all_there_is() {
     let scratch = Scratch::new();
-    let file = file_in(&scratch);
+    let file = scratch.file("colors.db");
     let server = Server::with_data("[]", &file, &[]);
     assert_eq!(server.ask("POST", "/colors", A).status, 201);
     let names = || {
@@ -120,7 +109,7 @@ fn new_files_are_the_owners_alone_and_after_a_stop_the_file_is_all_there_is() {
 fn a_link_stays_and_the_mode_is_kept() {
     let scratch = Scratch::new();
     let target = scratch.0.join("target.db");
-    let (link, target) = (scratch.0.join("link.db").to_str().unwrap().to_owned(), target.to_str().unwrap());
+    let (link, target) = (scratch.file("link.db"), target.to_str().unwrap());
     symlink("target.db", &link).unwrap();
     make(&link, "[]");
     fs::set_permissions(target, fs::Permissions::from_mode(0o640)).unwrap();
@@ -138,7 +127,7 @@ fn no_acknowledged_change_is_lost_to_kill_9() {
     const ROUNDS: usize = 30;
     const WRITERS: usize = 4;
     let scratch = Scratch::new();
-    let file = file_in(&scratch);
+    let file = scratch.file("colors.db");
     make(&file, "[]");
     let mut random = fastrand::Rng::with_seed(4);
     let mut acknowledged = [const { Vec::<String>::new() }; WRITERS];
@@ -185,7 +174,7 @@ fn no_acknowledged_change_is_lost_to_kill_9() {
 #[test]
 fn every_change_is_synced_before_its_answer() {
     let scratch = Scratch::new();
-    let (file, trace) = (file_in(&scratch), scratch.0.join("trace"));
+    let (file, trace) = (scratch.file("colors.db"), scratch.0.join("trace"));
     make(&file, "[]");
     let options = ["-y", "-s", "16", "-e", "trace=fsync,fdatasync,sendto,sendmsg,write,writev", "-o", trace.to_str().unwrap()];
     let Some(server) = start_below_strace(&options, &file) else { return };
@@ -224,7 +213,7 @@ fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
     // the first change takes two syncs: of the log's head, and of its frames
     for errors in ["when=3", "when=3+"] {
         let scratch = Scratch::new();
-        let file = file_in(&scratch);
+        let file = scratch.file("colors.db");
         make(&file, "[]");
         let list = format!(r#"{{"data":[{A}]}}"#);
         let inject = format!("inject=fdatasync:error=EIO:{errors}");
@@ -250,7 +239,7 @@ fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
 #[test]
 fn a_full_disk_changes_nothing_and_health_recovers_with_the_disk() {
     let scratch = Scratch::new();
-    let file = file_in(&scratch);
+    let file = scratch.file("colors.db");
     make(&file, "[]");
     // what is written to the log first has room, and nothing behind it
     let log = format!("{file}-wal");
@@ -267,7 +256,7 @@ fn a_full_disk_changes_nothing_and_health_recovers_with_the_disk() {
     assert_eq!((status, &json["status"]), (503, &"the last change could not be saved".into()));
     assert_eq!(stored(&file), list);
 
-    end_strace(&server);
+    server.end_strace();
     eventually("it recovers by itself", || (health(&server).0 == 200).then_some(()));
     assert_eq!(server.list(), list);
     assert_eq!(create("3").status, 201);
@@ -280,7 +269,7 @@ fn a_full_disk_changes_nothing_and_health_recovers_with_the_disk() {
 #[test]
 fn a_limit_of_the_files_size_is_a_500_until_it_is_raised() {
     let scratch = Scratch::new();
-    let file = file_in(&scratch);
+    let file = scratch.file("colors.db");
     make(&file, "[]");
     let server = Server::start(&["--data", &file]);
     let create = |value: &str| server.ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{value}"}}"#));
@@ -302,7 +291,7 @@ fn a_limit_of_the_files_size_is_a_500_until_it_is_raised() {
 #[track_caller]
 fn check_removal(name: &str, replacement: Option<&str>) {
     let scratch = Scratch::new();
-    let file = file_in(&scratch);
+    let file = scratch.file("colors.db");
     let server = Server::with_data(&format!("[{A}]"), &file, &[]);
     assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).status, 200);
     let list = server.list();
@@ -329,16 +318,19 @@ fn check_removal(name: &str, replacement: Option<&str>) {
 
 #[test]
 fn a_file_that_is_removed_or_replaced_is_not_written() {
-    for name in ["colors.db", "colors.db-wal", "colors.db-shm"] {
-        check_removal(name, None);
-        check_removal(name, Some("somebody else's"));
-    }
+    // at the same time, since each waits until the service tries again
+    thread::scope(|scope| {
+        for name in ["colors.db", "colors.db-wal", "colors.db-shm"] {
+            scope.spawn(|| check_removal(name, None));
+            scope.spawn(|| check_removal(name, Some("somebody else's")));
+        }
+    });
 }
 
 #[test]
 fn a_log_that_is_cut_short_while_it_runs_is_noticed() {
     let scratch = Scratch::new();
-    let file = file_in(&scratch);
+    let file = scratch.file("colors.db");
     let server = Server::with_data(&format!("[{A}]"), &file, &[]);
     assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).status, 200);
     fs::File::options().write(true).open(format!("{file}-wal")).unwrap().set_len(0).unwrap();
@@ -352,7 +344,7 @@ fn a_first_start_that_is_killed_leaves_nothing_that_a_second_one_stumbles_over()
     let seed: Vec<String> = (0..5000).map(|number| format!(r#"{{"name":"{number}","value":"1"}}"#)).collect();
     let seed = scratch.write("seed.json", format!("[{}]", seed.join(",")));
     for sync in 1..=6 {
-        let file = scratch.0.join(format!("{sync}.db")).to_str().unwrap().to_owned();
+        let file = scratch.file(&format!("{sync}.db"));
         let inject = format!("inject=fsync,fdatasync:signal=KILL:when={sync}");
         let options = ["-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", &inject];
         let arguments = ["--listen", "127.0.0.1:0", "--seed", &seed, "--data", &file];
@@ -371,7 +363,7 @@ fn a_first_start_that_is_killed_leaves_nothing_that_a_second_one_stumbles_over()
 #[test]
 fn a_removed_log_loses_nothing_when_the_service_is_stopped() {
     let scratch = Scratch::new();
-    let file = file_in(&scratch);
+    let file = scratch.file("colors.db");
     let server = Server::with_data(&format!("[{A}]"), &file, &[]);
     assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).status, 200);
     let list = server.list();
@@ -384,7 +376,7 @@ fn a_removed_log_loses_nothing_when_the_service_is_stopped() {
 #[test]
 fn a_log_that_a_power_cut_cut_short_is_a_list_that_was_acknowledged() {
     let scratch = Scratch::new();
-    let file = file_in(&scratch);
+    let file = scratch.file("colors.db");
     let server = Server::with_data("[]", &file, &[]);
     let mut lists = vec![server.list()];
     for value in ["1", "2", "3"] {
@@ -398,7 +390,7 @@ fn a_log_that_a_power_cut_cut_short_is_a_list_that_was_acknowledged() {
     let mut found = Vec::new();
     for end in (0..=log.len()).step_by(512).chain([log.len() - 1, log.len()]) {
         let cut = Scratch::new();
-        let copy = file_in(&cut);
+        let copy = cut.file("colors.db");
         fs::copy(&file, &copy).unwrap();
         fs::write(format!("{copy}-wal"), &log[..end]).unwrap();
         let again = Server::start(&["--data", &copy]);
@@ -415,7 +407,7 @@ fn a_log_that_a_power_cut_cut_short_is_a_list_that_was_acknowledged() {
 fn many_changes_that_cannot_be_saved_are_refused_after_a_few_attempts() {
     const WRITERS: usize = 300;
     let scratch = Scratch::new();
-    let file = file_in(&scratch);
+    let file = scratch.file("colors.db");
     make(&file, "[]");
     let log = format!("{file}-wal");
     // The first change is saved, with two syncs. Each attempt after it takes a fifth of a second: one for each change would take a minute.
@@ -423,7 +415,7 @@ fn many_changes_that_cannot_be_saved_are_refused_after_a_few_attempts() {
     let options = ["-P", &log, "-o", "/dev/null", "-e", "trace=fdatasync", "-e", inject];
     let arguments = ["--listen", "127.0.0.1:0", "--max-body", "16MiB", "--data", &file];
     let Some(server) = colors_below_strace(&options, &arguments).map(Server::spawn) else { return };
-    let post = |content: &str| format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{content}", content.len());
+    let post = |content: &str| request("POST", "/colors", "Host: localhost\r\n", content);
     let mut clients: Vec<_> = (0..WRITERS).map(|_| server.connect()).collect();
     let mut first = server.connect();
     first.send(post(&format!(r#"{{"name":"long","value":"{}"}}"#, "x".repeat(16_000_000))));
@@ -444,7 +436,7 @@ fn many_changes_that_cannot_be_saved_are_refused_after_a_few_attempts() {
 #[test]
 fn changes_saved_together_each_get_their_own_answer() {
     let scratch = Scratch::new();
-    let file = file_in(&scratch);
+    let file = scratch.file("colors.db");
     let server = Server::with_data("[]", &file, &[]);
     thread::scope(|scope| {
         for number in 0..32 {
@@ -470,7 +462,7 @@ fn changes_saved_together_each_get_their_own_answer() {
 #[test]
 fn creates_under_a_condition_of_the_list_are_made_once() {
     let scratch = Scratch::new();
-    let file = file_in(&scratch);
+    let file = scratch.file("colors.db");
     let server = Server::with_data("[]", &file, &[]);
     let made = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -497,7 +489,7 @@ fn creates_under_a_condition_of_the_list_are_made_once() {
 #[test]
 fn two_writers_by_turns_are_about_as_fast_as_one() {
     let scratch = Scratch::new();
-    let server = Server::with_data(&format!("[{A}]"), &file_in(&scratch), &["--workers", "1"]);
+    let server = Server::with_data(&format!("[{A}]"), &scratch.file("colors.db"), &["--workers", "1"]);
     let mut writers = [server.connect(), server.connect()];
     let mut time = |order: [usize; 2]| {
         let begun = Instant::now();

@@ -3,7 +3,8 @@
 
 use std::net::Shutdown;
 
-use crate::harness::Server;
+use crate::common::client::request;
+use crate::common::harness::Server;
 
 /// A request that would be noticed: it changes the list.
 const SMUGGLED: &str = "DELETE /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -177,7 +178,7 @@ fn pipelined_requests_are_answered_in_order() {
     let mut requests = String::new();
     for name in &names {
         let content = format!(r#"{{"name":"{name}","value":"1"}}"#);
-        requests += &format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{content}", content.len());
+        requests += &request("POST", "/colors", "Host: localhost\r\n", &content);
         requests += &format!("GET /colors/{name} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     }
     client.send(&requests);

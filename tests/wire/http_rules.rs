@@ -1,6 +1,6 @@
 //! Rules of RFC 9110 and 9112 that clients seldom try, and what errors advise.
 
-use crate::harness::{Server, eventually};
+use crate::common::harness::{Server, eventually};
 
 #[test]
 fn a_created_color_whose_url_many_clients_fail_on_has_no_location() {

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::client::Client;
-use crate::harness::{Scratch, Server, colors, colors_inheriting, eventually, is_installed, long_list, own_environment};
+use crate::common::client::Client;
+use crate::common::harness::{Scratch, Server, colors, colors_inheriting, eventually, is_installed, long_list, own_environment};
 
 /// A service with a unix socket at `path`, next to its TCP one.
 fn on_unix(path: &str, arguments: &[&str]) -> Server {
@@ -19,7 +19,7 @@ fn on_unix(path: &str, arguments: &[&str]) -> Server {
 
 /// Path of a socket file in a scratch directory.
 fn socket_in(scratch: &Scratch) -> String {
-    scratch.0.join("s").to_str().unwrap().to_owned()
+    scratch.file("s")
 }
 
 /// Where the service says that it listens; all lines that say so are awaited.
@@ -108,8 +108,7 @@ fn the_file_has_the_mode_asked_for_whatever_the_umask() {
             command
         });
         let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
-        server.signal(Signal::TERM);
-        server.wait();
+        server.stop();
         mode
     };
     assert_eq!(mode(&[], "077"), 0o660);
@@ -123,8 +122,7 @@ fn the_file_is_removed_on_exit() {
     let path = socket_in(&scratch);
     let server = on_unix(&path, &[]);
     Client::on_unix(&path).expect_open();
-    server.signal(Signal::TERM);
-    assert!(server.wait().0.success());
+    server.stop();
     assert!(!fs::exists(&path).unwrap());
 }
 
@@ -135,8 +133,7 @@ fn a_file_that_came_in_its_place_is_left_alone() {
     let server = on_unix(&path, &[]);
     fs::remove_file(&path).unwrap();
     let other = on_unix(&path, &[]);
-    server.signal(Signal::TERM);
-    assert!(server.wait().0.success());
+    server.stop();
     Client::on_unix(&path).expect_open();
     drop(other);
 }

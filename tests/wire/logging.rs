@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::client::Client;
-use crate::harness::{Scratch, Server, colors, eventually, is_installed, own_environment};
+use crate::common::client::Client;
+use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, own_environment};
 
 /// Longest start or end of a service whose log nobody reads; each waits half a second for the log at most.
 const SOON: Duration = Duration::from_secs(5);
@@ -197,8 +197,7 @@ fn warnings_that_clients_cause_are_few_and_the_others_counted() {
         assert_eq!(client.ask_with("DELETE", "/colors/red", "Origin: http://evil.example\r\n", "").status, 403);
     }
     let seconds = begun.elapsed().as_secs() as usize + 1;
-    server.signal(Signal::TERM);
-    let (_, log) = server.wait();
+    let log = server.stop();
     let said = log.matches("refused a change from the origin").count();
     assert!((5..=5 * seconds).contains(&said), "{said} lines in {seconds} s");
     let counted = |line: &str| text(line).strip_suffix(" more warnings about clients were left out")?.parse::<usize>().ok();

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::harness::{Scratch, Server, eventually, is_installed};
+use crate::common::harness::{Scratch, Server, eventually, is_installed};
 
 /// The page, which is scraped once.
 fn page(server: &Server) -> String {
@@ -195,7 +195,7 @@ fn warnings_are_counted_also_those_that_are_left_out() {
 #[test]
 fn private_metrics_need_a_token() {
     let scratch = Scratch::new();
-    let tokens = scratch.write("tokens", "scraper a-token-0123456789\n");
+    let tokens = scratch.write_tokens("scraper a-token-0123456789\n");
     let server = Server::start(&["--private", "--token-file", &tokens, "--base-path", "/api"]);
     assert_eq!(server.ask("GET", "/api/metrics", "").status, 401);
     let mut client = server.connect();

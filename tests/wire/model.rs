@@ -1,6 +1,6 @@
 //! Random sequences of operations: the service and ten lines of `Vec` must agree after every one.
 
-use crate::harness::Server;
+use crate::common::harness::Server;
 
 /// The specification's list in its plainest form.
 #[derive(Default)]

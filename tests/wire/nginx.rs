@@ -2,20 +2,11 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use rustix::process::Signal;
-
-use crate::harness::{Server, eventually, long_list};
-use crate::proxy::{CLOSED, Proxy, field};
-
-/// Stops the service in good order.
-fn stop(server: Server) {
-    server.signal(Signal::TERM);
-    assert!(server.wait().0.success());
-}
+use crate::common::harness::{eventually, long_list};
+use crate::common::proxy::{CLOSED, Proxy, field};
 
 #[test]
 fn every_method_and_target_passes_as_it_came() {
@@ -63,7 +54,7 @@ fn reads_are_served_from_the_cache_while_the_service_is_down() {
     let server = proxy.service(&[]);
     let (red, list) = (proxy.read("/colors/red").content, proxy.read("/colors").content);
     assert_eq!(red, r##"{"name":"red","value":"#ff0000"}"##);
-    stop(server);
+    server.stop();
     for _ in 0..3 {
         assert_eq!(proxy.read_until("/colors/red", "STALE").content, red);
         assert_eq!(proxy.read_until("/colors", "STALE").content, list);
@@ -91,7 +82,7 @@ fn what_the_service_was_asked_about_is_never_stale() {
         assert_eq!(answer.content, content, "{answer:?}");
         assert_eq!(proxy.read("/colors/red").content, content);
         // neither does an older one come back when nobody can be asked
-        stop(server);
+        server.stop();
         assert_eq!(proxy.read_until("/colors/red", "STALE").content, content);
         server = proxy.service(&[]);
         assert_eq!(server.ask("PUT", "/colors/red", &content).content, content);
@@ -107,7 +98,7 @@ fn a_color_found_gone_is_not_shown_again_while_the_service_is_down() {
     assert_eq!(proxy.ask("DELETE", "/colors/red", "", "").status, 200);
     assert_eq!(proxy.ask("GET", "/colors/red", "Cache-Control: no-cache\r\n", "").status, 404);
     assert_eq!(proxy.read("/colors/red").content, r#"{"error":true}"#);
-    stop(server);
+    server.stop();
     let stale = proxy.read_until("/colors/red", "STALE");
     assert_eq!((stale.status, stale.content.as_str()), (404, r#"{"error":true}"#));
     assert!(fs::exists(proxy.scratch.0.join("cache")).unwrap());
@@ -163,9 +154,7 @@ const TOKEN: &str = "a-token-0123456789+/==";
 
 /// The arguments that give a service the token.
 fn with_token(proxy: &Proxy) -> [String; 2] {
-    let file = proxy.scratch.write("tokens", TOKEN);
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    ["--token-file".to_owned(), file]
+    ["--token-file".to_owned(), proxy.scratch.write_tokens(TOKEN)]
 }
 
 #[test]
@@ -191,7 +180,7 @@ fn with_a_token_whoever_has_it_may_write_and_reads_come_from_the_cache() {
     assert_eq!((status, field(&text, "X-Cache")), (200, Some("BYPASS")), "{text}");
     assert!(text.ends_with(r#"{"name":"red","value":"1"}"#), "{text}");
     let green = proxy.curl("/colors/green", &[]).1;
-    stop(server);
+    server.stop();
     let stale =
         eventually("a stale read", || Some(proxy.curl("/colors/green", &[]).1).filter(|text| field(text, "X-Cache") == Some("STALE")));
     assert_eq!(stale.lines().last(), green.lines().last());
@@ -215,7 +204,7 @@ fn a_private_color_is_never_given_to_a_client_without_a_token() {
         }
     }
     assert_eq!(proxy.curl("/colors/red", &["-H", &header]).0, 200);
-    stop(server);
+    server.stop();
     for target in ["/colors/red", "/colors"] {
         assert_eq!(proxy.curl(target, &[]).0, 502);
         assert_eq!(proxy.curl(target, &["-H", &header]).0, 502);

@@ -4,8 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use crate::harness::{Server, eventually};
-use crate::proxy::{CLOSED, HOST, Proxy, field};
+use crate::common::harness::{Server, eventually};
+use crate::common::proxy::{CLOSED, HOST, Proxy, field};
 
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
 
@@ -188,7 +188,7 @@ fn a_service_on_another_host_is_reached_by_the_line_for_that() {
         (&["--listen", "127.0.0.1:0", "--allow-host", HOST], 200),
         (&["--listen", "0.0.0.0:0", "--read-only"], 200),
     ] {
-        let mut command = crate::harness::colors(arguments);
+        let mut command = crate::common::harness::colors(arguments);
         command.args(["--seed", "seed/colors.json"]);
         let server = Server::spawn(command);
         let line = format!("    server 127.0.0.1:{};\n", server.address.port());

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::harness::skip;
+use crate::common::harness::skip;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::client::Response;
-use crate::harness::{Scratch, Server};
+use crate::common::client::Response;
+use crate::common::harness::{Scratch, Server};
+use crate::wire::readme::rows;
 
 const README: &str = include_str!("../../README.md");
 
@@ -129,7 +130,7 @@ impl Operation<'_> {
 fn exactly_the_operations_that_may_need_a_token_say_so() {
     let document = Document::new();
     let scratch = Scratch::new();
-    let private = Server::start(&["--private", "--token-file", &scratch.write("tokens", "a-token-0123456789")]);
+    let private = Server::start(&["--private", "--token-file", &scratch.write_tokens("a-token-0123456789")]);
     assert_eq!(document.0["security"], json!([]));
     for operation in document.operations() {
         let is_needed = ask(&private, &operation, &operation.target(), "HTTP/1.1", "", "").status == 401;
@@ -282,7 +283,7 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
     let read_only = Server::start(&["--read-only"]);
     let hasty = Server::start(&["--request-timeout", "0.1"]);
     let scratch = Scratch::new();
-    let private = Server::start(&["--private", "--token-file", &scratch.write("tokens", "a-token-0123456789")]);
+    let private = Server::start(&["--private", "--token-file", &scratch.write_tokens("a-token-0123456789")]);
     for operation in document.operations() {
         let target = operation.target();
         for status in operation.statuses() {
@@ -362,11 +363,11 @@ fn readme_has_the_same_statuses() {
     let document = Document::new();
     let operations = document.operations();
     let refusals: BTreeSet<String> = operations.iter().flat_map(Operation::statuses).filter(|status| status.as_str() >= "400").collect();
-    assert_eq!(readme_rows("| status |").iter().flat_map(|row| statuses_in(&row[0])).collect::<BTreeSet<_>>(), refusals);
+    assert_eq!(readme_rows("| status |").iter().flat_map(|row| statuses_in(row[0])).collect::<BTreeSet<_>>(), refusals);
     let methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"];
     for row in readme_rows("| resource |") {
         let path = row[0].trim_matches('`').replace("<name>", "{name}");
-        for (method, cell) in methods.into_iter().zip([1, 1, 2, 3, 4, 5].map(|column| &row[column])) {
+        for (method, cell) in methods.into_iter().zip([1, 1, 2, 3, 4, 5].map(|column| row[column])) {
             let documented = operations.iter().find(|operation| operation.path == path && operation.method == method);
             let shown: BTreeSet<String> = statuses_in(cell).collect();
             match documented {
@@ -378,11 +379,8 @@ fn readme_has_the_same_statuses() {
 }
 
 /// The rows of the table in README whose head begins like this, cell by cell.
-fn readme_rows(head: &str) -> Vec<Vec<String>> {
-    let table = README.lines().skip_while(|line| !line.starts_with(head)).take_while(|line| line.starts_with('|'));
-    let rows: Vec<_> = table.skip(2).map(|row| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect();
-    assert!(!rows.is_empty(), "{head}");
-    rows
+fn readme_rows(head: &str) -> Vec<Vec<&'static str>> {
+    rows(README, head).into_iter().map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
 }
 
 /// The numbers of three digits in a text.

@@ -3,15 +3,13 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::process::Output;
 
-use crate::harness::{Scratch, Server, colors};
+use crate::common::harness::{self, Scratch, Server, colors};
 
 /// Runs the program to its end with these arguments and variables; gives exit code, standard output and standard error.
 #[track_caller]
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
-    let Output { status, stdout, stderr } = colors(arguments).envs(variables.iter().copied()).output().unwrap();
-    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+    harness::run(colors(arguments).envs(variables.iter().copied()))
 }
 
 /// A running service with these arguments and variables.
@@ -110,8 +108,7 @@ fn the_option_for_the_port_is_found_by_its_usual_names() {
 #[test]
 fn an_unknown_variable_is_a_warning_with_the_one_that_may_be_meant() {
     let server = start(&[], &[("COLORS_READONLY", "true"), ("COLORS_XYZZY", "1"), ("COLORS_CHECK", "true")]);
-    server.signal(rustix::process::Signal::TERM);
-    let (_, log) = server.wait();
+    let log = server.stop();
     for expected in [
         "[WARN] the variable COLORS_READONLY is unknown and does nothing; did you mean COLORS_READ_ONLY?",
         "[WARN] the variable COLORS_XYZZY is unknown and does nothing",
@@ -146,7 +143,7 @@ fn several_values_in_a_variable_are_separated_by_commas() {
 fn check_says_in_one_line_whether_a_start_would_succeed() {
     let scratch = Scratch::new();
     let seed = scratch.write("seed.json", r#"[{"name":"a","value":"b"},{"name":"c","value":"d"}]"#);
-    let data = scratch.0.join("list.db").to_str().unwrap().to_owned();
+    let data = scratch.file("list.db");
     let check = |arguments: &[&str]| run(&[&["--check"], arguments].concat(), &[]);
     let fine = |line: &str| (Some(0), format!("{line}\n"), String::new());
     assert_eq!(check(&["--seed", &seed]), fine(&format!("the options are fine: 2 colors from {seed}")));
@@ -263,7 +260,6 @@ fn nobody_is_told_to_allow_an_origin_that_cannot_be_allowed() {
     for origin in ["null", "moz-extension://0", "https://a:443"] {
         assert_eq!(server.connect().ask_with("DELETE", "/colors/red", &format!("Origin: {origin}\r\n"), "").status, 403);
     }
-    server.signal(rustix::process::Signal::TERM);
-    let (_, log) = server.wait();
+    let log = server.stop();
     assert!(log.matches("refused a change from ").count() == 3 && !log.contains("--allow-origin"), "{log}");
 }

@@ -6,9 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use rustix::process::Signal;
-
-use crate::harness::{Scratch, Server, colors, is_installed};
+use crate::common::harness::{Scratch, Server, colors, is_installed};
+use crate::wire::systemd::analyze;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -105,12 +104,6 @@ fn changed_options_and_the_list_outlive_make_install_and_uninstall() {
         (fs::read_to_string(options).unwrap().as_str(), fs::read_to_string(list).unwrap().as_str()),
         ("COLORS_READ_ONLY=true\n", "the list")
     );
-}
-
-/// Runs systemd-analyze; gives whether it is content, and all that it says.
-fn analyze(directory: &Path, arguments: &[&str]) -> (bool, String) {
-    let output = Command::new("systemd-analyze").args(arguments).current_dir(directory).output().unwrap();
-    (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
 #[test]
@@ -265,8 +258,7 @@ fn an_unchanged_list_costs_no_copy_whether_the_service_runs_or_not() {
         assert!(backup.run("2").status.success());
         assert_eq!(backup.copies(), ["02", COPY]);
     }
-    server.signal(Signal::TERM);
-    assert!(server.wait().0.success());
+    server.stop();
     assert!(backup.run("2").status.success());
     assert_eq!(backup.copies(), ["02", COPY]);
 }

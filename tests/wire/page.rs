@@ -1,7 +1,7 @@
 //! The page on the wire: who gets it, with which fields. What it does is in `tests/browser`.
 
-use crate::client::Response;
-use crate::harness::Server;
+use crate::common::client::Response;
+use crate::common::harness::Server;
 
 /// What Chromium sends when it opens an address.
 const BROWSER: &str = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8\r\n";

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::thread;
 
-use crate::harness::Server;
+use crate::common::harness::Server;
 
 #[test]
 fn every_create_of_every_client_is_there_in_its_order() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::harness::{Scratch, Server, colors, eventually, is_installed};
+use crate::common::harness::{Scratch, Server, colors, eventually, is_installed};
 
 const README: &str = include_str!("../../README.md");
 const HTTP: &str = include_str!("../../docs/http.md");
@@ -154,7 +154,7 @@ fn its_option_table_is_that_of_the_program() {
 
 /// The rows of the table whose head begins like this.
 #[track_caller]
-fn rows<'a>(document: &'a str, head: &str) -> Vec<&'a str> {
+pub(crate) fn rows<'a>(document: &'a str, head: &str) -> Vec<&'a str> {
     let table = document.lines().skip_while(|line| !line.starts_with(head)).take_while(|line| line.starts_with('|'));
     let rows: Vec<_> = table.skip(2).collect();
     assert!(!rows.is_empty(), "{head}");

@@ -6,10 +6,8 @@ use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
-
-use crate::client::{Client, Response};
-use crate::harness::{Scratch, Server, colors_inheriting, eventually};
+use crate::common::client::{Client, Response};
+use crate::common::harness::{Scratch, Server, colors_inheriting, eventually};
 
 /// A client that says nothing for longer may be disconnected by a service that stops: it looks idle.
 const BUSY: Duration = Duration::from_millis(200);
@@ -66,9 +64,8 @@ fn clients_of_a_restarted_service_are_never_refused_and_lose_no_request() {
             eventually("the service is under load", || {
                 (answered.load(Relaxed) > before + 300 || clients.iter().any(|client| client.is_finished())).then_some(())
             });
-            server.signal(Signal::TERM);
-            let (status, log) = server.wait();
-            assert!(status.success() && !log.contains("WARN"), "{log}");
+            let log = server.stop();
+            assert!(!log.contains("WARN"), "{log}");
             server = start();
         }
         stop.store(true, Relaxed);

@@ -3,10 +3,10 @@
 use std::fs;
 use std::time::Duration;
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-use crate::client::Client;
-use crate::harness::{Scratch, Server, colors_below_strace, cpu_ticks_of, eventually, stored};
+use crate::common::client::{Client, Response, request};
+use crate::common::harness::{Scratch, Server, colors_below_strace, cpu_ticks_of, eventually, stored};
 
 /// A service whose disk finishes no save before it is told to.
 struct Stalled {
@@ -19,7 +19,7 @@ impl Stalled {
     /// Starts the service with this list; `None` if strace is not installed.
     fn start(list: &str, arguments: &[&str]) -> Option<Self> {
         let scratch = Scratch::new();
-        let file = scratch.0.join("colors.db").to_str().unwrap().to_owned();
+        let file = scratch.file("colors.db");
         Server::with_data(list, &file, &[]).stop();
         // a minute, in microseconds: only a test that fails waits for its end
         let options = ["-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:delay_enter=60000000"];
@@ -46,8 +46,7 @@ impl Stalled {
 
     /// Ends strace, and so the delay: the save under way and all others go on at the disk's own speed.
     fn release(&self) {
-        let tracer = Pid::from_raw(self.tracer() as i32).expect("strace traces the service");
-        kill_process(tracer, Signal::KILL).expect("strace runs");
+        self.server.end_strace();
     }
 
     /// The process of strace.
@@ -68,16 +67,12 @@ impl Stalled {
 
 const LIST: &str = r#"[{"name":"a","value":"1"}]"#;
 
-fn with_content(method: &str, target: &str, content: &str) -> String {
-    format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{content}", content.len())
-}
-
 fn create(name: &str, value: &str) -> String {
-    with_content("POST", "/colors", &format!(r#"{{"name":"{name}","value":"{value}"}}"#))
+    request("POST", "/colors", "Host: localhost\r\n", &format!(r#"{{"name":"{name}","value":"{value}"}}"#))
 }
 
 fn update(value: &str) -> String {
-    with_content("PUT", "/colors/a", &format!(r#"{{"value":"{value}"}}"#))
+    request("PUT", "/colors/a", "Host: localhost\r\n", &format!(r#"{{"value":"{value}"}}"#))
 }
 
 #[test]
@@ -164,7 +159,7 @@ fn a_client_that_leaves_before_its_change_is_saved_leaves_the_change_and_nothing
 
 /// Makes `first`, which is saved alone, and then all of `together`, which wait for it and are saved with each other, while no file may
 /// become longer than 64 KiB; gives their answers.
-fn saved_together(disk: &Stalled, together: &[String]) -> Vec<crate::client::Response> {
+fn saved_together(disk: &Stalled, together: &[String]) -> Vec<Response> {
     let pid = Pid::from_raw(disk.server.pid() as i32);
     prlimit(pid, Resource::Fsize, Rlimit { current: Some(64 * 1024), maximum: None }).unwrap();
     let mut first = disk.server.connect();
@@ -200,7 +195,7 @@ fn what_changes_nothing_never_fails_with_the_changes_of_others() {
         create("oversized", &"x".repeat(60_000)),
         "DELETE /colors/none HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(),
         "DELETE /colors/a HTTP/1.1\r\nHost: localhost\r\nIf-Match: \"x\"\r\n\r\n".to_owned(),
-        with_content("PUT", "/colors/none", r#"{"value":"1"}"#),
+        request("PUT", "/colors/none", "Host: localhost\r\n", r#"{"value":"1"}"#),
     ];
     let statuses: Vec<u16> = saved_together(&disk, &together).iter().map(|response| response.status).collect();
     assert_eq!(statuses, [500, 404, 412, 404]);

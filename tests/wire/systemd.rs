@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::client::Client;
-use crate::harness::{DEADLINE, Scratch, Server, colors, colors_below_strace, eventually, is_installed, own_environment};
+use crate::common::client::Client;
+use crate::common::harness::{DEADLINE, Scratch, Server, colors, colors_below_strace, eventually, is_installed, own_environment};
 
 /// A service manager's end of the notification socket.
 struct Manager {
@@ -22,7 +22,7 @@ struct Manager {
 impl Manager {
     fn new() -> Self {
         let scratch = Scratch::new();
-        let path = scratch.0.join("notify").to_str().unwrap().to_owned();
+        let path = scratch.file("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
         socket.set_read_timeout(Some(DEADLINE)).unwrap();
         Self { socket, path, _scratch: scratch }
@@ -90,7 +90,7 @@ fn the_watchdog_is_kept_quiet_by_an_idle_service_and_by_a_busy_one() {
 #[test]
 fn the_watchdog_is_not_kept_quiet_for_a_thread_that_hangs() {
     let (manager, scratch) = (Manager::new(), Scratch::new());
-    let file = scratch.0.join("colors.db").to_str().unwrap().to_owned();
+    let file = scratch.file("colors.db");
     Server::with_data("[]", &file, &[]).stop();
     // a minute, in microseconds: only a test that fails waits for its end
     let options = ["-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=60000000"];
@@ -108,6 +108,8 @@ fn the_watchdog_is_not_kept_quiet_for_a_thread_that_hangs() {
     let heartbeats = (0..).take_while(|_| manager.socket.recv(&mut [0; 64]).is_ok()).take(20).count();
     assert!(heartbeats <= 2, "{heartbeats} heartbeats while the writer hangs");
     assert_eq!(server.ask("GET", "/colors", "").status, 200);
+    // a process does not end in the middle of a delay
+    server.end_strace();
 }
 
 #[test]
@@ -116,9 +118,7 @@ fn a_manager_that_is_gone_is_worth_a_warning_and_no_more() {
     command.env("NOTIFY_SOCKET", "/nonexistent/notify");
     let server = Server::spawn(command);
     server.connect().expect_open();
-    server.signal(Signal::TERM);
-    let (status, log) = server.wait();
-    assert!(status.success());
+    let log = server.stop();
     let told: Vec<&str> =
         log.lines().filter_map(|line| line.split_once("[WARN] cannot tell the service manager ")).map(|(_, told)| told).collect();
     let reason = "NOTIFY_SOCKET: No such file or directory (os error 2)";
@@ -142,7 +142,7 @@ fn units(is_activated: bool) -> Scratch {
 }
 
 /// Runs systemd-analyze; gives whether it is content, and all that it says.
-fn analyze(directory: &Path, arguments: &[&str]) -> (bool, String) {
+pub(crate) fn analyze(directory: &Path, arguments: &[&str]) -> (bool, String) {
     let output = Command::new("systemd-analyze").args(arguments).current_dir(directory).output().unwrap();
     (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
@@ -193,7 +193,7 @@ fn a_reload_has_the_tokens_read_again_and_does_no_harm_without_any() {
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
     };
     let scratch = Scratch::new();
-    let file = scratch.write("tokens", "a-token-0123456789");
+    let file = scratch.write_tokens("a-token-0123456789");
     let server = Server::start(&["--token-file", &file]);
     assert_eq!(reload(&server, &file), (true, String::new()));
     eventually("it is read at the start, and again", || (server.log().matches("1 token loaded from ").count() == 2).then_some(()));
@@ -257,8 +257,7 @@ fn traced() -> Option<Vec<String>> {
     assert_eq!(server.connect().send("nonsense\r\n\r\n").response().status, 400);
     let mut unix = Client::on_unix(&socket);
     unix.expect_open();
-    server.signal(Signal::TERM);
-    assert!(server.wait().0.success());
+    server.stop();
     // the end of its standard error was the end of strace, too
     let trace = fs::read_to_string(&trace).unwrap();
     Some(trace.lines().map(|line| line.split_once(' ').unwrap().1.trim_start().to_owned()).collect())

@@ -2,22 +2,15 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::client::{Client, Response};
-use crate::harness::{Scratch, Server, colors, eventually, stored};
+use crate::common::client::{Client, Response};
+use crate::common::harness::{Scratch, Server, colors, eventually, run, stored};
 
 const TOKEN: &str = "first-token-0123456789+/==";
 const SECOND: &str = "2nd.token~abcdefghijkl";
-
-/// A token file that its owner alone can use; gives its path.
-fn token_file(scratch: &Scratch, content: &str) -> String {
-    let file = scratch.write("tokens", content);
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    file
-}
 
 /// A service with these tokens.
 struct Guarded {
@@ -28,7 +21,7 @@ struct Guarded {
 impl Guarded {
     fn start(arguments: &[&str]) -> Self {
         let scratch = Scratch::new();
-        let file = token_file(&scratch, &format!("# of the tests\n\n{TOKEN}\n  {SECOND}\r\n"));
+        let file = scratch.write_tokens(&format!("# of the tests\n\n{TOKEN}\n  {SECOND}\r\n"));
         let server = Server::start(&[&["--token-file", &file], arguments].concat());
         Self { server, scratch }
     }
@@ -42,13 +35,6 @@ impl Guarded {
 /// The field line of this value of Authorization; none for none.
 fn field(authorization: &str) -> String {
     if authorization.is_empty() { String::new() } else { format!("Authorization: {authorization}\r\n") }
-}
-
-/// Runs the program to its end; gives exit code and standard error.
-#[track_caller]
-fn run(arguments: &[&str]) -> (Option<i32>, String) {
-    let Output { status, stderr, .. } = colors(arguments).output().unwrap();
-    (status.code(), String::from_utf8(stderr).unwrap())
 }
 
 const WRITES: [(&str, &str, &str, u16); 3] = [
@@ -87,7 +73,7 @@ fn a_write_needs_a_token_and_a_read_does_not() {
 #[test]
 fn a_durable_change_needs_one_as_well() {
     let scratch = Scratch::new();
-    let data = scratch.0.join("colors.db").to_str().unwrap().to_owned();
+    let data = scratch.file("colors.db");
     let guarded = Guarded::start(&["--data", &data]);
     let before = stored(&data);
     assert_eq!(guarded.ask("DELETE", "/colors/red", "Bearer wrong", "").status, 401);
@@ -186,19 +172,19 @@ fn a_bad_token_file_stops_the_start_and_is_not_shown() {
         ("first-token-0123456789\nsecret-too-sho\n", "line 2: a token has 16 to 512 characters"),
         ("#\nsecret with blanks in it\n", &format!("line 2: {character}")),
     ] {
-        let file = token_file(&scratch, content);
-        let (code, log) = run(&["--listen", "127.0.0.1:0", "--token-file", &file]);
+        let file = scratch.write_tokens(content);
+        let (code, _, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--token-file", &file]));
         assert_eq!(code, Some(1));
         assert_eq!(log.split_once("[ERROR] ").unwrap().1, format!("cannot use the token file {file}: {reason}\n"));
     }
-    let (code, log) = run(&["--listen", "127.0.0.1:0", "--token-file", "no/such/file"]);
+    let (code, _, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--token-file", "no/such/file"]));
     let expected = "cannot use the token file no/such/file: No such file or directory (os error 2)\n";
     assert_eq!((code, log.split_once("[ERROR] ").unwrap().1), (Some(1), expected));
 }
 
 #[test]
 fn a_private_list_needs_a_token_file() {
-    let (code, error) = run(&["--private"]);
+    let (code, _, error) = run(&mut colors(&["--private"]));
     assert_eq!(code, Some(2));
     assert!(error.starts_with("error: --private needs --token-file\n"), "{error}");
     let mut command = colors(&["--listen", "127.0.0.1:0"]);
@@ -206,7 +192,7 @@ fn a_private_list_needs_a_token_file() {
     assert_eq!(Server::spawn(command).ask("GET", "/colors", "").status, 200);
     let scratch = Scratch::new();
     let mut command = colors(&["--listen", "127.0.0.1:0"]);
-    command.env("COLORS_PRIVATE", "true").env("COLORS_TOKEN_FILE", token_file(&scratch, TOKEN));
+    command.env("COLORS_PRIVATE", "true").env("COLORS_TOKEN_FILE", scratch.write_tokens(TOKEN));
     assert_eq!(Server::spawn(command).ask("GET", "/colors", "").status, 401);
 }
 
@@ -214,14 +200,13 @@ fn a_private_list_needs_a_token_file() {
 fn log_of(mut command: Command, arguments: &[&str]) -> String {
     command.args(arguments);
     let server = Server::spawn(command);
-    server.signal(Signal::TERM);
-    server.wait().1
+    server.stop()
 }
 
 #[test]
 fn a_token_file_that_others_can_use_is_a_warning() {
     let scratch = Scratch::new();
-    let file = token_file(&scratch, TOKEN);
+    let file = scratch.write_tokens(TOKEN);
     for (mode, is_open) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o620, true)] {
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
         let log = log_of(colors(&["--listen", "127.0.0.1:0"]), &["--token-file", &file]);
@@ -237,7 +222,7 @@ fn a_token_file_that_others_can_use_is_a_warning() {
 #[test]
 fn a_start_that_lets_everybody_write_is_a_warning() {
     let scratch = Scratch::new();
-    let (file, socket) = (token_file(&scratch, TOKEN), format!("unix:{}/s", scratch.0.display()));
+    let (file, socket) = (scratch.write_tokens(TOKEN), format!("unix:{}/s", scratch.0.display()));
     for (arguments, warned) in [
         (&["--listen", "0.0.0.0:0"][..], true),
         (&["--listen", "127.0.0.1:0", "--listen", "[::]:0"], true),
@@ -258,11 +243,11 @@ fn a_hangup_reads_the_tokens_again_and_a_bad_file_leaves_the_old_ones() {
     let guarded = Guarded::start(&[]);
     let (server, scratch) = (&guarded.server, &guarded.scratch);
     let write = |token: &str| guarded.ask("PUT", "/colors/red", &format!("Bearer {token}"), "").status;
-    let file = scratch.0.join("tokens").to_str().unwrap().to_owned();
+    let file = scratch.file("tokens");
     let reload = |content: Option<&str>, expected: &str| {
         let before = server.log().len();
         match content {
-            Some(content) => drop(token_file(scratch, content)),
+            Some(content) => drop(scratch.write_tokens(content)),
             None => fs::remove_file(&file).unwrap(),
         }
         server.signal(Signal::HUP);
@@ -302,8 +287,7 @@ fn wrong_tokens_are_logged_with_the_address() {
         assert_eq!(guarded.ask("GET", "/colors/red", "Bearer secret-guess", "").status, 200);
         assert_eq!(guarded.ask("PUT", "/colors/red", "", "").status, 401);
     }
-    guarded.server.signal(Signal::TERM);
-    let (_, log) = guarded.server.wait();
+    let log = guarded.server.stop();
     let warnings: Vec<_> = log.lines().filter_map(|line| line.split_once("[WARN] ")).map(|(_, text)| text).collect();
     assert!(warnings.len() == 3 && warnings.iter().all(|text| text.starts_with("a wrong token from 127.0.0.1:")), "{log}");
 }
@@ -321,7 +305,7 @@ fn no_token_gets_into_a_log_an_answer_or_the_process_list() {
         answers += &format!("{:?}", guarded.server.connect().ask_with("GET", "/colors/red", &twice, ""));
         answers += &format!("{:?}", guarded.server.connect().send(format!("GET /colors HTTP/1.1\r\n{twice}bad\r\n\r\n")).response());
     }
-    token_file(&guarded.scratch, &format!("{TOKEN} bad"));
+    guarded.scratch.write_tokens(&format!("{TOKEN} bad"));
     guarded.server.signal(Signal::HUP);
     let failed = || Some(()).filter(|()| guarded.server.log().contains("the previous tokens stay"));
     eventually("the reload", failed);
@@ -331,8 +315,7 @@ fn no_token_gets_into_a_log_an_answer_or_the_process_list() {
         .iter()
         .map(|bytes| String::from_utf8_lossy(bytes))
         .collect();
-    guarded.server.signal(Signal::TERM);
-    let (_, log) = guarded.server.wait();
+    let log = guarded.server.stop();
     assert!(log.contains("a wrong token from") && log.matches("PUT").count() == 24, "{log}");
     for text in [&answers, &of_process, &log] {
         assert!(!text.contains("first-token") && !text.contains("0123456789+/="), "{text}");
@@ -378,7 +361,7 @@ fn the_access_log_believes_x_forwarded_for_on_a_unix_socket_alone() {
 fn the_access_log_has_the_name_of_a_token_and_never_the_token() {
     let scratch = Scratch::new();
     let data = scratch.0.join("list");
-    let tokens = token_file(&scratch, &format!("alice {TOKEN}\n{SECOND}\n"));
+    let tokens = scratch.write_tokens(&format!("alice {TOKEN}\n{SECOND}\n"));
     for arguments in [&[][..], &["--data", data.to_str().unwrap()]] {
         let server = Server::start(&[&["--token-file", &tokens, "--access-log", "--log-level", "debug"], arguments].concat());
         let mut client = server.connect();

@@ -6,14 +6,15 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::client::{Client, Response};
+use crate::common::client::{Client, Response};
 
 /// The colors that the service starts with by default.
 pub(crate) const SEED: &str = include_str!("../../seed/colors.json");
@@ -41,6 +42,13 @@ pub(crate) fn colors(arguments: &[&str]) -> Command {
     let mut command = own_environment(std::env::var_os(BINARY).unwrap_or_else(|| env!("CARGO_BIN_EXE_colors").into()));
     command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// Runs a command to its end; gives exit code, standard output and standard error.
+#[track_caller]
+pub(crate) fn run(command: &mut Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
 /// A program that is or starts the service, without what the service would inherit from where these tests run: the variables that
@@ -104,8 +112,7 @@ impl Server {
     /// Starts the service on a free port with these colors, kept in a database of its own.
     pub(crate) fn durable(seed: &str, arguments: &[&str]) -> Self {
         let scratch = Scratch::new();
-        let file = scratch.0.join("colors.db");
-        let mut server = Self::with_data(seed, file.to_str().unwrap(), arguments);
+        let mut server = Self::with_data(seed, &scratch.file("colors.db"), arguments);
         server.scratch = Some(scratch);
         server
     }
@@ -115,12 +122,13 @@ impl Server {
         [Self::with_seed(seed, &[]), Self::durable(seed, &[])]
     }
 
-    /// Has the service end, as systemd does.
+    /// Ends the service as systemd does; gives its log.
     #[track_caller]
-    pub(crate) fn stop(self) {
+    pub(crate) fn stop(self) -> String {
         self.signal(rustix::process::Signal::TERM);
         let (status, log) = self.wait();
         assert!(status.success(), "{log}");
+        log
     }
 
     /// Starts the service on a free port with its own seed, as a process that may have no more than so many descriptors.
@@ -219,6 +227,14 @@ impl Server {
         eventually("the service is stopped", || process_stat(&directory).filter(|stat| stat[0] == "T"));
     }
 
+    /// Ends the strace that the service runs below, and so what it does to the service.
+    #[track_caller]
+    pub(crate) fn end_strace(&self) {
+        let tracer = rustix::process::Pid::from_raw(self.proc_status("TracerPid") as i32).expect("strace traces the service");
+        rustix::process::kill_process(tracer, rustix::process::Signal::KILL).expect("strace runs");
+        eventually("strace has ended", || (self.proc_status("TracerPid") == 0).then_some(()));
+    }
+
     /// Bytes that the kernel has for it over TCP: those not sent yet, closed connections included, and those not received yet
     /// (proc_net_tcp(5)). Connections that are not accepted yet count among the latter.
     pub(crate) fn queued_bytes(&self) -> (u64, u64) {
@@ -291,6 +307,12 @@ pub(crate) fn skip(reason: &str) {
     let _ = writeln!(std::io::stderr(), "skipped {name}: {reason}");
 }
 
+/// Prints what was measured; `--nocapture` shows it.
+#[expect(clippy::print_stderr, reason = "nobody sees it unless asked for")]
+pub(crate) fn figures(text: &str) {
+    eprintln!("{}: {text}", std::thread::current().name().unwrap_or_default());
+}
+
 /// The program with these arguments below strace with those options; `None` if that is not installed.
 pub(crate) fn colors_below_strace(options: &[&str], arguments: &[&str]) -> Option<Command> {
     if !is_installed("strace") {
@@ -314,15 +336,35 @@ pub(crate) fn long_list(bytes: usize) -> String {
 
 /// Waits until `probe` gives something, and fails the test if it does not before the deadline.
 #[track_caller]
-pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
+    in_time(probe).unwrap_or_else(|| panic!("in vain: {what}"))
+}
+
+/// What `probe` gives, if it gives something before the deadline.
+pub(crate) fn in_time<T>(probe: impl FnMut() -> Option<T>) -> Option<T> {
+    within(DEADLINE, probe)
+}
+
+/// What `probe` gives, if it gives something within this time.
+pub(crate) fn within<T>(time: Duration, mut probe: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = Instant::now();
+    let mut pause = Duration::from_millis(1);
     loop {
-        if let Some(found) = probe() {
+        let found = probe();
+        if found.is_some() || begun.elapsed() >= time {
             return found;
         }
-        assert!(begun.elapsed() < DEADLINE, "in vain: {what}");
-        std::thread::yield_now();
+        // leaves the processor to what is waited for, and to other tests
+        std::thread::park_timeout(pause);
+        pause = (2 * pause).min(Duration::from_millis(20));
     }
+}
+
+/// Copies a program. cp(1) does it: what this process has open for writing, each program that is started at the time has open as well for
+/// a moment, and until then the copy cannot be executed (ETXTBSY).
+#[track_caller]
+pub(crate) fn copy_program(from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) {
+    assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
 }
 
 /// A directory for one test; removed when dropped.
@@ -337,11 +379,23 @@ impl Scratch {
         Self(path)
     }
 
+    /// The path of a file in it.
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
     /// Writes a file; gives its path.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
-        let path = self.0.join(name);
+        let path = self.file(name);
         fs::write(&path, content).unwrap();
-        path.to_str().unwrap().to_owned()
+        path
+    }
+
+    /// Writes a token file that its owner alone can use; gives its path.
+    pub(crate) fn write_tokens(&self, content: &str) -> String {
+        let path = self.write("tokens", content);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
     }
 }
 

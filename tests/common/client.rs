@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::harness::DEADLINE;
+use crate::common::harness::DEADLINE;
 
 /// A client's end of a connection.
 pub(crate) struct Client<S = TcpStream> {
@@ -41,6 +41,12 @@ impl Response {
         assert_eq!(json["error"], true, "{self:?}");
         json["message"].as_str().unwrap_or_default().to_owned()
     }
+}
+
+/// A request with these field lines, each ended by CR LF, and a Content-Length if there is content.
+pub(crate) fn request(method: &str, target: &str, fields: &str, content: &str) -> String {
+    let length = if content.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", content.len()) };
+    format!("{method} {target} HTTP/1.1\r\n{fields}{length}\r\n{content}")
 }
 
 impl Client<TcpStream> {
@@ -98,8 +104,7 @@ impl<S: Read + Write> Client<S> {
 
     /// The same with further field lines, each ended by CR LF.
     pub(crate) fn ask_with(&mut self, method: &str, target: &str, fields: &str, content: &str) -> Response {
-        let length = if content.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", content.len()) };
-        self.send(format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{fields}{length}\r\n{content}"));
+        self.send(request(method, target, &format!("Host: localhost\r\n{fields}"), content));
         self.response_to(method)
     }
 

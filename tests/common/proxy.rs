@@ -8,7 +8,8 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal};
 
-use crate::harness::{DEADLINE, Scratch, Server, eventually, is_installed};
+use crate::common::client::request;
+use crate::common::harness::{DEADLINE, Scratch, Server, eventually, is_installed};
 
 /// A running nginx; stopped when dropped.
 pub(crate) struct Proxy {
@@ -113,9 +114,8 @@ impl Proxy {
     pub(crate) fn ask(&self, method: &str, target: &str, fields: &str, content: &str) -> Answer {
         let mut stream = UnixStream::connect(self.scratch.0.join("front")).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        let length = if content.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", content.len()) };
-        let head = format!("{method} {target} HTTP/1.1\r\nHost: colors.example.org:81\r\nConnection: close\r\n{fields}{length}\r\n");
-        stream.write_all((head + content).as_bytes()).unwrap();
+        let fields = format!("Host: {HOST}:81\r\nConnection: close\r\n{fields}");
+        stream.write_all(request(method, target, &fields, content).as_bytes()).unwrap();
         let mut text = String::new();
         while stream.read_to_string(&mut text).is_err_and(|error| error.kind() == std::io::ErrorKind::Interrupted) {}
         let (head, content) = text.split_once("\r\n\r\n").expect("a whole head");

@@ -1,0 +1,29 @@
+//! The service over raw sockets and beside the programs that it works with. One file per topic.
+
+mod browsers;
+mod chroot;
+mod connections;
+mod contract;
+mod data_file;
+mod durable;
+mod framing;
+mod http_rules;
+mod listening;
+mod logging;
+mod metrics;
+mod model;
+mod nginx;
+mod nginx_front;
+mod notices;
+mod openapi;
+mod options;
+mod packaging;
+mod page;
+mod parallel;
+mod readme;
+mod restart;
+mod slow_disk;
+mod startup;
+mod stopping;
+mod systemd;
+mod token;
