@@ -280,11 +280,15 @@ fn a_limit_of_the_files_size_is_a_500_until_it_is_raised() {
     limit(Some(64));
     for _ in 0..3 {
         assert!(create("2").message().contains("the file cannot be written: "));
+        // it saves nothing, so it tells nothing of the disk
+        assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"1"}"#).status, 200);
+        assert_eq!(health(&server).0, 503);
     }
     assert_eq!((server.list(), stored(&file)), (list.clone(), list));
     limit(None);
     assert_eq!(create("3").status, 201);
     assert_eq!(stored(&file), server.list());
+    assert!(!server.log().contains("another program has written"), "{}", server.log());
 }
 
 /// Moves a file away, puts something else in its place, and expects changes to be refused until it is back.
@@ -300,10 +304,11 @@ fn check_removal(name: &str, replacement: Option<&str>) {
     if let Some(content) = replacement {
         fs::write(&there, content).unwrap();
     }
+    eventually("it is noticed without a change", || (health(&server).0 == 503).then_some(()));
     let response = server.ask("DELETE", "/colors/a", "");
     assert_eq!(response.status, 500);
-    let reason =
-        format!("{name} was removed, replaced or cut short; put it back, or keep the answer of GET /colors and restart the service");
+    let fix = "move it back (a copy is another file), or save what GET /colors answers and restart";
+    let reason = format!("{name} was removed, replaced or cut short; {fix}");
     assert_eq!(response.message(), format!("the change was not made, it could not be saved: {reason}"));
     assert_eq!((server.list(), health(&server).0), (list.clone(), 503));
     if let Some(content) = replacement {
