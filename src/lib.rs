@@ -1,6 +1,6 @@
 //! `colors`: a JSON web service that keeps an ordered list of named colors.
 //!
-//! A map of the code. Each folder uses only those below it in this list; all of them log.
+//! A map of the code. Each folder uses only those below it in this list.
 //!
 //! - this file: the start in reading order, with `args` and `environment` (options), `load` (where the list comes from), `signals`,
 //!   `failure` (why it ends) and, in tests only, `documents` (man page and completions)

@@ -129,7 +129,7 @@ fn bearer(token: &[u8]) -> Credentials {
     Credentials([b"Bearer ", token].concat().into())
 }
 
-const NAME: &str = r#"a name has 1 to 64 letters, digits, "-", "." and "_", and no token's text"#;
+const NAME: &str = r#"a name has 1 to 64 letters, digits, "-", "." and "_", and must not be a token itself"#;
 
 /// A line that is neither blank nor a comment.
 struct Line<'a> {
