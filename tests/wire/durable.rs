@@ -498,8 +498,9 @@ fn two_writers_by_turns_are_about_as_fast_as_one() {
     let mut writers = [server.connect(), server.connect()];
     let mut time = |order: [usize; 2]| {
         let begun = Instant::now();
-        for writer in order.into_iter().cycle().take(100) {
-            assert_eq!(writers[writer].ask("PUT", "/colors/a", r#"{"value":"2"}"#).status, 200);
+        for (step, writer) in order.into_iter().cycle().take(100).enumerate() {
+            // another value each time: one that is there already is not saved
+            assert_eq!(writers[writer].ask("PUT", "/colors/a", &format!(r#"{{"value":"{step}"}}"#)).status, 200);
         }
         begun.elapsed()
     };

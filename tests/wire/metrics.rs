@@ -114,8 +114,8 @@ fn durable_changes_and_their_saves_are_apart() {
     let scratch = Scratch::new();
     let server = Server::start(&["--data", scratch.0.join("list").to_str().unwrap()]);
     let mut client = server.connect();
-    for _ in 0..3 {
-        assert_eq!(client.ask("PUT", "/colors/red", r#"{"value":"1"}"#).status, 200);
+    for value in 1..=3 {
+        assert_eq!(client.ask("PUT", "/colors/red", &format!(r#"{{"value":"{value}"}}"#)).status, 200);
     }
     // decided by the writer, but nothing to save
     assert_eq!(client.ask("DELETE", "/colors/no", "").status, 404);
