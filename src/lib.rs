@@ -1,6 +1,6 @@
 //! `colors`: a JSON web service that keeps an ordered list of named colors.
 //!
-//! A map of the code. Each folder uses only those below it in this list; all of them log.
+//! A map of the code. Each folder uses only those below it in this list.
 //!
 //! - this file: the start in reading order, with `args` and `environment` (options), `load` (where the list comes from), `signals`,
 //!   `failure` (why it ends) and, in tests only, `documents` (man page and completions)
@@ -35,6 +35,7 @@ use std::panic;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
 use std::time::Duration;
 
 use threadpool::ThreadPool;
@@ -66,7 +67,7 @@ pub fn main() -> ExitCode {
     let args = Args::read();
     // before there are threads: it takes variables out of the environment
     let inherited = server::inherited();
-    let started = logging::start(args.log_level).map_err(|error| Failure::System(refused(&error)));
+    let started = logging::start(args.log_level).map_err(|error| Failure::System(thread_error(&error)));
     match started.and_then(|()| match &args.data {
         Some(file) if args.dump => load::dump(file),
         _ if args.check => check(&args),
@@ -121,11 +122,12 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     };
     let shared = Arc::new(Shared::new(service, limits, args.access_log && log::log_enabled!(log::Level::Info)));
     if let Some(writer) = writer {
-        pool(1, "writer").map_err(Failure::System)?.execute(|| writer.run());
+        let thread = thread::Builder::new().name("writer".to_owned()).stack_size(STACK_BYTES);
+        thread.spawn(|| writer.run()).map_err(|error| Failure::System(thread_error(&error)))?;
     }
-    let pool = pool(workers, "worker").map_err(Failure::System)?;
+    let pool = start_pool(workers).map_err(Failure::System)?;
     let server = Server::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
-    // not before all that can fail: a failed start is one line
+    // after everything that can fail: a failed start logs one line, its error
     for (position, place) in places.iter().enumerate() {
         match position {
             0 => log::info!("listening on {place} (colors {}, {details})", env!("CARGO_PKG_VERSION")),
@@ -144,7 +146,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     }
     server.run(stop.as_fd(), reload.as_ref().map(AsFd::as_fd)).map_err(Failure::System)?;
     if !shared.service.store.close(CLOSE_TIME) {
-        log::warn!("the database was not closed in time; keep it and the file with -wal beside it together");
+        log::warn!("the database was not closed in time; keep FILE and FILE-wal together");
     }
     log::info!("stopped");
     Ok(())
@@ -172,17 +174,17 @@ fn listen_all(args: &Args) -> Result<Vec<Listener>, Failure> {
     args.listen.iter().map(listen).collect()
 }
 
-/// Starts a pool of this many threads.
-fn pool(threads: usize, name: &str) -> io::Result<ThreadPool> {
+/// Starts the threads of the workers.
+fn start_pool(threads: usize) -> io::Result<ThreadPool> {
     // threadpool panics when it cannot start a thread: the error says all there is to say
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
-    let build = || threadpool::Builder::new().num_threads(threads).thread_stack_size(STACK_BYTES).thread_name(name.to_owned()).build();
+    let build = || threadpool::Builder::new().num_threads(threads).thread_stack_size(STACK_BYTES).thread_name("worker".to_owned()).build();
     let pool = panic::catch_unwind(build);
     panic::set_hook(hook);
-    pool.map_err(|_| refused(&io::ErrorKind::WouldBlock.into()))
+    pool.map_err(|_| thread_error(&io::ErrorKind::WouldBlock.into()))
 }
 
-fn refused(error: &io::Error) -> io::Error {
+fn thread_error(error: &io::Error) -> io::Error {
     io::Error::other(format!("the system refuses a thread: {error}; raise the limit of processes (ulimit -u, TasksMax=)"))
 }

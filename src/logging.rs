@@ -10,7 +10,7 @@ use std::mem::{replace, take};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -63,7 +63,8 @@ pub(crate) fn fail(why: &dyn Display) {
 
 /// Waits until all lines are written, but for no more than [`FLUSH_TIME`]. Call it before the process ends.
 pub(crate) fn flush() {
-    report_left_out(CLIENT_WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).take_left_out());
+    let left_out = limiter().take_left_out();
+    report_left_out(left_out);
     let (done, is_done) = sync_channel(1);
     let begun = Instant::now();
     while let Some(queue) = QUEUE.get()
@@ -80,23 +81,27 @@ pub(crate) fn flush() {
 
 /// Logs a warning that any client can cause: at most [`CLIENT_WARNINGS_MAX`] per second; the others are counted.
 pub(crate) fn client_warning(text: fmt::Arguments<'_>) {
-    let admitted = CLIENT_WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now());
-    match admitted {
-        Some(left_out) => {
-            report_left_out(left_out);
-            log::warn!("{text}");
-        }
-        None => drop(WARNINGS.fetch_add(1, Relaxed)),
+    if log::log_enabled!(Level::Warn)
+        && let Some(left_out) = limiter().admit(Instant::now())
+    {
+        report_left_out(left_out);
+        log::warn!("{text}");
     }
 }
 
 /// How many lines were dropped, and how many warnings there were, those that were left out included.
 pub(crate) fn counts() -> (u64, u64) {
-    (DROPPED.load(Relaxed), WARNINGS.load(Relaxed))
+    (DROPPED.load(Relaxed), WARNINGS.load(Relaxed) + limiter().left_out)
+}
+
+fn limiter() -> MutexGuard<'static, Limiter> {
+    CLIENT_WARNINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn report_left_out(count: u64) {
     if count > 0 {
+        // this line counts for one of them
+        WARNINGS.fetch_add(count - 1, Relaxed);
         log::warn!("{count} more warnings about clients were left out");
     }
 }
@@ -176,7 +181,7 @@ fn write_forever(messages: &Receiver<Message>) {
         }
         write(take(&mut lines));
         let dropped = DROPPED.load(Relaxed);
-        if dropped > reported {
+        if dropped > reported && log::log_enabled!(Level::Warn) {
             let count = dropped - replace(&mut reported, dropped);
             log_now(Level::Warn, format_args!("{count} log lines were dropped: standard error was not read fast enough"));
         }

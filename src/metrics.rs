@@ -76,18 +76,18 @@ pub(crate) struct WorkerCounters {
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
     /// Connections closed since there was no room for them.
     pub(crate) refused: Counter,
-    /// Requests answered at once in the current pass, whose time is not in `immediate` yet.
+    /// Requests answered in this pass of the event loop, not yet in `immediate`.
     pub(crate) untimed: Counter,
-    /// How long requests took that were answered at once: from the start of the worker's pass that received the last byte to the end of that
-    /// pass, when the answer was in the socket's buffer. So no request reads the clock by itself. Requests that waited for further passes,
-    /// behind others of their connection, are measured up to their answers. The time that bytes waited in the kernel's buffer is not included.
+    /// Times of requests that were answered without a save: from the start of the pass that received the last byte to the end of that pass, so
+    /// that the clock is read once per pass. Requests that waited for further passes, behind others of their connection, are measured up to
+    /// their answers. The time in the kernel's receive buffer is not included.
     immediate: Histogram,
     /// How long changes took that had to be saved first, up to their answers.
     pub(crate) durable: Histogram,
 }
 
 impl WorkerCounters {
-    /// Records this time for each request answered since `untimed` was `before`.
+    /// Adds this time for each request counted in `untimed` since it was `before`, and sets it back.
     pub(crate) fn time_answers(&self, before: u64, time: Duration) {
         let count = self.untimed.read() - before;
         if count > 0 {

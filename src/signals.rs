@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 /// Makes the returned stream readable on SIGTERM, SIGINT and, with `on_hangup`, SIGHUP. A second SIGTERM or SIGINT ends the process at once
-/// with exit code 1; a second SIGHUP does not, since a terminal that is closed may send several. During the start each ends it with code 0.
+/// with exit code 1; a second SIGHUP does not, since a terminal that is closed may send several. While `is_starting`, each ends it with code 0.
 ///
-/// The handlers are there before anything takes time: the kernel drops signals without a handler for process 1 of a container.
+/// Call it before anything that takes time: the kernel drops signals without a handler for process 1 of a container.
 pub(crate) fn stop_on_signals(is_starting: &Arc<AtomicBool>, on_hangup: bool) -> io::Result<UnixStream> {
     let (stop, signalled) = UnixStream::pair()?;
     let is_second = Arc::new(AtomicBool::new(false));

@@ -34,7 +34,7 @@ pub fn paths(data: &[u8]) {
 
 /// Writes the path of a name and reads it again.
 fn check_name(name: &str, base: &BasePath) {
-    let Some(path) = base.color(name) else {
+    let Some(path) = base.location_of(name) else {
         return assert!([".", ".."].contains(&name) || name.len() > 1000, "{name:?}");
     };
     assert!(path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%/".contains(&byte)), "{path}");
@@ -129,7 +129,7 @@ fn bearer(token: &[u8]) -> Credentials {
     Credentials([b"Bearer ", token].concat().into())
 }
 
-const NAME: &str = r#"a name has 1 to 64 letters, digits, "-", "." and "_", and no token's text"#;
+const NAME: &str = r#"a name has 1 to 64 letters, digits, "-", "." and "_", and must not be a token itself"#;
 
 /// A line that is neither blank nor a comment.
 struct Line<'a> {

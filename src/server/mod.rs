@@ -165,7 +165,7 @@ impl Server {
         }
         let connections = self.shared.connections();
         if connections > 0 {
-            log::warn!("cut off {connections} connections that were not done {} s after the signal", STOP_TIME.as_secs());
+            log::warn!("connections cut off, since they were not done {} s after the signal: {connections}", STOP_TIME.as_secs());
         }
     }
 }

@@ -21,7 +21,7 @@ impl ServiceManager {
     /// The manager that `NOTIFY_SOCKET` names.
     pub(super) fn from_env() -> Self {
         let (is_there, now) = (std::env::var_os("NOTIFY_SOCKET").is_some(), Instant::now());
-        let heartbeat = sd_notify::watchdog_enabled().filter(|_| is_there).map(|time| time / 2);
+        let heartbeat = sd_notify::watchdog_enabled().filter(|time| is_there && !time.is_zero()).map(|time| time / 2);
         Self { is_there, heartbeat, last_heartbeat: now, last_status: (0, now) }
     }
 

@@ -1,6 +1,5 @@
-//! Refuses what a page of another origin makes a visitor's browser send: changes (CSRF), and requests to a service on loopback under a foreign
-//! host name (DNS rebinding). Knows no resources and no colors. Only browsers are concerned: they say where a request comes from; curl and
-//! other programs do not, and pass.
+//! Protects against CSRF (changes that a page of another origin makes a visitor's browser send) and DNS rebinding (foreign host names on a
+//! loopback address). Only browsers are concerned: they say where a request comes from; curl and other programs do not, and pass.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! The rules of the HTTP contract: a request in, an answer out. No sockets, no clock, no log.
+//! The rules of the HTTP contract: a request in, an answer out. No sockets, and no log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,7 +22,7 @@ static METRICS_TYPE: OtherType = OtherType { media_type: "text/plain; version=0.
 pub(crate) struct Service {
     pub(crate) store: Store,
     pub(crate) base: BasePath,
-    /// Its [`openapi`].
+    /// The document that [`openapi`] returned for `base`.
     pub(crate) openapi: Arc<Representation>,
     /// POST, PUT and DELETE are not allowed.
     pub(crate) read_only: bool,
@@ -57,12 +57,12 @@ impl Service {
             },
             Err(forbidden) => Response { log: Some(forbidden.log()), ..Response::error(StatusCode::FORBIDDEN, forbidden.message()) },
         };
-        Answer::Now(self.with_cors(Some(request), response))
+        Answer::Now(self.with_common_fields(Some(request), response))
     }
 
     /// The response to a request whose change was saved, or could not be.
     pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, DatabaseError>) -> Response {
-        self.with_cors(Some(request), written(self, outcome))
+        self.with_common_fields(Some(request), written(self, outcome))
     }
 
     /// The name of the token that a request has, for the log.
@@ -72,11 +72,11 @@ impl Service {
 
     /// The response to a request that is malformed or cannot be served. `request` is the part of it that could be parsed.
     pub(crate) fn refuse(&self, request: Option<&Request>, error: &ProtocolError) -> Response {
-        self.with_cors(request, Response::error(error.status(), error.to_string()))
+        self.with_common_fields(request, Response::error(error.status(), error.to_string()))
     }
 
     /// Adds what every response has: for whom it is, and the fields for pages of allowed origins.
-    fn with_cors(&self, request: Option<&Request>, response: Response) -> Response {
+    fn with_common_fields(&self, request: Option<&Request>, response: Response) -> Response {
         let cors = request.and_then(|request| origin::cors(&self.allowlist, request));
         let is_private = self.tokens.as_ref().is_some_and(|tokens| tokens.private);
         Response { cors, varies_by_origin: !self.allowlist.origins.is_empty(), is_private, ..response }
@@ -124,7 +124,7 @@ fn operate(service: &Service, request: &Request, resource: Resource<'_>) -> Answ
         (Resource::OpenApi, _) => Answer::Now(read(request, &service.openapi)),
         (Resource::Page, _) => {
             let response = read(request, &page::PAGE);
-            // what has no tag is no page: errors are JSON here, too
+            // an error has no tag, and stays JSON
             Answer::Now(Response { other_type: response.tag.map(|_| &page::TYPE), ..response })
         }
         (Resource::Asterisk, _) => Answer::Now(target_error(&TargetError::Form, &service.base)),
@@ -137,7 +137,10 @@ fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) ->
     let tokens = service.tokens.as_ref()?;
     let tells_of_colors = matches!(resource, Resource::Colors | Resource::Color(_) | Resource::Metrics);
     let is_needed = tells_of_colors && request.method != Method::Options && (tokens.private || !request.is_safe());
-    let challenge = if is_needed { tokens.check(request.fields.authorization.as_ref()).err()? } else { return None };
+    if !is_needed {
+        return None;
+    }
+    let challenge = tokens.check(request.fields.authorization.as_ref()).err()?;
     Some(Response { challenge: Some(challenge), ..Response::error(StatusCode::UNAUTHORIZED, challenge.message()) })
 }
 
@@ -215,7 +218,7 @@ fn write(service: &Service, request: &Request, name: Option<&str>, action: Resul
     match action.and_then(|action| Ok(Change { action, conditions: conditions? })) {
         Ok(change) if service.store.is_durable() => Answer::Commit(change),
         Ok(change) => Answer::Now(written(service, Ok(service.store.apply(&change)))),
-        // spec, Endpoints, rule 5: a name that no entry has is that answer, whatever else is wrong
+        // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with invalid content
         Err(_) if name.is_some_and(|name| service.store.list.first(name).is_none()) => Answer::Now(Response::no_such_color()),
         Err(message) => Answer::Now(Response::error(StatusCode::BAD_REQUEST, message)),
     }
@@ -225,7 +228,7 @@ fn written(service: &Service, outcome: Result<Outcome, DatabaseError>) -> Respon
     match outcome {
         Ok(Outcome::Created { color, is_first }) => {
             // RFC 9110 §10.2.2: Location names the created color, so there is none when an earlier entry has its name
-            let location = is_first.then(|| service.base.color(&color.name)).flatten();
+            let location = is_first.then(|| service.base.location_of(&color.name)).flatten();
             Response { location, ..Response::new(StatusCode::CREATED, Content::Shared(color.json)) }
         }
         Ok(Outcome::Updated(color) | Outcome::Deleted(color)) => Response::new(StatusCode::OK, Content::Shared(color.json)),

@@ -66,7 +66,7 @@ impl BasePath {
     ///
     /// `None` for `.` and `..`: the URL standard takes `%2E` for a dot segment, so clients that follow it would reach another color. `None`
     /// as well for a path that proxies and clients may fail on.
-    pub(super) fn color(&self, name: &str) -> Option<String> {
+    pub(super) fn location_of(&self, name: &str) -> Option<String> {
         /// All but the unreserved characters of RFC 3986 §2.3.
         const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
         let path = (!matches!(name, "." | "..")).then(|| format!("{}/colors/{}", self.0, utf8_percent_encode(name, RESERVED)))?;
@@ -247,14 +247,14 @@ mod tests {
             ("...", "/api/colors/..."),
             ("-._~", "/api/colors/-._~"),
         ] {
-            assert_eq!(base.color(name).as_deref(), Some(location));
+            assert_eq!(base.location_of(name).as_deref(), Some(location));
             assert_eq!(find(&Method::Get, location, &base), color(name));
         }
         for name in [".", ".."] {
-            assert_eq!(base.color(name), None, "{name}");
+            assert_eq!(base.location_of(name), None, "{name}");
         }
         let longest = "x".repeat(3500 - "/api/colors/".len());
-        assert_eq!(base.color(&longest).map(|path| path.len()), Some(3500));
-        assert_eq!(base.color(&(longest + "x")), None);
+        assert_eq!(base.location_of(&longest).map(|path| path.len()), Some(3500));
+        assert_eq!(base.location_of(&(longest + "x")), None);
     }
 }

@@ -27,7 +27,6 @@ pub(crate) struct Tokens {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Accepted {
-    /// Compared in constant time.
     hash: blake3::Hash,
     /// Its owner, for the log.
     name: Option<Arc<str>>,
@@ -88,16 +87,19 @@ impl Tokens {
     /// Returns the challenge for a request without a valid token.
     pub(super) fn check(&self, credentials: Option<&Credentials>) -> Result<(), Challenge> {
         let token = credentials.and_then(token_of).ok_or(Challenge::NoToken)?;
-        let accepted = self.accepted.read().unwrap_or_else(PoisonError::into_inner);
-        let token = blake3::hash(token);
-        if accepted.iter().fold(false, |found, accepted| found | (accepted.hash == token)) { Ok(()) } else { Err(Challenge::InvalidToken) }
+        self.find(token).map(drop).ok_or(Challenge::InvalidToken)
     }
 
     /// The name of a request's token, if it is valid and has a name.
     pub(super) fn name(&self, credentials: Option<&Credentials>) -> Option<Arc<str>> {
-        let token = blake3::hash(credentials.and_then(token_of)?);
+        self.find(credentials.and_then(token_of)?)?.name
+    }
+
+    /// What is compared are hashes, so the time that this takes reveals no token.
+    fn find(&self, token: &[u8]) -> Option<Accepted> {
+        let hash = blake3::hash(token);
         let accepted = self.accepted.read().unwrap_or_else(PoisonError::into_inner);
-        accepted.iter().find(|accepted| accepted.hash == token)?.name.clone()
+        accepted.iter().find(|accepted| accepted.hash == hash).cloned()
     }
 }
 
@@ -124,7 +126,10 @@ impl fmt::Display for TokenFileError {
                 write!(f, r#"line {line}: a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#)
             }
             Self::Name(line) => {
-                write!(f, r#"line {line}: a name has 1 to {NAME_CHARACTERS_MAX} letters, digits, "-", "." and "_", and no token's text"#)
+                write!(
+                    f,
+                    r#"line {line}: a name has 1 to {NAME_CHARACTERS_MAX} letters, digits, "-", "." and "_", and must not be a token itself"#
+                )
             }
         }
     }
@@ -240,7 +245,7 @@ mod tests {
     #[test]
     fn a_bad_line_is_named_with_the_reason_and_never_shown() {
         let length = "a token has 16 to 512 characters";
-        let name = r#"a name has 1 to 64 letters, digits, "-", "." and "_", and no token's text"#;
+        let name = r#"a name has 1 to 64 letters, digits, "-", "." and "_", and must not be a token itself"#;
         let character = r#"a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#;
         for (content, expected) in [
             ("", "it has no token".to_owned()),

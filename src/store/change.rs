@@ -43,7 +43,7 @@ pub(crate) enum Outcome {
 /// One step from a list to the next, by position, so that every copy of the list can take it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Edit {
-    /// At the end, where a create appends it, or at the place that it was removed from: then it is the first of its name again.
+    /// At this position: the end for a create; where it was when a delete is undone.
     Insert(usize, Color),
     /// In the place of the first color of the same name.
     Replace(usize, Color),

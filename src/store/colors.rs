@@ -85,7 +85,7 @@ impl Colors {
         }
     }
 
-    /// The entry of the name that the color at this position has; `colors` and the index agree on all other positions.
+    /// The index entry for the name of the color at this position. All other entries must be up to date.
     fn index_entry(&mut self, position: usize) -> Entry<'_, IndexEntry> {
         let (hasher, colors) = (&self.hasher, &self.colors);
         let name = &*colors[position].name;
@@ -113,7 +113,7 @@ impl Colors {
         color
     }
 
-    /// Corrects the index for the colors from `start` on, which have moved up by one place.
+    /// Updates the index for the colors from `start` on, which have moved up by one position.
     fn move_up(&mut self, start: usize) {
         // looking up one name takes as long as walking over about this many
         const WALKED_PER_LOOKUP: usize = 16;
@@ -133,7 +133,7 @@ impl Colors {
         }
     }
 
-    /// Adds a color, whatever names there are (spec, Color, rule 3): at the end, or before all others of its name.
+    /// Inserts a color; duplicate names are allowed (spec, Color, rule 3). `position` is the end, or before the first color of its name.
     fn insert(&mut self, position: usize, color: Color) {
         if position < self.colors.len() {
             self.index.iter_mut().for_each(|entry| entry.first += usize::from(entry.first >= position));

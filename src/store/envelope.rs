@@ -43,7 +43,7 @@ impl Parts {
         }
     }
 
-    /// The part that has the color at this position, or the one that a color behind the last goes to.
+    /// The index of the part with this position; for the end of the list, the last part, or a new one if that is full.
     fn index_of(&mut self, position: usize) -> usize {
         let mut end = 0;
         let found = self.0.iter().position(|part| {
@@ -58,7 +58,7 @@ impl Parts {
         })
     }
 
-    /// Makes up to `limit` of the missing parts. All parts, or `None` while some are missing. `colors` is the whole list.
+    /// Makes at most `limit` of the missing parts. Returns all parts, or `None` if some are still missing. `colors` is the whole list.
     pub(super) fn make_missing(&mut self, colors: &[Color], limit: usize) -> Option<Vec<Arc<[u8]>>> {
         let (mut start, mut made) = (0, 0);
         for part in &mut self.0 {

@@ -38,7 +38,7 @@ impl SharedList {
         Self { current: Mutex::new(current), withdrawn: AtomicUsize::new(0) }
     }
 
-    /// A panic while the lock was held does no harm: an edit is either made or not begun.
+    /// Poisoning is ignored: nothing that is done under the lock is known to panic.
     fn lock(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,7 +76,7 @@ impl SharedList {
             if let Some(parts) = parts.make_missing(colors.as_slice(), limit) {
                 break (parts, *version);
             }
-            // more in each round, since other threads may undo some of it by edits in between
+            // twice as many each time: edits between the rounds make parts missing again, and this has to end
             limit *= 2;
         };
         let envelope = Arc::new(Representation::new(envelope::join(&parts)));

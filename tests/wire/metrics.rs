@@ -119,11 +119,12 @@ fn durable_changes_and_their_saves_are_apart() {
     }
     // decided by the writer, but nothing to save
     assert_eq!(client.ask("DELETE", "/colors/no", "").status, 404);
+    assert_eq!(client.ask("PUT", "/colors/red", r#"{"value":"3"}"#).status, 200);
     // a change is timed after its answer was handed to the socket
-    let page = eventually("all changes are timed", || Some(page(&server)).filter(|page| value(page, DURABLE) >= 4.0));
+    let page = eventually("all changes are timed", || Some(page(&server)).filter(|page| value(page, DURABLE) >= 5.0));
     check(
         &page,
-        &[(DURABLE, 4.0), ("colors_saves_total", 3.0), ("colors_save_duration_seconds_count", 3.0), ("colors_save_failures_total", 0.0)],
+        &[(DURABLE, 5.0), ("colors_saves_total", 3.0), ("colors_save_duration_seconds_count", 3.0), ("colors_save_failures_total", 0.0)],
     );
     assert!(value(&page, "colors_http_request_duration_seconds_sum{durable=\"true\"}") > value(&page, "colors_save_duration_seconds_sum"));
 }
@@ -189,7 +190,7 @@ fn warnings_are_counted_also_those_that_are_left_out() {
         assert_eq!(server.connect().ask_with("PUT", "/colors/red", "Origin: http://evil.example\r\n", "").status, 403);
     }
     let counted = value(&page(&server), "colors_log_warnings_total") - before;
-    assert!((20.0..=25.0).contains(&counted), "{counted}");
+    assert_eq!(counted, 20.0);
 }
 
 #[test]
