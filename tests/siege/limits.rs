@@ -108,7 +108,9 @@ fn a_signal_ends_it_in_time_whoever_is_connected() {
             let client = target.server.connect();
             scope.spawn(|| {
                 let mut client = client;
-                while !client.ask("PUT", "/colors/red", r#"{"value":"1"}"#).closes() {
+                // another value each time: one that is there already is not saved
+                let update = |step: usize| format!(r#"{{"value":"{step}"}}"#);
+                while !client.ask("PUT", "/colors/red", &update(answered.load(Relaxed))).closes() {
                     answered.fetch_add(1, Relaxed);
                 }
                 client.expect_close();

@@ -499,6 +499,7 @@ fn two_writers_by_turns_are_about_as_fast_as_one() {
     let mut time = |order: [usize; 2]| {
         let begun = Instant::now();
         for (step, writer) in order.into_iter().cycle().take(100).enumerate() {
+            // another value each time: one that is there already is not saved
             assert_eq!(writers[writer].ask("PUT", "/colors/a", &format!(r#"{{"value":"{step}"}}"#)).status, 200);
         }
         begun.elapsed()

@@ -226,7 +226,7 @@ fn a_descriptor_that_does_not_listen_is_refused() {
     let output = colors_inheriting(listener, connection, &[]).output().unwrap();
     let log = String::from_utf8(output.stderr).unwrap();
     let expected = "cannot use the sockets that LISTEN_FDS hands over: number 2 is not a TCP or unix stream socket that listens; fix the \
-                    unit of the sockets, or unset LISTEN_FDS";
+                    .socket unit, or unset LISTEN_FDS";
     assert_eq!((output.status.code(), log.trim_end().split_once("[ERROR] ").unwrap().1), (Some(1), expected));
 }
 
