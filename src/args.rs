@@ -16,8 +16,8 @@ use crate::service::{BasePath, parse_host, parse_origin};
 
 /// Closes the help.
 const ENVIRONMENT: &str = "\
-Each option but --check and --dump can be a variable, too: COLORS_ and its name, as in
-COLORS_MAX_BODY=64K or COLORS_READ_ONLY=true; several values with commas. Options on the command line override variables.";
+Each option but --check and --dump can also be a variable: COLORS_ and its name, as in
+COLORS_MAX_BODY=64K or COLORS_READ_ONLY=true; several values with commas. The option overrides it.";
 
 const LEVELS: [&str; 5] = ["off", "error", "warn", "info", "debug"];
 
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value = "64KiB", allow_negative_numbers = true, value_parser = parse_size, value_hint = ValueHint::Other)]
     pub(crate) max_body: usize,
 
-    /// Longest time to receive a request, or to send a response
+    /// Longest time to receive a request, or send a response
     #[arg(long, value_name = "TIME", default_value = "30s", allow_negative_numbers = true, value_parser = parse_time, value_hint = ValueHint::Other)]
     pub(crate) request_timeout: Duration,
 
@@ -87,7 +87,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_host, value_hint = ValueHint::Hostname)]
     pub(crate) allow_host: Vec<String>,
 
-    /// Least severe level that is logged
+    /// Log
     #[arg(long, value_name = "LEVEL", default_value = "info", ignore_case = true,
           value_parser = PossibleValuesParser::new(LEVELS).map(|level| level.parse::<LevelFilter>().expect("each of them is one")))]
     pub(crate) log_level: LevelFilter,
@@ -101,7 +101,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Print the list that --data keeps, as JSON; also while the service runs
+    /// Print the list that --data keeps, as JSON; also while it is in use
     #[arg(long, conflicts_with = "check")]
     pub(crate) dump: bool,
 

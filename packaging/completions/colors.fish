@@ -6,7 +6,7 @@ complete -c colors -l backup-trace -d 'File that each backup writes; its age is 
 complete -c colors -l base-path -d 'Path that everything is served below, as in /api' -r -f
 complete -c colors -l workers -d 'Event loops, one thread each [default: as many as processors, >= 2]' -r -f
 complete -c colors -l max-body -d 'Longest content of a request, at most 16 MiB' -r -f
-complete -c colors -l request-timeout -d 'Longest time to receive a request, or to send a response' -r -f
+complete -c colors -l request-timeout -d 'Longest time to receive a request, or send a response' -r -f
 complete -c colors -l keep-alive -d 'Longest time between two requests on a connection' -r -f
 complete -c colors -l read-only -d 'Allow only reads: POST, PUT and DELETE answer 405' -r -f -a "true\t''
 false\t''"
@@ -15,7 +15,7 @@ complete -c colors -l private -d 'Reads of colors and metrics need a token, too'
 false\t''"
 complete -c colors -l allow-origin -d 'Let the web pages of this origin use it; repeatable' -r -f
 complete -c colors -l allow-host -d 'Answer to this host name on loopback, too; repeatable' -r -f -a "(__fish_print_hostnames)"
-complete -c colors -l log-level -d 'Least severe level that is logged' -r -f -a "off\t''
+complete -c colors -l log-level -d 'Log' -r -f -a "off\t''
 error\t''
 warn\t''
 info\t''
@@ -23,6 +23,6 @@ debug\t''"
 complete -c colors -l access-log -d 'Log a line for every request; needs --log-level info or debug' -r -f -a "true\t''
 false\t''"
 complete -c colors -l check -d 'Say whether a start would succeed; listens nowhere, writes nothing'
-complete -c colors -l dump -d 'Print the list that --data keeps, as JSON; also while the service runs'
+complete -c colors -l dump -d 'Print the list that --data keeps, as JSON; also while it is in use'
 complete -c colors -s h -l help -d 'Print help'
 complete -c colors -s V -l version -d 'Print version'
