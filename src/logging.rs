@@ -71,7 +71,7 @@ pub(crate) fn flush() {
         && begun.elapsed() < FLUSH_TIME
     {
         if queue.try_send(Message::Flush(done.clone())).is_ok() {
-            // Not in time: nobody reads the log.
+            // If it is not in time, the log is not read.
             let _ = is_done.recv_timeout(FLUSH_TIME.saturating_sub(begun.elapsed()));
             return;
         }
@@ -186,7 +186,7 @@ fn write_forever(messages: &Receiver<Message>) {
             log_now(Level::Warn, format_args!("{count} log lines were dropped: standard error was not read fast enough"));
         }
         for done in flushes {
-            // Whoever waited has given up.
+            // The thread that waited has given up.
             let _ = done.send(());
         }
         sleep(GATHER_TIME);

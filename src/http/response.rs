@@ -15,7 +15,7 @@ use super::date;
 pub(crate) struct EntityTag([u8; 34]);
 
 impl EntityTag {
-    /// The same bytes have the same tag in every process, and the hash is one for which nobody can find two contents with the same tag.
+    /// The same bytes have the same tag in every process. The hash is cryptographic: no two contents with the same tag can be found.
     pub(crate) fn of(representation: &[u8]) -> Self {
         let mut tag = [b'"'; 34];
         tag[1..33].copy_from_slice(&blake3::hash(representation).to_hex().as_bytes()[..32]);
@@ -60,7 +60,7 @@ impl Representation {
         *self.tag.get_or_init(|| EntityTag::of(&self.json))
     }
 
-    /// Has the connections that still send it closed, because old representations take too much memory.
+    /// Marks it, because old representations take too much memory: workers close the connections that still send it.
     pub(crate) fn withdraw(&self) {
         self.withdrawn.store(true, Relaxed);
     }

@@ -133,7 +133,7 @@ impl Connection {
 
     /// Receives, answers and sends as far as possible; `scratch` is the receive buffer. If it panics, call it again with [`Event::Panicked`].
     pub(super) fn advance(&mut self, event: Event, shared: &Shared, now: Instant, scratch: &mut [u8]) -> Next {
-        // An error means that the client has gone: nobody is left to tell.
+        // An error means that the client has gone, so there is no response.
         let next = self.handle(event, shared, now, scratch).unwrap_or(Next::Close);
         let change = if let State::Answering { memory } = self.state { memory } else { 0 };
         self.quota.set_memory(self.parser.memory() + self.output.memory() + change);
@@ -271,7 +271,7 @@ impl Connection {
             self.after = After::Close;
             Some("close")
         } else {
-            // RFC 9112 §9.3: HTTP/1.0 has to be told that the connection stays
+            // RFC 9112 §9.3: HTTP/1.0 clients need to be told that the connection stays open
             (request.version < HTTPVersion(1, 1)).then_some("keep-alive")
         };
         if let Some(line) = &response.log {

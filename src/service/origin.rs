@@ -20,7 +20,7 @@ pub(crate) struct Allowlist {
 /// Why a request is answered 403.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Forbidden<'a> {
-    /// When a page of another origin would change something. Has the Origin field.
+    /// When a page of another origin would change something; with the Origin field.
     CrossOrigin(Option<&'a str>),
     /// When the Host is a name that anyone's DNS may have pointed at the loopback address (DNS rebinding).
     ForeignHost(&'a str),

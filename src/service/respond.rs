@@ -36,7 +36,7 @@ pub(crate) struct Service {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Now(Response),
-    /// A change that has to be saved first: [`Service::complete`] gives the response when its outcome is known.
+    /// A change that has to be saved first: [`Service::complete`] returns the response when the outcome is known.
     Commit(Change),
 }
 

@@ -138,7 +138,7 @@ impl Writer {
             replies.into_iter().zip(outcomes).for_each(|(reply, outcome)| reply(outcome));
             if let Some(closed) = closed {
                 self.database.close();
-                // It may be too late for whoever waited.
+                // The thread that waited may have given up.
                 let _ = closed.send(());
                 return;
             }
