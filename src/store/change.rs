@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::color::Color;
-use super::colors::Colors;
+use super::colors::{Colors, Edit};
 use crate::http::{Conditions, EntityTag};
 
 /// A change that a client asked for.
@@ -38,17 +38,6 @@ pub(crate) enum Outcome {
     NotFound,
     /// A condition does not hold; nothing was changed.
     ConditionFailed,
-}
-
-/// One step from a list to the next, by position, so that every copy of the list can take it.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Edit {
-    /// At this position: the end for a create; where it was when a delete is undone.
-    Insert(usize, Color),
-    /// In the place of the first color of the same name.
-    Replace(usize, Color),
-    /// This color.
-    Remove(usize, Color),
 }
 
 impl Change {

@@ -6,7 +6,6 @@ use std::mem::replace;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use super::change::Edit;
 use super::color::Color;
 
 /// All colors in stored order.
@@ -31,6 +30,17 @@ struct IndexEntry {
     first: usize,
     /// How many colors have it, at least 1.
     copies: usize,
+}
+
+/// One step from a list to the next, by position, so that every copy of the list can take it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Edit {
+    /// At this position: the end for a create; where it was when a delete is undone.
+    Insert(usize, Color),
+    /// In the place of the first color of the same name.
+    Replace(usize, Color),
+    /// This color.
+    Remove(usize, Color),
 }
 
 impl Colors {

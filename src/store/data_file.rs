@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rustix::fs::Access;
 
-use super::database::DatabaseError;
+use super::database_error::DatabaseError;
 
 /// "colr", where the header of a database says whose it is (<https://sqlite.org/fileformat2.html>).
 pub(super) const APPLICATION_ID: i32 = 0x636f_6c72;

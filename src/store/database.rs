@@ -4,18 +4,18 @@
 //! out by a lock on the file, and other programs by the write lock, which is held between commits; a file that is not ours, or not there any
 //! more, is not written; and a commit that was refused does not come back at the next start.
 
-use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
+use rusqlite::{Connection, OpenFlags, ffi};
 
-use super::change::Edit;
 use super::color::{Color, NAME_BYTES_MAX};
+use super::colors::Edit;
 use super::data_file;
+use super::database_error::DatabaseError;
 use crate::logging;
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and the owner of FILE.
@@ -59,76 +59,6 @@ struct FileState {
     device: u64,
     inode: u64,
     length: u64,
-}
-
-/// Why a database cannot be opened, read or written. `Display` names the cause and what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum DatabaseError {
-    /// When another process has the write lock.
-    Busy,
-    /// When the path, or what is there, is not one that the service can use.
-    Unusable(String),
-    /// When SQLite finds the file damaged; with what it finds.
-    Damaged(String),
-    /// When this row is not a color, and why.
-    Row(i64, &'static str),
-    /// When SQLite fails in any other way; with the reason.
-    Sqlite(String),
-    /// When this file of the database was removed, replaced or cut short while the service runs.
-    Replaced(String),
-    /// When the writer has ended.
-    Closed,
-    /// When the writer panicked on this change.
-    Panicked,
-}
-
-impl fmt::Display for DatabaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Busy => f.write_str("another process writes to it; stop that process"),
-            Self::Unusable(reason) | Self::Sqlite(reason) => f.write_str(reason),
-            Self::Damaged(what) => {
-                write!(f, "it is damaged ({what}); move it away, and start with --seed and a backup, which makes a new file")
-            }
-            Self::Row(id, reason) => write!(f, "the row of table color with id {id} is not a color: {reason}; correct it with sqlite3"),
-            Self::Replaced(name) => {
-                write!(
-                    f,
-                    "{name} was removed, replaced or cut short; move it back (a copy is another file), or save what GET /colors answers and restart"
-                )
-            }
-            Self::Closed => f.write_str("the service is stopping"),
-            Self::Panicked => f.write_str("the service failed, its log says where"),
-        }
-    }
-}
-
-impl From<rusqlite::Error> for DatabaseError {
-    fn from(error: rusqlite::Error) -> Self {
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(explain(&error)),
-            _ => Self::Sqlite(explain(&error)),
-        }
-    }
-}
-
-/// What SQLite says, in words that name the cause and what to do.
-fn explain(error: &rusqlite::Error) -> String {
-    let rusqlite::Error::SqliteFailure(failure, message) = error else { return error.to_string() };
-    match (failure.code, failure.extended_code) {
-        (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => "the disk is full; make room on it".to_owned(),
-        (_, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) => "the disk reported an error on sync".to_owned(),
-        (_, ffi::SQLITE_IOERR_WRITE) => {
-            "the file cannot be written: the disk reported an error, or there is a limit of the file's size".to_owned()
-        }
-        (ErrorCode::SystemIoFailure, code) => format!("the disk reported an error (code {code} of SQLite)"),
-        (ErrorCode::ReadOnly, _) => "the file, its directory or its file system is read-only".to_owned(),
-        (ErrorCode::CannotOpen, _) => {
-            "the file, or those beside it with -wal and -shm, cannot be opened; run this as their owner".to_owned()
-        }
-        _ => message.clone().unwrap_or_else(|| error.to_string()),
-    }
 }
 
 /// Locks the file against other processes of this service; creates it if it is missing. Drop the lock after the connection: when a process
@@ -353,7 +283,7 @@ impl Database {
         match is_busy.and_then(|is_busy| closed.map(|()| is_busy)) {
             Ok(false) => {}
             Ok(true) => log::warn!("another program reads the database: keep it and the file with -wal beside it together"),
-            Err(error) => log::warn!("keep FILE and FILE-wal together: {}", explain(&error)),
+            Err(error) => log::warn!("keep FILE and FILE-wal together: {}", DatabaseError::from(error)),
         }
     }
 }

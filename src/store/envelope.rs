@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::change::Edit;
 use super::color::Color;
+use super::colors::Edit;
 
 /// Colors in one part; making one takes some 50 us.
 const PART_COLORS: usize = 1024;

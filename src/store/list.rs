@@ -4,8 +4,8 @@ use std::mem::replace;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::change::{Change, Edit, Outcome};
-use super::colors::Colors;
+use super::change::{Change, Outcome};
+use super::colors::{Colors, Edit};
 use super::envelope::{self, Parts};
 use super::retired::Retired;
 use crate::http::{EntityTag, Representation};

@@ -6,6 +6,7 @@ pub(crate) mod color;
 mod colors;
 pub(crate) mod data_file;
 pub(crate) mod database;
+mod database_error;
 pub(crate) mod envelope;
 #[cfg(fuzzing)]
 #[path = "../../fuzz/inside/store.rs"]
@@ -22,7 +23,8 @@ use std::time::Duration;
 pub(crate) use change::{Action, Change, Outcome};
 pub(crate) use color::{Color, JsonError};
 use colors::Colors;
-pub(crate) use database::{Database, DatabaseError};
+pub(crate) use database::Database;
+pub(crate) use database_error::DatabaseError;
 use list::SharedList;
 use writer::WriterMessage;
 pub(crate) use writer::{SaveStatus, Saves, Writer};

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::change::{Change, Outcome};
 use super::colors::Colors;
-use super::database::{Database, DatabaseError};
+use super::database::Database;
+use super::database_error::DatabaseError;
 use super::envelope;
 use super::list::SharedList;
 use crate::http::EntityTag;
