@@ -47,7 +47,8 @@ pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
     QUEUE.set(queue).map_err(|_| io::ErrorKind::AlreadyExists)?;
     log::set_boxed_logger(Box::new(logger(send))).expect("the logger is set once, here");
     log::set_max_level(level);
-    std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
+    // a client that causes one panic may cause many
+    std::panic::set_hook(Box::new(|panic| log_limited(Level::Error, format_args!("{panic}"))));
     Ok(())
 }
 
@@ -81,11 +82,15 @@ pub(crate) fn flush() {
 
 /// Logs a warning that any client can cause: at most [`CLIENT_WARNINGS_MAX`] per second; the others are counted.
 pub(crate) fn client_warning(text: fmt::Arguments<'_>) {
-    if log::log_enabled!(Level::Warn)
+    log_limited(Level::Warn, text);
+}
+
+fn log_limited(level: Level, text: fmt::Arguments<'_>) {
+    if log::log_enabled!(level)
         && let Some(left_out) = limiter().admit(Instant::now())
     {
         report_left_out(left_out);
-        log::warn!("{text}");
+        log::log!(level, "{text}");
     }
 }
 

@@ -74,7 +74,7 @@ pub(crate) struct WorkerMetrics {
 pub(crate) struct WorkerCounters {
     /// By method and class of status.
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
-    /// Connections closed since there was no room for them.
+    /// Connections closed because there was no room for them.
     pub(crate) refused: Counter,
     /// Requests answered in this pass of the event loop, not yet in `immediate`.
     pub(crate) untimed: Counter,
@@ -147,7 +147,7 @@ impl Metrics {
         let (dropped, warnings) = logging::counts();
         page.single("colors_connections", "gauge", "Open connections.", connections);
         page.single("colors_connections_max", "gauge", "Most connections at a time; further clients wait.", self.connections_max);
-        page.single("colors_connections_refused_total", "counter", "Connections closed since there was no room for them.", refused);
+        page.single("colors_connections_refused_total", "counter", "Connections closed because there was no room for them.", refused);
         page.single("colors_workers", "gauge", "Event loops.", self.workers.len());
         page.single("colors_colors", "gauge", "Colors in the list.", colors);
         page.single("colors_list_bytes", "gauge", "Bytes of the list as JSON.", list_bytes);

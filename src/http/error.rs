@@ -72,7 +72,10 @@ impl fmt::Display for ProtocolError {
             Self::BareLineFeed => "a line of the request ends in LF alone, it has to end in CR LF",
             Self::Version => "the protocol version is not supported, use HTTP/1.1",
             Self::HeadTooLarge => {
-                return write!(f, "request line and fields are longer than {HEAD_BYTES_MAX} bytes or more than {FIELD_LINES_MAX} lines");
+                return write!(
+                    f,
+                    "request line and fields are longer than {HEAD_BYTES_MAX} bytes, or there are more than {FIELD_LINES_MAX} fields"
+                );
             }
             Self::Host => "a request needs exactly one Host field of the form host[:port]",
             Self::ContentLength => "Content-Length has to be given once, as a decimal number",
@@ -80,14 +83,14 @@ impl fmt::Display for ProtocolError {
             Self::TwoLengths => "Content-Length and Transfer-Encoding exclude each other",
             Self::TransferEncoding => "Transfer-Encoding has to be \"chunked\" alone, and only on HTTP/1.1",
             Self::UnknownCoding => "the only transfer coding supported is \"chunked\"",
-            Self::Chunk => "the chunked content does not decode",
+            Self::Chunk => "the chunked content does not decode, or its extensions and trailers are too long",
             Self::ContentTooLarge(limit) => {
                 return write!(f, "the content is longer than the limit of {limit} bytes; --max-body sets it");
             }
             Self::Expectation => "the only expectation supported is \"100-continue\"",
             Self::UnexpectedEof => "the connection ended in the middle of the request",
             Self::Timeout => "the request did not arrive in time",
-            Self::Overloaded => "there is no room for this request to wait, try again later",
+            Self::Overloaded => "the service is overloaded, try again later",
             Self::Panicked => "the service failed on this request, its log says where",
         })
     }

@@ -60,7 +60,7 @@ impl Representation {
         *self.tag.get_or_init(|| EntityTag::of(&self.json))
     }
 
-    /// Marks it, because old representations take too much memory: workers close the connections that still send it.
+    /// Asks workers to close the connections that still send it, to free its memory.
     pub(crate) fn withdraw(&self) {
         self.withdrawn.store(true, Relaxed);
     }

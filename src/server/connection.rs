@@ -19,7 +19,7 @@ use crate::logging;
 use crate::service::Answer;
 use crate::store::{Change, DatabaseError, Outcome};
 
-/// Bytes received at a time: a request of curl takes a tenth of it, and a pipelining client has no more in its buffer.
+/// Bytes received at a time: a request of curl takes 84, and a pipelining client has no more in its buffer.
 const RECEIVE_BYTES: usize = 4096;
 
 /// Requests answered in a row before other connections are served, so that one client that pipelines does not hold up the others.
@@ -29,6 +29,9 @@ const ANSWERS_IN_A_ROW: usize = 16;
 /// reset it, and the client could lose the response.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
+
+/// At the connection limit, a connection without progress for this long may be closed.
+const STALL_TIME: Duration = Duration::from_secs(2);
 
 /// The keep-alive time when the service is stopping; a busy client sends its next request sooner.
 const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
@@ -105,7 +108,7 @@ pub(super) struct Connection {
     received: Instant,
     /// The request that is being answered.
     request: Option<Request>,
-    /// For the access log: when that began, and the name of the request's token.
+    /// For the access log: when the service began to answer, and the name of the request's token.
     begun: Option<Instant>,
     token_name: Option<Arc<str>>,
     quota: Quota,
@@ -153,13 +156,13 @@ impl Connection {
         Some(self.since + time)
     }
 
-    /// The place of the connection in the order in which connections are closed when the limit is reached: first the idle ones, then those
-    /// that have kept the service waiting for at least `patience`; within each group, the longest waiting first. `None` if it has to stay.
-    pub(super) fn may_make_room(&self, now: Instant, patience: Duration) -> Option<(bool, Instant)> {
+    /// Sort key for eviction at the connection limit: idle connections first, then those without progress for [`STALL_TIME`]; the longest
+    /// first. `None` if it has to stay.
+    pub(super) fn eviction_rank(&self, now: Instant) -> Option<(bool, Instant)> {
         match self.state {
             State::Idle if self.had_request => Some((false, self.since)),
             State::Answering { .. } => None,
-            _ => (now.duration_since(self.since) >= patience).then_some((true, self.since)),
+            _ => (now.duration_since(self.since) >= STALL_TIME).then_some((true, self.since)),
         }
     }
 
@@ -204,7 +207,7 @@ impl Connection {
             }
             (Event::Readable | Event::Writable, State::Answering { .. }) => Ok(Next::Unwatch),
             // epoll reports room only when a third of the socket's buffer is free, so there may be some
-            (Event::Deadline, State::Writing) => match self.flush(!self.parser.is_idle(), now)? {
+            (Event::Deadline | Event::LimitReached, State::Writing) => match self.flush(!self.parser.is_idle(), now)? {
                 Next::Wait(EventFlags::OUT) if self.since != now => Ok(Next::Close),
                 next => Ok(next),
             },
@@ -242,7 +245,7 @@ impl Connection {
                 (self.begun, self.token_name) = (Some(Instant::now()), shared.service.token_name(request));
             }
             let memory = request.memory();
-            if self.quota.is_refused(memory) {
+            if self.quota.is_refused(memory + self.output.memory()) {
                 return self.refuse(&ProtocolError::Overloaded, shared, now);
             }
             match shared.service.respond(request, self.on_loopback) {

@@ -73,11 +73,14 @@ impl Server {
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let store = &shared.service.store;
+        let mut last_pongs = None;
         self.service_manager.ready(store.list.len());
         while !self.accept_ready(stop, reload)? {
             self.service_manager.tick(Instant::now(), store.list.len(), || {
-                let are_alive = store.is_alive() && self.inboxes.iter().all(|inbox| inbox.is_alive());
+                let pongs = store.pongs();
+                let are_alive = (pongs.is_none() || pongs != last_pongs) && self.inboxes.iter().all(|inbox| inbox.has_ponged());
                 if are_alive {
+                    last_pongs = pongs;
                     store.ping();
                     self.inboxes.iter().for_each(|inbox| inbox.ping());
                 }
@@ -94,8 +97,8 @@ impl Server {
         let is_full = self.shared.limit_reached();
         let time = if is_full { Some(PAUSE) } else { self.service_manager.poll_timeout() };
         let mut polled = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
-        polled.extend(self.listeners.iter().filter(|_| !is_full).map(|listener| PollFd::new(&listener.socket, PollFlags::IN)));
         polled.extend(reload.map(|reload| PollFd::from_borrowed_fd(reload, PollFlags::IN)));
+        polled.extend(self.listeners.iter().filter(|_| !is_full).map(|listener| PollFd::new(&listener.socket, PollFlags::IN)));
         match rustix::event::poll(&mut polled, time.and_then(|time| Timespec::try_from(time).ok()).as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             // poll(2): the kernel had no memory for its table, so this call did not wait
@@ -105,14 +108,17 @@ impl Server {
             }
             Err(error) => return Err(error.into()),
         }
-        let mut ready: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
-        if let Some(reload) = reload.filter(|_| ready.pop() == Some(true)) {
+        let mut ready = polled.iter().map(|polled| !polled.revents().is_empty());
+        let must_stop = ready.next() == Some(true);
+        if let Some(reload) = reload
+            && ready.next() == Some(true)
+        {
             self.reload_tokens(reload);
         }
-        for (listener, _) in self.listeners.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+        for (listener, _) in self.listeners.iter().zip(ready).filter(|(_, is_ready)| *is_ready) {
             self.accept_from(listener);
         }
-        Ok(ready[0])
+        Ok(must_stop)
     }
 
     fn reload_tokens(&self, reload: BorrowedFd<'_>) {
@@ -151,7 +157,7 @@ impl Server {
         self.listeners.iter_mut().for_each(Listener::unlink);
         self.shared.service.is_stopping.store(true, Relaxed);
         self.inboxes.iter().for_each(|inbox| inbox.wake());
-        // to their clients, connections in the kernel's queue are open
+        // clients see connections in the kernel's queue as established
         while self.listeners.iter().any(has_pending) && begun.elapsed() < LAST_ACCEPTS {
             if self.shared.is_full() {
                 sleep(PAUSE);
@@ -165,12 +171,12 @@ impl Server {
         }
         let connections = self.shared.connections();
         if connections > 0 {
-            log::warn!("connections cut off, since they were not done {} s after the signal: {connections}", STOP_TIME.as_secs());
+            log::warn!("connections closed because they were still open {} s after the signal: {connections}", STOP_TIME.as_secs());
         }
     }
 }
 
-/// Waits, since the system lacks a descriptor or memory for a connection.
+/// Waits after the system has refused a connection, most likely for lack of a descriptor or memory.
 fn pause(error: &io::Error) {
     logging::client_warning(format_args!("cannot accept connections for the moment: {error}"));
     sleep(PAUSE);

@@ -25,9 +25,6 @@ const TICK: Duration = Duration::from_millis(100);
 /// Connections of the run queue that are served in one pass.
 const RESUMED_PER_PASS: usize = 64;
 
-/// When the connection limit is reached, how long a client may take to send a request or to receive a response.
-const PATIENCE_AT_LIMIT: Duration = Duration::from_secs(2);
-
 /// Most bytes received at a time, when that many of a content are missing.
 const RECEIVE_BYTES_MAX: usize = 64 * 1024;
 
@@ -40,7 +37,7 @@ pub(super) struct Inbox {
     /// Readable while there is mail.
     eventfd: OwnedFd,
     metrics: Arc<WorkerMetrics>,
-    is_alive: AtomicBool,
+    has_ponged: AtomicBool,
 }
 
 #[derive(Default)]
@@ -53,7 +50,7 @@ struct Mail {
 impl Inbox {
     pub(super) fn new(metrics: Arc<WorkerMetrics>) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { mail: Mutex::default(), eventfd, metrics, is_alive: AtomicBool::new(true) })
+        Ok(Self { mail: Mutex::default(), eventfd, metrics, has_ponged: AtomicBool::new(true) })
     }
 
     /// Passes a new connection to the worker.
@@ -69,12 +66,12 @@ impl Inbox {
     }
 
     /// The worker has made a pass since the last [`Inbox::ping`].
-    pub(super) fn is_alive(&self) -> bool {
-        self.is_alive.load(Relaxed)
+    pub(super) fn has_ponged(&self) -> bool {
+        self.has_ponged.load(Relaxed)
     }
 
     pub(super) fn ping(&self) {
-        self.is_alive.store(false, Relaxed);
+        self.has_ponged.store(false, Relaxed);
         self.wake();
     }
 
@@ -158,7 +155,7 @@ impl Worker {
             self.inbox.metrics.counters.time_answers(0, before - now);
             let is_complete = self.wait(&mut events, next_tick.saturating_duration_since(before));
             now = Instant::now();
-            self.inbox.is_alive.store(true, Relaxed);
+            self.inbox.has_ponged.store(true, Relaxed);
             let mut has_mail = false;
             for epoll::Event { data, flags } in events.drain(..) {
                 match data.u64() {
@@ -209,7 +206,7 @@ impl Worker {
         for connection in connections {
             self.last_id += 1;
             self.connections.insert(self.last_id, Entry { connection, watched: None, queued: false });
-            // most clients have sent a request by now; if the connection ends with it, epoll never has to know of it
+            // Most clients have sent a request by now, so receive first; a connection that ends with the response never needs epoll.
             self.serve(self.last_id, Event::Readable, now);
         }
     }
@@ -217,9 +214,10 @@ impl Worker {
     fn serve(&mut self, id: u64, event: Event, now: Instant) {
         // a connection in the run queue waits for its turn there
         let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else { return };
-        let mut advance = |event| entry.connection.advance(event, &self.shared, now, &mut self.scratch);
-        // a panic does no harm to the list: a change is made in one step or not at all
-        let next = catch_unwind(AssertUnwindSafe(|| advance(event))).unwrap_or_else(|_| advance(Event::Panicked));
+        let (shared, scratch) = (&self.shared, &mut self.scratch);
+        let mut advance = |event| catch_unwind(AssertUnwindSafe(|| entry.connection.advance(event, shared, now, scratch)));
+        // after a panic the list is consistent: a change is made as a whole or not at all
+        let next = advance(event).or_else(|_| advance(Event::Panicked)).unwrap_or(Next::Close);
         let wanted = match next {
             Next::Wait(flags) => Some(flags),
             Next::Queue => {
@@ -242,7 +240,7 @@ impl Worker {
         if let Err(error) = watched {
             self.connections.remove(&id);
             self.inbox.metrics.counters.refused.add(1);
-            logging::client_warning(format_args!("closed a connection that cannot be watched: {error}"));
+            logging::client_warning(format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
         if let Next::Commit(change) = next {
             let inbox = Arc::clone(&self.inbox);
@@ -258,7 +256,7 @@ impl Worker {
         let over: Vec<u64> = self.connections.iter().filter(|(_, entry)| is_over(entry)).map(|(id, _)| *id).collect();
         over.into_iter().for_each(|id| self.serve(id, Event::Deadline, now));
         if self.shared.limit_reached() {
-            self.make_room(now);
+            self.evict(now);
         }
     }
 
@@ -273,19 +271,15 @@ impl Worker {
         }
     }
 
-    /// Closes up to an eighth of the connections, in the order of [`Connection::may_make_room`].
-    fn make_room(&mut self, now: Instant) {
-        let may_close = |(id, entry): (&u64, &Entry)| {
-            let (owes, since) = entry.connection.may_make_room(now, PATIENCE_AT_LIMIT)?;
-            Some((owes, since, *id))
-        };
-        let mut candidates: Vec<_> = self.connections.iter().filter_map(may_close).collect();
+    /// Closes up to an eighth of the connections, in the order of [`Connection::eviction_rank`].
+    fn evict(&mut self, now: Instant) {
+        let connections = self.connections.len();
+        let ranks = self.connections.iter().filter_map(|(id, entry)| Some((entry.connection.eviction_rank(now)?, *id)));
+        let mut candidates: Vec<_> = ranks.collect();
         candidates.sort_unstable();
-        candidates.truncate(self.connections.len().div_ceil(8));
-        self.inbox.metrics.counters.refused.add(candidates.len() as u64);
-        for (_, _, id) in candidates {
-            self.serve(id, Event::LimitReached, now);
-        }
+        candidates.truncate(connections.div_ceil(8));
+        candidates.into_iter().for_each(|(_, id)| self.serve(id, Event::LimitReached, now));
+        self.inbox.metrics.counters.refused.add((connections - self.connections.len()) as u64);
     }
 }
 
@@ -299,6 +293,25 @@ mod tests {
     use crate::server::Limits;
     use crate::service::{Allowlist, BasePath, Service, openapi};
     use crate::store::{Color, Store};
+
+    /// A worker without a thread, of a service with one color.
+    fn worker(value: &str, metrics: Metrics) -> Worker {
+        let service = Service {
+            store: Store::in_memory(vec![Color::new("red", value)]),
+            base: BasePath::default(),
+            openapi: openapi(&BasePath::default()),
+            read_only: false,
+            is_stopping: AtomicBool::new(false),
+            allowlist: Allowlist::default(),
+            tokens: None,
+            metrics,
+        };
+        let time = Duration::from_secs(10);
+        let limits = Limits { content_max: 100, request_timeout: time, keep_alive: time, connections_max: 10 };
+        let shared = Arc::new(Shared::new(service, limits, false));
+        let inbox = Arc::new(Inbox::new(Arc::clone(&shared.service.metrics.workers[0])).unwrap());
+        Worker::new(shared, inbox).unwrap()
+    }
 
     /// Sends requests on a connection of their own, and reads until it ends.
     fn talk(worker: &mut Worker, requests: &str) -> String {
@@ -318,22 +331,7 @@ mod tests {
         let metrics = Metrics::new(2, 1, None);
         // the page has the sum, which overflows
         metrics.workers.iter().for_each(|worker| worker.counters.refused.add(u64::MAX));
-        let service = Service {
-            store: Store::in_memory(vec![Color::new("red", "#f00")]),
-            base: BasePath::default(),
-            openapi: openapi(&BasePath::default()),
-            read_only: false,
-            is_stopping: AtomicBool::new(false),
-            allowlist: Allowlist::default(),
-            tokens: None,
-            metrics,
-        };
-        let time = Duration::from_secs(10);
-        let limits = Limits { content_max: 100, request_timeout: time, keep_alive: time, connections_max: 10 };
-        let shared = Arc::new(Shared::new(service, limits, false));
-        let inbox = Arc::new(Inbox::new(Arc::clone(&shared.service.metrics.workers[0])).unwrap());
-        let mut worker = Worker::new(shared, inbox).unwrap();
-
+        let mut worker = worker("#f00", metrics);
         let red = "GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n";
         for (method, expected) in
             [("GET", r#"{"error":true,"message":"the service failed on this request, its log says where"}"#), ("HEAD", "")]
@@ -346,5 +344,22 @@ mod tests {
             assert_eq!(content, expected, "{method}");
         }
         assert_eq!(worker.connections.len(), 2, "they linger, and no other is there");
+    }
+
+    #[test]
+    fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
+        let mut worker = worker(&"x".repeat(4_000_000), Metrics::new(1, 1, None));
+        let (mut client, socket) = UnixStream::pair().unwrap();
+        client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        worker.inbox.add(socket.into(), None, false, &worker.shared);
+        worker.take_mail(Instant::now());
+        let mut received = vec![0; 100_000];
+        for step in 1..=3 {
+            client.read_exact(&mut received).unwrap();
+            worker.evict(Instant::now() + step * Duration::from_secs(60));
+            assert_eq!(worker.connections.len(), 1, "step {step}");
+        }
+        worker.evict(Instant::now() + Duration::from_secs(600));
+        assert_eq!((worker.connections.len(), worker.inbox.metrics.counters.refused.read()), (0, 1));
     }
 }

@@ -1,7 +1,7 @@
 //! The list that everybody sees: one mutex around the colors, which all workers share. Knows no disk.
 
 use std::mem::replace;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::change::{Change, Outcome};
@@ -61,7 +61,7 @@ impl SharedList {
 
     /// How many representations were withdrawn so far: when it has grown, connections that send from them are to be closed.
     pub(crate) fn withdrawn(&self) -> usize {
-        self.withdrawn.load(Relaxed)
+        self.withdrawn.load(Acquire)
     }
 
     /// The collection envelope of the specification. A long one is joined without the lock.
@@ -142,7 +142,8 @@ impl SharedList {
     }
 
     fn withdraw_oldest(&self, current: &mut Current) {
-        self.withdrawn.fetch_add(current.retired.withdraw_oldest(), Relaxed);
+        // a worker that reads the new count reads the marks as well
+        self.withdrawn.fetch_add(current.retired.withdraw_oldest(), Release);
     }
 }
 

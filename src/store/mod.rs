@@ -26,7 +26,7 @@ use colors::Colors;
 pub(crate) use database::Database;
 pub(crate) use database_error::DatabaseError;
 use list::SharedList;
-use writer::WriterMessage;
+use writer::{Reply, WriterMessage};
 pub(crate) use writer::{SaveStatus, Saves, Writer};
 
 /// The list, and the way to its writer.
@@ -66,36 +66,32 @@ impl Store {
 
     /// Queues a change for the writer. It calls `reply` when the change is on the disk and readers see it, or when it was not made.
     pub(crate) fn submit(&self, change: Change, reply: impl FnOnce(Result<Outcome, DatabaseError>) + Send + 'static) {
-        if let Some(WriterMessage::Change(_, reply)) = self.send(WriterMessage::Change(change, Box::new(reply))) {
-            reply(Err(DatabaseError::Closed));
-        }
+        self.send(WriterMessage::Change(change, Reply::new(reply)));
     }
 
-    /// Whether the writer has taken the last ping; true without a writer.
-    pub(crate) fn is_alive(&self) -> bool {
-        !self.saves.awaits_pong.load(Relaxed)
+    /// How many pings the writer has taken; `None` without a writer.
+    pub(crate) fn pongs(&self) -> Option<u64> {
+        self.is_durable().then(|| self.saves.pongs.load(Relaxed))
     }
 
-    /// Asks the writer to show that it is alive, and to look whether the files of the database are still there.
+    /// Asks the writer to show that it is alive, and to look whether the files of the database are there. At most one ping waits.
     pub(crate) fn ping(&self) {
-        if self.is_durable() && !self.saves.awaits_pong.swap(true, Relaxed) {
-            // Without a writer there is no pong, which is what this is for.
-            let _ = self.send(WriterMessage::Ping);
+        if self.is_durable() && !self.saves.is_pinged.swap(true, Relaxed) {
+            self.send(WriterMessage::Ping);
         }
     }
 
     /// Tells the writer to save what is queued and to close the database. False if that takes longer than `time`.
     pub(crate) fn close(&self, time: Duration) -> bool {
         let (closed, is_closed) = mpsc::channel();
-        // a writer that has panicked refuses the message
-        !self.is_durable() || (self.send(WriterMessage::Close(closed)).is_none() && is_closed.recv_timeout(time).is_ok())
+        self.send(WriterMessage::Close(closed));
+        !self.is_durable() || is_closed.recv_timeout(time).is_ok()
     }
 
-    /// Returns the message if there is no writer to take it.
-    fn send(&self, message: WriterMessage) -> Option<WriterMessage> {
-        match &self.queue {
-            Some(queue) => queue.send(message).err().map(|refused| refused.0),
-            None => Some(message),
+    fn send(&self, message: WriterMessage) {
+        if let Some(queue) = &self.queue {
+            // Without a writer the message is dropped, and with it what would tell its outcome.
+            let _ = queue.send(message);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! publishes them, and reports the outcomes. Changes that arrive meanwhile share the next commit.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -24,12 +24,35 @@ const FAILURES_MAX: usize = 3;
 
 /// What the writer is sent.
 pub(super) enum WriterMessage {
-    /// A change, and who is told its outcome, once.
-    Change(Change, Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>),
-    /// The writer shows that it is alive.
+    Change(Change, Reply),
+    /// The writer shows that it is alive, and looks whether the files of the database are there.
     Ping,
     /// The end: whatever came before is saved. Told when the database is closed.
     Close(Sender<()>),
+}
+
+/// Who is told the outcome of a change. If the writer ends before it is known, the outcome is [`DatabaseError::Closed`].
+#[expect(clippy::type_complexity, reason = "a name for it would be needed nowhere else")]
+pub(super) struct Reply(Option<Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>>);
+
+impl Reply {
+    pub(super) fn new(reply: impl FnOnce(Result<Outcome, DatabaseError>) + Send + 'static) -> Self {
+        Self(Some(Box::new(reply)))
+    }
+
+    fn send(mut self, outcome: Result<Outcome, DatabaseError>) {
+        if let Some(reply) = self.0.take() {
+            reply(outcome);
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let Some(reply) = self.0.take() {
+            reply(Err(DatabaseError::Closed));
+        }
+    }
 }
 
 /// How saving goes, for everybody to read.
@@ -37,8 +60,10 @@ pub(super) enum WriterMessage {
 pub(crate) struct Saves {
     status: Mutex<SaveStatus>,
     pub(crate) metrics: SaveMetrics,
-    /// The writer has not taken the last ping yet.
-    pub(super) awaits_pong: AtomicBool,
+    /// There is a ping that the writer has not taken yet.
+    pub(super) is_pinged: AtomicBool,
+    /// How many pings the writer has taken.
+    pub(super) pongs: AtomicU64,
 }
 
 /// How the last saves went.
@@ -94,7 +119,15 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Saves changes until it is told to close, or the store is gone.
-    pub(crate) fn run(mut self) {
+    pub(crate) fn run(self) {
+        let saves = Arc::clone(&self.saves);
+        // a panic in a change is caught below; after any other, the two lists may differ, so nothing is saved any more
+        if catch_unwind(AssertUnwindSafe(|| self.save_until_closed())).is_err() {
+            saves.note_failure(DatabaseError::Panicked);
+        }
+    }
+
+    fn save_until_closed(mut self) {
         let mut next_retry = Instant::now();
         loop {
             let first = if self.saves.has_failed() {
@@ -127,7 +160,8 @@ impl Writer {
                                 replies.push(reply);
                             }
                             WriterMessage::Ping => {
-                                self.saves.awaits_pong.store(false, Relaxed);
+                                self.saves.is_pinged.store(false, Relaxed);
+                                self.saves.pongs.fetch_add(1, Relaxed);
                                 self.database.check_files().unwrap_or_else(|error| self.saves.note_failure(error));
                             }
                             WriterMessage::Close(told) => closed = Some(told),
@@ -136,7 +170,7 @@ impl Writer {
                 }
             }
             let outcomes = self.save_all(&changes);
-            replies.into_iter().zip(outcomes).for_each(|(reply, outcome)| reply(outcome));
+            replies.into_iter().zip(outcomes).for_each(|(reply, outcome)| reply.send(outcome));
             if let Some(closed) = closed {
                 self.database.close();
                 // The thread that waited may have given up.

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::geteuid;
 
-use crate::common::harness::{Scratch, Server, colors, copy_program, eventually, is_installed, own_environment, run, skip, stored};
+use crate::common::harness::{
+    Scratch, Server, SetOnDrop, colors, copy_program, eventually, is_installed, own_environment, run, skip, stored,
+};
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
 
@@ -222,15 +224,6 @@ fn a_second_service_and_every_other_writer_is_told_that_the_list_is_in_use() {
     }
     assert_eq!(server.ask("POST", "/colors", A).status, 201);
     assert_eq!((server.list(), stored(&file)), (format!(r#"{{"data":[{A},{A}]}}"#), server.list()));
-}
-
-/// Sets its flag when it is dropped, also by a panic.
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
 }
 
 #[test]

@@ -5,12 +5,15 @@ use std::fs;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use crate::common::client::Client;
-use crate::common::harness::{DEADLINE, Scratch, Server, colors, colors_below_strace, eventually, is_installed, own_environment};
+use crate::common::harness::{
+    DEADLINE, Scratch, Server, SetOnDrop, colors, colors_below_strace, eventually, is_installed, own_environment,
+};
 
 /// A service manager's end of the notification socket.
 struct Manager {
@@ -29,8 +32,8 @@ impl Manager {
     }
 
     /// Starts the service below this manager.
-    fn start(&self, watchdog: Option<Duration>) -> Server {
-        let mut command = colors(&["--listen", "127.0.0.1:0"]);
+    fn start(&self, watchdog: Option<Duration>, options: &[&str]) -> Server {
+        let mut command = colors(&[&["--listen", "127.0.0.1:0"], options].concat());
         command.env("NOTIFY_SOCKET", &self.path);
         if let Some(patience) = watchdog {
             command.env("WATCHDOG_USEC", patience.as_micros().to_string());
@@ -56,7 +59,7 @@ impl Manager {
 #[test]
 fn the_manager_hears_of_start_end_and_the_number_of_colors() {
     let manager = Manager::new();
-    let server = manager.start(None);
+    let server = manager.start(None, &[]);
     assert_eq!(manager.message(), "READY=1\nSTATUS=148 colors\n");
     server.connect().expect_open();
     assert_eq!(server.ask("POST", "/colors", r#"{"name":"ink","value":"1"}"#).status, 201);
@@ -70,7 +73,7 @@ fn the_manager_hears_of_start_end_and_the_number_of_colors() {
 fn the_watchdog_is_kept_quiet_by_an_idle_service_and_by_a_busy_one() {
     let manager = Manager::new();
     let patience = Duration::from_millis(600);
-    let server = manager.start(Some(patience));
+    let server = manager.start(Some(patience), &[]);
     assert!(manager.message().starts_with("READY=1\n"));
     let begun = Instant::now();
     for _ in 0..2 {
@@ -85,6 +88,29 @@ fn the_watchdog_is_kept_quiet_by_an_idle_service_and_by_a_busy_one() {
         }
         assert!(beats.join().unwrap());
     });
+}
+
+#[test]
+fn clients_that_ask_for_the_health_keep_no_heartbeat_back() {
+    let (manager, scratch) = (Manager::new(), Scratch::new());
+    let server = manager.start(Some(Duration::from_millis(600)), &["--data", &scratch.file("colors.db")]);
+    assert!(manager.message().starts_with("READY=1\n"));
+    let begun = Instant::now();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _end = SetOnDrop(&is_over);
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut client = server.connect();
+                while !is_over.load(Relaxed) {
+                    assert_eq!(client.ask("GET", "/health", "").status, 200);
+                }
+            });
+        }
+        (0..20).for_each(|_| assert_eq!(manager.message(), "WATCHDOG=1\n"));
+    });
+    // 6 s without them
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }
 
 #[test]
