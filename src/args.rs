@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value = "64KiB", allow_negative_numbers = true, value_parser = parse_size, value_hint = ValueHint::Other)]
     pub(crate) max_body: usize,
 
-    /// Longest wait for a whole request, or for a client to read
+    /// Longest wait for a request, or for a client to read
     #[arg(long, value_name = "TIME", default_value = "30s", allow_negative_numbers = true, value_parser = parse_time, value_hint = ValueHint::Other)]
     pub(crate) request_timeout: Duration,
 

@@ -6,7 +6,7 @@ complete -c colors -l backup-trace -d 'File that each backup writes; its age is 
 complete -c colors -l base-path -d 'Path that everything is served below, as in /api' -r -f
 complete -c colors -l workers -d 'Event loops, one thread each [default: as many as processors, >= 2]' -r -f
 complete -c colors -l max-body -d 'Longest content of a request, at most 16 MiB' -r -f
-complete -c colors -l request-timeout -d 'Longest time to receive a request, or send a response' -r -f
+complete -c colors -l request-timeout -d 'Longest wait for a request, or for a client to read' -r -f
 complete -c colors -l keep-alive -d 'Longest time between two requests on a connection' -r -f
 complete -c colors -l read-only -d 'Allow only reads: POST, PUT and DELETE answer 405' -r -f -a "true\t''
 false\t''"
