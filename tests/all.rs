@@ -1,4 +1,4 @@
-//! The service from outside: the real binary, in one program of tests, so that they run beside each other and are linked once.
+//! Tests of the real binary. One test program: it is linked once, and its tests run in parallel.
 
 #![allow(clippy::unwrap_used, reason = "a test's name says what it is about, and a panic fails it")]
 

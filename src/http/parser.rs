@@ -85,7 +85,7 @@ impl Parser {
     /// True once for each request whose client waits for `100 Continue` before it sends the content.
     pub(crate) fn take_expectation(&mut self) -> bool {
         let expects_continue = self.incoming.as_mut().is_some_and(|incoming| take(&mut incoming.expects_continue));
-        // RFC 9110 §10.1.1: no 100 when some of the content has arrived already
+        // RFC 9110 §10.1.1: a 100 may be left out when some of the content has arrived already
         expects_continue && self.start == self.received.len()
     }
 

@@ -44,7 +44,7 @@ impl Endpoint {
         matches!(self, Self::Tcp(_)) && !self.is_loopback()
     }
 
-    /// Why a process cannot listen on both. An IPv6 wildcard takes in IPv4 as well, see [`listen`].
+    /// Why a process cannot listen on both. An IPv6 wildcard covers IPv4 as well, see [`listen`].
     pub(crate) fn clash(&self, other: &Self) -> Option<String> {
         let takes_in = |one: IpAddr, two: IpAddr| one.is_unspecified() && (one.is_ipv6() || two.is_ipv4());
         match (self, other) {
@@ -52,8 +52,8 @@ impl Endpoint {
             (Self::Tcp(one), _) if one.port() == 0 => None,
             _ if self == other => Some(format!("{self} is given twice")),
             (Self::Tcp(one), Self::Tcp(two)) if one.port() != two.port() => None,
-            (Self::Tcp(one), Self::Tcp(two)) if takes_in(one.ip(), two.ip()) => Some(format!("{self} takes in {other}: leave that out")),
-            (Self::Tcp(one), Self::Tcp(two)) if takes_in(two.ip(), one.ip()) => Some(format!("{other} takes in {self}: leave that out")),
+            (Self::Tcp(one), Self::Tcp(two)) if takes_in(one.ip(), two.ip()) => Some(format!("{self} covers {other}: leave that out")),
+            (Self::Tcp(one), Self::Tcp(two)) if takes_in(two.ip(), one.ip()) => Some(format!("{other} covers {self}: leave that out")),
             _ => None,
         }
     }

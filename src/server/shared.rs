@@ -10,7 +10,7 @@ use crate::service::Service;
 /// Bytes of requests and responses in the buffers of all connections together: 500 requests of 64 KiB.
 const MEMORY_MAX: usize = 32 * 1024 * 1024;
 
-/// Bytes of a connection that do not count, so that most requests are served however much the others take.
+/// A connection with no more bytes than this does not count, so that small requests are served however much the others take.
 const MEMORY_FREE: usize = 4096;
 
 /// Limits for clients; see the options of the same names.

@@ -249,7 +249,7 @@ impl Worker {
     }
 
     /// Closes the connections whose deadline has passed, and some when the connection limit is reached. `now` is a time before the last
-    /// `epoll_wait`: what had arrived by then was received in this pass, so no client is late only because the worker was.
+    /// `epoll_wait`: a client that had sent something by then has been served in this pass, so none is late only because the worker was.
     fn tick(&mut self, now: Instant) {
         let shared = &self.shared;
         let is_over = |entry: &Entry| entry.connection.deadline(shared).is_some_and(|deadline| deadline <= now);

@@ -234,10 +234,10 @@ fn addresses_that_clash_are_the_options_mistake() {
     for (first, second, expected) in [
         ("127.0.0.1:8080", "127.0.0.1:8080", "http://127.0.0.1:8080 is given twice"),
         ("unix:/a", "unix:/a", "unix:/a is given twice"),
-        ("0.0.0.0:8080", "[::]:8080", "http://[::]:8080 takes in http://0.0.0.0:8080: leave that out"),
-        ("[::]:8080", "127.0.0.1:8080", "http://[::]:8080 takes in http://127.0.0.1:8080: leave that out"),
-        ("10.0.0.1:8080", "0.0.0.0:8080", "http://0.0.0.0:8080 takes in http://10.0.0.1:8080: leave that out"),
-        ("[::1]:8080", "[::]:8080", "http://[::]:8080 takes in http://[::1]:8080: leave that out"),
+        ("0.0.0.0:8080", "[::]:8080", "http://[::]:8080 covers http://0.0.0.0:8080: leave that out"),
+        ("[::]:8080", "127.0.0.1:8080", "http://[::]:8080 covers http://127.0.0.1:8080: leave that out"),
+        ("10.0.0.1:8080", "0.0.0.0:8080", "http://0.0.0.0:8080 covers http://10.0.0.1:8080: leave that out"),
+        ("[::1]:8080", "[::]:8080", "http://[::]:8080 covers http://[::1]:8080: leave that out"),
     ] {
         check_usage_error(&["--listen", first, "--listen", second], &format!("--listen: {expected}"));
     }
