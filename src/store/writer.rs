@@ -162,7 +162,10 @@ impl Writer {
                             WriterMessage::Ping => {
                                 self.saves.is_pinged.store(false, Relaxed);
                                 self.saves.pongs.fetch_add(1, Relaxed);
-                                self.database.check_files().unwrap_or_else(|error| self.saves.note_failure(error));
+                                // once it has failed, the retries tell when it works again
+                                if !self.saves.has_failed() {
+                                    self.database.check_files().unwrap_or_else(|error| self.saves.note_failure(error));
+                                }
                             }
                             WriterMessage::Close(told) => closed = Some(told),
                         }
