@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::args::Args;
 use crate::failure::Failure;
-use crate::store::{Color, Database, DatabaseError, Store, Writer, color, data_file, database, envelope};
+use crate::store::{Colors, Database, DatabaseError, Store, Writer, data_file, database, json};
 
 /// The seed if no option names one; it is there when the service is started in a checkout.
 const SEED_FILE: &str = "seed/colors.json";
@@ -60,9 +60,7 @@ pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
         return Err(failed(DatabaseError::Unusable("there is no list in it; name the file of a service with --data".to_owned())));
     }
     let colors = database::read(&data_file::resolve(file), false).map_err(failed)?;
-    let mut json = envelope::of(&colors);
-    json.push(b'\n');
-    io::stdout().write_all(&json).map_err(Failure::Output)
+    io::stdout().write_all(colors.envelope().bytes()).map_err(Failure::Output)
 }
 
 fn unusable(file: &Path, error: DatabaseError) -> Failure {
@@ -70,7 +68,7 @@ fn unusable(file: &Path, error: DatabaseError) -> Failure {
 }
 
 /// Reads the seed. Returns its colors and its name.
-fn read_seed(args: &Args) -> Result<(Vec<Color>, String), Failure> {
+fn read_seed(args: &Args) -> Result<(Colors, String), Failure> {
     let file = args.seed.as_deref().unwrap_or(Path::new(SEED_FILE));
     let name = file.display().to_string();
     match fs::read(file) {
@@ -83,8 +81,8 @@ fn read_seed(args: &Args) -> Result<(Vec<Color>, String), Failure> {
     }
 }
 
-fn parse(name: &str, content: &[u8]) -> Result<Vec<Color>, Failure> {
-    color::from_file(content).map_err(|error| Failure::Malformed(name.to_owned(), error))
+fn parse(name: &str, content: &[u8]) -> Result<Colors, Failure> {
+    json::from_list(content).map_err(|error| Failure::Malformed(name.to_owned(), error))
 }
 
 fn count(colors: usize) -> String {

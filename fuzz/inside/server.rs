@@ -118,7 +118,7 @@ fn service(base: &str, allowlist: Allowlist, tokens: Option<Tokens>) -> Arc<Shar
 /// Two colors of one name, and one that is sent from where it is kept.
 fn store() -> Store {
     let file = format!(r#"[{{"name":"a","value":"1"}},{{"name":"a","value":"2"}},{{"name":"b","value":"{}"}}]"#, "x".repeat(2000));
-    Store::in_memory(color::from_file(file.as_bytes()).expect("these are colors"))
+    Store::in_memory(json::from_list(file.as_bytes()).expect("these are colors"))
 }
 
 /// Sends the pieces one after the other, each when the one before was served, and then ends. Gives all that was received.

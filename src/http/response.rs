@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
@@ -10,22 +9,29 @@ use tiny_http::StatusCode;
 
 use super::date;
 
-/// A strong entity tag (RFC 9110 §8.8.3): 128 bits of a hash of the representation, as 32 hexadecimal digits in quotes.
+/// A strong entity tag (RFC 9110 §8.8.3): 128 bits of a hash of the representation, written as 32 hexadecimal digits in quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EntityTag([u8; 34]);
+pub(crate) struct EntityTag([u8; 16]);
 
 impl EntityTag {
     /// The same bytes have the same tag in every process. The hash is cryptographic: no two contents with the same tag can be found.
     pub(crate) fn of(representation: &[u8]) -> Self {
-        let mut tag = [b'"'; 34];
-        tag[1..33].copy_from_slice(&blake3::hash(representation).to_hex().as_bytes()[..32]);
-        Self(tag)
+        let hash = blake3::hash(representation);
+        Self(*hash.as_bytes().first_chunk().expect("it has 32 bytes"))
+    }
+
+    fn text(self) -> [u8; 34] {
+        let mut text = [b'"'; 34];
+        for (digits, byte) in text[1..33].chunks_exact_mut(2).zip(self.0) {
+            digits.copy_from_slice(&[byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]));
+        }
+        text
     }
 }
 
 impl fmt::Display for EntityTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(str::from_utf8(&self.0).expect("quotes and digits are ASCII"))
+        f.write_str(str::from_utf8(&self.text()).expect("quotes and digits are ASCII"))
     }
 }
 
@@ -41,32 +47,22 @@ pub(crate) enum Content {
 /// A representation (RFC 9110 §3.2) that any number of responses are sent from.
 #[derive(Debug)]
 pub(crate) struct Representation {
-    json: Box<[u8]>,
+    bytes: Box<[u8]>,
     /// Computed at its first use.
     tag: OnceLock<EntityTag>,
-    withdrawn: AtomicBool,
 }
 
 impl Representation {
-    pub(crate) fn new(json: impl Into<Box<[u8]>>) -> Self {
-        Self { json: json.into(), tag: OnceLock::new(), withdrawn: AtomicBool::new(false) }
+    pub(crate) fn new(bytes: impl Into<Box<[u8]>>) -> Self {
+        Self { bytes: bytes.into(), tag: OnceLock::new() }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.json
+        &self.bytes
     }
 
     pub(crate) fn tag(&self) -> EntityTag {
-        *self.tag.get_or_init(|| EntityTag::of(&self.json))
-    }
-
-    /// Asks workers to close the connections that still send it, to free its memory.
-    pub(crate) fn withdraw(&self) {
-        self.withdrawn.store(true, Relaxed);
-    }
-
-    pub(crate) fn is_withdrawn(&self) -> bool {
-        self.withdrawn.load(Relaxed)
+        *self.tag.get_or_init(|| EntityTag::of(&self.bytes))
     }
 }
 
@@ -150,6 +146,7 @@ impl Response {
     pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Self {
         let mut content = Vec::with_capacity(128); // bytes; a color with its field names is under 100
         serde_json::to_writer(&mut content, value).expect("strings and booleans always serialize, and a Vec takes every byte");
+        content.push(b'\n');
         Self::new(status, Content::Own(content))
     }
 
@@ -166,7 +163,7 @@ impl Response {
 
     /// The answer when no entry has the requested name: the Error body without a message (specification, Endpoints, rule 5).
     pub(crate) fn no_such_color() -> Self {
-        let content = Content::Own(br#"{"error":true}"#.to_vec());
+        let content = Content::Own(b"{\"error\":true}\n".to_vec());
         Self { reason: Cow::Borrowed("no such color"), ..Self::new(StatusCode::NOT_FOUND, content) }
     }
 
@@ -203,7 +200,7 @@ impl Response {
         }
         if let Some(tag) = self.tag {
             out.extend_from_slice(b"\r\nETag: ");
-            out.extend_from_slice(&tag.0);
+            out.extend_from_slice(&tag.text());
         }
         let vary = match (self.varies_by_accept, self.varies_by_origin) {
             (true, true) => Some("Accept, Origin"),
@@ -287,7 +284,7 @@ mod tests {
             &Response::no_such_color(),
             None,
             "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\nCache-Control: no-cache\r\n\
-             X-Content-Type-Options: nosniff\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n",
+             X-Content-Type-Options: nosniff\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n",
         );
     }
 
@@ -311,7 +308,7 @@ mod tests {
     #[test]
     fn errors_are_the_error_body_with_a_message() {
         let response = Response::error(StatusCode::BAD_REQUEST, "missing field \"name\"");
-        assert_eq!(response.content.bytes(), br#"{"error":true,"message":"missing field \"name\""}"#);
-        assert_eq!(Response::no_such_color().content.bytes(), br#"{"error":true}"#);
+        assert_eq!(response.content.bytes(), b"{\"error\":true,\"message\":\"missing field \\\"name\\\"\"}\n");
+        assert_eq!(Response::no_such_color().content.bytes(), b"{\"error\":true}\n");
     }
 }

@@ -2,11 +2,12 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
-use crate::http::{Content, Response};
+use crate::http::{Content, Representation, Response};
 
 /// Longest content in bytes that is copied into the buffer; a longer one is sent from its place in memory.
 const COPY_BYTES_MAX: usize = 1024;
@@ -69,8 +70,9 @@ impl Output {
         if self.buffer.is_empty() { 0 } else { self.buffer.capacity() + own }
     }
 
-    pub(super) fn is_withdrawn(&self) -> bool {
-        matches!(&self.content, Content::Shared(representation) if representation.is_withdrawn())
+    /// The content that is being sent, if it is shared with the list.
+    pub(super) fn shared_content(&self) -> Option<&Arc<Representation>> {
+        if let Content::Shared(representation) = &self.content { Some(representation) } else { None }
     }
 
     /// Sends what the socket has room for.

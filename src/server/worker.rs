@@ -262,8 +262,10 @@ impl Worker {
 
     /// Closes the connections that still send a representation that was withdrawn.
     fn close_withdrawn(&mut self) {
-        self.withdrawn = self.shared.service.store.list.withdrawn();
-        let count = self.connections.extract_if(|_, entry| entry.connection.output.is_withdrawn()).count();
+        let list = &self.shared.service.store.list;
+        self.withdrawn = list.withdrawn();
+        let is_withdrawn = |entry: &Entry| entry.connection.output.shared_content().is_some_and(|content| list.is_withdrawn(content));
+        let count = self.connections.extract_if(|_, entry| is_withdrawn(entry)).count();
         if count > 0 {
             logging::client_warning(format_args!(
                 "connections closed: {count}; old representations that they were still reading took too much memory"
@@ -292,12 +294,12 @@ mod tests {
     use crate::metrics::Metrics;
     use crate::server::Limits;
     use crate::service::{Allowlist, BasePath, Service, openapi};
-    use crate::store::{Color, Store};
+    use crate::store::{Color, Colors, Store};
 
     /// A worker without a thread, of a service with one color.
     fn worker(value: &str, metrics: Metrics) -> Worker {
         let service = Service {
-            store: Store::in_memory(vec![Color::new("red", value)]),
+            store: Store::in_memory(Colors::from_iter([Color::new("red", value)])),
             base: BasePath::default(),
             openapi: openapi(&BasePath::default()),
             read_only: false,
@@ -334,10 +336,10 @@ mod tests {
         let mut worker = worker("#f00", metrics);
         let red = "GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n";
         for (method, expected) in
-            [("GET", r#"{"error":true,"message":"the service failed on this request, its log says where"}"#), ("HEAD", "")]
+            [("GET", "{\"error\":true,\"message\":\"the service failed on this request, its log says where\"}\n"), ("HEAD", "")]
         {
             let responses = talk(&mut worker, &format!("{red}{method} /metrics HTTP/1.1\r\nHost: a\r\n\r\n{red}"));
-            let (first, failed) = responses.split_once(r##"{"name":"red","value":"#f00"}"##).unwrap();
+            let (first, failed) = responses.split_once("{\"name\":\"red\",\"value\":\"#f00\"}\n").unwrap();
             assert!(first.starts_with("HTTP/1.1 200 OK\r\n") && !first.contains("Connection"), "{first}");
             let (head, content) = failed.split_once("\r\n\r\n").unwrap();
             assert!(head.starts_with("HTTP/1.1 500 Internal Server Error\r\n") && head.ends_with("\r\nConnection: close"), "{head}");

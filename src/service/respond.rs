@@ -12,7 +12,7 @@ use super::token::Tokens;
 use crate::http::date::rfc3339;
 use crate::http::{Conditions, Content, OtherType, ProtocolError, Representation, Request, Response};
 use crate::metrics::Metrics;
-use crate::store::{Action, Change, DatabaseError, JsonError, Outcome, SaveStatus, Store, color};
+use crate::store::{Action, Change, DatabaseError, JsonError, Outcome, SaveStatus, Store, json};
 
 /// Prometheus' text format, by its version.
 static METRICS_TYPE: OtherType = OtherType { media_type: "text/plain; version=0.0.4; charset=utf-8", fields: "" };
@@ -44,7 +44,9 @@ pub(crate) enum Answer {
 /// document from (OpenAPI 3.1, Server Object). Scheme and host are left to them, since a proxy in front may have others.
 pub(crate) fn openapi(base: &BasePath) -> Arc<Representation> {
     let server = format!(r#""url": "/{}""#, base.as_str().trim_start_matches('/'));
-    Arc::new(Representation::new(include_str!("openapi.json").replacen(r#""url": "/""#, &server, 1).into_bytes()))
+    let mut json: String = include_str!("openapi.json").replacen(r#""url": "/""#, &server, 1).lines().map(str::trim_start).collect();
+    json.push('\n');
+    Arc::new(Representation::new(json.into_bytes()))
 }
 
 impl Service {
@@ -109,10 +111,10 @@ fn operate(service: &Service, request: &Request, resource: Resource<'_>) -> Answ
     // the table of the specification's Endpoints; the methods that a resource does not have are refused above
     match (resource, &request.method) {
         (_, Method::Options) => Answer::Now(Response { allow: Some(allow), ..Response::new(StatusCode::NO_CONTENT, Content::None) }),
-        (Resource::Colors, Method::Post) => write(service, request, None, color::from_create(&request.content).map(Action::Create)),
+        (Resource::Colors, Method::Post) => write(service, request, None, json::from_create(&request.content).map(Action::Create)),
         (Resource::Colors, _) => Answer::Now(read(request, &service.store.list.envelope())),
         (Resource::Color(name), Method::Put) => {
-            let update = color::from_update(&request.content).map(|value| Action::Update(name.to_string(), value));
+            let update = json::from_update(&request.content).map(|value| Action::Update(name.to_string(), value));
             write(service, request, Some(&name), update)
         }
         (Resource::Color(name), Method::Delete) => write(service, request, Some(&name), Ok(Action::Delete(name.to_string()))),
@@ -188,7 +190,7 @@ fn health(service: &Service, request: &Request) -> Response {
     }
     // RFC 9110 §13.2.1: conditions count only where the response would be a success without them
     if status == StatusCode::OK {
-        read(request, &Arc::new(Representation::new(health.to_string().into_bytes())))
+        read(request, &Arc::new(Representation::new(format!("{health}\n").into_bytes())))
     } else {
         Response::json(status, &health)
     }
@@ -232,6 +234,7 @@ fn written(service: &Service, outcome: Result<Outcome, DatabaseError>) -> Respon
             Response { location, ..Response::new(StatusCode::CREATED, Content::Shared(color.json)) }
         }
         Ok(Outcome::Updated(color) | Outcome::Deleted(color)) => Response::new(StatusCode::OK, Content::Shared(color.json)),
+        Ok(Outcome::Replaced(list)) => Response::new(StatusCode::OK, Content::Shared(service.store.list.envelope_of(&list))),
         Ok(Outcome::NotFound) => Response::no_such_color(),
         Ok(Outcome::ConditionFailed) => condition_failed(),
         // the writer logs it

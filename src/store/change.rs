@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::color::Color;
 use super::colors::{Colors, Edit};
-use crate::http::{Conditions, EntityTag};
+use crate::http::Conditions;
 
 /// A change that a client asked for.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct Change {
     pub(crate) conditions: Conditions,
 }
 
-/// The three writing operations of the specification.
+/// The three writing operations of the specification, and one on the whole list.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Append this color.
@@ -23,6 +23,8 @@ pub(crate) enum Action {
     Update(String, Option<Arc<str>>),
     /// Remove the first color of this name.
     Delete(String),
+    /// Have this list in place of the one that is there.
+    ReplaceAll(Colors),
 }
 
 /// What came of a change.
@@ -34,6 +36,8 @@ pub(crate) enum Outcome {
     Updated(Color),
     /// The color existed: as it was.
     Deleted(Color),
+    /// The list is this one.
+    Replaced(Colors),
     /// No color has the name.
     NotFound,
     /// A condition does not hold; nothing was changed.
@@ -41,41 +45,42 @@ pub(crate) enum Outcome {
 }
 
 impl Change {
-    /// Returns what the client is told, and the edit to make, if any. `tag` returns the entity tag of the list.
-    pub(super) fn decide(&self, colors: &Colors, tag: impl Fn() -> EntityTag) -> (Outcome, Option<Edit>) {
+    /// Returns what the client is told, and the edit to make, if any.
+    pub(super) fn decide(&self, colors: &Colors) -> (Outcome, Option<Edit>) {
         let found = match &self.action {
-            Action::Create(_) => None,
+            Action::Create(_) | Action::ReplaceAll(_) => None,
             Action::Update(name, _) | Action::Delete(name) => match colors.find(name) {
                 // RFC 9110 §13.2.1: a missing color comes before a failed condition
                 None => return (Outcome::NotFound, None),
                 found => found,
             },
         };
-        let current = || found.map_or_else(&tag, |(_, color)| color.json.tag());
+        let current = || found.map_or_else(|| colors.envelope().tag(), |color| color.json.tag());
         if !self.conditions.if_match_holds(current) || !self.conditions.if_none_match_holds(current) {
             return (Outcome::ConditionFailed, None);
         }
         match (&self.action, found) {
-            (Action::Update(_, Some(value)), Some((position, color))) => {
+            (Action::Update(_, Some(value)), Some(color)) => {
                 let updated = Color { id: color.id, ..Color::new(Arc::clone(&color.name), value) };
                 // the value that it has already needs no edit
-                let edit = (updated != *color).then(|| Edit::Replace(position, updated.clone()));
+                let edit = (updated != *color).then(|| Edit::Replace(updated.clone()));
                 (Outcome::Updated(updated), edit)
             }
-            (Action::Update(_, None), Some((_, color))) => (Outcome::Updated(color.clone()), None),
-            (Action::Delete(_), Some((position, color))) => (Outcome::Deleted(color.clone()), Some(Edit::Remove(position, color.clone()))),
+            (Action::Update(_, None), Some(color)) => (Outcome::Updated(color.clone()), None),
+            (Action::Delete(_), Some(color)) => (Outcome::Deleted(color.clone()), Some(Edit::Remove(color.id))),
             (Action::Create(color), _) => {
                 let is_first = colors.find(&color.name).is_none();
                 let color = Color { id: colors.next_id(), ..color.clone() };
-                (Outcome::Created { color: color.clone(), is_first }, Some(Edit::Insert(colors.len(), color)))
+                (Outcome::Created { color: color.clone(), is_first }, Some(Edit::Append(color)))
             }
+            (Action::ReplaceAll(list), _) => (Outcome::Replaced(list.clone()), Some(Edit::ReplaceAll(list.clone()))),
             (_, None) => (Outcome::NotFound, None),
         }
     }
 
     /// Whether the decision depends on the tag of the whole list.
     pub(super) fn needs_list_tag(&self) -> bool {
-        matches!(self.action, Action::Create(_)) && !self.conditions.is_empty()
+        matches!(self.action, Action::Create(_) | Action::ReplaceAll(_)) && !self.conditions.is_empty()
     }
 }
 
@@ -90,49 +95,63 @@ mod tests {
         Color::new(name, value)
     }
 
-    /// Decides on an action under an If-Match, for the list `a=1, a=2`, whose tag is that of no bytes.
+    fn list() -> Colors {
+        Colors::from_iter([color("a", "1"), color("a", "2")])
+    }
+
+    /// Decides on an action under an If-Match.
     fn decide(action: Action, if_match: Option<&str>) -> (Outcome, Option<Edit>) {
-        let colors = Colors::new(vec![color("a", "1"), color("a", "2")]);
         let fields = Fields { if_match: if_match.map(str::to_owned), ..Fields::default() };
         let (method, target, version) = (Method::Put, String::new(), HTTPVersion(1, 1));
         let conditions = Conditions::of(&Request { method, target, version, fields, content: Vec::new(), keep_alive: true }).unwrap();
-        Change { action, conditions }.decide(&colors, || EntityTag::of(b""))
+        Change { action, conditions }.decide(&list())
     }
 
     #[test]
     fn a_create_appends_and_tells_whether_its_path_names_it() {
         for (name, is_first) in [("a", false), ("b", true)] {
             let color = color(name, "3");
-            let expected = (Outcome::Created { color: color.clone(), is_first }, Some(Edit::Insert(2, color.clone())));
-            assert_eq!(decide(Action::Create(color), None), expected);
+            let (outcome, edit) = decide(Action::Create(color.clone()), None);
+            assert_eq!(outcome, Outcome::Created { color: color.clone(), is_first });
+            assert!(matches!(edit, Some(Edit::Append(appended)) if appended == color && appended.id == 3));
         }
     }
 
     #[test]
     fn an_update_changes_the_value_of_the_first_or_nothing() {
         let update = |value: Option<&str>| decide(Action::Update("a".into(), value.map(Arc::from)), None);
-        assert_eq!(update(Some("3")), (Outcome::Updated(color("a", "3")), Some(Edit::Replace(0, color("a", "3")))));
+        assert_eq!(update(Some("3")), (Outcome::Updated(color("a", "3")), Some(Edit::Replace(color("a", "3")))));
         assert_eq!(update(None), (Outcome::Updated(color("a", "1")), None));
         assert_eq!(update(Some("1")), (Outcome::Updated(color("a", "1")), None));
     }
 
     #[test]
     fn a_delete_removes_the_first() {
-        assert_eq!(decide(Action::Delete("a".into()), None), (Outcome::Deleted(color("a", "1")), Some(Edit::Remove(0, color("a", "1")))));
+        assert_eq!(decide(Action::Delete("a".into()), None), (Outcome::Deleted(color("a", "1")), Some(Edit::Remove(1))));
+    }
+
+    #[test]
+    fn a_list_takes_the_place_of_another() {
+        let other = Colors::from_iter([color("b", "1")]);
+        assert_eq!(decide(Action::ReplaceAll(other.clone()), None), (Outcome::Replaced(other.clone()), Some(Edit::ReplaceAll(other))));
     }
 
     #[test]
     fn a_condition_that_fails_changes_nothing() {
-        for action in [Action::Create(color("b", "3")), Action::Update("a".into(), Some("3".into())), Action::Delete("a".into())] {
+        let (create, replace) = (Action::Create(color("b", "3")), Action::ReplaceAll(Colors::default()));
+        let of_a_color = [Action::Update("a".into(), Some("3".into())), Action::Delete("a".into())];
+        for action in of_a_color.iter().chain([&create, &replace]) {
             assert_eq!(decide(action.clone(), Some("\"x\"")), (Outcome::ConditionFailed, None));
-            assert!(decide(action, Some("*")).1.is_some());
+            assert!(decide(action.clone(), Some("*")).1.is_some());
         }
         for action in [Action::Update("b".into(), Some("3".into())), Action::Delete("b".into())] {
             assert_eq!(decide(action, Some("\"x\"")), (Outcome::NotFound, None));
         }
         let tag = color("a", "1").json.tag().to_string();
         assert_eq!(decide(Action::Delete("a".into()), Some(&tag)).0, Outcome::Deleted(color("a", "1")));
-        let tag = EntityTag::of(b"").to_string();
-        assert!(decide(Action::Create(color("b", "3")), Some(&tag)).1.is_some());
+        for action in [create, replace] {
+            assert!(decide(action.clone(), Some(&list().envelope().tag().to_string())).1.is_some());
+            assert_eq!(decide(action, Some(&tag)), (Outcome::ConditionFailed, None));
+        }
     }
 }

@@ -1,54 +1,62 @@
-//! The colors in their order, with an index that finds the first of a name. Knows no JSON, no files and no locks.
+//! One version of the list. A clone shares everything with the list that it was made from, and takes the same time however long that is:
+//! a change is tried out on a clone, and readers keep the version that they have begun with. Knows no files and no locks.
 
-use std::hash::{BuildHasher, RandomState};
-use std::mem::replace;
+use std::sync::{Arc, OnceLock};
 
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
+use imbl::{OrdMap, OrdSet, Vector};
 
 use super::color::Color;
+use crate::http::Representation;
 
 /// All colors in stored order.
-///
-/// Finding, replacing and appending take the same time however long the list is; removing moves what comes after.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Colors {
-    /// The colors; duplicates of a name are entries like any other.
-    colors: Vec<Color>,
-    /// Bytes of all of them as JSON.
+    /// Duplicates of a name are entries like any other (spec, Color, rule 3). Ids rise along the list, so an id finds its position.
+    colors: Vector<Color>,
+    /// The ids of the colors with each name.
+    ids: OrdMap<Arc<str>, Ids>,
+    /// Bytes of all colors as JSON.
     bytes: usize,
-    /// Where the first color of each name is; compares names in `colors`, holds none itself.
-    index: HashTable<IndexEntry>,
-    /// Seeded at random, so that names cannot be chosen to collide.
-    hasher: RandomState,
+    /// Shared by the clones of this version, and made by the first that needs it.
+    envelope: Arc<OnceLock<Arc<Representation>>>,
 }
 
-/// What the index knows of one name.
+/// The ids of the colors with one name, at least one.
 #[derive(Clone, Debug)]
-struct IndexEntry {
-    /// Position of its first color.
-    first: usize,
-    /// How many colors have it, at least 1.
-    copies: usize,
+enum Ids {
+    One(i64),
+    Several(Arc<OrdSet<i64>>),
 }
 
-/// One step from a list to the next, by position, so that every copy of the list can take it.
+/// One step from a version to the next.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Edit {
-    /// At this position: the end for a create; where it was when a delete is undone.
-    Insert(usize, Color),
-    /// In the place of the first color of the same name.
-    Replace(usize, Color),
-    /// This color.
-    Remove(usize, Color),
+    /// Behind the last one; with [`Colors::next_id`].
+    Append(Color),
+    /// In the place of the color with the same id, which has the same name.
+    Replace(Color),
+    /// The color with this id.
+    Remove(i64),
+    /// The whole list.
+    ReplaceAll(Colors),
+}
+
+/// What an edit took out of the list; clients may still be reading it.
+#[derive(Debug)]
+pub(super) struct Removed {
+    colors: Vector<Color>,
+    envelope: Arc<OnceLock<Arc<Representation>>>,
 }
 
 impl Colors {
-    pub(crate) fn new(colors: Vec<Color>) -> Self {
-        let (index, hasher) = (HashTable::with_capacity(colors.len()), RandomState::new());
-        let mut all = Self { index, bytes: 0, colors: Vec::with_capacity(colors.len()), hasher };
-        colors.into_iter().for_each(|color| all.insert(all.len(), color));
-        all
+    /// Appends a color, whose id has to be higher than all others, to a version that nobody has seen yet.
+    pub(super) fn push(&mut self, color: Color) {
+        self.bytes += color.json_len();
+        match self.ids.get_mut(&*color.name) {
+            Some(ids) => ids.insert(color.id),
+            None => drop(self.ids.insert(Arc::clone(&color.name), Ids::One(color.id))),
+        }
+        self.colors.push_back(color);
     }
 
     /// Duplicates included.
@@ -56,107 +64,152 @@ impl Colors {
         self.colors.len()
     }
 
-    /// Bytes of all colors as JSON.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Color> {
+        self.colors.iter()
+    }
+
+    /// The highest id, 0 without colors.
+    pub(super) fn last_id(&self) -> i64 {
+        self.colors.last().map_or(0, |last| last.id)
     }
 
     /// The id of a color that is appended.
     pub(super) fn next_id(&self) -> i64 {
-        self.colors.last().map_or(1, |last| last.id.saturating_add(1))
+        self.last_id() + 1
     }
 
-    /// All colors in stored order.
-    pub(crate) fn as_slice(&self) -> &[Color] {
-        &self.colors
+    /// The first color whose name equals `name` exactly.
+    pub(super) fn find(&self, name: &str) -> Option<&Color> {
+        let position = self.position(self.ids.get(name)?.first());
+        self.colors.get(position)
     }
 
-    /// The first color whose name equals `name` exactly, and its position.
-    pub(super) fn find(&self, name: &str) -> Option<(usize, &Color)> {
-        let hash = self.hasher.hash_one(name);
-        let entry = self.index.find(hash, |entry| *self.colors[entry.first].name == *name)?;
-        Some((entry.first, &self.colors[entry.first]))
+    fn position(&self, id: i64) -> usize {
+        self.colors.binary_search_by_key(&id, |color| color.id).expect("an id that is looked up is in the list")
     }
 
-    /// Makes an edit that was decided for this list; returns the edit that takes it back.
-    pub(super) fn apply(&mut self, edit: Edit) -> Edit {
-        match edit {
-            Edit::Insert(position, color) => {
-                self.insert(position, color.clone());
-                Edit::Remove(position, color)
+    /// Makes an edit that was decided for this version.
+    pub(super) fn apply(&mut self, edit: Edit) -> Removed {
+        let envelope = std::mem::take(&mut self.envelope);
+        let colors = match edit {
+            Edit::Append(color) => {
+                self.push(color);
+                Vector::new()
             }
-            Edit::Replace(position, color) => {
-                self.bytes += color.json.bytes().len();
-                let before = replace(&mut self.colors[position], color);
-                self.bytes -= before.json.bytes().len();
-                Edit::Replace(position, before)
+            Edit::Replace(color) => {
+                let position = self.position(color.id);
+                self.bytes += color.json_len();
+                let before = self.colors.set(position, color);
+                self.bytes -= before.json_len();
+                Vector::unit(before)
             }
-            Edit::Remove(position, _) => Edit::Insert(position, self.remove(position)),
+            Edit::Remove(id) => {
+                let color = self.colors.remove(self.position(id));
+                self.bytes -= color.json_len();
+                if self.ids.get_mut(&*color.name).is_none_or(|ids| ids.remove(id)) {
+                    self.ids.remove(&*color.name);
+                }
+                Vector::unit(color)
+            }
+            Edit::ReplaceAll(colors) => std::mem::replace(self, colors).colors,
+        };
+        Removed { colors, envelope }
+    }
+
+    /// The length of the envelope in bytes, without making it.
+    pub(super) fn envelope_len(&self) -> usize {
+        // a comma is between two colors
+        ENVELOPE[0].len() + self.bytes + self.len().saturating_sub(1) + ENVELOPE[1].len()
+    }
+
+    /// The collection envelope of the specification, if it is made.
+    pub(super) fn made_envelope(&self) -> Option<&Arc<Representation>> {
+        self.envelope.get()
+    }
+
+    /// The collection envelope of the specification; made at its first use, which takes longer the longer the list is.
+    pub(crate) fn envelope(&self) -> &Arc<Representation> {
+        self.envelope.get_or_init(|| {
+            let mut json = Vec::with_capacity(self.envelope_len());
+            json.extend_from_slice(ENVELOPE[0]);
+            for (index, color) in self.colors.iter().enumerate() {
+                json.extend_from_slice(if index == 0 { b"" } else { b"," });
+                json.extend_from_slice(color.json_in_list());
+            }
+            json.extend_from_slice(ENVELOPE[1]);
+            Arc::new(Representation::new(json))
+        })
+    }
+
+    /// Whether the ids are the same as those of a list with the same colors.
+    pub(super) fn has_ids_of(&self, other: &Self) -> bool {
+        self.iter().map(|color| color.id).eq(other.iter().map(|color| color.id))
+    }
+
+    /// Whether both are the same version, and not only equal.
+    pub(super) fn is_same_version(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.envelope, &other.envelope)
+    }
+}
+
+/// What is before and behind the colors: `{"data":[...]}` and the line feed at the end of all contents.
+const ENVELOPE: [&[u8]; 2] = [br#"{"data":["#, b"]}\n"];
+
+impl FromIterator<Color> for Colors {
+    /// These colors with new ids, from 1 on.
+    fn from_iter<I: IntoIterator<Item = Color>>(colors: I) -> Self {
+        let mut all = Self::default();
+        for (id, color) in (1..).zip(colors) {
+            all.push(Color { id, ..color });
+        }
+        all
+    }
+}
+
+/// Lists are equal when their colors are, whatever their ids.
+impl PartialEq for Colors {
+    fn eq(&self, other: &Self) -> bool {
+        self.colors == other.colors
+    }
+}
+
+impl Ids {
+    fn first(&self) -> i64 {
+        match self {
+            Self::One(id) => *id,
+            Self::Several(ids) => *ids.get_min().expect("there is at least one"),
         }
     }
 
-    /// The index entry for the name of the color at this position. All other entries must be up to date.
-    fn index_entry(&mut self, position: usize) -> Entry<'_, IndexEntry> {
-        let (hasher, colors) = (&self.hasher, &self.colors);
-        let name = &*colors[position].name;
-        let hash = |entry: &IndexEntry| hasher.hash_one(&*colors[entry.first].name);
-        self.index.entry(hasher.hash_one(name), |entry| *colors[entry.first].name == *name, hash)
-    }
-
-    /// Removes a color. If it is the first of its name, the next of that name becomes the first.
-    fn remove(&mut self, position: usize) -> Color {
-        let Entry::Occupied(mut entry) = self.index_entry(position) else { unreachable!("every name is in the index") };
-        let IndexEntry { first, copies } = entry.get().clone();
-        if copies == 1 {
-            entry.remove();
-        } else {
-            entry.get_mut().copies -= 1;
-            if first == position {
-                let (name, rest) = (&self.colors[position].name, &self.colors[position + 1..]);
-                let next = rest.iter().position(|color| color.name == *name).expect("a name with copies left has a color behind its first");
-                self.index_entry(position).and_modify(|entry| entry.first += 1 + next);
-            }
-        }
-        let color = self.colors.remove(position);
-        self.bytes -= color.json.bytes().len();
-        self.move_up(position);
-        color
-    }
-
-    /// Updates the index for the colors from `start` on, which have moved up by one position.
-    fn move_up(&mut self, start: usize) {
-        // looking up one name takes as long as walking over about this many
-        const WALKED_PER_LOOKUP: usize = 16;
-        let tail = &self.colors[start..];
-        if tail.len() * WALKED_PER_LOOKUP > self.index.len() {
-            for entry in self.index.iter_mut() {
-                entry.first -= usize::from(entry.first > start);
-            }
-            return;
-        }
-        for (place, color) in (start..).zip(tail) {
-            let hash = self.hasher.hash_one(&*color.name);
-            // the entry still has the place before the move, by which it is found: no names need comparing
-            if let Some(entry) = self.index.find_mut(hash, |entry| entry.first == place + 1) {
-                entry.first = place;
-            }
+    fn insert(&mut self, id: i64) {
+        match self {
+            Self::One(first) => *self = Self::Several(Arc::new(OrdSet::from_iter([*first, id]))),
+            Self::Several(ids) => drop(Arc::make_mut(ids).insert(id)),
         }
     }
 
-    /// Inserts a color; duplicate names are allowed (spec, Color, rule 3). `position` is the end, or before the first color of its name.
-    fn insert(&mut self, position: usize, color: Color) {
-        if position < self.colors.len() {
-            self.index.iter_mut().for_each(|entry| entry.first += usize::from(entry.first >= position));
-        }
-        self.bytes += color.json.bytes().len();
-        self.colors.insert(position, color);
-        match self.index_entry(position) {
-            Entry::Occupied(mut entry) => {
-                let entry = entry.get_mut();
-                (entry.first, entry.copies) = (entry.first.min(position), entry.copies + 1);
+    /// Removes an id. True if it was the only one.
+    fn remove(&mut self, id: i64) -> bool {
+        match self {
+            Self::One(_) => true,
+            Self::Several(ids) => {
+                Arc::make_mut(ids).remove(&id);
+                ids.is_empty()
             }
-            Entry::Vacant(entry) => drop(entry.insert(IndexEntry { first: position, copies: 1 })),
         }
+    }
+}
+
+impl From<Colors> for Removed {
+    fn from(Colors { colors, envelope, .. }: Colors) -> Self {
+        Self { colors, envelope }
+    }
+}
+
+impl Removed {
+    /// The representations that clients may still be reading.
+    pub(super) fn representations(&self) -> impl Iterator<Item = &Arc<Representation>> {
+        self.colors.iter().map(|color| &color.json).chain(self.envelope.get())
     }
 }
 
@@ -168,85 +221,82 @@ mod tests {
         Color::new(name, value)
     }
 
-    /// Removes the first color of this name.
-    fn remove_first(colors: &mut Colors, name: &str) -> Edit {
-        let (position, _) = colors.find(name).unwrap();
-        let color = colors.colors[position].clone();
-        colors.apply(Edit::Remove(position, color))
-    }
-
-    fn first<'a>(colors: &'a Colors, name: &str) -> Option<&'a Color> {
-        colors.find(name).map(|(_, color)| color)
+    fn json(colors: &Colors) -> &str {
+        str::from_utf8(colors.envelope().bytes()).unwrap()
     }
 
     #[test]
     fn the_first_of_several_with_one_name_is_the_one_that_counts() {
-        let mut colors = Colors::new(vec![color("x", "0"), color("a", "1"), color("a", "2"), color("b", "3"), color("a", "4")]);
-        assert_eq!(colors.apply(Edit::Replace(1, color("a", "9"))), Edit::Replace(1, color("a", "1")));
-        assert_eq!(remove_first(&mut colors, "a"), Edit::Insert(1, color("a", "9")));
-        assert_eq!(first(&colors, "a"), Some(&color("a", "2")));
-        assert_eq!(remove_first(&mut colors, "x"), Edit::Insert(0, color("x", "0")));
-        assert_eq!(remove_first(&mut colors, "a"), Edit::Insert(0, color("a", "2")));
-        assert_eq!(first(&colors, "a"), Some(&color("a", "4")));
-        assert_eq!(first(&colors, "b"), Some(&color("b", "3")));
-        assert_eq!(remove_first(&mut colors, "a"), Edit::Insert(1, color("a", "4")));
-        assert_eq!(first(&colors, "a"), None);
-        assert_eq!(colors.as_slice(), [color("b", "3")]);
-    }
-
-    /// Checks that the index finds what a search from the start of the list finds.
-    #[track_caller]
-    fn check_index(colors: &Colors, names: &[String]) {
-        for name in names {
-            let expected = colors.colors.iter().position(|color| *color.name == **name);
-            assert_eq!(colors.find(name).map(|(position, _)| position), expected, "{name}");
-            let copies = colors.index.iter().filter(|entry| *colors.colors[entry.first].name == **name).map(|entry| entry.copies);
-            assert_eq!(copies.sum::<usize>(), colors.colors.iter().filter(|color| *color.name == **name).count(), "{name}");
+        let mut colors = Colors::from_iter([color("x", "0"), color("a", "1"), color("a", "2"), color("b", "3"), color("a", "4")]);
+        colors.apply(Edit::Replace(Color { id: 2, ..color("a", "9") }));
+        for (name, removed, next) in [("a", "9", Some("2")), ("x", "0", None), ("a", "2", Some("4")), ("a", "4", None)] {
+            let first = colors.find(name).unwrap().clone();
+            assert_eq!(first, color(name, removed));
+            colors.apply(Edit::Remove(first.id));
+            assert_eq!(colors.find(name).cloned(), next.map(|next| color(name, next)));
         }
-    }
-
-    #[test]
-    fn removing_anywhere_leaves_every_name_where_it_is() {
-        const COUNT: usize = 200;
-        for removed in 0..COUNT {
-            let names: Vec<String> = (0..COUNT).map(|number| (number % 150).to_string()).collect();
-            let mut colors = Colors::new(names.iter().map(|name| color(name, "")).collect());
-            remove_first(&mut colors, &names[removed]);
-            check_index(&colors, &names);
-        }
-    }
-
-    #[test]
-    fn edits_that_are_taken_back_leave_the_list_as_it_was() {
-        let names: Vec<String> = (0..12).map(|number| number.to_string()).collect();
-        for seed in 0..200 {
-            let mut random = fastrand::Rng::with_seed(seed);
-            let some_color = |random: &mut fastrand::Rng| color(&names[random.usize(..names.len())], &random.u8(..).to_string());
-            let before: Vec<Color> = (0..20).map(|_| some_color(&mut random)).collect();
-            let mut colors = Colors::new(before.clone());
-            let mut undo = Vec::new();
-            for _ in 0..15 {
-                let (position, found) = colors.find(&names[random.usize(..names.len())]).unwrap_or((0, &colors.colors[0]));
-                let edit = match random.u8(..3) {
-                    0 => Edit::Insert(colors.len(), some_color(&mut random)),
-                    1 => Edit::Replace(position, color(&found.name, "new")),
-                    _ => Edit::Remove(position, found.clone()),
-                };
-                undo.push(colors.apply(edit));
-                check_index(&colors, &names);
-            }
-            undo.into_iter().rev().for_each(|edit| drop(colors.apply(edit)));
-            assert_eq!(colors.as_slice(), before);
-            check_index(&colors, &names);
-        }
+        assert_eq!(colors, Colors::from_iter([color("b", "3")]));
     }
 
     #[test]
     fn names_match_exactly() {
-        let colors = Colors::new(vec![color("Red", "1"), color("", "2"), color("\u{e9}", "3")]);
-        assert_eq!(first(&colors, ""), Some(&color("", "2")));
+        let colors = Colors::from_iter([color("Red", "1"), color("", "2"), color("\u{e9}", "3")]);
+        assert_eq!(colors.find(""), Some(&color("", "2")));
         for name in ["red", "Red ", "R", "e\u{301}"] {
-            assert_eq!(first(&colors, name), None, "{name:?}");
+            assert_eq!(colors.find(name), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_envelope_has_all_colors_and_a_line_feed() {
+        let mut colors = Colors::default();
+        assert_eq!(json(&colors), "{\"data\":[]}\n");
+        colors.apply(Edit::Append(Color { id: 1, ..color("a", "1") }));
+        colors.apply(Edit::Append(Color { id: 2, ..color("b", "2") }));
+        assert_eq!(json(&colors), "{\"data\":[{\"name\":\"a\",\"value\":\"1\"},{\"name\":\"b\",\"value\":\"2\"}]}\n");
+        assert_eq!(colors.envelope_len(), json(&colors).len());
+    }
+
+    /// Random edits agree with a `Vec`, and versions that are kept do not change.
+    #[test]
+    fn every_version_is_what_a_vector_was_then() {
+        let names: Vec<String> = (0..40).map(|number| number.to_string()).collect();
+        let mut random = fastrand::Rng::with_seed(1);
+        let (mut colors, mut model) = (Colors::default(), Vec::<(String, u32)>::new());
+        let mut kept = Vec::new();
+        for step in 0..20_000 {
+            let name = &names[random.usize(..names.len())];
+            let place = model.iter().position(|(other, _)| other == name);
+            let found = colors.find(name).cloned();
+            assert_eq!(found, place.map(|place| color(name, &model[place].1.to_string())), "step {step}");
+            match (random.u8(..5), place, found) {
+                (0 | 1, ..) => {
+                    model.push((name.clone(), step));
+                    colors.apply(Edit::Append(Color { id: colors.next_id(), ..color(name, &step.to_string()) }));
+                }
+                (2, Some(place), Some(found)) => {
+                    model[place].1 = step;
+                    colors.apply(Edit::Replace(Color { id: found.id, ..color(name, &step.to_string()) }));
+                }
+                (_, Some(place), Some(found)) => {
+                    model.remove(place);
+                    colors.apply(Edit::Remove(found.id));
+                }
+                _ if step % 500 == 0 => {
+                    model.truncate(random.usize(..=model.len()));
+                    let all = model.iter().map(|(name, value)| color(name, &value.to_string()));
+                    colors.apply(Edit::ReplaceAll(Colors::from_iter(all)));
+                }
+                _ => {}
+            }
+            if step % 100 == 0 {
+                kept.push((colors.clone(), model.clone()));
+            }
+        }
+        for (colors, model) in kept {
+            let texts: Vec<String> = model.iter().map(|(name, value)| format!(r#"{{"name":"{name}","value":"{value}"}}"#)).collect();
+            assert_eq!(json(&colors), format!("{{\"data\":[{}]}}\n", texts.join(",")));
+            assert_eq!((colors.len(), colors.envelope_len()), (model.len(), json(&colors).len()));
         }
     }
 }

@@ -1,64 +1,56 @@
-//! The list on disk: an SQLite database that this process alone writes. Knows rows, and nothing of requests.
+//! The list on disk: an SQLite database, which other programs may read and write as well. Knows rows, and nothing of requests.
 //!
-//! SQLite makes every commit atomic and durable (write-ahead log, `synchronous=FULL`). Three things are added here: a second service is kept
-//! out by a lock on the file, and other programs by the write lock, which is held between commits; a file that is not ours, or not there any
-//! more, is not written; and a commit that was refused does not come back at the next start.
+//! SQLite makes every commit atomic and durable (write-ahead log, `synchronous=FULL`). Four things are added here: a second service is kept
+//! out by a lock on the file; what other programs have committed is noticed before a save; a file that is not ours, or not there any more, is
+//! not written; and a commit that was refused does not come back at the next start.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
+use std::mem::forget;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OpenFlags, ffi};
+use rusqlite::{Connection, OpenFlags, Params, ffi};
 
 use super::color::{Color, NAME_BYTES_MAX};
-use super::colors::Edit;
+use super::colors::{Colors, Edit};
 use super::data_file;
 use super::database_error::DatabaseError;
+use super::files::{Files, SharedMemory};
 use crate::logging;
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and the owner of FILE.
 const NEW_FILE_MODE: u32 = 0o600;
 
-/// How long to wait for a lock: a service that is stopping releases it sooner.
-const BUSY_TIME: Duration = Duration::from_secs(1);
+/// How long a start waits for another service: one that is stopping ends sooner.
+const LOCK_TIME: Duration = Duration::from_secs(1);
 
-/// Bytes of FILE-wal from which on there is a warning: without a reader that stays it has 4 MiB.
-const WAL_BYTES_WARNING: u64 = 64 * 1024 * 1024;
+/// How long a save waits for another program that writes.
+const BUSY_TIME: Duration = Duration::from_secs(5);
 
-/// `retries` is there to be written without changing a color.
-const SCHEMA: &str = "
-    CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT;
-    CREATE TABLE retries (count INTEGER NOT NULL) STRICT;
-    INSERT INTO retries VALUES (0);";
+/// How often a file that changes meanwhile is read again.
+const READS_MAX: usize = 5;
+
+/// The highest id at which the list is used: as many colors can follow.
+const LAST_ID_MAX: i64 = i64::MAX / 2;
+
+const SCHEMA: &str = "CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT";
 
 const INSERT: &str = "INSERT INTO color (id, name, value) VALUES (?1, ?2, ?3)";
 const UPDATE: &str = "UPDATE color SET value = ?2 WHERE id = ?1";
 const DELETE: &str = "DELETE FROM color WHERE id = ?1";
-const COUNT_RETRY: &str = "UPDATE retries SET count = count + 1";
+const DELETE_ALL: &str = "DELETE FROM color";
 
-/// An open database. It holds the write lock, except between a commit and the next [`Database::begin`].
+/// An open database.
 #[derive(Debug)]
 pub(crate) struct Database {
     connection: Connection,
-    /// FILE, FILE-wal and FILE-shm, which has the locks.
-    files: [(PathBuf, FileState); 3],
-    /// Tells whether another program has written.
+    files: Files,
+    /// What it was when the list was last read: it changes when another program commits.
     data_version: i64,
-    has_warned_of_wal: bool,
-    /// The last commit failed. That may change the data version as well.
-    has_failed: bool,
     /// Against other processes of the service; dropped after the connection.
     _lock: File,
-}
-
-/// Identifies an open file, with its length in bytes after the last commit: if it is shorter, another program has cut it.
-#[derive(Debug)]
-struct FileState {
-    device: u64,
-    inode: u64,
-    length: u64,
 }
 
 /// Locks the file against other processes of this service; creates it if it is missing. Drop the lock after the connection: when a process
@@ -72,14 +64,14 @@ pub(crate) fn lock(path: &Path) -> Result<File, DatabaseError> {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::Error(error)) => return Err(data_file::path_error(path, &error)),
-            Err(TryLockError::WouldBlock) if begun.elapsed() > BUSY_TIME => return Err(DatabaseError::Busy),
+            Err(TryLockError::WouldBlock) if begun.elapsed() > LOCK_TIME => return Err(DatabaseError::Busy),
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
         }
     }
 }
 
 /// Makes the tables and the rows of these colors in a locked file, unless it has tables.
-pub(crate) fn fill(path: &Path, colors: &[Color]) -> Result<(), DatabaseError> {
+pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<(), DatabaseError> {
     // still with a rollback journal: the file's header has to say whose it is before there is a write-ahead log
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // changed pages stay in memory until the commit, which writes the first page first
@@ -92,8 +84,8 @@ pub(crate) fn fill(path: &Path, colors: &[Color]) -> Result<(), DatabaseError> {
     transaction.pragma_update(None, "user_version", data_file::VERSION)?;
     transaction.execute_batch(SCHEMA)?;
     let mut insert = transaction.prepare(INSERT)?;
-    for (id, color) in (1_i64..).zip(colors) {
-        insert.execute((id, &*color.name, color.value()))?;
+    for color in colors.iter() {
+        insert.execute((color.id, &*color.name, color.value()))?;
     }
     drop(insert);
     transaction.commit()?;
@@ -101,16 +93,43 @@ pub(crate) fn fill(path: &Path, colors: &[Color]) -> Result<(), DatabaseError> {
     File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| data_file::path_error(directory, &error))
 }
 
-/// Reads a database that may be in use, and writes nothing. `check`: also looks for damage that reading does not find.
-pub(crate) fn read(path: &Path, check: bool) -> Result<Vec<Color>, DatabaseError> {
+/// Reads a database that may be in use, and changes no row. `check`: also looks for damage that reading does not find.
+pub(crate) fn read(path: &Path, check: bool) -> Result<Colors, DatabaseError> {
+    // what tells whether the file was written to, apart from the log
+    let state = || {
+        let file = fs::metadata(path).ok()?;
+        let has_log = data_file::with_suffix(path, "-wal").exists();
+        Some((has_log, file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec()))
+    };
+    let mut before = state();
+    for _ in 0..READS_MAX {
+        let has_log = before.is_some_and(|(has_log, ..)| has_log);
+        let read = read_once(path, has_log, check);
+        // SQLite has kept other programs from changing the file under its reader if that has used the log
+        let is_consistent = has_log && read.is_ok();
+        let now = state();
+        if is_consistent || now == before {
+            return read;
+        }
+        before = now;
+    }
+    Err(DatabaseError::Changing)
+}
+
+fn read_once(path: &Path, has_log: bool, check: bool) -> Result<Colors, DatabaseError> {
+    // Without permission to write, SQLite makes no room either.
+    let _shm = match has_log.then(|| SharedMemory::open(path)) {
+        Some(Err(DatabaseError::Full)) => return Err(DatabaseError::Full),
+        shm => shm,
+    };
+    // Without a log, SQLite can do without FILE-wal and FILE-shm, which need write permission, but then also without locks.
+    let query = if has_log { "" } else { "?immutable=1" };
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    // Without a WAL nobody writes, so SQLite can do without FILE-wal and FILE-shm, which need write permission.
-    let query = if data_file::with_suffix(path, "-wal").exists() { "" } else { "?immutable=1" };
     let connection = connect(Path::new(&format!("{}{query}", data_file::uri(path))), flags)?;
     if check {
-        check_integrity(&connection)?;
+        check_pages(&connection)?;
     }
-    read_colors(&connection)
+    read_list(&connection, &Colors::default())
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
@@ -121,22 +140,23 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn check_integrity(connection: &Connection) -> Result<(), DatabaseError> {
-    let triggers = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'";
-    if connection.query_row(triggers, [], |row| row.get::<_, i64>(0))? > 0 {
-        return Err(DatabaseError::Unusable(
-            "it has a trigger, which changes the list behind the service; remove it with sqlite3".to_owned(),
-        ));
-    }
+fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
     match connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))?.as_str() {
         "ok" => Ok(()),
         damage => Err(DatabaseError::Damaged(damage.replace('\n', " "))),
     }
 }
 
-fn read_colors(connection: &Connection) -> Result<Vec<Color>, DatabaseError> {
+/// Reads the list, or says why it cannot be used. Colors that are as in `known` share their memory with those.
+fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
+    let triggers = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'color' COLLATE NOCASE";
+    if connection.query_row(triggers, [], |row| row.get::<_, i64>(0))? > 0 {
+        return Err(DatabaseError::Unusable(
+            "it has a trigger, which changes the list behind the service; remove it with sqlite3".to_owned(),
+        ));
+    }
     let mut statement = connection.prepare("SELECT id, name, value FROM color ORDER BY id")?;
-    let (mut rows, mut colors) = (statement.query([])?, Vec::new());
+    let (mut rows, mut colors, mut known) = (statement.query([])?, Colors::default(), known.iter());
     while let Some(row) = rows.next()? {
         let id = row.get(0)?;
         let text = |column| match row.get_ref(column)? {
@@ -147,41 +167,104 @@ fn read_colors(connection: &Connection) -> Result<Vec<Color>, DatabaseError> {
         if name.len() > NAME_BYTES_MAX {
             return Err(DatabaseError::Row(id, "its name is too long"));
         }
-        colors.push(Color { id, ..Color::new(name, value) });
+        let color = Color::new(name, value);
+        let known = known.next().filter(|known| **known == color);
+        colors.push(Color { id, ..known.cloned().unwrap_or(color) });
+    }
+    if colors.last_id() > LAST_ID_MAX {
+        return Err(DatabaseError::LastId(colors.last_id()));
     }
     Ok(colors)
 }
 
+/// Begins a transaction and reads the list, and the data version to which it belongs.
+fn read_in_transaction(connection: &Connection, begin: &str, known: &Colors) -> Result<(i64, Colors), DatabaseError> {
+    connection.execute_batch(begin)?;
+    Ok((data_version(connection)?, read_list(connection, known)?))
+}
+
+/// Changes when another connection has committed.
+fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+}
+
 impl Database {
-    /// Opens a locked database and takes its write lock.
-    pub(crate) fn open(path: &Path, lock: File) -> Result<(Self, Vec<Color>), DatabaseError> {
+    /// Opens a locked database.
+    pub(crate) fn open(path: &Path, lock: File) -> Result<(Self, Colors), DatabaseError> {
+        let shm = SharedMemory::open(path)?;
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        check_integrity(&connection)?;
+        check_pages(&connection)?;
         let mode: String = connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
         if mode != "wal" {
             let reason = "its file system has no shared memory for a log; name a file on a local disk with --data";
             return Err(DatabaseError::Unusable(reason.to_owned()));
         }
         // bytes that a WAL is cut back to, after a reader has made it grow
-        connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304; BEGIN IMMEDIATE")?;
-        let colors = read_colors(&connection)?;
-        let file_state = |suffix| {
-            let path = data_file::with_suffix(path, suffix);
-            FileState::of(&path).map(|state| (path, state))
-        };
-        let (Some(file), Some(wal), Some(shm)) = (file_state(""), file_state("-wal"), file_state("-shm")) else {
-            return Err(DatabaseError::Replaced("a file of the database".to_owned()));
-        };
-        let data_version = data_version(&connection)?;
-        Ok((Self { connection, files: [file, wal, shm], data_version, has_warned_of_wal: false, has_failed: false, _lock: lock }, colors))
+        connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304")?;
+        // SQLite makes FILE-wal at the first transaction
+        let (data_version, colors) = read_in_transaction(&connection, "BEGIN", &Colors::default())?;
+        let files = Files::of(path, shm)?;
+        let database = Self { connection, files, data_version, _lock: lock };
+        database.roll_back();
+        Ok((database, colors))
     }
 
-    /// Makes edits durable, all or none. Needs the write lock, and releases it. Without edits it commits a counter, to find out whether the
-    /// disk works again.
-    pub(super) fn commit(&mut self, edits: &[Edit]) -> Result<(), DatabaseError> {
-        self.check_files()?;
-        let committed = self.write(edits).and_then(|()| self.connection.prepare_cached("COMMIT")?.execute([]));
-        self.has_failed = committed.is_err();
+    /// Begins a save: waits for the write lock. Returns the list if it is not known to be `known`: another program has committed since it was
+    /// read, or the last save failed. In that case it first commits what changes no color, so that the list is read from a disk that works.
+    pub(super) fn begin(&mut self, known: &Colors, has_failed: bool) -> Result<Option<Colors>, DatabaseError> {
+        self.files.check()?;
+        if has_failed {
+            self.connection.execute_batch(&same_version())?;
+        } else {
+            self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+            if data_version(&self.connection)? == self.data_version {
+                return Ok(None);
+            }
+            self.roll_back();
+        }
+        self.read_again("BEGIN IMMEDIATE", known).map(Some)
+    }
+
+    /// The list, if another program has committed since it was read. For readers: between saves.
+    pub(super) fn look(&mut self, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
+        self.files.check()?;
+        if data_version(&self.connection)? == self.data_version {
+            return Ok(None);
+        }
+        let colors = self.read_again("BEGIN", known)?;
+        self.roll_back();
+        Ok(Some(colors))
+    }
+
+    fn read_again(&mut self, begin: &str, known: &Colors) -> Result<Colors, DatabaseError> {
+        let read = read_in_transaction(&self.connection, begin, known);
+        let (version, colors) = read.inspect_err(|_| self.roll_back())?;
+        self.data_version = version;
+        Ok(colors)
+    }
+
+    /// Writes an edit of this list, after [`Database::begin`]. The rows have to be those of the list.
+    pub(super) fn write(&self, edit: &Edit, colors: &Colors) -> Result<(), DatabaseError> {
+        match edit {
+            Edit::Append(color) => self.change_rows(INSERT, (color.id, &*color.name, color.value()), 1),
+            Edit::Replace(color) => self.change_rows(UPDATE, (color.id, color.value()), 1),
+            Edit::Remove(id) => self.change_rows(DELETE, [id], 1),
+            Edit::ReplaceAll(list) => {
+                self.change_rows(DELETE_ALL, [], colors.len())?;
+                list.iter().try_for_each(|color| self.write(&Edit::Append(color.clone()), list))
+            }
+        }
+    }
+
+    /// Runs a statement that has to change so many rows.
+    fn change_rows(&self, statement: &str, values: impl Params, rows: usize) -> Result<(), DatabaseError> {
+        let changed = self.connection.prepare_cached(statement)?.execute(values)?;
+        if changed == rows { Ok(()) } else { Err(DatabaseError::OtherRows) }
+    }
+
+    /// Makes durable what was written since [`Database::begin`], all or nothing.
+    pub(super) fn commit(&self) -> Result<(), DatabaseError> {
+        let committed = self.connection.prepare_cached("COMMIT")?.execute([]);
         if let Err(refused) = &committed
             && let Err(error) = self.erase_refused_commit()
             && refused.sqlite_error().is_some_and(|refused| refused.extended_code == ffi::SQLITE_IOERR_FSYNC)
@@ -189,36 +272,7 @@ impl Database {
             let error = DatabaseError::from(error);
             logging::client_warning(format_args!("a change that was refused may be there after a crash: {error}"));
         }
-        self.note_lengths();
         Ok(committed.map(drop)?)
-    }
-
-    /// Takes the write lock, unless it is held. Returns the colors if another program has written while it was not.
-    pub(super) fn begin(&mut self) -> Result<Option<Vec<Color>>, DatabaseError> {
-        if !self.connection.is_autocommit() {
-            return Ok(None);
-        }
-        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        let version = data_version(&self.connection)?;
-        if version == self.data_version {
-            return Ok(None);
-        }
-        // a checkpoint by another program may have cut the WAL
-        self.note_lengths();
-        if self.has_failed {
-            // not before a commit succeeds: until then, each failure would read the whole list
-            return Ok(None);
-        }
-        let colors = read_colors(&self.connection).inspect_err(|_| self.roll_back())?;
-        self.data_version = version;
-        Ok(Some(colors))
-    }
-
-    /// For [`Database::check_files`].
-    fn note_lengths(&mut self) {
-        for (path, state) in &mut self.files {
-            state.length = fs::metadata(path).map_or(0, |file| file.len());
-        }
     }
 
     /// Forgets what was written since [`Database::begin`], and gives up the write lock.
@@ -229,20 +283,6 @@ impl Database {
         }
     }
 
-    fn write(&self, edits: &[Edit]) -> rusqlite::Result<()> {
-        if edits.is_empty() {
-            return self.connection.execute_batch(COUNT_RETRY);
-        }
-        for edit in edits {
-            match edit {
-                Edit::Insert(_, color) => self.connection.prepare_cached(INSERT)?.execute((color.id, &*color.name, color.value()))?,
-                Edit::Replace(_, color) => self.connection.prepare_cached(UPDATE)?.execute((color.id, color.value()))?,
-                Edit::Remove(_, color) => self.connection.prepare_cached(DELETE)?.execute([color.id])?,
-            };
-        }
-        Ok(())
-    }
-
     /// After a failed sync the refused commit may be complete in the WAL, and the next start would replay it. Writes another frame over its
     /// first one, so that the replay stops before it. This commits nothing: the next commit goes to the same place.
     fn erase_refused_commit(&self) -> rusqlite::Result<()> {
@@ -250,53 +290,36 @@ impl Database {
         let erased = self
             .connection
             // without syncs, which may fail again
-            .execute_batch(&format!("PRAGMA synchronous=OFF; BEGIN IMMEDIATE; {COUNT_RETRY}"))
+            .execute_batch(&format!("PRAGMA synchronous=OFF; BEGIN IMMEDIATE; {}", same_version()))
             .and_then(|()| self.connection.cache_flush());
         self.roll_back();
         let restored = self.connection.execute_batch("PRAGMA synchronous=FULL");
         erased.and(restored)
     }
 
-    /// What is written to files that are not there any more would be lost.
-    pub(super) fn check_files(&mut self) -> Result<(), DatabaseError> {
-        for (path, before) in &self.files {
-            let is_same = |now: FileState| (now.device, now.inode) == (before.device, before.inode) && now.length >= before.length;
-            if !FileState::of(path).is_some_and(is_same) {
-                return Err(DatabaseError::Replaced(path.file_name().unwrap_or_default().display().to_string()));
-            }
-        }
-        let (wal, FileState { length, .. }) = &self.files[1];
-        let is_long = *length >= WAL_BYTES_WARNING;
-        if is_long && !self.has_warned_of_wal {
-            let mib = length / (1024 * 1024);
-            log::warn!("{} has grown to {mib} MiB, since a program keeps reading the database; end that", wal.display());
-        }
-        self.has_warned_of_wal = is_long;
-        Ok(())
-    }
-
     /// Writes the WAL into FILE and removes it, so that FILE alone is the list.
     pub(super) fn close(self) {
-        self.roll_back();
-        let is_busy = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
-        let closed = self.connection.close().map_err(|(_, error)| error);
+        let Self { connection, files, .. } = self;
+        if !files.shared_memory().is_whole() {
+            log::warn!("keep FILE and FILE-wal together: FILE-shm was cut short while the service ran");
+            // closing it would read what is not there any more; the system frees it with the process
+            return forget(connection);
+        }
+        // an open transaction would keep it from the checkpoint; there is none but after a panic
+        let _ = connection.execute_batch("ROLLBACK");
+        let is_busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+        let closed = connection.close().map_err(|(_, error)| error);
         match is_busy.and_then(|is_busy| closed.map(|()| is_busy)) {
             Ok(false) => {}
-            Ok(true) => log::warn!("another program reads the database: keep it and the file with -wal beside it together"),
+            Ok(true) => log::warn!("another program uses the database: keep it and the file with -wal beside it together"),
             Err(error) => log::warn!("keep FILE and FILE-wal together: {}", DatabaseError::from(error)),
         }
     }
 }
 
-/// Changes when another connection has committed.
-fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
-}
-
-impl FileState {
-    fn of(path: &Path) -> Option<Self> {
-        fs::metadata(path).ok().map(|file| Self { device: file.dev(), inode: file.ino(), length: file.len() })
-    }
+/// Writes a page, and so a frame of the log, and changes no color.
+fn same_version() -> String {
+    format!("PRAGMA user_version={}", data_file::VERSION)
 }
 
 #[cfg(test)]

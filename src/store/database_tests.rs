@@ -1,99 +1,176 @@
 //! Tests of the database on real files: edits, failures, other programs, and logs that were cut short.
 
+use std::path::PathBuf;
+
 use super::*;
 
 fn color(id: i64, name: &str) -> Color {
     Color { id, ..Color::new(name, "value") }
 }
 
-fn ids(colors: &[Color]) -> Vec<i64> {
+fn list(colors: impl IntoIterator<Item = Color>) -> Colors {
+    let mut list = Colors::default();
+    colors.into_iter().for_each(|color| list.push(color));
+    list
+}
+
+fn ids(colors: &Colors) -> Vec<i64> {
     colors.iter().map(|color| color.id).collect()
 }
 
-/// A database of the color `a`, in a new directory.
-fn new_database(name: &str) -> (PathBuf, Database) {
-    let directory = std::env::temp_dir().join(format!("colors-database-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&directory);
-    fs::create_dir_all(&directory).unwrap();
-    let path = directory.join("colors.db");
-    let lock = lock(&path).unwrap();
-    fill(&path, &[color(0, "a")]).unwrap();
-    let (database, colors) = Database::open(&path, lock).unwrap();
-    assert_eq!((ids(&colors), colors), (vec![1], vec![color(1, "a")]));
-    (path, database)
+/// A database of the color `a`, in a new directory; removed when dropped.
+struct Scratch {
+    path: PathBuf,
+    database: Database,
+    /// What the service knows.
+    colors: Colors,
 }
 
-fn remove_directory_of(path: &Path) {
-    fs::remove_dir_all(path.parent().unwrap()).unwrap();
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("colors-database-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("colors.db");
+        let lock = lock(&path).unwrap();
+        fill(&path, &list([color(1, "a")])).unwrap();
+        let (database, colors) = Database::open(&path, lock).unwrap();
+        assert_eq!((ids(&colors), &colors), (vec![1], &list([color(1, "a")])));
+        Self { path, database, colors }
+    }
+
+    /// Saves edits of the list that is known.
+    fn save(&mut self, edits: impl IntoIterator<Item = Edit>) -> Result<(), DatabaseError> {
+        let mut version = self.colors.clone();
+        let saved = edits
+            .into_iter()
+            .try_for_each(|edit| {
+                self.database.write(&edit, &version)?;
+                version.apply(edit);
+                Ok(())
+            })
+            .and_then(|()| self.database.commit());
+        self.database.roll_back();
+        saved?;
+        self.colors = version;
+        Ok(())
+    }
+
+    /// Begins a save; returns whether the list was read again.
+    fn begin(&mut self) -> bool {
+        let found = self.database.begin(&self.colors, false).unwrap();
+        let was_read = found.is_some();
+        self.colors = found.unwrap_or_else(|| self.colors.clone());
+        was_read
+    }
+
+    fn read(&self) -> Colors {
+        read(&self.path, true).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(self.path.parent().unwrap());
+    }
 }
 
 #[test]
 fn edits_are_made_by_id() {
-    let (path, mut database) = new_database("edits");
-    database.commit(&[Edit::Insert(1, color(7, "b")), Edit::Insert(2, color(9, "b"))]).unwrap();
-    assert!(database.begin().unwrap().is_none());
+    let mut scratch = Scratch::new("edits");
+    assert!(!scratch.begin());
+    scratch.save([Edit::Append(color(7, "b")), Edit::Append(color(9, "b"))]).unwrap();
+    assert!(!scratch.begin());
     let replaced = Color { id: 7, ..Color::new("b", "é\0\"\n") };
-    database.commit(&[Edit::Replace(1, replaced.clone()), Edit::Remove(0, color(1, "a"))]).unwrap();
-    database.begin().unwrap();
-    let colors = read(&path, true).unwrap();
-    assert_eq!((ids(&colors), colors), (vec![7, 9], vec![replaced, color(9, "b")]));
-    database.close();
-    assert!(!data_file::with_suffix(&path, "-wal").exists());
-    assert_eq!(ids(&read(&path, true).unwrap()), [7, 9]);
-    remove_directory_of(&path);
+    scratch.save([Edit::Replace(replaced.clone()), Edit::Remove(1)]).unwrap();
+    let colors = scratch.read();
+    assert_eq!((ids(&colors), &colors), (vec![7, 9], &list([replaced, color(9, "b")])));
+    assert!(!scratch.begin());
+    let other = list([color(1, "x"), color(2, "y")]);
+    scratch.save([Edit::ReplaceAll(other.clone()), Edit::Append(color(3, "z"))]).unwrap();
+    let colors = scratch.read();
+    assert_eq!((ids(&colors), &colors), (vec![1, 2, 3], &list([color(1, "x"), color(2, "y"), color(3, "z")])));
 }
 
 #[test]
 fn a_commit_of_which_one_edit_fails_makes_none() {
-    let (path, mut database) = new_database("failure");
-    let error = database.commit(&[Edit::Insert(1, color(2, "b")), Edit::Insert(2, color(1, "c"))]).unwrap_err();
+    let mut scratch = Scratch::new("failure");
+    scratch.begin();
+    let error = scratch.save([Edit::Append(color(2, "b")), Edit::Append(color(1, "c"))]).unwrap_err();
     assert_eq!(error.to_string(), "UNIQUE constraint failed: color.id");
-    database.begin().unwrap();
-    assert_eq!(ids(&read(&path, false).unwrap()), [1]);
-    database.commit(&[]).unwrap();
-    remove_directory_of(&path);
+    assert_eq!(ids(&scratch.read()), [1]);
+    scratch.begin();
+    scratch.save([Edit::Append(color(2, "b"))]).unwrap();
 }
 
 #[test]
-fn what_another_program_writes_between_two_commits_is_the_list_then() {
-    let (path, mut database) = new_database("foreign");
-    let other = Connection::open(&path).unwrap();
-    other.busy_timeout(Duration::ZERO).unwrap();
+fn an_edit_that_does_not_change_exactly_one_row_is_not_made() {
+    for edit in [Edit::Replace(color(5, "a")), Edit::Remove(5), Edit::ReplaceAll(Colors::default())] {
+        let mut scratch = Scratch::new("rows");
+        // as if the row had been deleted without a new data version
+        scratch.colors = list([color(1, "a"), color(5, "a")]);
+        scratch.begin();
+        assert_eq!(scratch.save([Edit::Append(color(9, "b")), edit]).unwrap_err(), DatabaseError::OtherRows);
+        assert_eq!(ids(&scratch.read()), [1]);
+    }
+}
+
+#[test]
+fn what_another_program_commits_is_the_list_at_the_next_look_and_the_next_save() {
+    let mut scratch = Scratch::new("foreign");
+    let other = Connection::open(&scratch.path).unwrap();
     let insert = "INSERT INTO color (name, value) VALUES ('c', 'value')";
-    other.execute(insert, []).unwrap_err();
-    database.commit(&[Edit::Insert(1, color(2, "b"))]).unwrap();
     other.execute(insert, []).unwrap();
-    let colors = database.begin().unwrap().expect("it is noticed");
-    assert_eq!(colors, [color(1, "a"), color(2, "b"), color(3, "c")]);
-    assert!(database.begin().unwrap().is_none());
+    assert_eq!(scratch.database.look(&scratch.colors), Ok(Some(list([color(1, "a"), color(2, "c")]))));
+    assert_eq!(scratch.database.look(&scratch.colors), Ok(None));
+    other.execute("UPDATE color SET id = id + 10", []).unwrap();
+    assert!(scratch.begin());
+    assert_eq!(ids(&scratch.colors), [11, 12]);
+    // the write lock is held during a save, and not longer
+    other.busy_timeout(Duration::ZERO).unwrap();
     other.execute(insert, []).unwrap_err();
-    remove_directory_of(&path);
+    scratch.save([Edit::Remove(11)]).unwrap();
+    other.execute(insert, []).unwrap();
+    assert!(scratch.begin());
+    assert_eq!(ids(&scratch.colors), [12, 13]);
 }
 
 #[test]
-fn another_program_may_checkpoint_between_two_commits() {
-    let (path, mut database) = new_database("checkpoint");
-    let other = Connection::open(&path).unwrap();
-    database.commit(&[Edit::Insert(1, color(2, "b"))]).unwrap();
-    other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
-    assert_eq!(fs::metadata(data_file::with_suffix(&path, "-wal")).unwrap().len(), 0);
-    database.begin().unwrap();
-    database.commit(&[Edit::Insert(2, color(3, "c"))]).unwrap();
-    remove_directory_of(&path);
+fn another_program_may_checkpoint_and_vacuum_between_two_saves() {
+    let mut scratch = Scratch::new("checkpoint");
+    let other = Connection::open(&scratch.path).unwrap();
+    for (id, statement) in
+        [(2, "PRAGMA wal_checkpoint(TRUNCATE)"), (3, "VACUUM"), (4, "PRAGMA wal_checkpoint(RESTART)"), (5, "ANALYZE"), (6, "SELECT 1")]
+    {
+        scratch.begin();
+        scratch.save([Edit::Append(color(id, "b"))]).unwrap();
+        other.prepare(statement).unwrap().query([]).unwrap().next().unwrap();
+    }
+    assert_eq!((ids(&scratch.read()), ids(&scratch.colors)), ((1..=6).collect(), (1..=6).collect()));
+}
+
+#[test]
+fn colors_that_another_program_leaves_alone_share_their_memory() {
+    let mut scratch = Scratch::new("sharing");
+    let other = Connection::open(&scratch.path).unwrap();
+    other.execute("INSERT INTO color (name, value) VALUES ('c', 'value')", []).unwrap();
+    let before = scratch.colors.clone();
+    assert!(scratch.begin());
+    assert!(std::sync::Arc::ptr_eq(&before.iter().next().unwrap().json, &scratch.colors.iter().next().unwrap().json));
 }
 
 #[test]
 fn a_log_that_is_cut_short_is_one_of_the_lists_before() {
-    let (path, mut database) = new_database("cut");
-    let mut lists = vec![vec![color(1, "a")]];
+    let mut scratch = Scratch::new("cut");
+    let mut lists = vec![list([color(1, "a")])];
     for (id, name) in [(2, "b"), (3, "c")] {
-        database.commit(&[Edit::Insert(lists.len(), color(id, name))]).unwrap();
-        database.begin().unwrap();
-        lists.push(read(&path, false).unwrap());
+        scratch.begin();
+        scratch.save([Edit::Append(color(id, name))]).unwrap();
+        lists.push(scratch.read());
     }
-    let log = fs::read(data_file::with_suffix(&path, "-wal")).unwrap();
-    let copy = path.with_file_name("copy.db");
-    fs::copy(&path, &copy).unwrap();
+    let log = fs::read(data_file::with_suffix(&scratch.path, "-wal")).unwrap();
+    let copy = scratch.path.with_file_name("copy.db");
+    fs::copy(&scratch.path, &copy).unwrap();
     let mut commits = 0;
     // a frame has 24 bytes and a page of 4,096, behind 32 bytes of the log's own: every byte around its ends, and some between
     let is_tried = |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == log.len();
@@ -104,5 +181,35 @@ fn a_log_that_is_cut_short_is_one_of_the_lists_before() {
         commits = lists.iter().position(|list| *list == colors).unwrap();
     }
     assert_eq!(commits, 2);
-    remove_directory_of(&path);
+}
+
+#[test]
+fn a_trigger_and_an_id_without_room_behind_it_are_refused_while_it_runs() {
+    for (statement, undo, reason) in [
+        (
+            "CREATE TRIGGER t AFTER INSERT ON Color BEGIN DELETE FROM color; END",
+            "DROP TRIGGER t",
+            "it has a trigger, which changes the list behind the service; remove it with sqlite3",
+        ),
+        (
+            "INSERT INTO color VALUES (9223372036854775807, 'b', '1')",
+            "DELETE FROM color WHERE id > 1",
+            "no color can follow the row of table color with id 9223372036854775807; give it a smaller id with sqlite3",
+        ),
+    ] {
+        let mut scratch = Scratch::new("refused");
+        let other = Connection::open(&scratch.path).unwrap();
+        // further tables, indexes and views, and their triggers, are nobody's business
+        other.execute_batch("CREATE TABLE t2 (x); CREATE INDEX i ON color (name); CREATE VIEW v AS SELECT * FROM color").unwrap();
+        other.execute_batch("CREATE TRIGGER t2t AFTER INSERT ON t2 BEGIN DELETE FROM t2; END").unwrap();
+        assert!(scratch.begin());
+        scratch.database.roll_back();
+        other.execute_batch(statement).unwrap();
+        assert_eq!(scratch.database.look(&scratch.colors).unwrap_err().to_string(), reason);
+        assert_eq!(scratch.database.begin(&scratch.colors, false).unwrap_err().to_string(), reason);
+        assert_eq!(scratch.database.begin(&scratch.colors, true).unwrap_err().to_string(), reason);
+        other.execute_batch(undo).unwrap();
+        assert!(scratch.begin());
+        scratch.save([Edit::Append(color(2, "b"))]).unwrap();
+    }
 }

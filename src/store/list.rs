@@ -1,62 +1,69 @@
-//! The list that everybody sees: one mutex around the colors, which all workers share. Knows no disk.
+//! The list that everybody sees: one mutex around its current version, which all workers share. Knows no disk.
 
 use std::mem::replace;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::change::{Change, Outcome};
-use super::colors::{Colors, Edit};
-use super::envelope::{self, Parts};
-use super::retired::Retired;
-use crate::http::{EntityTag, Representation};
-
-/// Parts of the envelope made before others get the lock, in the first of several rounds: about a millisecond.
-const PARTS_PER_ROUND: usize = 16;
+use super::colors::{Colors, Removed};
+use super::retired::{Retired, TRACKED_BYTES_MIN};
+use crate::http::Representation;
 
 #[derive(Debug)]
 pub(crate) struct SharedList {
-    current: Mutex<Current>,
+    current: Mutex<Colors>,
+    /// Held by who makes a change in memory, so that the version stays the current one while the change is decided.
+    changing: Mutex<()>,
+    retired: Mutex<Retired>,
     /// How many representations were withdrawn so far.
     withdrawn: AtomicUsize,
 }
 
-#[derive(Debug)]
-struct Current {
-    colors: Colors,
-    parts: Parts,
-    /// Made by the first reader after an edit.
-    envelope: Option<Arc<Representation>>,
-    /// How many edits there were.
-    version: u64,
-    retired: Retired,
-}
-
 impl SharedList {
     pub(super) fn new(colors: Colors) -> Self {
-        let parts = Parts::new(colors.len());
-        let current = Current { colors, parts, envelope: None, version: 0, retired: Retired::default() };
-        Self { current: Mutex::new(current), withdrawn: AtomicUsize::new(0) }
+        Self { current: Mutex::new(colors), changing: Mutex::default(), retired: Mutex::default(), withdrawn: AtomicUsize::new(0) }
     }
 
-    /// Poisoning is ignored: nothing that is done under the lock is known to panic.
-    fn lock(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The list as it is now.
+    pub(crate) fn version(&self) -> Colors {
+        lock(&self.current).clone()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.lock().colors.len()
+        lock(&self.current).len()
     }
 
     /// The number of colors and the length of the envelope in bytes, without making it.
     pub(crate) fn size(&self) -> (usize, usize) {
-        let current = self.lock();
-        let colors = current.colors.len();
-        // 11 bytes are the envelope's own, and a comma is between two colors
-        (colors, 11 + current.colors.bytes() + colors.saturating_sub(1))
+        let current = lock(&self.current);
+        (current.len(), current.envelope_len())
     }
 
     pub(crate) fn first(&self, name: &str) -> Option<Arc<Representation>> {
-        self.lock().colors.find(name).map(|(_, color)| Arc::clone(&color.json))
+        lock(&self.current).find(name).map(|color| Arc::clone(&color.json))
+    }
+
+    /// The collection envelope of the specification.
+    pub(crate) fn envelope(&self) -> Arc<Representation> {
+        let version = {
+            let current = lock(&self.current);
+            match current.made_envelope() {
+                Some(envelope) => return Arc::clone(envelope),
+                None => current.clone(),
+            }
+        };
+        self.envelope_of(&version)
+    }
+
+    /// The envelope of a version, which need not be the current one any more.
+    pub(crate) fn envelope_of(&self, version: &Colors) -> Arc<Representation> {
+        // without the lock: it may take long
+        let envelope = Arc::clone(version.envelope());
+        let is_current = { lock(&self.current).is_same_version(version) };
+        if !is_current && envelope.bytes().len() >= TRACKED_BYTES_MIN {
+            self.retire([Arc::downgrade(&envelope)]);
+        }
+        envelope
     }
 
     /// How many representations were withdrawn so far: when it has grown, connections that send from them are to be closed.
@@ -64,122 +71,97 @@ impl SharedList {
         self.withdrawn.load(Acquire)
     }
 
-    /// The collection envelope of the specification. A long one is joined without the lock.
-    pub(crate) fn envelope(&self) -> Arc<Representation> {
-        let mut limit = PARTS_PER_ROUND;
-        let (parts, version) = loop {
-            let mut current = self.lock();
-            let Current { colors, parts, envelope, version, .. } = &mut *current;
-            if let Some(envelope) = envelope {
-                return Arc::clone(envelope);
-            }
-            if let Some(parts) = parts.make_missing(colors.as_slice(), limit) {
-                break (parts, *version);
-            }
-            // twice as many each time: edits between the rounds make parts missing again, and this has to end
-            limit *= 2;
-        };
-        let envelope = Arc::new(Representation::new(envelope::join(&parts)));
-        {
-            let mut current = self.lock();
-            if current.version == version {
-                return Arc::clone(current.envelope.get_or_insert(envelope));
-            }
-            current.retired.add(&envelope);
-            self.withdraw_oldest(&mut current);
-        }
-        envelope
+    /// Whether this representation is to be sent no further.
+    pub(crate) fn is_withdrawn(&self, representation: &Arc<Representation>) -> bool {
+        lock(&self.retired).is_withdrawn(representation)
     }
 
-    /// Makes a change, or finds that it cannot be made.
-    pub(super) fn apply(&self, change: &Change) -> Outcome {
+    /// Makes a change of a list that lives in memory alone, or finds that it cannot be made.
+    pub(super) fn change(&self, change: &Change) -> Outcome {
+        let _changing = lock(&self.changing);
         if change.needs_list_tag() {
-            // most likely still the current one below, and made without the lock
-            self.envelope();
+            // made without the lock that readers wait for, and then in the current version
+            self.version().envelope();
         }
-        let (outcome, stale) = {
-            let mut current = self.lock();
-            let (outcome, edit) = change.decide(&current.colors, || current.tag());
-            (outcome, edit.map(|edit| self.apply_edits(&mut current, [edit])))
+        let (outcome, removed) = {
+            let mut current = lock(&self.current);
+            let (outcome, edit) = change.decide(&current);
+            (outcome, edit.map(|edit| current.apply(edit)))
         };
-        // freed without the lock: it may be long
-        drop(stale);
+        self.free(removed);
         outcome
     }
 
-    /// Makes edits that were decided for this list.
-    pub(super) fn publish(&self, edits: impl IntoIterator<Item = Edit>) {
-        let stale = { self.apply_edits(&mut self.lock(), edits) };
-        drop(stale);
+    /// Has everybody see this version, which came of the current one by edits that removed this.
+    pub(super) fn publish(&self, version: Colors, removed: Vec<Removed>) {
+        let before = { replace(&mut *lock(&self.current), version) };
+        drop(before);
+        self.free(removed);
     }
 
-    /// Replaces the whole list.
+    /// Has everybody see another list.
     pub(super) fn replace(&self, colors: Colors) {
-        let stale = {
-            let mut current = self.lock();
-            current.version += 1;
-            current.parts = Parts::new(colors.len());
-            (self.apply_edits(&mut current, []), replace(&mut current.colors, colors))
-        };
-        drop(stale);
+        let before = { replace(&mut *lock(&self.current), colors) };
+        self.free([before.into()]);
     }
 
-    /// Makes edits. Returns the envelope of before, if one was made.
-    fn apply_edits(&self, current: &mut Current, edits: impl IntoIterator<Item = Edit>) -> Option<Arc<Representation>> {
-        let stale = current.envelope.take();
-        for edit in edits {
-            current.parts.follow(&edit);
-            current.version += 1;
-            if let Edit::Replace(_, before) | Edit::Insert(_, before) = current.colors.apply(edit) {
-                current.retired.add(&before.json);
-            }
+    /// Frees what was removed, but for what clients are still reading.
+    fn free(&self, removed: impl IntoIterator<Item = Removed>) {
+        let mut long = Vec::new();
+        for removed in removed {
+            let representations = removed.representations().filter(|old| old.bytes().len() >= TRACKED_BYTES_MIN);
+            long.extend(representations.map(Arc::downgrade));
         }
-        if let Some(envelope) = stale.as_ref().filter(|envelope| Arc::strong_count(envelope) > 1) {
-            current.retired.add(envelope);
+        if !long.is_empty() {
+            self.retire(long);
         }
-        self.withdraw_oldest(current);
-        stale
     }
 
-    fn withdraw_oldest(&self, current: &mut Current) {
-        // a worker that reads the new count reads the marks as well
-        self.withdrawn.fetch_add(current.retired.withdraw_oldest(), Release);
+    fn retire(&self, representations: impl IntoIterator<Item = std::sync::Weak<Representation>>) {
+        let count = { lock(&self.retired).add(representations) };
+        // a worker that reads the new count finds them
+        self.withdrawn.fetch_add(count, Release);
     }
 }
 
-impl Current {
-    /// The tag of the envelope.
-    fn tag(&self) -> EntityTag {
-        match &self.envelope {
-            Some(envelope) => envelope.tag(),
-            None => EntityTag::of(&envelope::of(self.colors.as_slice())),
-        }
-    }
+/// Poisoning is ignored: nothing that is done under these locks is known to panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Action;
     use super::super::color::Color;
+    use super::super::colors::Edit;
+    use super::super::{Action, Change};
     use super::*;
     use crate::http::Conditions;
 
     fn list(colors: usize) -> SharedList {
-        SharedList::new(Colors::new((0..colors).map(|number| Color::new(number.to_string(), "")).collect()))
+        SharedList::new(Colors::from_iter((0..colors).map(|number| Color::new(number.to_string(), ""))))
     }
 
     fn delete(name: &str) -> Change {
         Change { action: Action::Delete(name.to_owned()), conditions: Conditions::default() }
     }
 
+    /// Publishes a version with one more color.
+    fn append(list: &SharedList, name: &str) {
+        let mut version = list.version();
+        let color = Color { id: version.next_id(), ..Color::new(name, "") };
+        let removed = version.apply(Edit::Append(color));
+        list.publish(version, vec![removed]);
+    }
+
     #[test]
     fn the_envelope_is_kept_between_changes() {
         let list = list(3);
         let kept = list.envelope();
-        assert_eq!(list.apply(&delete("none")), Outcome::NotFound);
+        assert_eq!(list.change(&delete("none")), Outcome::NotFound);
         assert!(Arc::ptr_eq(&kept, &list.envelope()));
-        assert_ne!(list.apply(&delete("1")), Outcome::NotFound);
-        assert_eq!(str::from_utf8(list.envelope().bytes()).unwrap(), r#"{"data":[{"name":"0","value":""},{"name":"2","value":""}]}"#);
+        assert_ne!(list.change(&delete("1")), Outcome::NotFound);
+        let expected = "{\"data\":[{\"name\":\"0\",\"value\":\"\"},{\"name\":\"2\",\"value\":\"\"}]}\n";
+        assert_eq!(str::from_utf8(list.envelope().bytes()).unwrap(), expected);
     }
 
     #[test]
@@ -187,32 +169,50 @@ mod tests {
         let list = list(5000);
         for number in 0..2000 {
             list.envelope();
-            list.apply(&delete(&number.to_string()));
+            list.change(&delete(&number.to_string()));
         }
         assert_eq!(list.withdrawn(), 0);
     }
 
+    /// A list of one color of 20 MiB.
+    fn long_list() -> SharedList {
+        SharedList::new(Colors::from_iter([Color::new("long", &"x".repeat(20 * 1024 * 1024))]))
+    }
+
     #[test]
     fn the_oldest_of_those_that_are_read_are_withdrawn() {
-        let long = "x".repeat(20 * 1024 * 1024);
-        let list = SharedList::new(Colors::new(vec![Color::new("long", &long)]));
+        let list = long_list();
         let versions: Vec<_> = (0..8)
             .map(|number| {
-                let version = list.envelope();
-                list.publish([Edit::Insert(list.len(), Color::new(number.to_string(), ""))]);
-                version
+                let envelope = list.envelope();
+                append(&list, &number.to_string());
+                envelope
             })
             .collect();
-        let withdrawn = versions.iter().filter(|version| version.is_withdrawn()).count();
+        let withdrawn = versions.iter().filter(|envelope| list.is_withdrawn(envelope)).count();
+        assert_eq!((list.withdrawn(), withdrawn), (4, 4));
+    }
+
+    #[test]
+    fn envelopes_of_versions_that_are_not_current_any_more_are_limited_as_well() {
+        let list = long_list();
+        let envelopes: Vec<_> = (0..8)
+            .map(|number| {
+                let version = list.version();
+                append(&list, &number.to_string());
+                list.envelope_of(&version)
+            })
+            .collect();
+        let withdrawn = envelopes.iter().filter(|envelope| list.is_withdrawn(envelope)).count();
         assert_eq!((list.withdrawn(), withdrawn), (4, 4));
     }
 
     #[test]
     fn another_list_can_take_its_place() {
-        let first = list(3);
-        let before = first.envelope();
-        first.replace(Colors::new(vec![]));
-        assert_eq!((first.len(), first.envelope().bytes()), (0, &br#"{"data":[]}"#[..]));
-        assert_ne!(before.tag(), first.envelope().tag());
+        let list = list(3);
+        let before = list.envelope();
+        list.replace(Colors::default());
+        assert_eq!((list.len(), list.envelope().bytes()), (0, &b"{\"data\":[]}\n"[..]));
+        assert_ne!(before.tag(), list.envelope().tag());
     }
 }

@@ -1,16 +1,17 @@
-//! The list and how it is kept: one mutex around the colors, which all workers share, and one writer for the database. Nothing here but the
-//! writer waits for the disk. No HTTP but its entity tags.
+//! The list and how it is kept: one mutex around its current version, which all workers share, and one writer for the database. Nothing here
+//! but the writer waits for the disk. No HTTP but its representations and conditions.
 
 mod change;
-pub(crate) mod color;
+mod color;
 mod colors;
 pub(crate) mod data_file;
 pub(crate) mod database;
 mod database_error;
-pub(crate) mod envelope;
+mod files;
 #[cfg(fuzzing)]
 #[path = "../../fuzz/inside/store.rs"]
 pub(crate) mod fuzzing;
+pub(crate) mod json;
 mod list;
 mod retired;
 mod writer;
@@ -21,10 +22,12 @@ use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
 pub(crate) use change::{Action, Change, Outcome};
-pub(crate) use color::{Color, JsonError};
-use colors::Colors;
+#[cfg(any(test, fuzzing))]
+pub(crate) use color::Color;
+pub(crate) use colors::Colors;
 pub(crate) use database::Database;
 pub(crate) use database_error::DatabaseError;
+pub(crate) use json::JsonError;
 use list::SharedList;
 use writer::{Reply, WriterMessage};
 pub(crate) use writer::{SaveStatus, Saves, Writer};
@@ -41,16 +44,16 @@ pub(crate) struct Store {
 
 impl Store {
     /// A list that lives in memory alone.
-    pub(crate) fn in_memory(colors: Vec<Color>) -> Self {
-        Self { list: Arc::new(SharedList::new(Colors::new(colors))), saves: Arc::default(), queue: None }
+    pub(crate) fn in_memory(colors: Colors) -> Self {
+        Self { list: Arc::new(SharedList::new(colors)), saves: Arc::default(), queue: None }
     }
 
     /// A list that is kept in a database, which has these colors, and the writer, which has to run for changes to be made.
-    pub(crate) fn in_database(database: Database, colors: Vec<Color>) -> (Self, Writer) {
+    pub(crate) fn in_database(database: Database, colors: Colors) -> (Self, Writer) {
         let (queue, messages) = mpsc::channel();
-        let store = Self { queue: Some(queue), ..Self::in_memory(colors.clone()) };
+        let store = Self { queue: Some(queue), ..Self::in_memory(colors) };
         let (list, saves) = (Arc::clone(&store.list), Arc::clone(&store.saves));
-        (store, Writer { list, saves, messages, database, colors: Colors::new(colors) })
+        (store, Writer { list, saves, messages, database })
     }
 
     /// Whether changes go by [`Store::submit`].
@@ -61,7 +64,7 @@ impl Store {
     /// Makes a change in memory, or finds that it cannot be made. Not for a durable list.
     pub(crate) fn apply(&self, change: &Change) -> Outcome {
         debug_assert!(!self.is_durable(), "a durable list is changed by its writer alone");
-        self.list.apply(change)
+        self.list.change(change)
     }
 
     /// Queues a change for the writer. It calls `reply` when the change is on the disk and readers see it, or when it was not made.
@@ -74,7 +77,8 @@ impl Store {
         self.is_durable().then(|| self.saves.pongs.load(Relaxed))
     }
 
-    /// Asks the writer to show that it is alive, and to look whether the files of the database are there. At most one ping waits.
+    /// Asks the writer to show that it is alive, and to look at the database: whether its files are there, and whether another program has
+    /// written to it. At most one ping waits.
     pub(crate) fn ping(&self) {
         if self.is_durable() && !self.saves.is_pinged.swap(true, Relaxed) {
             self.send(WriterMessage::Ping);

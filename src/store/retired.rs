@@ -11,33 +11,42 @@ const RETIRED_BYTES_MAX: usize = 64 * 1024 * 1024;
 const LONGEST_FACTOR: usize = 4;
 
 /// Shorter representations are not tracked: each connection may have this many bytes.
-const TRACKED_BYTES_MIN: usize = 4096;
+pub(super) const TRACKED_BYTES_MIN: usize = 4096;
 
-/// Long representations that are not current any more, the oldest first.
+/// Long representations that are not current any more and still being sent, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Retired(Vec<Weak<Representation>>);
+pub(super) struct Retired {
+    tolerated: Vec<Weak<Representation>>,
+    /// Those that are to be sent no further.
+    withdrawn: Vec<Weak<Representation>>,
+}
 
 impl Retired {
-    pub(super) fn add(&mut self, old: &Arc<Representation>) {
-        if old.bytes().len() >= TRACKED_BYTES_MIN {
-            self.0.push(Arc::downgrade(old));
+    /// Adds representations, and withdraws the oldest if those that are still being sent take too much. Returns how many it withdrew.
+    pub(super) fn add(&mut self, representations: impl IntoIterator<Item = Weak<Representation>>) -> usize {
+        for old in representations {
+            // its maker may have added it as well as who replaced it
+            if !self.tolerated.iter().any(|other| other.ptr_eq(&old)) {
+                self.tolerated.push(old);
+            }
         }
-    }
-
-    /// Withdraws the oldest, if those that are still being sent take too much. Returns how many it withdrew.
-    pub(super) fn withdraw_oldest(&mut self) -> usize {
-        let mut kept: Vec<Arc<Representation>> = self.0.iter().filter_map(Weak::upgrade).collect();
-        let longest = kept.iter().map(|retired| retired.bytes().len()).max().unwrap_or_default();
+        let mut sent: Vec<Arc<Representation>> = self.tolerated.iter().filter_map(Weak::upgrade).collect();
+        let longest = sent.iter().map(|old| old.bytes().len()).max().unwrap_or_default();
         let limit = RETIRED_BYTES_MAX.max(LONGEST_FACTOR * longest);
-        let mut bytes: usize = kept.iter().map(|retired| retired.bytes().len()).sum();
+        let mut bytes: usize = sent.iter().map(|old| old.bytes().len()).sum();
         let mut count = 0;
         while bytes > limit {
-            kept[count].withdraw();
-            bytes -= kept[count].bytes().len();
+            bytes -= sent[count].bytes().len();
             count += 1;
         }
-        self.0 = kept.drain(count..).map(|retired| Arc::downgrade(&retired)).collect();
+        self.withdrawn.retain(|old| old.strong_count() > 0);
+        self.withdrawn.extend(sent.drain(..count).map(|old| Arc::downgrade(&old)));
+        self.tolerated = sent.iter().map(Arc::downgrade).collect();
         count
+    }
+
+    pub(super) fn is_withdrawn(&self, representation: &Arc<Representation>) -> bool {
+        self.withdrawn.iter().any(|old| old.as_ptr() == Arc::as_ptr(representation))
     }
 }
 
@@ -49,15 +58,10 @@ mod tests {
     fn the_oldest_are_withdrawn_when_all_take_too_much() {
         let mut retired = Retired::default();
         let versions: Vec<_> = (0..8).map(|_| Arc::new(Representation::new(vec![b'x'; RETIRED_BYTES_MAX / 5]))).collect();
-        let counts: Vec<usize> = versions
-            .iter()
-            .map(|version| {
-                retired.add(version);
-                retired.withdraw_oldest()
-            })
-            .collect();
+        // each is added twice, and counts once
+        let counts: Vec<usize> = versions.iter().map(|version| retired.add([Arc::downgrade(version), Arc::downgrade(version)])).collect();
         assert_eq!(counts, [0, 0, 0, 0, 0, 1, 1, 1]);
-        let withdrawn: Vec<bool> = versions.iter().map(|version| version.is_withdrawn()).collect();
+        let withdrawn: Vec<bool> = versions.iter().map(|version| retired.is_withdrawn(version)).collect();
         assert_eq!(withdrawn, [true, true, true, false, false, false, false, false]);
     }
 
@@ -65,8 +69,10 @@ mod tests {
     fn those_that_nobody_has_any_more_count_nothing() {
         let mut retired = Retired::default();
         for _ in 0..8 {
-            retired.add(&Arc::new(Representation::new(vec![b'x'; RETIRED_BYTES_MAX])));
+            let old = Arc::new(Representation::new(vec![b'x'; RETIRED_BYTES_MAX]));
+            assert_eq!(retired.add([Arc::downgrade(&old)]), 0);
         }
-        assert_eq!((retired.withdraw_oldest(), retired.0.len()), (0, 0));
+        assert_eq!(retired.add([]), 0);
+        assert_eq!(retired.tolerated.len(), 0);
     }
 }

@@ -1,5 +1,5 @@
-//! The one thread that saves: group commit. It takes every queued change, applies them to its own copy of the list, commits them together,
-//! publishes them, and reports the outcomes. Changes that arrive meanwhile share the next commit.
+//! The one thread that saves: group commit. It takes every queued change, makes them on a clone of the current version, commits them together,
+//! publishes the clone, and reports the outcomes. Changes that arrive meanwhile share the next commit.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,9 +11,8 @@ use super::change::{Change, Outcome};
 use super::colors::Colors;
 use super::database::Database;
 use super::database_error::DatabaseError;
-use super::envelope;
 use super::list::SharedList;
-use crate::http::EntityTag;
+use crate::logging;
 use crate::metrics::SaveMetrics;
 
 /// How long after a failed commit the next is tried, if no change asks for one earlier.
@@ -25,7 +24,7 @@ const FAILURES_MAX: usize = 3;
 /// What the writer is sent.
 pub(super) enum WriterMessage {
     Change(Change, Reply),
-    /// The writer shows that it is alive, and looks whether the files of the database are there.
+    /// The writer shows that it is alive, and looks at the database.
     Ping,
     /// The end: whatever came before is saved. Told when the database is closed.
     Close(Sender<()>),
@@ -113,15 +112,13 @@ pub(crate) struct Writer {
     pub(super) saves: Arc<Saves>,
     pub(super) messages: Receiver<WriterMessage>,
     pub(super) database: Database,
-    /// Equal to the shared list between two batches.
-    pub(super) colors: Colors,
 }
 
 impl Writer {
     /// Saves changes until it is told to close, or the store is gone.
     pub(crate) fn run(self) {
         let saves = Arc::clone(&self.saves);
-        // a panic in a change is caught below; after any other, the two lists may differ, so nothing is saved any more
+        // a panic in a change is caught below; any other is one in here, and nothing is saved any more
         if catch_unwind(AssertUnwindSafe(|| self.save_until_closed())).is_err() {
             saves.note_failure(DatabaseError::Panicked);
         }
@@ -138,10 +135,11 @@ impl Writer {
                 next_retry = Instant::now() + RETRY_TIME;
                 first
             };
-            let (mut changes, mut replies, mut closed) = (Vec::new(), Vec::new(), None);
+            let (mut changes, mut replies, mut is_pinged, mut closed) = (Vec::new(), Vec::new(), false, None);
             match first {
                 Err(RecvTimeoutError::Timeout) => {
-                    let retried = self.begin().and_then(|()| self.database.commit(&[]));
+                    let retried = self.begin();
+                    self.database.roll_back();
                     next_retry = Instant::now() + RETRY_TIME;
                     match retried {
                         Ok(()) => self.saves.note_success(),
@@ -159,20 +157,16 @@ impl Writer {
                                 changes.push(change);
                                 replies.push(reply);
                             }
-                            WriterMessage::Ping => {
-                                self.saves.is_pinged.store(false, Relaxed);
-                                self.saves.pongs.fetch_add(1, Relaxed);
-                                // once it has failed, the retries tell when it works again
-                                if !self.saves.has_failed() {
-                                    self.database.check_files().unwrap_or_else(|error| self.saves.note_failure(error));
-                                }
-                            }
+                            WriterMessage::Ping => is_pinged = true,
                             WriterMessage::Close(told) => closed = Some(told),
                         }
                     }
                 }
             }
-            let outcomes = self.save_all(&changes);
+            if is_pinged {
+                self.answer_ping();
+            }
+            let outcomes = if changes.is_empty() { Vec::new() } else { self.save_all(&changes) };
             replies.into_iter().zip(outcomes).for_each(|(reply, outcome)| reply.send(outcome));
             if let Some(closed) = closed {
                 self.database.close();
@@ -180,24 +174,45 @@ impl Writer {
                 let _ = closed.send(());
                 return;
             }
-            // after the answers, so that no client waits for it
-            if let Err(error) = self.begin() {
-                self.saves.note_failure(error);
-            }
         }
     }
 
-    /// Takes the write lock of the database. If another program has written since the last commit, its list is the list from now on.
-    fn begin(&mut self) -> Result<(), DatabaseError> {
-        let Some(colors) = self.database.begin()? else { return Ok(()) };
-        // a checkpoint, for instance, changes no color
-        if colors != self.colors.as_slice() {
-            log::warn!("another program has written to the database; the service has read the list again, colors: {}", colors.len());
-            self.list.replace(Colors::new(colors.clone()));
+    fn answer_ping(&mut self) {
+        self.saves.is_pinged.store(false, Relaxed);
+        self.saves.pongs.fetch_add(1, Relaxed);
+        // once saving has failed, the retries tell when it works again
+        if !self.saves.has_failed() {
+            self.look().unwrap_or_else(|error| self.saves.note_failure(error));
         }
-        // with the ids that the rows have now
-        self.colors = Colors::new(colors);
+    }
+
+    /// Begins a save, with the list that the database has.
+    fn begin(&mut self) -> Result<(), DatabaseError> {
+        let known = self.list.version();
+        let found = self.database.begin(&known, self.saves.has_failed())?;
+        self.follow(&known, found);
         Ok(())
+    }
+
+    /// Has readers see what other programs have committed.
+    fn look(&mut self) -> Result<(), DatabaseError> {
+        let known = self.list.version();
+        let found = self.database.look(&known)?;
+        self.follow(&known, found);
+        Ok(())
+    }
+
+    /// Publishes the list that was found in the database, unless it is the one that is known.
+    fn follow(&self, known: &Colors, found: Option<Colors>) {
+        let Some(found) = found else { return };
+        // a checkpoint, for instance, changes no color
+        if found != *known {
+            let count = found.len();
+            logging::client_warning(format_args!("another program has changed the list; it has {count} colors now"));
+            self.list.replace(found);
+        } else if !found.has_ids_of(known) {
+            self.list.replace(found);
+        }
     }
 
     /// Saves all changes in one commit. If that fails and saving worked before, tries each alone, so that one bad change does not fail the
@@ -208,7 +223,9 @@ impl Writer {
             Ok(outcomes) => return outcomes.into_iter().map(Ok).collect(),
             Err(error) => error,
         };
-        let mut failures = if has_failed_before || changes.len() == 1 { FAILURES_MAX } else { 0 };
+        // waiting for a lock takes long, and the others would wait as well
+        let is_over = has_failed_before || changes.len() == 1 || error == DatabaseError::Busy;
+        let mut failures = if is_over { FAILURES_MAX } else { 0 };
         let one_by_one = changes.iter().map(|change| {
             if failures == FAILURES_MAX {
                 return self.outcome_unsaved(change, &error);
@@ -222,52 +239,46 @@ impl Writer {
 
     /// The outcome of a change that is not saved. One that changes nothing succeeds all the same.
     fn outcome_unsaved(&self, change: &Change, error: &DatabaseError) -> Result<Outcome, DatabaseError> {
-        match change.decide(&self.colors, || self.tag()) {
+        match change.decide(&self.list.version()) {
             (outcome, None) => Ok(outcome),
             (_, Some(_)) => Err(error.clone()),
         }
     }
 
-    /// Makes changes on the writer's own list, commits them, and makes them on the shared list. If that fails, no change was made.
+    /// Makes changes, commits them, and publishes the list with them. If that fails, no change was made.
     fn save(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, DatabaseError> {
-        let (mut edits, mut undo) = (Vec::new(), Vec::new());
-        let saved = catch_unwind(AssertUnwindSafe(|| {
-            self.begin()?;
-            let mut outcomes = Vec::with_capacity(changes.len());
-            for change in changes {
-                // often a reader has asked for the same tag
-                let tag = || if edits.is_empty() { self.list.envelope().tag() } else { self.tag() };
-                let (outcome, edit) = change.decide(&self.colors, tag);
-                outcomes.push(outcome);
-                if let Some(edit) = edit {
-                    edits.push(edit.clone());
-                    undo.push(self.colors.apply(edit));
-                }
-            }
-            if !edits.is_empty() {
-                let begun = Instant::now();
-                self.database.commit(&edits)?;
-                self.saves.metrics.durations.add(1, begun.elapsed());
-            }
-            Ok(outcomes)
-        }));
-        let saved = saved.unwrap_or(Err(DatabaseError::Panicked));
-        if let Err(error) = &saved {
-            self.database.roll_back();
-            undo.into_iter().rev().for_each(|edit| drop(self.colors.apply(edit)));
-            self.saves.note_failure(error.clone());
-        } else if !edits.is_empty() {
-            // the shared list alone keeps what was replaced, and frees it
-            drop(undo);
-            self.list.publish(edits);
-            self.saves.note_success();
-            self.saves.lock().last_success = Some(SystemTime::now());
+        let mut saved = self.try_save(changes);
+        if saved.as_ref().is_err_and(|error| *error == DatabaseError::OtherRows) {
+            // the list has been read again by the second time
+            saved = self.try_save(changes);
         }
         saved
     }
 
-    /// The tag of the writer's own list.
-    fn tag(&self) -> EntityTag {
-        EntityTag::of(&envelope::of(self.colors.as_slice()))
+    fn try_save(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, DatabaseError> {
+        let saved = catch_unwind(AssertUnwindSafe(|| {
+            self.begin()?;
+            let begun = Instant::now();
+            let mut version = self.list.version();
+            let (mut outcomes, mut removed) = (Vec::with_capacity(changes.len()), Vec::new());
+            for change in changes {
+                let (outcome, edit) = change.decide(&version);
+                outcomes.push(outcome);
+                if let Some(edit) = edit {
+                    self.database.write(&edit, &version)?;
+                    removed.push(version.apply(edit));
+                }
+            }
+            if !removed.is_empty() {
+                self.database.commit()?;
+                self.saves.metrics.durations.add(1, begun.elapsed());
+                self.list.publish(version, removed);
+                self.saves.note_success();
+                self.saves.lock().last_success = Some(SystemTime::now());
+            }
+            Ok(outcomes)
+        }));
+        self.database.roll_back();
+        saved.unwrap_or(Err(DatabaseError::Panicked)).inspect_err(|error| self.saves.note_failure(error.clone()))
     }
 }

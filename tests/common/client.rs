@@ -136,6 +136,11 @@ impl<S: Read + Write> Client<S> {
                 assert!(self.receive(), "closed in the middle of a content: {response:?}");
             }
             response.content = String::from_utf8(self.received.drain(..length).collect()).unwrap();
+            // the line feed that every JSON content ends with is checked here, and left out in all comparisons
+            if response.field("content-type") == Some("application/json") && length > 0 {
+                assert_eq!(response.content.pop(), Some('\n'), "{response:?}");
+                assert!(!response.content.contains('\n'), "{response:?}");
+            }
             check_content(&response, method);
         }
         response

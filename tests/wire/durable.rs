@@ -49,7 +49,7 @@ fn create(stream: &mut TcpStream, name: &str, value: &str) -> bool {
     if stream.write_all(request.as_bytes()).is_err() {
         return false;
     }
-    while !answer.ends_with(content.as_bytes()) {
+    while !answer.ends_with(format!("{content}\n").as_bytes()) {
         let mut bytes = [0; 1024];
         match stream.read(&mut bytes) {
             Ok(length) if length > 0 => answer.extend_from_slice(&bytes[..length]),
@@ -333,14 +333,21 @@ fn a_file_that_is_removed_or_replaced_is_not_written() {
 }
 
 #[test]
-fn a_log_that_is_cut_short_while_it_runs_is_noticed() {
+fn an_index_of_the_log_that_is_cut_short_while_it_runs_is_noticed_and_not_touched() {
     let scratch = Scratch::new();
     let file = scratch.file("colors.db");
     let server = Server::with_data(&format!("[{A}]"), &file, &[]);
     assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).status, 200);
-    fs::File::options().write(true).open(format!("{file}-wal")).unwrap().set_len(0).unwrap();
-    assert!(server.ask("DELETE", "/colors/a", "").message().contains("colors.db-wal was removed, replaced or cut short; "));
-    assert_eq!(health(&server).0, 503);
+    let list = server.list();
+    fs::File::options().write(true).open(format!("{file}-shm")).unwrap().set_len(0).unwrap();
+    for _ in 0..3 {
+        assert!(server.ask("DELETE", "/colors/a", "").message().contains("colors.db-shm was removed, replaced or cut short; "));
+        assert_eq!(health(&server).0, 503);
+    }
+    assert_eq!(server.list(), list);
+    let log = server.stop();
+    assert!(log.contains("keep FILE and FILE-wal together"), "{log}");
+    assert_eq!(stored(&file), list);
 }
 
 #[test]

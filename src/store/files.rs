@@ -1,0 +1,148 @@
+//! The files of an open database: FILE, FILE-wal and FILE-shm. Looks at them before SQLite uses them, since SQLite keeps writing to files
+//! that are not there any more, and a FILE-shm without room ends the process. Knows no SQL.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+
+use super::data_file;
+use super::database_error::DatabaseError;
+
+/// Bytes of FILE-wal from which on there is a warning: without a reader that stays it has 4 MiB.
+const WAL_BYTES_WARNING: u64 = 64 * 1024 * 1024;
+
+/// Bytes that SQLite adds to FILE-shm at a time, for this many frames of FILE-wal (<https://sqlite.org/walformat.html>, section 2.2).
+const REGION_BYTES: u64 = 32 * 1024;
+const REGION_FRAMES: u64 = 4096;
+
+/// Bytes of a frame with a page of 1,024 bytes; newer databases have 4,096.
+const FRAME_BYTES_MIN: u64 = 1024 + 24;
+
+/// The files of a database that is open.
+#[derive(Debug)]
+pub(super) struct Files {
+    /// FILE, FILE-wal and FILE-shm, which has the locks.
+    opened: [(PathBuf, FileId); 3],
+    shm: SharedMemory,
+    has_warned_of_wal: bool,
+}
+
+/// What identifies a file while it is open: device and inode.
+type FileId = (u64, u64);
+
+/// FILE-shm. SQLite maps it into memory, where writing to a place for which the disk has no room, or behind the end, is a SIGBUS. SQLite
+/// makes room by writing one byte in 4,096, which is not enough where blocks are smaller.
+///
+/// Drop it after the connection: when a process closes any descriptor of a file, it loses SQLite's locks on it.
+#[derive(Debug)]
+pub(super) struct SharedMemory {
+    file: File,
+    /// Bytes that it has had.
+    length: u64,
+}
+
+impl SharedMemory {
+    /// Opens FILE-shm, or creates it as SQLite would, with room for the log as it is now. When SQLite opens it as the first process to do so,
+    /// it cuts the file, and the room is free for the moment in which it makes the file anew.
+    pub(super) fn open(path: &Path) -> Result<Self, DatabaseError> {
+        let shm = data_file::with_suffix(path, "-shm");
+        let failed = |error: io::Error| data_file::path_error(&shm, &error);
+        let owner = fs::metadata(path).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let file = match options.open(&shm) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // https://sqlite.org/wal.html: the owner and the mode of FILE
+                let file = options.create(true).mode(owner.mode() & 0o777).open(&shm).map_err(failed)?;
+                file.set_permissions(Permissions::from_mode(owner.mode() & 0o777)).map_err(failed)?;
+                if rustix::process::geteuid().is_root() {
+                    fchown(&file, Some(owner.uid()), Some(owner.gid())).map_err(failed)?;
+                }
+                file
+            }
+            opened => opened.map_err(failed)?,
+        };
+        let mut shm = Self { file, length: 0 };
+        shm.make_room(wal_length(path))?;
+        Ok(shm)
+    }
+
+    /// Allocates what SQLite will map for a log of this length in bytes, and a region more for what the next save adds.
+    fn make_room(&mut self, wal: u64) -> Result<(), DatabaseError> {
+        let needed = REGION_BYTES * (wal / FRAME_BYTES_MIN / REGION_FRAMES + 2);
+        if needed > self.length {
+            match fallocate(&self.file, FallocateFlags::empty(), 0, needed) {
+                // a file system that cannot allocate in advance
+                Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                Err(Errno::NOSPC | Errno::DQUOT) => return Err(DatabaseError::Full),
+                Err(error) => return Err(DatabaseError::Sqlite(format!("no room for FILE-shm: {error}"))),
+            }
+        }
+        self.length = self.now();
+        Ok(())
+    }
+
+    fn now(&self) -> u64 {
+        self.file.metadata().map_or(0, |file| file.len())
+    }
+
+    /// Whether it has all that SQLite has mapped: if another program has cut it, SQLite must not be called any more.
+    pub(super) fn is_whole(&self) -> bool {
+        self.now() >= self.length
+    }
+}
+
+impl Files {
+    /// The files of a database that SQLite has opened. `shm` is from before that.
+    pub(super) fn of(path: &Path, mut shm: SharedMemory) -> Result<Self, DatabaseError> {
+        // SQLite may have cut it
+        shm.length = 0;
+        shm.make_room(wal_length(path))?;
+        let opened = ["", "-wal", "-shm"].map(|suffix| data_file::with_suffix(path, suffix));
+        let opened = opened.map(|path| file_id(&path).map(|id| (path, id)));
+        let [Some(file), Some(wal), Some(index)] = opened else { return Err(DatabaseError::Replaced("a file of the database".to_owned())) };
+        Ok(Self { opened: [file, wal, index], shm, has_warned_of_wal: false })
+    }
+
+    /// Fails if a file is not the one that was opened, or FILE-shm was cut: SQLite must not use them then. Makes room in FILE-shm.
+    pub(super) fn check(&mut self) -> Result<(), DatabaseError> {
+        let replaced = |path: &Path| Err(DatabaseError::Replaced(path.file_name().unwrap_or_default().display().to_string()));
+        for (path, opened) in &self.opened {
+            if file_id(path) != Some(*opened) {
+                return replaced(path);
+            }
+        }
+        if !self.shm.is_whole() {
+            return replaced(&self.opened[2].0);
+        }
+        let (wal, _) = &self.opened[1];
+        let length = length_of(wal);
+        let is_long = length >= WAL_BYTES_WARNING;
+        if is_long && !self.has_warned_of_wal {
+            let mib = length / (1024 * 1024);
+            log::warn!("{} has grown to {mib} MiB, since a program keeps reading the database; end that", wal.display());
+        }
+        self.has_warned_of_wal = is_long;
+        self.shm.make_room(length)
+    }
+
+    pub(super) fn shared_memory(&self) -> &SharedMemory {
+        &self.shm
+    }
+}
+
+fn file_id(path: &Path) -> Option<FileId> {
+    fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+fn length_of(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |file| file.len())
+}
+
+fn wal_length(path: &Path) -> u64 {
+    length_of(&data_file::with_suffix(path, "-wal"))
+}

@@ -1,0 +1,378 @@
+//! The three forms in which colors are read: content of a create, content of an update, a list. Knows JSON, and nothing of changes.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::color::{Color, NAME_BYTES_MAX};
+use super::colors::Colors;
+
+/// What is read as a list.
+const LIST_FORMS: &str = r##"an array of colors, as in [{"name":"red","value":"#f00"}], or an object with it as "data""##;
+
+/// Characters of a wrong value that an error message quotes.
+const QUOTED_CHARS_MAX: usize = 100;
+
+/// Why content, or a file, is not what it should be.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct JsonError {
+    /// Lower case, no full stop.
+    pub(crate) reason: String,
+    /// Counted from 1; 0 when there is nothing to point at.
+    pub(crate) line: usize,
+    /// Counted from 1 in bytes; 0 when the line is empty.
+    pub(crate) column: usize,
+}
+
+impl fmt::Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => f.write_str(&self.reason),
+            line => write!(f, "{} at line {line} column {}", self.reason, self.column),
+        }
+    }
+}
+
+impl From<serde_json::Error> for JsonError {
+    fn from(error: serde_json::Error) -> Self {
+        let (line, column) = (error.line(), error.column());
+        let text = error.to_string();
+        let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+        let reason = if error.is_data() { shorten(reason) } else { format!("not valid JSON: {reason}") };
+        Self { reason, line, column }
+    }
+}
+
+/// Cuts the value that `invalid type: string "...", expected ...` quotes; keeps the closing quote.
+fn shorten(reason: &str) -> String {
+    if let Some((quoted, expected)) = reason.rsplit_once(", expected ")
+        && let Some((cut, _)) = quoted.char_indices().nth(QUOTED_CHARS_MAX)
+    {
+        let quote = quoted.chars().next_back().unwrap_or('"');
+        return format!("{}…{quote}, expected {expected}", &quoted[..cut]);
+    }
+    reason.to_owned()
+}
+
+/// Reads the content of a create: an object with the strings `name` and `value`; further fields are ignored (spec, Color, rule 2).
+pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
+    if content.is_empty() {
+        let reason = "there is no content, send an object with the strings \"name\" and \"value\"".to_owned();
+        return Err(JsonError { reason, line: 0, column: 0 });
+    }
+    Ok(serde_json::from_str(text(content)?)?)
+}
+
+/// Reads the content of an update: an object whose optional string `value` is the new value; `name` and the rest are ignored.
+///
+/// No content at all means the same as `{}`: keep the value (spec, Endpoints, rule 3).
+pub(crate) fn from_update(content: &[u8]) -> Result<Option<Arc<str>>, JsonError> {
+    #[derive(Deserialize)]
+    struct Update {
+        // a null is not a missing value
+        #[serde(default, deserialize_with = "some_value")]
+        value: Option<Arc<str>>,
+    }
+    if content.is_empty() {
+        return Ok(None);
+    }
+    let Object::<Update>(update) = serde_json::from_str(text(content)?)?;
+    Ok(update.value)
+}
+
+/// Reads a list: an array of colors, or the envelope `{"data":[...]}` that `GET /colors` answers.
+pub(crate) fn from_list(content: &[u8]) -> Result<Colors, JsonError> {
+    // counts the colors that were begun: the one that is wrong is the last of them
+    let count = Cell::new(0);
+    let mut json = serde_json::Deserializer::from_str(text(content)?);
+    let read = List(&count).deserialize(&mut json).and_then(|colors| json.end().map(|()| colors));
+    read.map_err(|error| {
+        let error = JsonError::from(error);
+        match count.get() {
+            0 => error,
+            number => JsonError { reason: format!("color {number}: {}", error.reason), ..error },
+        }
+    })
+}
+
+/// JSON is UTF-8 (RFC 8259 §8.1), also in fields that are ignored.
+fn text(content: &[u8]) -> Result<&str, JsonError> {
+    str::from_utf8(content).map_err(|error| {
+        let before = &content[..error.valid_up_to()];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let column = 1 + before.iter().rev().take_while(|byte| **byte != b'\n').count();
+        JsonError { reason: "not valid JSON: it is not UTF-8".to_owned(), line, column }
+    })
+}
+
+/// A color as it is read.
+#[derive(Deserialize)]
+struct NewColor {
+    #[serde(deserialize_with = "name")]
+    name: Arc<str>,
+    #[serde(deserialize_with = "value")]
+    value: Arc<str>,
+}
+
+impl<'de> Deserialize<'de> for Color {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Object::deserialize(deserializer).map(|Object(NewColor { name, value })| Self::new(name, &value))
+    }
+}
+
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+    let name = deserializer.deserialize_any(StringField("name"))?;
+    match name.len() {
+        0..=NAME_BYTES_MAX => Ok(name),
+        length => Err(D::Error::custom(format_args!("field \"name\" has {length} bytes, at most {NAME_BYTES_MAX} are allowed"))),
+    }
+}
+
+fn value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+    deserializer.deserialize_any(StringField("value"))
+}
+
+fn some_value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<str>>, D::Error> {
+    value(deserializer).map(Some)
+}
+
+/// Reads a string; the error for anything else has the name of the field.
+struct StringField(&'static str);
+
+impl Visitor<'_> for StringField {
+    type Value = Arc<str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a string in field {:?}", self.0)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Arc<str>, E> {
+        Ok(text.into())
+    }
+}
+
+/// Reads a struct from a JSON object alone; what serde derives would take an array of the fields as well.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MapVisitor<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for MapVisitor<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(MapVisitor(std::marker::PhantomData))
+    }
+}
+
+/// Reads a list in either form. Has the number of the color that is being read, 0 outside of the array.
+struct List<'a>(&'a Cell<usize>);
+
+/// Reads the array of a list.
+struct ListArray<'a>(&'a Cell<usize>);
+
+impl<'de> DeserializeSeed<'de> for List<'_> {
+    type Value = Colors;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Colors, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for List<'_> {
+    type Value = Colors;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(LIST_FORMS)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, array: A) -> Result<Colors, A::Error> {
+        ListArray(self.0).visit_seq(array)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Colors, A::Error> {
+        let mut colors = None;
+        while let Some(key) = object.next_key::<Cow<'_, str>>()? {
+            match (&*key, &colors) {
+                ("data", None) => colors = Some(object.next_value_seed(ListArray(self.0))?),
+                ("data", Some(_)) => return Err(A::Error::duplicate_field("data")),
+                _ => drop(object.next_value::<IgnoredAny>()?),
+            }
+        }
+        colors.ok_or_else(|| A::Error::custom(format_args!("this is no list of colors; send {LIST_FORMS}")))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for ListArray<'_> {
+    type Value = Colors;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Colors, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ListArray<'_> {
+    type Value = Colors;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of colors")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Colors, A::Error> {
+        let colors = std::iter::from_fn(|| {
+            self.0.set(self.0.get() + 1);
+            array.next_element().transpose()
+        });
+        let colors = colors.collect::<Result<Colors, A::Error>>()?;
+        self.0.set(0);
+        Ok(colors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn color(name: &str, value: &str) -> Color {
+        Color::new(name, value)
+    }
+
+    #[track_caller]
+    fn create(content: &str, expected: Result<Color, &str>) {
+        assert_eq!(from_create(content.as_bytes()).map_err(|e| e.to_string()), expected.map_err(str::to_owned), "{content:?}");
+    }
+
+    #[track_caller]
+    fn update(content: &str, expected: Result<Option<&str>, &str>) {
+        let read = from_update(content.as_bytes()).map_err(|e| e.to_string());
+        assert_eq!(read.as_ref().map(Option::as_deref), expected.map_err(str::to_owned).as_ref().map(|v| *v), "{content:?}");
+    }
+
+    #[test]
+    fn a_create_takes_name_and_value_and_ignores_the_rest() {
+        let red = || Ok(color("red", "#f00"));
+        create(r##"{"name":"red","value":"#f00"}"##, red());
+        create(r##" { "value" : "#f00" , "name" : "red" } "##, red());
+        create(r##"{"id":7,"name":"red","tags":[{"a":[1e999]}],"value":"#f00","id":8}"##, red());
+        create(r#"{"name":"","value":""}"#, Ok(color("", "")));
+        create(r#"{"name":"\ud83c\udfa8\u0000","value":"\"\\"}"#, Ok(color("\u{1f3a8}\0", "\"\\")));
+        let deep = format!(r##"{{"x":{}{},"name":"red","value":"#f00"}}"##, "[".repeat(9000), "]".repeat(9000));
+        create(&deep, red());
+    }
+
+    #[test]
+    fn a_create_names_what_is_wrong() {
+        create("", Err("there is no content, send an object with the strings \"name\" and \"value\""));
+        create(" ", Err("not valid JSON: EOF while parsing a value at line 1 column 1"));
+        create("{}", Err("missing field `name` at line 1 column 2"));
+        create(r#"{"name":"a"}"#, Err("missing field `value` at line 1 column 12"));
+        create(r#"{"value":"a"}"#, Err("missing field `name` at line 1 column 13"));
+        create(r#"{"name":1,"value":"a"}"#, Err("invalid type: integer `1`, expected a string in field \"name\" at line 1 column 9"));
+        create(r#"{"name":"a","value":null}"#, Err("invalid type: null, expected a string in field \"value\" at line 1 column 24"));
+        create(r#"{"name":"a","name":"a","value":"b"}"#, Err("duplicate field `name` at line 1 column 18"));
+        create(r#"["a","b"]"#, Err("invalid type: sequence, expected an object at line 1 column 0"));
+        create(r#""a""#, Err("invalid type: string \"a\", expected an object at line 1 column 3"));
+        create(r#"{"name":"a","value":"b"} x"#, Err("not valid JSON: trailing characters at line 1 column 26"));
+        create("{\"name\":\"\\ud800\",\"value\":\"b\"}", Err("not valid JSON: unexpected end of hex escape at line 1 column 16"));
+        let not_text = |content: &[u8]| from_create(content).unwrap_err().to_string();
+        assert_eq!(not_text(b"{\"name\":\"\xff\",\"value\":\"b\"}"), "not valid JSON: it is not UTF-8 at line 1 column 10");
+        assert_eq!(
+            not_text(b"{\"name\":\"a\",\"value\":\"b\",\n\"x\":\"\xc0\xaf\"}"),
+            "not valid JSON: it is not UTF-8 at line 2 column 6"
+        );
+        assert!(from_create(b"\xef\xbb\xbf{\"name\":\"a\",\"value\":\"b\"}").is_err());
+    }
+
+    #[test]
+    fn an_update_takes_at_most_a_value() {
+        update("", Ok(None));
+        update("{}", Ok(None));
+        update(r##"{"value":"#111"}"##, Ok(Some("#111")));
+        update(r##"{"name":5,"name":6,"value":"#111","other":null}"##, Ok(Some("#111")));
+        update(r#"{"value":1}"#, Err("invalid type: integer `1`, expected a string in field \"value\" at line 1 column 10"));
+        update(r#"{"value":"a","value":"a"}"#, Err("duplicate field `value` at line 1 column 20"));
+        update("[]", Err("invalid type: sequence, expected an object at line 1 column 0"));
+        update(" ", Err("not valid JSON: EOF while parsing a value at line 1 column 1"));
+    }
+
+    #[test]
+    fn a_list_is_an_array_or_an_envelope() {
+        let two = || Ok(Colors::from_iter([color("a", "1"), color("a", "2")]));
+        let read = |text: &str| from_list(text.as_bytes()).map_err(|e| e.to_string());
+        assert_eq!(read(r#"[{"name":"a","value":"1"},{"name":"a","value":"2","x":0}]"#), two());
+        assert_eq!(read(r#" {"x":[],"data":[{"name":"a","value":"1"},{"name":"a","value":"2"}],"y":{}} "#), two());
+        for empty in ["[]", r#"{"data":[]}"#] {
+            assert_eq!(read(empty), Ok(Colors::default()));
+        }
+    }
+
+    #[test]
+    fn the_error_of_a_list_says_which_color_is_wrong() {
+        for (text, expected) in [
+            ("[\n {\"name\":\"a\"}\n]", "color 1: missing field `value` at line 2 column 13"),
+            (
+                r#"{"data":[{"name":"a","value":"1"},{"name":"a","value":2}]}"#,
+                "color 2: invalid type: integer `2`, expected a string in field \"value\" at line 1 column 55",
+            ),
+            (r#"[{"name":"a","value":"1"},7]"#, "color 2: invalid type: integer `7`, expected an object at line 1 column 27"),
+            (r#"[{"name":"a","value":"1"},]"#, "color 2: not valid JSON: trailing comma at line 1 column 27"),
+            (r#"[{"name":"a","value":"1"}"#, "color 2: not valid JSON: EOF while parsing a list at line 1 column 25"),
+            (r#"[{"name":"a","value":"1"}] x"#, "not valid JSON: trailing characters at line 1 column 28"),
+            (r#"{"data":[],"data":[]}"#, "duplicate field `data` at line 1 column 17"),
+            (r#"{"data":{}}"#, "invalid type: map, expected an array of colors at line 1 column 8"),
+            ("", "not valid JSON: EOF while parsing a value at line 1 column 0"),
+        ] {
+            assert_eq!(from_list(text.as_bytes()).map_err(|e| e.to_string()), Err(expected.to_owned()), "{text}");
+        }
+        for (text, what) in [
+            (r##"{"red":"#f00"}"##, "this is no list of colors; send"),
+            (r#"{"name":"a","value":"1"}"#, "this is no list of colors; send"),
+            ("7", "invalid type: integer `7`, expected"),
+        ] {
+            let error = from_list(text.as_bytes()).unwrap_err().reason;
+            assert_eq!(error, format!("{what} {LIST_FORMS}"));
+        }
+    }
+
+    #[test]
+    fn a_name_has_at_most_4096_bytes() {
+        let content = |name: &str| format!(r#"{{"value":"1","name":"{name}"}}"#);
+        for name in ["a".repeat(4096), "é".repeat(2048)] {
+            create(&content(&name), Ok(color(&name, "1")));
+        }
+        let error = "field \"name\" has 4097 bytes, at most 4096 are allowed at line 1 column 4120";
+        create(&content(&"a".repeat(4097)), Err(error));
+        create(&content(&format!("{}é", "a".repeat(4095))), Err(error));
+        create(&content(&"\\u0061".repeat(4096)), Ok(color(&"a".repeat(4096), "1")));
+        create(&format!(r#"{{"name":"a","value":"{}"}}"#, "a".repeat(4097)), Ok(color("a", &"a".repeat(4097))));
+        update(&format!(r#"{{"name":"{}"}}"#, "a".repeat(4097)), Ok(None));
+    }
+
+    #[test]
+    fn a_key_may_be_written_with_escapes() {
+        create(r#"{"n\u0061me":"a","value":"1","\u0076":0}"#, Ok(color("a", "1")));
+    }
+
+    #[test]
+    fn an_error_quotes_100_characters_at_most() {
+        let expected = "expected an object";
+        let long = |character: char, count: usize| String::from_iter(std::iter::repeat_n(character, count));
+        let quoted = |text: &str| format!("invalid type: string \"{text}\", {expected} at line 1 column ");
+        create(&format!("\"{}\"", long('a', 60)), Err(&(quoted(&long('a', 60)) + "62")));
+        create(&format!("\"{}\"", long('a', 60_000)), Err(&(quoted(&format!("{}…", long('a', 78))) + "60002")));
+        create(&format!("\"{}\"", long('é', 60_000)), Err(&(quoted(&format!("{}…", long('é', 78))) + "120002")));
+        create("[\", expected x\"]", Err(&format!("invalid type: sequence, {expected} at line 1 column 0")));
+    }
+}
