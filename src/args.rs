@@ -54,7 +54,7 @@ pub(crate) struct Args {
     pub(crate) workers: Option<u16>,
 
     /// Longest content of a request, at most 16 MiB
-    #[arg(long, value_name = "BYTES", default_value = "64KiB", allow_negative_numbers = true, value_parser = parse_size, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "BYTES", default_value = "1MiB", allow_negative_numbers = true, value_parser = parse_size, value_hint = ValueHint::Other)]
     pub(crate) max_body: usize,
 
     /// Longest wait for a request, or for a client to read

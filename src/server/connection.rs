@@ -253,6 +253,7 @@ impl Connection {
                     self.quota.worker.counters.untimed.add(1);
                     self.respond(response, shared);
                 }
+                Answer::Overloaded => return self.refuse(&ProtocolError::Overloaded, shared, now),
                 Answer::Commit(change) => {
                     // the change has its own copy of what it needs
                     request.content = Vec::new();

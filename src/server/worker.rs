@@ -174,6 +174,9 @@ impl Worker {
                     self.serve(id, Event::Resume, now);
                 }
             }
+            if self.inbox.metrics.counters.untimed.read() > 0 {
+                self.shared.service.store.note_requests(now);
+            }
             if self.shared.service.store.list.withdrawn() != self.withdrawn {
                 self.close_withdrawn();
             }

@@ -38,6 +38,8 @@ pub(crate) enum Answer {
     Now(Response),
     /// A change that has to be saved first: [`Service::complete`] returns the response when the outcome is known.
     Commit(Change),
+    /// There is no memory for what the request would become.
+    Overloaded,
 }
 
 /// The OpenAPI 3.1 document of a service below `base`. Its server is that path: clients resolve it against the address that they read the
@@ -55,7 +57,7 @@ impl Service {
         let response = match origin::check(&self.allowlist, request, on_loopback) {
             Ok(()) => match route(self, request) {
                 Answer::Now(response) => response,
-                commit => return commit,
+                other => return other,
             },
             Err(forbidden) => Response { log: Some(forbidden.log()), ..Response::error(StatusCode::FORBIDDEN, forbidden.message()) },
         };
@@ -112,6 +114,10 @@ fn operate(service: &Service, request: &Request, resource: Resource<'_>) -> Answ
     match (resource, &request.method) {
         (_, Method::Options) => Answer::Now(Response { allow: Some(allow), ..Response::new(StatusCode::NO_CONTENT, Content::None) }),
         (Resource::Colors, Method::Post) => write(service, request, None, json::from_create(&request.content).map(Action::Create)),
+        (Resource::Colors, Method::Put) => {
+            let Some(reservation) = service.store.reserve_list(request.content.len()) else { return Answer::Overloaded };
+            write(service, request, None, json::from_list(&request.content).map(|list| Action::ReplaceAll(list, reservation)))
+        }
         (Resource::Colors, _) => Answer::Now(read(request, &service.store.list.envelope())),
         (Resource::Color(name), Method::Put) => {
             let update = json::from_update(&request.content).map(|value| Action::Update(name.to_string(), value));
@@ -157,7 +163,7 @@ fn allowed(resource: &Resource<'_>, read_only: bool) -> &'static str {
     match resource {
         Resource::Health | Resource::Metrics | Resource::OpenApi | Resource::Page => "GET, HEAD, OPTIONS",
         Resource::Colors | Resource::Color(_) | Resource::Asterisk if read_only => "GET, HEAD, OPTIONS",
-        Resource::Colors => "GET, HEAD, POST, OPTIONS",
+        Resource::Colors => "GET, HEAD, POST, PUT, OPTIONS",
         Resource::Color(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
         Resource::Asterisk => "GET, HEAD, POST, PUT, DELETE, OPTIONS",
     }

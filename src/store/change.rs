@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::color::Color;
 use super::colors::{Colors, Edit};
+use super::reservation::Reservation;
 use crate::http::Conditions;
 
 /// A change that a client asked for.
@@ -23,8 +24,8 @@ pub(crate) enum Action {
     Update(String, Option<Arc<str>>),
     /// Remove the first color of this name.
     Delete(String),
-    /// Have this list in place of the one that is there.
-    ReplaceAll(Colors),
+    /// Have this list in place of the one that is there. The memory for it is reserved until then.
+    ReplaceAll(Colors, Reservation),
 }
 
 /// What came of a change.
@@ -48,7 +49,7 @@ impl Change {
     /// Returns what the client is told, and the edit to make, if any.
     pub(super) fn decide(&self, colors: &Colors) -> (Outcome, Option<Edit>) {
         let found = match &self.action {
-            Action::Create(_) | Action::ReplaceAll(_) => None,
+            Action::Create(_) | Action::ReplaceAll(..) => None,
             Action::Update(name, _) | Action::Delete(name) => match colors.find(name) {
                 // RFC 9110 §13.2.1: a missing color comes before a failed condition
                 None => return (Outcome::NotFound, None),
@@ -73,14 +74,14 @@ impl Change {
                 let color = Color { id: colors.next_id(), ..color.clone() };
                 (Outcome::Created { color: color.clone(), is_first }, Some(Edit::Append(color)))
             }
-            (Action::ReplaceAll(list), _) => (Outcome::Replaced(list.clone()), Some(Edit::ReplaceAll(list.clone()))),
+            (Action::ReplaceAll(list, _reserved), _) => (Outcome::Replaced(list.clone()), Some(Edit::ReplaceAll(list.clone()))),
             (_, None) => (Outcome::NotFound, None),
         }
     }
 
     /// Whether the decision depends on the tag of the whole list.
     pub(super) fn needs_list_tag(&self) -> bool {
-        matches!(self.action, Action::Create(_) | Action::ReplaceAll(_)) && !self.conditions.is_empty()
+        matches!(self.action, Action::Create(_) | Action::ReplaceAll(..)) && !self.conditions.is_empty()
     }
 }
 
@@ -97,6 +98,10 @@ mod tests {
 
     fn list() -> Colors {
         Colors::from_iter([color("a", "1"), color("a", "2")])
+    }
+
+    fn replace(list: &Colors) -> Action {
+        Action::ReplaceAll(list.clone(), Reservation::default())
     }
 
     /// Decides on an action under an If-Match.
@@ -133,12 +138,12 @@ mod tests {
     #[test]
     fn a_list_takes_the_place_of_another() {
         let other = Colors::from_iter([color("b", "1")]);
-        assert_eq!(decide(Action::ReplaceAll(other.clone()), None), (Outcome::Replaced(other.clone()), Some(Edit::ReplaceAll(other))));
+        assert_eq!(decide(replace(&other), None), (Outcome::Replaced(other.clone()), Some(Edit::ReplaceAll(other))));
     }
 
     #[test]
     fn a_condition_that_fails_changes_nothing() {
-        let (create, replace) = (Action::Create(color("b", "3")), Action::ReplaceAll(Colors::default()));
+        let (create, replace) = (Action::Create(color("b", "3")), replace(&Colors::default()));
         let of_a_color = [Action::Update("a".into(), Some("3".into())), Action::Delete("a".into())];
         for action in of_a_color.iter().chain([&create, &replace]) {
             assert_eq!(decide(action.clone(), Some("\"x\"")), (Outcome::ConditionFailed, None));

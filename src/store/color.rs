@@ -50,8 +50,7 @@ impl Color {
 
     /// The value, parsed from the JSON: only the database needs it by itself.
     pub(super) fn value(&self) -> String {
-        let fields: ColorFields<IgnoredAny, String> =
-            serde_json::from_slice(self.json.bytes()).expect("it was made of a name and a value");
+        let fields: ColorFields<IgnoredAny, String> = serde_json::from_slice(self.json.bytes()).expect("it was made of a name and a value");
         fields.value
     }
 }

@@ -283,16 +283,12 @@ impl Database {
         }
     }
 
-    /// After a failed sync the refused commit may be complete in the WAL, and the next start would replay it. Writes another frame over its
-    /// first one, so that the replay stops before it. This commits nothing: the next commit goes to the same place.
+    /// After a failed sync the refused commit may be complete in the WAL, and the next start would replay it. Commits another frame over its
+    /// first one, so that the replay stops there.
     fn erase_refused_commit(&self) -> rusqlite::Result<()> {
         self.roll_back();
-        let erased = self
-            .connection
-            // without syncs, which may fail again
-            .execute_batch(&format!("PRAGMA synchronous=OFF; BEGIN IMMEDIATE; {}", same_version()))
-            .and_then(|()| self.connection.cache_flush());
-        self.roll_back();
+        // NORMAL leaves out the sync of a commit, which may fail again, but not those of a checkpoint
+        let erased = self.connection.execute_batch(&format!("PRAGMA synchronous=NORMAL; {}", same_version()));
         let restored = self.connection.execute_batch("PRAGMA synchronous=FULL");
         erased.and(restored)
     }

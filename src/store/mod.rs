@@ -13,13 +13,14 @@ mod files;
 pub(crate) mod fuzzing;
 pub(crate) mod json;
 mod list;
+mod reservation;
 mod retired;
 mod writer;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) use change::{Action, Change, Outcome};
 #[cfg(any(test, fuzzing))]
@@ -29,8 +30,12 @@ pub(crate) use database::Database;
 pub(crate) use database_error::DatabaseError;
 pub(crate) use json::JsonError;
 use list::SharedList;
+use reservation::{Reservation, Reservations};
 use writer::{Reply, WriterMessage};
 pub(crate) use writer::{SaveStatus, Saves, Writer};
+
+/// Milliseconds in which what another program has written may go unnoticed by readers.
+const LOOK_INTERVAL: u64 = 1000;
 
 /// The list, and the way to its writer.
 #[derive(Debug)]
@@ -40,12 +45,23 @@ pub(crate) struct Store {
     pub(crate) saves: Arc<Saves>,
     /// Where changes wait for the writer; `None` when the list lives in memory alone.
     queue: Option<Sender<WriterMessage>>,
+    reservations: Reservations,
+    started: Instant,
+    /// When [`Store::note_requests`] last had the writer look at the database, in milliseconds since `started`.
+    looked: AtomicU64,
 }
 
 impl Store {
     /// A list that lives in memory alone.
     pub(crate) fn in_memory(colors: Colors) -> Self {
-        Self { list: Arc::new(SharedList::new(colors)), saves: Arc::default(), queue: None }
+        Self {
+            list: Arc::new(SharedList::new(colors)),
+            saves: Arc::default(),
+            queue: None,
+            reservations: Reservations::default(),
+            started: Instant::now(),
+            looked: AtomicU64::new(0),
+        }
     }
 
     /// A list that is kept in a database, which has these colors, and the writer, which has to run for changes to be made.
@@ -59,6 +75,11 @@ impl Store {
     /// Whether changes go by [`Store::submit`].
     pub(crate) fn is_durable(&self) -> bool {
         self.queue.is_some()
+    }
+
+    /// Reserves memory for a list with so many bytes of JSON; `None` if too many others are being read or saved.
+    pub(crate) fn reserve_list(&self, json: usize) -> Option<Reservation> {
+        self.reservations.reserve(json)
     }
 
     /// Makes a change in memory, or finds that it cannot be made. Not for a durable list.
@@ -82,6 +103,17 @@ impl Store {
     pub(crate) fn ping(&self) {
         if self.is_durable() && !self.saves.is_pinged.swap(true, Relaxed) {
             self.send(WriterMessage::Ping);
+        }
+    }
+
+    /// Has the writer look at the database if that is a second ago, so that readers see what other programs write. Call it when requests were
+    /// answered: when nobody asks, nobody looks.
+    pub(crate) fn note_requests(&self, now: Instant) {
+        if self.is_durable() {
+            let (now, looked) = (now.duration_since(self.started).as_millis() as u64, self.looked.load(Relaxed));
+            if now >= looked + LOOK_INTERVAL && self.looked.compare_exchange(looked, now, Relaxed, Relaxed).is_ok() {
+                self.ping();
+            }
         }
     }
 

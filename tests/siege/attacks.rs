@@ -25,7 +25,7 @@ fn check_slow(start: &str, bytes: &[u8]) {
     });
     for (response, time) in outcomes {
         assert!(response.starts_with("HTTP/1.1 408 "), "{response:?}");
-        assert!(response.ends_with(r#"{"error":true,"message":"the request did not arrive in time"}"#), "{response:?}");
+        assert!(response.ends_with("{\"error\":true,\"message\":\"the request did not arrive in time\"}\n"), "{response:?}");
         assert!((0.45..6.0).contains(&time.as_secs_f64()), "{time:?}");
     }
     target.check_recovery();
@@ -79,7 +79,7 @@ fn check_endless(start: &str, again: &str) {
     for (taken, time) in outcomes {
         // 1 MiB is read and discarded, and the kernel has buffers on both sides
         assert!(taken < 16 << 20, "{taken} bytes of {again:?}");
-        assert!(time < Duration::from_secs(5), "{time:?}");
+        assert!(time < DEADLINE, "{time:?}");
     }
     let peak = target.server.proc_status("VmHWM");
     assert!(peak < RESIDENT_MAX, "{peak} KiB");

@@ -100,9 +100,9 @@ fn a_page_of_an_allowed_origin_may_read_why_its_request_was_refused_unread() {
     let origin = "https://friend.example";
     let server = Server::start(&["--allow-origin", origin, "--private", "--token-file", &tokens, "--request-timeout", "0.5"]);
     for (lines, status) in [
-        ("Host: localhost\r\nOrigin: {o}\r\nContent-Length: 65537\r\n\r\n", 413),
+        ("Host: localhost\r\nOrigin: {o}\r\nContent-Length: 1048577\r\n\r\n", 413),
         // the field may come behind what is wrong
-        ("Content-Length: 65537\r\nHost: localhost\r\nOrigin: {o}\r\n\r\n", 413),
+        ("Content-Length: 1048577\r\nHost: localhost\r\nOrigin: {o}\r\n\r\n", 413),
         ("Content-Length: 1\r\nContent-Length: 1\r\nHost: localhost\r\nOrigin: {o}\r\n\r\n", 400),
         ("Origin: {o}\r\n\r\n", 400),
         ("Host: localhost\r\nExpect: wonders\r\nOrigin: {o}\r\n\r\n", 417),

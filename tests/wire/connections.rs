@@ -33,7 +33,7 @@ fn errors_leave_the_connection_open() {
         ("GET", "/colors/no", "", 404),
         ("GET", "/no", "", 404),
         ("POST", "/colors", "{", 400),
-        ("PUT", "/colors", "", 405),
+        ("DELETE", "/colors", "", 405),
         ("GET", "/%", "", 400),
     ] {
         assert_eq!(client.ask(method, target, content).status, status);

@@ -76,7 +76,7 @@ fn a_color_lives_from_create_to_delete() {
 #[test]
 fn methods_that_a_resource_does_not_have_are_405_with_allow() {
     for server in Server::of_both_kinds(SEED) {
-        let (list, one) = ("GET, HEAD, POST, OPTIONS", "GET, HEAD, PUT, DELETE, OPTIONS");
+        let (list, one) = ("GET, HEAD, POST, PUT, OPTIONS", "GET, HEAD, PUT, DELETE, OPTIONS");
         for (method, target, allow) in [("PATCH", "/colors", list), ("get", "/colors", list), ("POST", "/colors/red", one)] {
             let response = server.ask(method, target, "");
             assert_eq!((response.status, response.field("allow")), (405, Some(allow)), "{method} {target}");

@@ -173,7 +173,7 @@ fn a_refused_request_is_logged_with_what_was_read_of_its_head() {
     let server = Server::start(&["--listen", &format!("unix:{}", socket.display()), "--access-log", "--request-timeout", "0.5"]);
     for (bytes, line) in [
         (
-            "POST /colors HTTP/1.1\r\nX-Forwarded-For: 203.0.113.9\r\nHost: a\r\nContent-Length: 65537\r\n\r\n",
+            "POST /colors HTTP/1.1\r\nX-Forwarded-For: 203.0.113.9\r\nHost: a\r\nContent-Length: 1048577\r\n\r\n",
             "203.0.113.9 POST \"/colors\" 413 ",
         ),
         ("PUT /colors/a?token HTTP/1.1\r\nExpect: tea\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n", "203.0.113.9 PUT \"/colors/a\" 417 "),

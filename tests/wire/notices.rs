@@ -18,11 +18,19 @@ const WRITE: &str = "WRITE_DOCUMENTS";
 const TARGETS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
 
 /// Licenses by preference where a library has several: SPDX identifier, the name in copyright files of Debian, and how the name of its file ends.
-const LICENSES: [(&str, &str, &str); 4] =
-    [("MIT", "Expat", "MIT"), ("Zlib", "Zlib", "ZLIB"), ("CC0-1.0", "CC0-1.0", "CC0"), ("Apache-2.0", "Apache-2.0", "APACHE")];
+const LICENSES: [(&str, &str, &str); 5] = [
+    ("MIT", "Expat", "MIT"),
+    ("Zlib", "Zlib", "ZLIB"),
+    ("CC0-1.0", "CC0-1.0", "CC0"),
+    ("Apache-2.0", "Apache-2.0", "APACHE"),
+    ("MPL-2.0+", "MPL-2.0+", ""),
+];
 
 /// Stands in place of a text that Debian has on every system, and does not want again (lintian).
 const APACHE: &str = " On Debian systems, the text is in /usr/share/common-licenses/Apache-2.0;\n it is at https://www.apache.org/licenses/LICENSE-2.0 as well.\n";
+
+/// The same, with what section 3.2 of the license asks for: where the source is.
+const MPL: &str = " On Debian systems, the text is in /usr/share/common-licenses/MPL-2.0;\n it is at https://www.mozilla.org/MPL/2.0/ as well.\n The source is unchanged, and at\n";
 
 /// What cargo prints; `None` where it cannot get at the sources of all libraries.
 fn cargo(arguments: &[&str]) -> Option<String> {
@@ -83,7 +91,11 @@ fn paragraphs() -> Option<String> {
             } else {
                 holders
             };
-            let content = if *name == "Apache-2.0" { APACHE.to_owned() } else { indented(&content) };
+            let content = match *name {
+                "Apache-2.0" => APACHE.to_owned(),
+                "MPL-2.0+" => format!("{MPL}{}", indented(text("repository"))),
+                _ => indented(&content),
+            };
             texts.entry((name, content, holders)).or_default().push(library);
         }
     }
