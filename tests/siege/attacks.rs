@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::client::Client;
-use crate::common::harness::{Server, eventually, long_list};
+use crate::common::harness::{DEADLINE, Server, eventually, long_list};
 use crate::siege::flood::{
     CONTENT, FIELDS, REQUEST, RESIDENT_MAX, Target, connect_with_buffers, drip, narrow, pour, reset_on_close, throw,
 };
