@@ -41,10 +41,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) data: Option<PathBuf>,
 
-    /// File that each backup writes; its age is in /metrics
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) backup_trace: Option<PathBuf>,
-
     /// Path that everything is served below, as in /api
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true, value_parser = BasePath::parse, value_hint = ValueHint::Other)]
     pub(crate) base_path: BasePath,

@@ -109,7 +109,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         connections_max: server::connections_max(listeners.len(), workers),
     };
     let allowlist = Allowlist { origins: args.allow_origin, hosts: args.allow_host };
-    let metrics = Metrics::new(workers, limits.connections_max, args.backup_trace);
+    let metrics = Metrics::new(workers, limits.connections_max);
     let service = Service {
         store,
         openapi: service::openapi(&args.base_path),

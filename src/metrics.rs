@@ -5,7 +5,6 @@
 use std::fmt::{Display, Write as _};
 use std::fs;
 use std::iter;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -117,14 +116,12 @@ pub(crate) struct SaveMetrics {
 pub(crate) struct Metrics {
     pub(crate) workers: Vec<Arc<WorkerMetrics>>,
     connections_max: usize,
-    /// What each backup writes.
-    backup_trace: Option<PathBuf>,
     started: SystemTime,
 }
 
 impl Metrics {
-    pub(crate) fn new(workers: usize, connections_max: usize, backup_trace: Option<PathBuf>) -> Self {
-        Self { workers: (0..workers).map(|_| Arc::default()).collect(), connections_max, backup_trace, started: SystemTime::now() }
+    pub(crate) fn new(workers: usize, connections_max: usize) -> Self {
+        Self { workers: (0..workers).map(|_| Arc::default()).collect(), connections_max, started: SystemTime::now() }
     }
 
     /// All of it in the text format of Prometheus, version 0.0.4, for a list of so many colors and bytes.
@@ -156,11 +153,6 @@ impl Metrics {
         page.single("colors_save_failures_total", "counter", "Saves that failed, those tried again included.", saves.failures.read());
         page.family("colors_save_duration_seconds", "histogram", "Time of a save that succeeded.");
         page.histogram("colors_save_duration_seconds", "", iter::once(&saves.durations));
-        if let Some(trace) = &self.backup_trace {
-            // no trace is as bad as a very old one
-            let written = fs::metadata(trace).and_then(|trace| trace.modified()).unwrap_or(UNIX_EPOCH);
-            page.single("colors_backup_timestamp_seconds", "gauge", "The last backup, 0 if there is none.", since_1970(written));
-        }
         page.single("colors_log_lines_dropped_total", "counter", "Log lines dropped: standard error was not read fast enough.", dropped);
         page.single("colors_log_warnings_total", "counter", "Warnings, those that were left out of the log included.", warnings);
         page.family("colors_build_info", "gauge", "The version of the program.");

@@ -23,7 +23,7 @@ _colors() {
 
     case "${cmd}" in
         colors)
-            opts="-h -V --listen --unix-mode --seed --data --backup-trace --base-path --workers --max-body --request-timeout --keep-alive --read-only --token-file --private --allow-origin --allow-host --log-level --access-log --check --dump --help --version"
+            opts="-h -V --listen --unix-mode --seed --data --base-path --workers --max-body --request-timeout --keep-alive --read-only --token-file --private --allow-origin --allow-host --log-level --access-log --check --dump --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -59,21 +59,6 @@ _colors() {
                     return 0
                     ;;
                 --data)
-                    local oldifs
-                    if [ -n "${IFS+x}" ]; then
-                        oldifs="$IFS"
-                    fi
-                    IFS=$'\n'
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    if [ -n "${oldifs+x}" ]; then
-                        IFS="$oldifs"
-                    fi
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o filenames
-                    fi
-                    return 0
-                    ;;
-                --backup-trace)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then
                         oldifs="$IFS"

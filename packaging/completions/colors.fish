@@ -2,7 +2,6 @@ complete -c colors -l listen -d 'Address, port, or unix:PATH; repeatable' -r -f
 complete -c colors -l unix-mode -d 'Permissions of a unix socket\'s file, octal' -r -f
 complete -c colors -l seed -d 'Fills the list [default: ./seed/colors.json if there, else built in]' -r -F
 complete -c colors -l data -d 'SQLite database of the list: a change is saved, then answered' -r -F
-complete -c colors -l backup-trace -d 'File that each backup writes; its age is in /metrics' -r -F
 complete -c colors -l base-path -d 'Path that everything is served below, as in /api' -r -f
 complete -c colors -l workers -d 'Event loops, one thread each [default: as many as processors, >= 2]' -r -f
 complete -c colors -l max-body -d 'Longest content of a request, at most 16 MiB' -r -f

@@ -333,7 +333,7 @@ mod tests {
     #[test]
     #[cfg_attr(not(debug_assertions), ignore = "nothing panics without checks for overflow")]
     fn a_panic_is_answered_with_500_and_ends_its_connection_alone() {
-        let metrics = Metrics::new(2, 1, None);
+        let metrics = Metrics::new(2, 1);
         // the page has the sum, which overflows
         metrics.workers.iter().for_each(|worker| worker.counters.refused.add(u64::MAX));
         let mut worker = worker("#f00", metrics);
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
-        let mut worker = worker(&"x".repeat(4_000_000), Metrics::new(1, 1, None));
+        let mut worker = worker(&"x".repeat(4_000_000), Metrics::new(1, 1));
         let (mut client, socket) = UnixStream::pair().unwrap();
         client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         worker.inbox.add(socket.into(), None, false, &worker.shared);

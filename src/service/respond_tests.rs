@@ -18,7 +18,7 @@ fn service() -> Service {
         is_stopping: AtomicBool::new(false),
         allowlist: Allowlist::default(),
         tokens: None,
-        metrics: Metrics::new(1, 1, None),
+        metrics: Metrics::new(1, 1),
     }
 }
 

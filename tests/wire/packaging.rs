@@ -207,11 +207,7 @@ impl Backup {
     /// What the copies contain, oldest first.
     fn copies(&self) -> Vec<String> {
         let directory = self.scratch.0.join("copies");
-        files(&directory)
-            .iter()
-            .filter(|(_, path)| path != "last")
-            .map(|(_, path)| fs::read_to_string(directory.join(path)).unwrap())
-            .collect()
+        files(&directory).iter().map(|(_, path)| fs::read_to_string(directory.join(path)).unwrap()).collect()
     }
 }
 
@@ -225,9 +221,7 @@ fn a_backup_beside_the_service_is_its_list_for_its_owner_alone_and_a_seed() {
     assert_eq!(server.ask("POST", "/colors", r#"{"name":"late","value":"2"}"#).status, 201);
     let output = backup.run("7");
     assert!(output.status.success(), "{output:?}");
-    let mut copies = files(&backup.scratch.0.join("copies"));
-    // when that was, for everybody
-    assert_eq!(copies.pop(), Some((0o644, "last".to_owned())));
+    let copies = files(&backup.scratch.0.join("copies"));
     assert_eq!(copies.len(), 1, "{copies:?}");
     let (mode, name) = &copies[0];
     assert_eq!(*mode, 0o600);
@@ -284,7 +278,6 @@ fn a_backup_that_fails_keeps_every_copy_and_says_why() {
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(error.trim_end().ends_with(&message.replace("FILE", backup.file.to_str().unwrap())), "{error}");
         assert_eq!(backup.copies(), ["01", "02"]);
-        assert!(!backup.scratch.0.join("copies/last").exists());
     }
 }
 
