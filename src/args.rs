@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgAction, CommandFactory as _, Parser, ValueHint};
+use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, ValueHint};
 use log::LevelFilter;
 
 use crate::environment;
@@ -101,6 +101,10 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "check")]
     pub(crate) dump: bool,
 
+    /// What sets `listen`, the option or its variable, if it is set.
+    #[arg(skip)]
+    pub(crate) listen_name: Option<String>,
+
     /// What to log once the service listens.
     #[arg(skip)]
     pub(crate) warnings: Vec<String>,
@@ -117,11 +121,13 @@ impl Args {
         let given = environment::parse(&mut command, &line)?;
         let (options, warnings) = environment::options(&mut command, &given, variables)?;
         let (program, line) = line.split_at(line.len().min(1));
-        let mut args = Self::try_parse_from(program.iter().chain(&options).chain(line))?;
+        let matches = command.try_get_matches_from_mut(program.iter().chain(&options).chain(line))?;
+        let mut args = Self::from_arg_matches(&matches)?;
         args.warnings = warnings;
         // a message names what the operator set: the option or its variable
         let is_on_line = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
         let name = |id: &str| environment::name(id, is_on_line(id));
+        args.listen_name = (matches.value_source("listen") == Some(ValueSource::CommandLine)).then(|| name("listen"));
         if let Some(clash) = args.listen.iter().enumerate().find_map(|(at, one)| args.listen[..at].iter().find_map(|two| one.clash(two))) {
             return Err(command.error(ErrorKind::ArgumentConflict, format!("{}: {clash}", name("listen"))));
         }

@@ -11,6 +11,9 @@ const PREFIX: &str = "COLORS_";
 /// Options that no variable sets.
 const LINE_ONLY: [&str; 4] = ["help", "version", "check", "dump"];
 
+/// Variables in `/etc/default/colors` that others read: colors-backup.service.
+const OF_OTHERS: [&str; 1] = ["COLORS_BACKUPS"];
+
 /// Options that restrict access: an empty variable may be a mistake there, so it is logged.
 const SECURITY: [&str; 3] = ["token_file", "private", "read_only"];
 
@@ -35,6 +38,9 @@ pub(crate) fn options(
     let (mut options, mut warnings) = (Vec::new(), Vec::new());
     for (name, value) in variables {
         let Some(key) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+        if OF_OTHERS.iter().any(|known| name == *known) {
+            continue;
+        }
         let id = key.to_ascii_lowercase();
         // an empty variable is how service managers and containers say that there is none
         if value.is_empty() {

@@ -93,7 +93,8 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     let (tokens, loaded) = load_tokens(&args)?.unzip();
     let (store, writer, details) = load::open(&args)?;
     is_starting.store(false, SeqCst);
-    let listeners = if inherited.is_empty() { listen_all(&args)? } else { inherited };
+    let is_activated = !inherited.is_empty();
+    let listeners = if is_activated { inherited } else { listen_all(&args)? };
     for listener in &listeners {
         listener.limit_unsent(args.request_timeout).map_err(Failure::System)?;
     }
@@ -135,6 +136,9 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         }
     }
     args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    if let (true, Some(name)) = (is_activated, &args.listen_name) {
+        log::warn!("{name} does nothing: the service manager hands over the sockets; change the .socket unit");
+    }
     match (loaded, open_endpoint) {
         (Some(loaded), _) => loaded.log(),
         (None, Some(endpoint)) if !args.read_only => {

@@ -188,6 +188,8 @@ fn sockets_from_the_parent_take_precedence_and_outlive_the_service() {
         let (first, second) = (tcp.try_clone().unwrap(), unix.try_clone().unwrap());
         let server = Server::spawn(colors_inheriting(first, second, &["--listen", "127.0.0.1:1"]));
         assert_eq!(endpoints(&server, 2), [format!("http://{}", tcp.local_addr().unwrap()), format!("unix:{path}")]);
+        let ignored = "[WARN] --listen does nothing: the service manager hands over the sockets; change the .socket unit\n";
+        eventually("a warning", || server.log().ends_with(ignored).then_some(()));
         let mut idle = Client::on_unix(&path);
         idle.expect_open();
         server.connect().expect_open();
@@ -217,6 +219,8 @@ fn a_connection_on_an_inherited_socket_has_the_options_of_any_other() {
         clients[0].ask("GET", "/colors", "");
     }
     assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{:?}", begun.elapsed());
+    let log = server.stop();
+    assert!(!log.contains("does nothing"), "{log}");
 }
 
 #[test]

@@ -107,16 +107,23 @@ fn the_option_for_the_port_is_found_by_its_usual_names() {
 
 #[test]
 fn an_unknown_variable_is_a_warning_with_the_one_that_may_be_meant() {
-    let server = start(&[], &[("COLORS_READONLY", "true"), ("COLORS_XYZZY", "1"), ("COLORS_CHECK", "true")]);
+    let server = start(&[], &[("COLORS_READONLY", "true"), ("COLORS_XYZZY", "1"), ("COLORS_CHECK", "true"), ("COLORS_BACKUP", "7")]);
     let log = server.stop();
     for expected in [
         "[WARN] the variable COLORS_READONLY is unknown and does nothing; did you mean COLORS_READ_ONLY?",
         "[WARN] the variable COLORS_XYZZY is unknown and does nothing",
         "[WARN] the variable COLORS_CHECK is unknown and does nothing",
+        "[WARN] the variable COLORS_BACKUP is unknown and does nothing",
     ] {
         assert!(log.lines().any(|line| line.ends_with(expected)), "{log}");
     }
     assert!(log.lines().next().unwrap().contains("listening on"), "{log}");
+}
+
+#[test]
+fn the_variable_of_the_backup_beside_those_of_the_service_is_known() {
+    let log = start(&[], &[("COLORS_BACKUPS", "7")]).stop();
+    assert!(!log.contains("WARN"), "{log}");
 }
 
 #[test]
