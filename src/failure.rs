@@ -31,6 +31,11 @@ impl fmt::Display for Failure {
             Self::Malformed(file, JsonError { reason, line, column }) => write!(f, "{file}:{line}:{column}: {reason}"),
             Self::DataFile(file, error @ DatabaseError::Busy) => write!(f, "cannot use {file}: {error}, or name another file with --data"),
             Self::DataFile(file, error) => write!(f, "cannot use {file}: {error}"),
+            Self::TokenFile(file, TokenFileError::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => write!(
+                f,
+                "cannot use the token file {file}: {error}; let this user read it, or under systemd have the unit say \
+                 LoadCredential=tokens:{file} and Environment=COLORS_TOKEN_FILE=%d/tokens, and /etc/default/colors nothing of it"
+            ),
             Self::TokenFile(file, error) => write!(f, "cannot use the token file {file}: {error}"),
             Self::Listen(endpoint, error) => {
                 write!(f, "cannot listen on {endpoint}: ")?;
@@ -49,5 +54,20 @@ impl fmt::Display for Failure {
             Self::Output(error) => write!(f, "cannot write to standard output: {error}"),
             Self::System(error) => write!(f, "cannot go on: {error}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_file_of_somebody_else_leads_to_the_setting_of_the_unit() {
+        let failure = Failure::TokenFile("/etc/colors/tokens".to_owned(), TokenFileError::Io(io::ErrorKind::PermissionDenied.into()));
+        assert_eq!(
+            failure.to_string(),
+            "cannot use the token file /etc/colors/tokens: permission denied; let this user read it, or under systemd have the unit say \
+             LoadCredential=tokens:/etc/colors/tokens and Environment=COLORS_TOKEN_FILE=%d/tokens, and /etc/default/colors nothing of it"
+        );
     }
 }

@@ -76,6 +76,12 @@ pub(super) fn path_error(path: &Path, error: &io::Error) -> DatabaseError {
             let fix = if owner == user { "its mode with chmod" } else { "its owner with chown" };
             format!("permission denied: {name} belongs to user {owner} with mode {mode:04o}, and this process is user {user}; change {fix}")
         }
+        _ if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            let directory = if path.is_dir() { path } else { directory_of(path) }.display();
+            format!(
+                "{directory} is read-only; under systemd have the unit say ReadWritePaths={directory}, or name another file with --data"
+            )
+        }
         _ => format!("{error}; name another file with --data"),
     };
     DatabaseError::Unusable(reason)

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    DEADLINE, Scratch, Server, SetOnDrop, colors, colors_below_strace, eventually, is_installed, own_environment,
+    DEADLINE, Scratch, Server, SetOnDrop, colors, colors_below_strace, eventually, is_installed, own_environment, run, skip,
 };
 
 /// A service manager's end of the notification socket.
@@ -149,6 +149,29 @@ fn a_manager_that_is_gone_is_worth_a_warning_and_no_more() {
         log.lines().filter_map(|line| line.split_once("[WARN] cannot tell the service manager ")).map(|(_, told)| told).collect();
     let reason = "NOTIFY_SOCKET: No such file or directory (os error 2)";
     assert_eq!(told, [format!("READY=1, STATUS=148 colors: {reason}"), format!("STOPPING=1: {reason}")]);
+}
+
+#[test]
+fn a_path_that_the_unit_makes_read_only_leads_to_the_setting_that_does_not() {
+    if !is_installed("unshare") || !Command::new("unshare").args(["--mount", "true"]).status().unwrap().success() {
+        return skip("unshare may make no namespace");
+    }
+    let scratch = Scratch::new();
+    let directory = scratch.0.display();
+    // as ProtectSystem=strict does
+    let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && shift && exec \"$@\"";
+    let refused = |file: &str| {
+        let mut command = own_environment("unshare");
+        command.args(["--mount", "sh", "-ec", script, "sh"]).arg(&scratch.0).arg(colors(&[]).get_program());
+        let (code, _, log) = run(command.args(["--check", "--data", &scratch.file(file)]));
+        assert_eq!(code, Some(1), "{log}");
+        log.split_once(": ").unwrap().1.trim_end().to_owned()
+    };
+    let expected =
+        format!("{directory} is read-only; under systemd have the unit say ReadWritePaths={directory}, or name another file with --data");
+    assert_eq!(refused("new.db"), expected);
+    Server::with_data("[]", &scratch.file("old.db"), &[]).stop();
+    assert_eq!(refused("old.db"), expected);
 }
 
 /// The units in a directory of their own, with a program that exists in place of the installed one.
