@@ -5,7 +5,7 @@
 //! - this file: the start in reading order, with `args` and `environment` (options), `load` (where the list comes from), `signals`,
 //!   `failure` (why it ends) and, in tests only, `documents` (man page and completions)
 //! - `server`: sockets and threads: the accept loop (`mod`), `worker` (an event loop), `connection` (the state machine), `output`, `listen`,
-//!   `systemd` (what the service manager is told)
+//!   `watchdog` (heartbeats for the service manager)
 //! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path names), `origin` (browsers), `token` (who may
 //!   change the list), `page` (for browsers)
 //! - `store`: the list in memory: `list` (the mutex around the colors), `colors`, `envelope` (what `GET /colors` answers), `retired` (old
@@ -13,6 +13,7 @@
 //!   the path)
 //! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `chunked`, `request`, `response`, `conditional`
 //! - `metrics`: what is counted, and the text that Prometheus reads
+//! - `service_manager`: what systemd is told
 //! - `logging`: log lines, and the thread that writes them
 
 mod args;
@@ -26,6 +27,7 @@ mod logging;
 mod metrics;
 mod server;
 mod service;
+mod service_manager;
 mod signals;
 mod store;
 

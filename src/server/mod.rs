@@ -8,7 +8,7 @@ mod listen;
 mod output;
 mod shared;
 mod socket_file;
-mod systemd;
+mod watchdog;
 mod worker;
 
 use std::io;
@@ -25,10 +25,10 @@ use threadpool::ThreadPool;
 
 pub(crate) use listen::{Endpoint, Listener, inherited, listen};
 pub(crate) use shared::{Limits, Shared};
-use systemd::ServiceManager;
+use watchdog::Watchdog;
 use worker::{Inbox, Worker};
 
-use crate::logging;
+use crate::{logging, service_manager};
 
 /// The time between the signal and the end: connections that are still open then are closed, answered or not.
 const STOP_TIME: Duration = Duration::from_secs(4);
@@ -53,7 +53,7 @@ pub(crate) struct Server {
     shared: Arc<Shared>,
     inboxes: Vec<Arc<Inbox>>,
     listeners: Vec<Listener>,
-    service_manager: ServiceManager,
+    watchdog: Watchdog,
 }
 
 impl Server {
@@ -66,7 +66,7 @@ impl Server {
             pool.execute(|| worker.run());
             inboxes.push(inbox);
         }
-        Ok(Self { shared, inboxes, listeners, service_manager: ServiceManager::from_env() })
+        Ok(Self { shared, inboxes, listeners, watchdog: Watchdog::from_env(Instant::now()) })
     }
 
     /// Serves until `stop` becomes readable, then answers what has begun. When `reload` becomes readable, reads the tokens again.
@@ -74,9 +74,9 @@ impl Server {
         let shared = Arc::clone(&self.shared);
         let store = &shared.service.store;
         let mut last_pongs = None;
-        self.service_manager.ready(store.list.len());
+        service_manager::ready();
         while !self.accept_ready(stop, reload)? {
-            self.service_manager.tick(Instant::now(), store.list.len(), || {
+            self.watchdog.tick(Instant::now(), || {
                 let pongs = store.pongs();
                 let are_alive = (pongs.is_none() || pongs != last_pongs) && self.inboxes.iter().all(|inbox| inbox.has_ponged());
                 if are_alive {
@@ -95,7 +95,7 @@ impl Server {
     fn accept_ready(&mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<bool> {
         self.shared.set_limit_reached(self.shared.is_full() && self.listeners.iter().any(has_pending));
         let is_full = self.shared.limit_reached();
-        let time = if is_full { Some(PAUSE) } else { self.service_manager.poll_timeout() };
+        let time = if is_full { Some(PAUSE) } else { self.watchdog.poll_timeout(Instant::now()) };
         let mut polled = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         polled.extend(reload.map(|reload| PollFd::from_borrowed_fd(reload, PollFlags::IN)));
         polled.extend(self.listeners.iter().filter(|_| !is_full).map(|listener| PollFd::new(&listener.socket, PollFlags::IN)));
@@ -153,7 +153,7 @@ impl Server {
     /// Answers what has begun, for [`STOP_TIME`] at most.
     fn stop(mut self) {
         let begun = Instant::now();
-        self.service_manager.stopping();
+        service_manager::stopping();
         self.listeners.iter_mut().for_each(Listener::unlink);
         self.shared.service.is_stopping.store(true, Relaxed);
         self.inboxes.iter().for_each(|inbox| inbox.wake());

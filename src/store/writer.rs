@@ -14,6 +14,7 @@ use super::database_error::DatabaseError;
 use super::list::SharedList;
 use crate::logging;
 use crate::metrics::SaveMetrics;
+use crate::service_manager;
 
 /// How long after a failed commit the next is tried, if no change asks for one earlier.
 const RETRY_TIME: Duration = Duration::from_secs(2);
@@ -89,19 +90,21 @@ impl Saves {
     }
 
     fn note_success(&self) {
-        if self.lock().failure.take().is_some() {
+        let failure = self.lock().failure.take();
+        if failure.is_some() {
             log::info!("changes are saved again");
+            service_manager::status("ok");
         }
     }
 
-    /// Logs the failure only if the one before had another reason.
+    /// Tells of the failure only if the one before had another reason.
     fn note_failure(&self, error: DatabaseError) {
         self.metrics.failures.add(1);
-        let mut status = self.lock();
-        if status.failure.as_ref() != Some(&error) {
+        let before = self.lock().failure.replace(error.clone());
+        if before.as_ref() != Some(&error) {
             log::error!("changes cannot be saved: {error}");
+            service_manager::status(&format!("changes cannot be saved: {error}"));
         }
-        status.failure = Some(error);
     }
 }
 

@@ -57,13 +57,21 @@ impl Manager {
 }
 
 #[test]
-fn the_manager_hears_of_start_end_and_the_number_of_colors() {
-    let manager = Manager::new();
-    let server = manager.start(None, &[]);
-    assert_eq!(manager.message(), "READY=1\nSTATUS=148 colors\n");
-    server.connect().expect_open();
-    assert_eq!(server.ask("POST", "/colors", r#"{"name":"ink","value":"1"}"#).status, 201);
-    assert_eq!(manager.message(), "STATUS=149 colors\n");
+fn the_manager_hears_of_start_and_end_and_when_saving_begins_to_fail_or_works_again() {
+    let (manager, scratch) = (Manager::new(), Scratch::new());
+    let (file, away) = (scratch.file("colors.db"), scratch.file("away"));
+    let server = manager.start(None, &["--data", &file]);
+    assert_eq!(manager.message(), "READY=1\nSTATUS=ok\n");
+    let ink = r#"{"name":"ink","value":"1"}"#;
+    assert_eq!(server.ask("POST", "/colors", ink).status, 201);
+    fs::rename(&file, &away).unwrap();
+    for _ in 0..2 {
+        assert_eq!(server.ask("POST", "/colors", ink).status, 500);
+    }
+    let failing = manager.message();
+    assert!(failing.starts_with("STATUS=changes cannot be saved: colors.db was removed, replaced or cut short; "), "{failing}");
+    fs::rename(&away, &file).unwrap();
+    assert_eq!(manager.message(), "STATUS=ok\n");
     server.signal(Signal::TERM);
     assert_eq!(manager.message(), "STOPPING=1\n");
     assert!(server.wait().0.success());
@@ -148,7 +156,7 @@ fn a_manager_that_is_gone_is_worth_a_warning_and_no_more() {
     let told: Vec<&str> =
         log.lines().filter_map(|line| line.split_once("[WARN] cannot tell the service manager ")).map(|(_, told)| told).collect();
     let reason = "NOTIFY_SOCKET: No such file or directory (os error 2)";
-    assert_eq!(told, [format!("READY=1, STATUS=148 colors: {reason}"), format!("STOPPING=1: {reason}")]);
+    assert_eq!(told, [format!("READY=1, STATUS=ok: {reason}"), format!("STOPPING=1: {reason}")]);
 }
 
 #[test]
