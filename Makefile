@@ -1,4 +1,4 @@
-# Builds colors and installs it below PREFIX; packages set DESTDIR as well. The .deb is made by `cargo deb`, not by this.
+# Builds colors and installs it below PREFIX; packages set DESTDIR as well. The .deb is made by `packaging/deb`, not by this.
 PREFIX ?= /usr/local
 DESTDIR ?=
 BINARY ?= $(or $(CARGO_TARGET_DIR),target)/release/colors

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use clap::{Arg, ArgAction, CommandFactory as _};
 use clap_complete::Shell;
@@ -15,6 +16,18 @@ const WRITE: &str = "WRITE_DOCUMENTS";
 /// Everything that does not follow from the options.
 const TEMPLATE: &str = include_str!("../packaging/man/colors.8.in");
 
+/// Whose first entry has the date of this version.
+const CHANGELOG: &str = include_str!("../packaging/debian/changelog");
+
+/// The date of the version, as in 2026-11-21.
+fn date() -> String {
+    let (_, written) = CHANGELOG.lines().find_map(|line| line.strip_prefix(" -- ")?.split_once(", ")).expect("it is signed");
+    let [day, month, year] = written.splitn(4, ' ').take(3).collect::<Vec<_>>()[..] else { panic!("no date: {written}") };
+    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let month = 1 + months.iter().position(|name| *name == month).expect("it is a month");
+    format!("{year}-{month:02}-{day:0>2}")
+}
+
 /// Fills the template: `@NAME@` stands for what is made here.
 fn man_page() -> String {
     let mut command = Args::command();
@@ -23,9 +36,11 @@ fn man_page() -> String {
     let mut options = Vec::new();
     Man::new(Args::command()).render_options_section(&mut options).unwrap();
     TEMPLATE
+        .replace("@DATE@", &date())
         .replace("@VERSION@", env!("CARGO_PKG_VERSION"))
         .replace("@SYNOPSIS@\n", &synopsis)
-        .replace("@OPTIONS@\n", str::from_utf8(&options).unwrap())
+        // an empty line between two breaks is a paragraph, of which mandoc warns
+        .replace("@OPTIONS@\n", &String::from_utf8(options).unwrap().replace(".br\n\n.br\n", ".sp\n"))
 }
 
 /// One option with its value, which clap_mangen leaves out: `[--log-level off|error|...]` when the values are known, or else `[--seed FILE]`.
@@ -75,9 +90,32 @@ fn the_synopsis_has_each_value_as_it_is_given() {
     }
 }
 
+/// Makes the script for bash, which takes `--option=value` apart into three words; clap_complete looks for the option one word back.
+fn bash_completions() -> String {
+    let script = String::from_utf8(completions(Shell::Bash)).unwrap();
+    let (before, after) = script.split_once("    prev=\"$3\"\n").expect("it sets the word before");
+    format!(
+        "{before}    prev=\"$3\"\n    if [[ \"${{prev}}\" == \"=\" ]]; then\n        prev=\"${{COMP_WORDS[COMP_CWORD-2]}}\"\n    fi\n{after}"
+    )
+}
+
+#[test]
+fn bash_completes_a_value_behind_an_equals_sign() {
+    let script = format!("{}\nCOMP_WORDS=(colors \"$@\"); COMP_CWORD=$#", bash_completions());
+    let complete = |words: &[&str]| {
+        let run = "_colors colors \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"; echo \"${COMPREPLY[@]}\"";
+        let output = Command::new("bash").args(["-c", &format!("{script}\n{run}"), "bash"]).args(words).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    };
+    assert_eq!(complete(&["--log-level", "=", "d"]), "debug");
+    assert_eq!(complete(&["--read-only", "=", "t"]), "true");
+    assert_eq!(complete(&["--log-level", "d"]), "debug");
+    assert_eq!(complete(&["--log-l"]), "--log-level");
+}
+
 #[test]
 fn the_completions_are_those_of_the_options() {
-    check("completions/colors.bash", &completions(Shell::Bash));
+    check("completions/colors.bash", bash_completions().as_bytes());
     check("completions/_colors", &completions(Shell::Zsh));
     check("completions/colors.fish", &completions(Shell::Fish));
 }

@@ -156,12 +156,21 @@ fn the_shell_scripts_are_clean() {
         return;
     }
     let output = Command::new("shellcheck")
-        .args(["packaging/backup", "packaging/debian/postrm", "packaging/debian/prerm"])
+        .args(["packaging/backup", "packaging/deb", "packaging/debian/postinst", "packaging/debian/postrm", "packaging/debian/prerm"])
         .args([".ci/arm64", ".ci/boot", ".ci/clients", ".ci/container", ".ci/crate", ".ci/package", ".ci/run"])
         .current_dir(ROOT)
         .output();
     let output = output.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn the_manual_is_one_that_mandoc_has_nothing_to_say_to() {
+    if !is_installed("mandoc") {
+        return;
+    }
+    let output = Command::new("mandoc").args(["-T", "lint", "-W", "warning", "packaging/man/colors.8"]).current_dir(ROOT).output().unwrap();
+    assert_eq!((output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned()), (true, String::new()));
 }
 
 /// FILE of a service, and a directory for copies of its list.
@@ -199,7 +208,7 @@ impl Backup {
     /// Puts copies of earlier days into the directory: each is what it is called.
     fn with_copies(self, days: &[&str]) -> Self {
         for day in days {
-            self.scratch.write(&format!("copies/colors-2020-01-{day}T00:00:00Z.json"), day);
+            self.scratch.write(&format!("copies/colors-202001{day}T000000Z.json"), day);
         }
         self
     }
@@ -225,7 +234,7 @@ fn a_backup_beside_the_service_is_its_list_for_its_owner_alone_and_a_seed() {
     assert_eq!(copies.len(), 1, "{copies:?}");
     let (mode, name) = &copies[0];
     assert_eq!(*mode, 0o600);
-    assert!(name.starts_with("colors-20") && name.ends_with("Z.json") && name.len() == "colors-2020-01-01T00:00:00Z.json".len(), "{name}");
+    assert!(name.starts_with("colors-20") && name.ends_with("Z.json") && name.len() == "colors-20200101T000000Z.json".len(), "{name}");
     assert_eq!(backup.copies(), [format!("{}\n", server.list())]);
     let restored = Server::start(&["--seed", backup.scratch.0.join("copies").join(name).to_str().unwrap()]);
     assert_eq!(restored.list(), server.list());
@@ -242,6 +251,20 @@ fn a_backup_keeps_the_newest_copies() {
         assert!(output.status.success(), "{output:?}");
         assert_eq!(backup.copies(), expected, "{keep}");
     }
+}
+
+#[test]
+fn a_copy_that_a_wrong_clock_makes_look_old_is_kept_and_the_backup_fails() {
+    let backup = Backup::new().with_copies(&["01", "02"]);
+    let future = backup.scratch.write("copies/colors-29990101T000000Z.json", "of 2999");
+    let _server = backup.serve();
+    let output = backup.run("1");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), backup.copies()), (Some(1), ["01", "02", COPY, "of 2999"].map(str::to_owned).to_vec()), "{error}");
+    assert!(error.contains(&format!("and removed none: the clock was wrong, now or when it made {future}; ")), "{error}");
+    fs::remove_file(future).unwrap();
+    assert!(backup.run("1").status.success());
+    assert_eq!(backup.copies(), ["01", "02", COPY]);
 }
 
 #[test]
