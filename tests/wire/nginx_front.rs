@@ -177,7 +177,24 @@ fn the_metrics_are_nobodys_but_a_color_of_that_name_is_everybodys() {
     }
     for _ in 0..2 {
         let (status, text) = proxy.curl("/api/health", &[]);
-        assert_eq!((status, field(&text, "X-Cache")), (200, None), "health is never cached: {text}");
+        assert_eq!((status, field(&text, "X-Cache")), (200, Some("BYPASS")), "health is never cached: {text}");
+    }
+}
+
+#[test]
+fn a_base_path_with_a_segment_colors_has_its_metrics_and_health_where_the_file_says_so() {
+    for base in ["/colors", "/api/colors"] {
+        let edits = ["metrics", "health"]
+            .map(|name| (format!("    #\"/api/colors/{name}\" {name};\n"), format!("    \"{base}/{name}\" {name};\n")));
+        let edits = [(CLOSED, "            allow all;\n"), (&edits[0].0, &edits[0].1), (&edits[1].0, &edits[1].1)];
+        let Some(proxy) = Proxy::start_edited(&edits) else { return };
+        let server = proxy.service(&["--base-path", base]);
+        assert_eq!(server.ask("POST", &format!("{base}/colors"), r#"{"name":"metrics","value":"1"}"#).status, 201);
+        check_error(proxy.curl(&format!("{base}/metrics"), &[]), 404, "no such resource");
+        assert_eq!(proxy.curl(&format!("{base}/colors/metrics"), &[]).0, 200);
+        assert_eq!(proxy.curl(&format!("{base}/health"), &[]).0, 200);
+        server.stop();
+        check_error(proxy.curl(&format!("{base}/health"), &[]), 502, "the service does not answer");
     }
 }
 
