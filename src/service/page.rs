@@ -43,7 +43,7 @@ pub(super) static TYPE: OtherType = OtherType { media_type: "text/html; charset=
 /// style or script the test below tells the new hashes.
 const FIELDS: &str = concat!(
     "\r\nContent-Security-Policy: default-src 'none'; script-src 'sha256-",
-    "cPWBm7RQ6pA+AVkN7tp5ESQc22Mt7AxguIj0Ea0zV3A=",
+    "Q27MhKJeGXxdji3Ev9GHyjLrhtkDxKGgQt/+RgJjqws=",
     "'; style-src 'sha256-",
     "80ZCHfivCY/oqBDmwxYwsatjaIxxCQMa/9K0qgvJ+H8=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \

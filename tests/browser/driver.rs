@@ -10,7 +10,7 @@ use std::thread;
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use crate::common::harness::{Scratch, Server, eventually, in_time, is_installed};
+use crate::common::harness::{Scratch, Server, eventually, in_time};
 
 /// The key of an element reference (WebDriver §11).
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
@@ -67,7 +67,7 @@ impl Lease {
             pool.tests_under_way += 1;
             pool.idle.pop()
         };
-        let browser = idle.inspect(Browser::forget).unwrap_or_else(Browser::start);
+        let browser = idle.inspect(Browser::forget).unwrap_or_else(|| Browser::start(None));
         browser.resize(1440, 900);
         lease.0 = Some(browser);
         lease
@@ -98,7 +98,7 @@ impl Drop for Lease {
 /// Runs a test in a browser that shows nothing yet. Afterwards the console has to be free of errors and violations of the policy.
 #[track_caller]
 pub(crate) fn browse(test: impl FnOnce(&Browser)) {
-    if !is_installed("chromium") || !is_installed("chromedriver") {
+    if !super::has_chromium() {
         return;
     }
     let browser = Lease::new();
@@ -111,10 +111,12 @@ pub(crate) fn browse(test: impl FnOnce(&Browser)) {
 }
 
 impl Browser {
-    fn start() -> Self {
+    /// A browser with the fonts of this machine, or with those of this configuration (fonts-conf(5)).
+    pub(crate) fn start(fonts: Option<&str>) -> Self {
         let profile = Scratch::new();
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
+            .envs(fonts.map(|file| ("FONTCONFIG_FILE", file)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

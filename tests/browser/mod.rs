@@ -13,3 +13,19 @@ mod proxied;
 mod tiles;
 mod tokens;
 mod undoing;
+
+use std::process::Command;
+
+use crate::common::harness::{is_installed, skip};
+
+/// Whether the tests can run. Chromium ends where there is no font at all.
+fn has_chromium() -> bool {
+    if !is_installed("chromium") || !is_installed("chromedriver") {
+        return false;
+    }
+    let is_bare = Command::new("fc-list").output().is_ok_and(|fonts| fonts.stdout.is_empty());
+    if is_bare {
+        skip("no font is installed");
+    }
+    !is_bare
+}

@@ -1,9 +1,11 @@
 //! Tiles: every text is whole or can be made so, whatever it is, and large enough to read.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::browser::driver::{Browser, RIGHT, browse};
-use crate::common::harness::Server;
+use crate::common::harness::{Scratch, Server, skip};
 
 /// Texts of which a part is not seen.
 const CUT: &str = "return [...document.querySelectorAll('li .name, li .value')].filter(text => {
@@ -12,6 +14,9 @@ const CUT: &str = "return [...document.querySelectorAll('li .name, li .value')].
         const [all, seen] = [range.getBoundingClientRect(), text.getBoundingClientRect()];
         return text.scrollWidth > text.clientWidth || text.scrollHeight > text.clientHeight + 1 || all.right > seen.right + 1;
     }).map(text => text.textContent)";
+
+/// How many tiles are on the screen with all that they have.
+const IN_VIEW: &str = "return [...document.querySelectorAll('li')].filter(li => li.getBoundingClientRect().bottom <= innerHeight).length";
 
 fn with_names(names: &[&str]) -> Server {
     let colors: Vec<Value> = names.iter().map(|name| json!({"name": name, "value": "#99cccc"})).collect();
@@ -56,6 +61,31 @@ fn every_name_of_the_seed_is_whole_and_on_one_line_with_mouse_and_touch() {
             }
         }
     });
+}
+
+#[test]
+fn a_laptop_shows_all_colors_at_once_and_whole_whether_its_font_is_narrow_or_wide() {
+    if !super::has_chromium() {
+        return;
+    }
+    for (directory, family) in [("liberation", "Liberation Sans"), ("dejavu", "DejaVu Sans")] {
+        let directory = format!("/usr/share/fonts/truetype/{directory}");
+        if !Path::new(&directory).is_dir() {
+            return skip(&format!("{family} is not installed"));
+        }
+        let scratch = Scratch::new();
+        let fonts = format!(
+            "<?xml version=\"1.0\"?><!DOCTYPE fontconfig SYSTEM \"fonts.dtd\"><fontconfig><dir>{directory}</dir><cachedir>{}</cachedir>\
+             <match><edit name=\"family\" mode=\"assign\" binding=\"strong\"><string>{family}</string></edit></match></fontconfig>",
+            scratch.file("cache")
+        );
+        let browser = Browser::start(Some(&scratch.write("fonts.conf", fonts)));
+        let server = Server::start(&[]);
+        browser.resize(1440, 900);
+        browser.open(&server);
+        assert_eq!(browser.run(IN_VIEW), 148, "{family}");
+        assert_eq!(browser.run(CUT), json!([]), "{family}");
+    }
 }
 
 #[test]

@@ -81,7 +81,7 @@ function topOf(key) {
 	return Math.floor(indexOf(key) / columns) * row;
 }
 
-/* Chooses the size of tiles: the largest with which all fit on the screen, or else one good to read. Names fit into them on one line. */
+/* Chooses the size of tiles: the largest with which all fit on the screen, or else one good to read. Names fit into them, on one line if they can. */
 function measure() {
 	const whole = at.list.clientWidth + GAP;
 	const header = at.header.offsetHeight;
@@ -90,7 +90,9 @@ function measure() {
 	const most = Math.max(1, Math.floor(whole / Math.max(105, least)), Math.min(2, Math.floor(whole / 130)));
 	columns = Math.min(most, Math.max(1, Math.round(whole / 157)));
 	row = Math.min(115, whole / columns * 0.62);
-	for (let more = Math.ceil(whole / 300); more <= most; more++) {
+	// where names are wide, as in DejaVu Sans, two lines of a narrow tile have room for the longest and for a break at a bad place
+	const narrow = Math.max(most, Math.floor(whole / Math.max(105, least * 0.6)));
+	for (let more = Math.ceil(whole / 300); more <= narrow; more++) {
 		const fitting = (innerHeight - header - 28) / Math.ceil(entries.length / more);
 		if (fitting < (whole / more < least ? 61 : 46)) continue;
 		columns = more;
