@@ -62,7 +62,7 @@ pub(crate) struct Args {
     pub(crate) request_timeout: Duration,
 
     /// Longest time between two requests on a connection
-    #[arg(long, value_name = "TIME", default_value = "5s", allow_negative_numbers = true, value_parser = parse_time, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "TIME", default_value = "75s", allow_negative_numbers = true, value_parser = parse_time, value_hint = ValueHint::Other)]
     pub(crate) keep_alive: Duration,
 
     /// Allow only reads: POST, PUT and DELETE answer 405

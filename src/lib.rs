@@ -107,6 +107,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         request_timeout: args.request_timeout,
         keep_alive: args.keep_alive,
         connections_max: server::connections_max(listeners.len(), workers),
+        memory_max: server::memory_max(),
     };
     let allowlist = Allowlist { origins: args.allow_origin, hosts: args.allow_host };
     let metrics = Metrics::new(workers, limits.connections_max, args.backup_trace);

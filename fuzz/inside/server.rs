@@ -26,7 +26,7 @@ const CONTENT_MAX: usize = 20_000; // bytes; the filling of an input is a little
 /// Bytes that the client writes at a time, at most.
 const WRITE_BYTES: usize = 16 * 1024;
 
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 19] = [
     "Access-Control-Allow-Headers",
     "Access-Control-Allow-Methods",
     "Access-Control-Allow-Origin",
@@ -34,7 +34,9 @@ const FIELDS: [&str; 17] = [
     "Access-Control-Max-Age",
     "Allow",
     "Cache-Control",
+    "Accept-Encoding",
     "Connection",
+    "Keep-Alive",
     "Content-Length",
     "Content-Security-Policy",
     "Content-Type",
@@ -111,7 +113,7 @@ fn service(base: &str, allowlist: Allowlist, tokens: Option<Tokens>) -> Arc<Shar
     let service =
         Service { store: store(), openapi, base, read_only: false, is_stopping, allowlist, tokens, metrics: Metrics::new(1, 1, None) };
     let time = Duration::from_secs(60);
-    let limits = Limits { content_max: CONTENT_MAX, request_timeout: time, keep_alive: time, connections_max: 1 };
+    let limits = Limits { content_max: CONTENT_MAX, request_timeout: time, keep_alive: time, connections_max: 1, memory_max: 32 << 20 };
     Arc::new(Shared::new(service, limits, true))
 }
 
@@ -236,7 +238,7 @@ impl Received {
 
     /// What holds of every response.
     fn check(&self, is_head: bool) {
-        assert!([200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 412, 413, 417, 431, 501, 505].contains(&self.status), "{self:?}");
+        assert!([200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 412, 413, 415, 417, 431, 501, 505].contains(&self.status), "{self:?}");
         let is_known = |name: &str| name == "X-Content-Type-Options" || FIELDS.contains(&name);
         assert!(self.fields.iter().all(|(name, _)| is_known(name)), "{self:?}");
         if self.field("Content-Type") == Some("application/json") && !is_head {

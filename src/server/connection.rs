@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
-use tiny_http::{HTTPVersion, Method};
+use tiny_http::Method;
 
 use super::output::{Output, Sent};
 use super::shared::{Quota, Shared};
-use crate::http::{Challenge, Parser, ProtocolError, Request, Response};
+use crate::http::{CLOSES, Challenge, Parser, ProtocolError, Request, Response};
 use crate::logging;
 use crate::service::Answer;
 use crate::store::{Change, DatabaseError, Outcome};
@@ -32,6 +32,10 @@ const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 /// At the connection limit, a connection without progress for this long may be closed.
 const STALL_TIME: Duration = Duration::from_secs(2);
+
+/// How much longer than the keep-alive time an idle connection stays open: a request that the client sends just before that time is over
+/// still arrives. The field Keep-Alive says a second at least, however short the time is, so the field never promises too much.
+const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
 /// The keep-alive time when the service is stopping; a busy client sends its next request sooner.
 const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
@@ -148,7 +152,7 @@ impl Connection {
         let limits = &shared.limits;
         let time = match self.state {
             State::Idle if shared.is_stopping() => STOPPING_KEEP_ALIVE.min(limits.keep_alive),
-            State::Idle if self.had_request => limits.keep_alive,
+            State::Idle if self.had_request => limits.keep_alive + KEEP_ALIVE_GRACE,
             State::Idle | State::Reading | State::Writing => limits.request_timeout,
             State::Answering { .. } => return None,
             State::Lingering { .. } => LINGER_TIME,
@@ -273,10 +277,9 @@ impl Connection {
         let is_last = !request.keep_alive || shared.is_stopping() || shared.limit_reached();
         let connection = if is_last {
             self.after = After::Close;
-            Some("close")
+            CLOSES
         } else {
-            // RFC 9112 §9.3: HTTP/1.0 clients need to be told that the connection stays open
-            (request.version < HTTPVersion(1, 1)).then_some("keep-alive")
+            &shared.stays_open
         };
         if let Some(line) = &response.log {
             logging::client_warning(format_args!("{line}"));
@@ -292,13 +295,13 @@ impl Connection {
         let unfinished = self.parser.refuse();
         self.request = self.request.take().or(unfinished);
         self.begun = self.begun.or_else(|| shared.access_log.then(Instant::now));
-        self.push(shared.service.refuse(self.request.as_ref(), error), Some("close"));
+        self.push(shared.service.refuse(self.request.as_ref(), error), CLOSES);
         self.after = After::Linger;
         self.flush(false, now)
     }
 
     /// Appends a response to the output, and logs it.
-    fn push(&mut self, mut response: Response, connection: Option<&'static str>) {
+    fn push(&mut self, mut response: Response, connection: &str) {
         let (begun, token_name) = (self.begun.take(), self.token_name.take());
         let request = &self.request;
         let (status, reason) = (response.status, take(&mut response.reason));

@@ -1,6 +1,7 @@
 //! Sockets and threads: the accept loop, on the main thread, and the workers, to which it passes connections.
 
 mod connection;
+mod control_group;
 #[cfg(fuzzing)]
 #[path = "../../fuzz/inside/server.rs"]
 pub(crate) mod fuzzing;
@@ -186,6 +187,11 @@ fn pause(error: &io::Error) {
 fn has_pending(listener: &Listener) -> bool {
     let mut polled = [PollFd::new(&listener.socket, PollFlags::IN)];
     rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+/// How much memory the buffers of all connections may take together.
+pub(crate) fn memory_max() -> usize {
+    shared::memory_max(control_group::memory_limit())
 }
 
 /// The connection limit: as many as there are descriptors left for, at most [`CONNECTIONS_MAX`]. Raises the soft limit of descriptors to

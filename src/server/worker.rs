@@ -312,7 +312,7 @@ mod tests {
             metrics,
         };
         let time = Duration::from_secs(10);
-        let limits = Limits { content_max: 100, request_timeout: time, keep_alive: time, connections_max: 10 };
+        let limits = Limits { content_max: 100, request_timeout: time, keep_alive: time, connections_max: 10, memory_max: 10_000 };
         let shared = Arc::new(Shared::new(service, limits, false));
         let inbox = Arc::new(Inbox::new(Arc::clone(&shared.service.metrics.workers[0])).unwrap());
         Worker::new(shared, inbox).unwrap()
@@ -343,12 +343,24 @@ mod tests {
         {
             let responses = talk(&mut worker, &format!("{red}{method} /metrics HTTP/1.1\r\nHost: a\r\n\r\n{red}"));
             let (first, failed) = responses.split_once("{\"name\":\"red\",\"value\":\"#f00\"}\n").unwrap();
-            assert!(first.starts_with("HTTP/1.1 200 OK\r\n") && !first.contains("Connection"), "{first}");
+            assert!(first.starts_with("HTTP/1.1 200 OK\r\n") && !first.contains("Connection: close"), "{first}");
             let (head, content) = failed.split_once("\r\n\r\n").unwrap();
             assert!(head.starts_with("HTTP/1.1 500 Internal Server Error\r\n") && head.ends_with("\r\nConnection: close"), "{head}");
             assert_eq!(content, expected, "{method}");
         }
         assert_eq!(worker.connections.len(), 2, "they linger, and no other is there");
+    }
+
+    #[test]
+    fn connections_are_refused_more_memory_than_all_may_use_together() {
+        let worker = worker("#f00", Metrics::new(1, 1, None));
+        let quota = || Quota::new(Arc::clone(&worker.shared), Arc::clone(&worker.inbox.metrics));
+        let (mut one, other) = (quota(), quota());
+        assert!(other.is_refused(10_001) && !other.is_refused(10_000));
+        one.set_memory(5_000);
+        assert!(other.is_refused(5_001) && !other.is_refused(5_000) && !one.is_refused(10_000));
+        drop(one);
+        assert!(!other.is_refused(10_000));
     }
 
     #[test]
