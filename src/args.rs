@@ -83,7 +83,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = parse_origin, value_hint = ValueHint::Other)]
     pub(crate) allow_origin: Vec<String>,
 
-    /// Answer to this host name on loopback, too; repeatable
+    /// Host name to answer to, besides localhost; repeatable
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_host, value_hint = ValueHint::Hostname)]
     pub(crate) allow_host: Vec<String>,
 

@@ -218,9 +218,15 @@ impl Response {
             (false, false) => None,
         };
         let challenge = self.challenge.map(Challenge::field_value);
-        for (name, value) in
-            [("Location", self.location.as_deref()), ("Allow", self.allow), ("Vary", vary), ("WWW-Authenticate", challenge)]
-        {
+        // RFC 9110 §15.5.16: with a 415, which content codings would have been accepted
+        let codings = (self.status == StatusCode::UNSUPPORTED_MEDIA_TYPE).then_some("identity");
+        for (name, value) in [
+            ("Location", self.location.as_deref()),
+            ("Allow", self.allow),
+            ("Vary", vary),
+            ("WWW-Authenticate", challenge),
+            ("Accept-Encoding", codings),
+        ] {
             if let Some(value) = value {
                 push_field(out, name, value);
             }

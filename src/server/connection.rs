@@ -99,8 +99,8 @@ pub(super) struct Connection {
     pub(super) socket: OwnedFd,
     /// The other end's address, if it is a TCP connection.
     peer: Option<SocketAddr>,
-    /// It was accepted on a loopback address.
-    on_loopback: bool,
+    /// Requests for foreign host names are refused.
+    checks_host: bool,
     parser: Parser,
     pub(super) output: Output,
     state: State,
@@ -119,11 +119,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(socket: OwnedFd, peer: Option<SocketAddr>, on_loopback: bool, quota: Quota, now: Instant) -> Self {
+    pub(super) fn new(socket: OwnedFd, peer: Option<SocketAddr>, checks_host: bool, quota: Quota, now: Instant) -> Self {
         Self {
             socket,
             peer,
-            on_loopback,
+            checks_host,
             parser: Parser::default(),
             output: Output::default(),
             state: State::Idle,
@@ -252,7 +252,7 @@ impl Connection {
             if self.quota.is_refused(memory + self.output.memory()) {
                 return self.refuse(&ProtocolError::Overloaded, shared, now);
             }
-            match shared.service.respond(request, self.on_loopback) {
+            match shared.service.respond(request, self.checks_host) {
                 Answer::Now(response) => {
                     self.quota.worker.counters.untimed.add(1);
                     self.respond(response, shared);

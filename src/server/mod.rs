@@ -134,6 +134,9 @@ impl Server {
 
     /// Accepts up to [`ACCEPTS_IN_A_ROW`] connections from a listener.
     fn accept_from(&self, listener: &Listener) {
+        let Listener { endpoint, .. } = listener;
+        // an address that others can connect to may be a published port of a loopback address: whoever names hosts means only those
+        let checks_host = endpoint.is_loopback() || (endpoint.is_open() && !self.shared.service.allowlist.hosts.is_empty());
         for _ in 0..ACCEPTS_IN_A_ROW {
             if self.shared.is_full() {
                 return;
@@ -141,7 +144,7 @@ impl Server {
             match listener.accept() {
                 Ok((socket, peer)) => {
                     let inbox = self.inboxes.iter().min_by_key(|inbox| inbox.load()).expect("there is a worker");
-                    inbox.add(socket, peer, listener.endpoint.is_loopback(), &self.shared);
+                    inbox.add(socket, peer, checks_host, &self.shared);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // the client closed the connection before it was accepted

@@ -54,9 +54,9 @@ impl Inbox {
     }
 
     /// Passes a new connection to the worker.
-    pub(super) fn add(&self, socket: OwnedFd, peer: Option<SocketAddr>, on_loopback: bool, shared: &Arc<Shared>) {
+    pub(super) fn add(&self, socket: OwnedFd, peer: Option<SocketAddr>, checks_host: bool, shared: &Arc<Shared>) {
         let quota = Quota::new(Arc::clone(shared), Arc::clone(&self.metrics));
-        let connection = Connection::new(socket, peer, on_loopback, quota, Instant::now());
+        let connection = Connection::new(socket, peer, checks_host, quota, Instant::now());
         self.post(|mail| mail.connections.push(connection));
     }
 

@@ -274,6 +274,7 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
                 "408" => hasty.connect().send(format!("{} {target} HTTP/1.1\r\n", operation.method)).response_to(&operation.method),
                 "412" => ask_with("If-Match: \"x\"\r\n"),
                 "413" => ask(&server, &operation, &target, "HTTP/1.1", "Content-Length: 1048577\r\n", ""),
+                "415" => ask_with("Content-Encoding: gzip\r\n"),
                 "417" => ask_with("Expect: wonders\r\n"),
                 "431" => ask_with(&"X: y\r\n".repeat(100)),
                 "501" => ask(&server, &operation, &target, "HTTP/1.1", "Transfer-Encoding: gzip, chunked\r\n", ""),

@@ -18,7 +18,8 @@ fn generators_and_swagger_ui_find_what_they_need() {
     }
     for (name, schema) in components["schemas"].as_object().unwrap() {
         for (member, schema) in schema["properties"].as_object().into_iter().flatten() {
-            assert!(schema.get("type").is_some() || schema.get("$ref").is_some(), "{name}: {member}");
+            // generators take the values of a constant for strings
+            assert!(schema.get("type").is_some() && schema.get("const").is_none(), "{name}: {member}");
         }
     }
 }

@@ -1,0 +1,53 @@
+//! What clients often get wrong, and what they are told, without a socket.
+
+use tiny_http::{Method, StatusCode};
+
+use super::tests::{ask, request, respond, service};
+use super::{BasePath, Service};
+use crate::http::Fields;
+
+#[test]
+fn a_preflight_is_answered_for_every_resource_whatever_its_accept() {
+    let fields = |method: &str| Fields { preflight_method: Some(method.to_owned()), ..Fields::default() };
+    for target in ["/", "/colors", "/colors/no", "/health", "/metrics", "/openapi.json", "*"] {
+        let response = respond(&service(), &request(Method::Options, target, fields("GET"), ""));
+        assert_eq!((response.status, response.allow.is_some()), (StatusCode::NO_CONTENT, true), "{target}");
+    }
+    let page = respond(&service(), &request(Method::Options, "/", fields("GET"), ""));
+    assert_eq!((page.allow, page.varies_by_accept), (Some("GET, HEAD, OPTIONS"), true));
+    assert_eq!(ask(&service(), Method::Options, "/", "").status, StatusCode::NOT_FOUND);
+    assert_eq!(respond(&service(), &request(Method::Get, "/", fields("GET"), "")).status, StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn content_with_a_coding_is_refused_where_it_counts() {
+    let red = r#"{"name":"red","value":"1"}"#;
+    for (method, target, content, status) in [
+        (Method::Post, "/colors", red, 415),
+        (Method::Post, "/colors", "\u{1f}\u{8b}", 415),
+        (Method::Put, "/colors/red", red, 415),
+        (Method::Put, "/colors/red", "", 200),
+        (Method::Put, "/colors/no", red, 404),
+        (Method::Delete, "/colors/red", red, 200),
+        (Method::Get, "/colors", red, 200),
+    ] {
+        let fields = Fields { content_coding: Some("gzip".to_owned()), ..Fields::default() };
+        let response = respond(&service(), &request(method.clone(), target, fields, content));
+        assert_eq!(response.status.0, status, "{method:?} {target}");
+        if status == 415 {
+            assert_eq!(response.reason, r#"the content has the coding "gzip", send it without one"#);
+        }
+    }
+}
+
+#[test]
+fn a_create_at_the_path_with_a_slash_is_told_where_to_go() {
+    let message = |service: &Service, target| ask(service, Method::Post, target, "{}").reason;
+    let allowed = "the method is not allowed here, only GET, HEAD, PUT, DELETE, OPTIONS";
+    let based = Service { base: BasePath::parse("/api").unwrap(), ..service() };
+    let expected = "this is the color with the empty name; to add one, POST to /api/colors, without the slash at the end";
+    assert_eq!(message(&based, "/api/colors/"), expected);
+    assert_eq!(message(&service(), "/colors/red"), allowed);
+    let read_only = Service { read_only: true, ..service() };
+    assert_eq!(message(&read_only, "/colors/"), "the method is not allowed here, only GET, HEAD, OPTIONS");
+}
