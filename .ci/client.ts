@@ -44,7 +44,7 @@ async function main(): Promise<void> {
     const missing = await refusal(colors.readColor({ name }));
     equal([missing.status, await missing.json()], [404, { error: true }]);
 
-    for (const head of [colors.headColorsRaw(), service.headHealthRaw(), service.headMetricsRaw(), service.headOpenapiRaw()]) {
+    for (const head of [colors.headColorsRaw({}), service.headHealthRaw({}), service.headMetricsRaw(), service.headOpenapiRaw({})]) {
         const answer = await head;
         equal([answer.raw.status, await answer.value()], [200, undefined]);
     }
