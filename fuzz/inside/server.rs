@@ -110,11 +110,20 @@ fn strict_service() -> Arc<Shared> {
 fn service(base: &str, allowlist: Allowlist, tokens: Option<Tokens>) -> Arc<Shared> {
     let base = BasePath::parse(base).expect("it is one");
     let (openapi, is_stopping) = (openapi(&base), AtomicBool::new(false));
-    let service =
-        Service { store: store(), openapi, base, read_only: false, is_stopping, allowlist, tokens, metrics: Metrics::new(1, 1, None) };
+    let service = Service {
+        store: store(),
+        openapi,
+        base,
+        read_only: false,
+        access_log: true,
+        is_stopping,
+        allowlist,
+        tokens,
+        metrics: Metrics::new(1, 1, None),
+    };
     let time = Duration::from_secs(60);
     let limits = Limits { content_max: CONTENT_MAX, request_timeout: time, keep_alive: time, connections_max: 1, memory_max: 32 << 20 };
-    Arc::new(Shared::new(service, limits, true))
+    Arc::new(Shared::new(service, limits))
 }
 
 /// Two colors of one name, and one that is sent from where it is kept.

@@ -94,8 +94,8 @@ pub(crate) struct Response {
     pub(crate) challenge: Option<Challenge>,
     /// No shared cache may keep it.
     pub(crate) is_private: bool,
-    /// The message of an error, for the log.
-    pub(crate) reason: Cow<'static, str>,
+    /// For the access log: the message of an error, or what a change has made.
+    pub(crate) detail: Cow<'static, str>,
     /// A warning for the log.
     pub(crate) log: Option<String>,
 }
@@ -147,7 +147,7 @@ impl Response {
             other_type: None,
             challenge: None,
             is_private: false,
-            reason: Cow::Borrowed(""),
+            detail: Cow::Borrowed(""),
             log: None,
         }
     }
@@ -166,14 +166,14 @@ impl Response {
             error: bool,
             message: &'a str,
         }
-        let reason = message.into();
-        Self { reason: reason.clone(), ..Self::json(status, &ErrorBody { error: true, message: &reason }) }
+        let message = message.into();
+        Self { detail: message.clone(), ..Self::json(status, &ErrorBody { error: true, message: &message }) }
     }
 
     /// The answer when no entry has the requested name: the Error body without a message (specification, Endpoints, rule 5).
     pub(crate) fn no_such_color() -> Self {
         let content = Content::Own(b"{\"error\":true}\n".to_vec());
-        Self { reason: Cow::Borrowed("no such color"), ..Self::new(StatusCode::NOT_FOUND, content) }
+        Self { detail: Cow::Borrowed("no such color"), ..Self::new(StatusCode::NOT_FOUND, content) }
     }
 
     /// Appends status line and fields, with the current time. `connection` is [`CLOSES`], or what [`stays_open`] returned.

@@ -29,7 +29,7 @@ pub(crate) use shared::{Limits, Shared};
 use systemd::ServiceManager;
 use worker::{Inbox, Worker};
 
-use crate::logging;
+use crate::logging::{self, Topic};
 
 /// The time between the signal and the end: connections that are still open then are closed, answered or not.
 const STOP_TIME: Duration = Duration::from_secs(4);
@@ -182,7 +182,7 @@ impl Server {
 
 /// Waits after the system has refused a connection, most likely for lack of a descriptor or memory.
 fn pause(error: &io::Error) {
-    logging::client_warning(format_args!("cannot accept connections for the moment: {error}"));
+    logging::client_warning(Topic::Connections, format_args!("cannot accept connections for the moment: {error}"));
     sleep(PAUSE);
 }
 

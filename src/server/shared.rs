@@ -41,8 +41,6 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// The fields about the connection of responses after which it stays open.
     pub(super) stays_open: String,
-    /// Every request is logged.
-    pub(crate) access_log: bool,
     /// Accepted and not closed yet.
     connections: AtomicUsize,
     /// Bytes counted against [`Limits::memory_max`].
@@ -52,11 +50,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(service: Service, limits: Limits, access_log: bool) -> Self {
+    pub(crate) fn new(service: Service, limits: Limits) -> Self {
         let (connections, memory, limit_reached) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
         // in whole seconds, and not 0, which some clients take for no limit
         let stays_open = stays_open(limits.keep_alive.as_secs().max(1));
-        Self { service, limits, stays_open, access_log, connections, memory, limit_reached }
+        Self { service, limits, stays_open, connections, memory, limit_reached }
     }
 
     pub(super) fn is_stopping(&self) -> bool {

@@ -15,7 +15,7 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 
 use super::connection::{Connection, Event, Next};
 use super::shared::{Quota, Shared};
-use crate::logging;
+use crate::logging::{self, Topic};
 use crate::metrics::WorkerMetrics;
 use crate::store::{DatabaseError, Outcome};
 
@@ -243,7 +243,7 @@ impl Worker {
         if let Err(error) = watched {
             self.connections.remove(&id);
             self.inbox.metrics.counters.refused.add(1);
-            logging::client_warning(format_args!("closed a connection: epoll does not take its socket: {error}"));
+            logging::client_warning(Topic::Connections, format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
         if let Next::Commit(change) = next {
             let inbox = Arc::clone(&self.inbox);
@@ -270,9 +270,10 @@ impl Worker {
         let is_withdrawn = |entry: &Entry| entry.connection.output.shared_content().is_some_and(|content| list.is_withdrawn(content));
         let count = self.connections.extract_if(|_, entry| is_withdrawn(entry)).count();
         if count > 0 {
-            logging::client_warning(format_args!(
-                "connections closed: {count}; old representations that they were still reading took too much memory"
-            ));
+            logging::client_warning(
+                Topic::Connections,
+                format_args!("connections closed: {count}; old representations that they were still reading took too much memory"),
+            );
         }
     }
 
@@ -306,6 +307,7 @@ mod tests {
             base: BasePath::default(),
             openapi: openapi(&BasePath::default()),
             read_only: false,
+            access_log: false,
             is_stopping: AtomicBool::new(false),
             allowlist: Allowlist::default(),
             tokens: None,
@@ -313,7 +315,7 @@ mod tests {
         };
         let time = Duration::from_secs(10);
         let limits = Limits { content_max: 100, request_timeout: time, keep_alive: time, connections_max: 10, memory_max: 10_000 };
-        let shared = Arc::new(Shared::new(service, limits, false));
+        let shared = Arc::new(Shared::new(service, limits));
         let inbox = Arc::new(Inbox::new(Arc::clone(&shared.service.metrics.workers[0])).unwrap());
         Worker::new(shared, inbox).unwrap()
     }

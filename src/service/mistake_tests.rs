@@ -35,14 +35,14 @@ fn content_with_a_coding_is_refused_where_it_counts() {
         let response = respond(&service(), &request(method.clone(), target, fields, content));
         assert_eq!(response.status.0, status, "{method:?} {target}");
         if status == 415 {
-            assert_eq!(response.reason, r#"the content has the coding "gzip", send it without one"#);
+            assert_eq!(response.detail, r#"the content has the coding "gzip", send it without one"#);
         }
     }
 }
 
 #[test]
 fn a_create_at_the_path_with_a_slash_is_told_where_to_go() {
-    let message = |service: &Service, target| ask(service, Method::Post, target, "{}").reason;
+    let message = |service: &Service, target| ask(service, Method::Post, target, "{}").detail;
     let allowed = "the method is not allowed here, only GET, HEAD, PUT, DELETE, OPTIONS";
     let based = Service { base: BasePath::parse("/api").unwrap(), ..service() };
     let expected = "this is the color with the empty name; to add one, POST to /api/colors, without the slash at the end";

@@ -1,5 +1,6 @@
 //! The rules of the HTTP contract: a request in, an answer out. No sockets, and no log.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -27,6 +28,8 @@ pub(crate) struct Service {
     pub(crate) openapi: Arc<Representation>,
     /// POST, PUT and DELETE are not allowed.
     pub(crate) read_only: bool,
+    /// Every request is logged.
+    pub(crate) access_log: bool,
     pub(crate) is_stopping: AtomicBool,
     pub(crate) allowlist: Allowlist,
     /// A write needs one of these; `None` when everybody may write.
@@ -37,8 +40,9 @@ pub(crate) struct Service {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Now(Response),
-    /// A change that has to be saved first: [`Service::complete`] returns the response when the outcome is known.
-    Commit(Change),
+    /// A change that has to be saved first: [`Service::complete`] returns the response when the outcome is known, for which it needs the detail
+    /// as well.
+    Commit(Change, Option<String>),
     /// There is no memory for what the request would become.
     Overloaded,
 }
@@ -66,8 +70,8 @@ impl Service {
     }
 
     /// The response to a request whose change was saved, or could not be.
-    pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, DatabaseError>) -> Response {
-        self.with_common_fields(Some(request), written(self, outcome))
+    pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, DatabaseError>, detail: Option<String>) -> Response {
+        self.with_common_fields(Some(request), written(self, outcome, detail))
     }
 
     /// The name of the token that a request has, for the log.
@@ -238,8 +242,13 @@ fn write(service: &Service, request: &Request, name: Option<&str>, action: Resul
         Ok(Change { action, conditions })
     });
     match change {
-        Ok(change) if service.store.is_durable() => Answer::Commit(change),
-        Ok(change) => Answer::Now(written(service, Ok(service.store.apply(&change)))),
+        Ok(change) => {
+            let detail = if service.access_log { detail(&change.action) } else { None };
+            match service.store.is_durable() {
+                true => Answer::Commit(change, detail),
+                false => Answer::Now(written(service, Ok(service.store.apply(&change)), detail)),
+            }
+        }
         // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with invalid content
         Err(_) if name.is_some_and(|name| service.store.list.first(name).is_none()) => Answer::Now(Response::no_such_color()),
         Err((status, message)) => Answer::Now(Response::error(status, message)),
@@ -257,14 +266,26 @@ fn check_coding(request: &Request) -> Result<(), (StatusCode, String)> {
     }
 }
 
-fn written(service: &Service, outcome: Result<Outcome, DatabaseError>) -> Response {
+/// What the access log says of a change, if it is made: what neither the target nor the status tells.
+fn detail(action: &Action) -> Option<String> {
+    match action {
+        Action::Create(color) => Some(format!("name {}", excerpt(&color.name))),
+        Action::Update(_, Some(value)) => Some(format!("value {}", excerpt(value))),
+        _ => None,
+    }
+}
+
+fn written(service: &Service, outcome: Result<Outcome, DatabaseError>, detail: Option<String>) -> Response {
+    let detail = Cow::Owned(detail.unwrap_or_default());
     match outcome {
         Ok(Outcome::Created { color, is_first }) => {
             // RFC 9110 §10.2.2: Location names the created color, so there is none when an earlier entry has its name
             let location = is_first.then(|| service.base.location_of(&color.name)).flatten();
-            Response { location, ..Response::new(StatusCode::CREATED, Content::Shared(color.json)) }
+            Response { location, detail, ..Response::new(StatusCode::CREATED, Content::Shared(color.json)) }
         }
-        Ok(Outcome::Updated(color) | Outcome::Deleted(color)) => Response::new(StatusCode::OK, Content::Shared(color.json)),
+        Ok(Outcome::Updated(color) | Outcome::Deleted(color)) => {
+            Response { detail, ..Response::new(StatusCode::OK, Content::Shared(color.json)) }
+        }
         Ok(Outcome::Replaced(list)) => Response::new(StatusCode::OK, Content::Shared(service.store.list.envelope_of(&list))),
         Ok(Outcome::NotFound) => Response::no_such_color(),
         Ok(Outcome::ConditionFailed) => condition_failed(),

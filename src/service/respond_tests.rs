@@ -15,6 +15,7 @@ pub(super) fn service() -> Service {
         base: BasePath::default(),
         openapi: openapi(&BasePath::default()),
         read_only: false,
+        access_log: false,
         is_stopping: AtomicBool::new(false),
         allowlist: Allowlist::default(),
         tokens: None,
@@ -32,7 +33,7 @@ pub(super) fn request(method: Method, target: &str, fields: Fields, content: &st
 pub(super) fn respond(service: &Service, request: &Request) -> Response {
     match service.respond(request, true) {
         Answer::Now(response) => response,
-        Answer::Commit(_) | Answer::Overloaded => panic!("the list is in memory, and there is enough of that"),
+        Answer::Commit(..) | Answer::Overloaded => panic!("the list is in memory, and there is enough of that"),
     }
 }
 
