@@ -12,7 +12,7 @@ use super::colors::Colors;
 use super::database::Database;
 use super::database_error::DatabaseError;
 use super::list::SharedList;
-use crate::logging;
+use crate::logging::{self, Topic};
 use crate::metrics::SaveMetrics;
 
 /// How long after a failed commit the next is tried, if no change asks for one earlier.
@@ -208,7 +208,7 @@ impl Writer {
         // a checkpoint, for instance, changes no color
         if found != *known {
             let count = found.len();
-            logging::client_warning(format_args!("another program has changed the list; it has {count} colors now"));
+            logging::client_warning(Topic::OtherPrograms, format_args!("another program has changed the list; it has {count} colors now"));
             self.list.replace(found);
         } else if !found.has_ids_of(known) {
             self.list.replace(found);
