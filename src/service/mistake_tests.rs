@@ -41,6 +41,30 @@ fn content_with_a_coding_is_refused_where_it_counts() {
 }
 
 #[test]
+fn what_is_sent_instead_of_json_is_answered_with_what_to_send() {
+    let form = r##"an object, as in {"name":"red","value":"#f00"}"##;
+    let not_json = format!("this is not JSON; send JSON: {form}");
+    let marked = format!("the JSON begins with a byte order mark; send it without: {form}");
+    for (content, expected) in [
+        ("name=a&value=b", &not_json),
+        ("name,value\nred,#f00\n", &not_json),
+        ("1,red", &format!("invalid type: integer `1`, expected {form}")),
+        ("<color/>", &not_json),
+        (" ", &not_json),
+        ("\u{feff}{}", &marked),
+        ("[]", &format!("this is an array; send {form}")),
+        (r#"[{"name":"a","value":"b"}]"#, &format!("this is an array; send {form}")),
+        (r#""a""#, &format!("invalid type: string \"a\", expected {form}")),
+    ] {
+        for (method, target) in [(Method::Post, "/colors"), (Method::Put, "/colors/red")] {
+            let response = ask(&service(), method, target, content);
+            let message = response.detail.split(" at line ").next();
+            assert_eq!((response.status, message), (StatusCode::BAD_REQUEST, Some(expected.as_str())), "{content}");
+        }
+    }
+}
+
+#[test]
 fn a_create_at_the_path_with_a_slash_is_told_where_to_go() {
     let message = |service: &Service, target| ask(service, Method::Post, target, "{}").detail;
     let allowed = "the method is not allowed here, only GET, HEAD, PUT, DELETE, OPTIONS";
