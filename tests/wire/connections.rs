@@ -156,7 +156,7 @@ fn a_request_that_is_there_in_time_is_answered_however_late_it_is_seen() {
         for client in &mut clients {
             client.send(request);
         }
-        clients[0].expect_nothing_for(Duration::from_millis(1100));
+        clients[0].expect_nothing_for(Duration::from_millis(2100));
         ending.into_iter().for_each(|signal| server.signal(signal));
         server.signal(Signal::CONT);
         for client in &mut clients {
