@@ -35,5 +35,16 @@ try:
 except api.exceptions.NotFoundException as error:
     assert error.data.to_dict() == {"error": True}
 
+for head in [colors.head_colors_with_http_info, service.head_health_with_http_info, service.head_metrics_with_http_info,
+             service.head_openapi_with_http_info]:
+    answer = head()
+    assert (answer.status_code, answer.data) == (200, None) and int(answer.headers["Content-Length"]) > 0
+assert colors.head_color_with_http_info("red").headers["ETag"] == colors.read_color_with_http_info("red").headers["ETag"]
+try:
+    colors.head_color(ink.name)
+    sys.exit("the color was deleted")
+except api.exceptions.NotFoundException as error:
+    assert not error.data
+
 document = service.openapi()
 assert document.openapi.startswith("3.1.") and document.info.title == "colors" and "/colors" in document.paths

@@ -44,6 +44,13 @@ async function main(): Promise<void> {
     const missing = await refusal(colors.readColor({ name }));
     equal([missing.status, await missing.json()], [404, { error: true }]);
 
+    for (const head of [colors.headColorsRaw({}), service.headHealthRaw({}), service.headMetricsRaw(), service.headOpenapiRaw({})]) {
+        const answer = await head;
+        equal([answer.raw.status, await answer.value()], [200, undefined]);
+    }
+    equal((await colors.headColorRaw({ name: 'red' })).raw.headers.get('ETag'), (await colors.readColorRaw({ name: 'red' })).raw.headers.get('ETag'));
+    equal((await refusal(colors.headColor({ name }))).status, 404);
+
     const document = await service.openapi();
     equal([document.info.title, '/colors' in document.paths], ['colors', true]);
 }

@@ -58,7 +58,7 @@ pub(crate) struct Args {
     pub(crate) request_timeout: Duration,
 
     /// Longest time between two requests on a connection
-    #[arg(long, value_name = "TIME", default_value = "5s", allow_negative_numbers = true, value_parser = parse_time, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "TIME", default_value = "75s", allow_negative_numbers = true, value_parser = parse_time, value_hint = ValueHint::Other)]
     pub(crate) keep_alive: Duration,
 
     /// Allow only reads: POST, PUT and DELETE answer 405
@@ -79,7 +79,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = parse_origin, value_hint = ValueHint::Other)]
     pub(crate) allow_origin: Vec<String>,
 
-    /// Answer to this host name on loopback, too; repeatable
+    /// Host name to answer to, besides localhost; repeatable
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_host, value_hint = ValueHint::Hostname)]
     pub(crate) allow_host: Vec<String>,
 

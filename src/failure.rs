@@ -28,6 +28,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SeedUnreadable(file, error) => write!(f, "cannot read the seed {file}: {error}; name another with --seed"),
+            Self::Malformed(file, JsonError { reason, line: 0, .. }) => write!(f, "{file}: {reason}"),
             Self::Malformed(file, JsonError { reason, line, column }) => write!(f, "{file}:{line}:{column}: {reason}"),
             Self::DataFile(file, error @ DatabaseError::Busy) => write!(f, "cannot use {file}: {error}, or name another file with --data"),
             Self::DataFile(file, error) => write!(f, "cannot use {file}: {error}"),

@@ -14,7 +14,7 @@
 //! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `chunked`, `request`, `response`, `conditional`
 //! - `metrics`: what is counted, and the text that Prometheus reads
 //! - `service_manager`: what systemd is told
-//! - `logging`: log lines, and the thread that writes them
+//! - `logging`: log lines, how many there may be (`limiter`), and the thread that writes them
 
 mod args;
 #[cfg(test)]
@@ -110,6 +110,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         request_timeout: args.request_timeout,
         keep_alive: args.keep_alive,
         connections_max: server::connections_max(listeners.len(), workers),
+        memory_max: server::memory_max(),
     };
     let allowlist = Allowlist { origins: args.allow_origin, hosts: args.allow_host };
     let metrics = Metrics::new(workers, limits.connections_max);
@@ -118,12 +119,13 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         openapi: service::openapi(&args.base_path),
         base: args.base_path,
         read_only: args.read_only,
+        access_log: args.access_log && log::log_enabled!(log::Level::Info),
         is_stopping: AtomicBool::new(false),
         allowlist,
         tokens,
         metrics,
     };
-    let shared = Arc::new(Shared::new(service, limits, args.access_log && log::log_enabled!(log::Level::Info)));
+    let shared = Arc::new(Shared::new(service, limits));
     if let Some(writer) = writer {
         let thread = thread::Builder::new().name("writer".to_owned()).stack_size(STACK_BYTES);
         thread.spawn(|| writer.run()).map_err(|error| Failure::System(thread_error(&error)))?;

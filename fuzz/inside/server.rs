@@ -26,7 +26,7 @@ const CONTENT_MAX: usize = 20_000; // bytes; the filling of an input is a little
 /// Bytes that the client writes at a time, at most.
 const WRITE_BYTES: usize = 16 * 1024;
 
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 19] = [
     "Access-Control-Allow-Headers",
     "Access-Control-Allow-Methods",
     "Access-Control-Allow-Origin",
@@ -34,7 +34,9 @@ const FIELDS: [&str; 17] = [
     "Access-Control-Max-Age",
     "Allow",
     "Cache-Control",
+    "Accept-Encoding",
     "Connection",
+    "Keep-Alive",
     "Content-Length",
     "Content-Security-Policy",
     "Content-Type",
@@ -108,10 +110,20 @@ fn strict_service() -> Arc<Shared> {
 fn service(base: &str, allowlist: Allowlist, tokens: Option<Tokens>) -> Arc<Shared> {
     let base = BasePath::parse(base).expect("it is one");
     let (openapi, is_stopping) = (openapi(&base), AtomicBool::new(false));
-    let service = Service { store: store(), openapi, base, read_only: false, is_stopping, allowlist, tokens, metrics: Metrics::new(1, 1) };
+    let service = Service {
+        store: store(),
+        openapi,
+        base,
+        read_only: false,
+        access_log: true,
+        is_stopping,
+        allowlist,
+        tokens,
+        metrics: Metrics::new(1, 1),
+    };
     let time = Duration::from_secs(60);
-    let limits = Limits { content_max: CONTENT_MAX, request_timeout: time, keep_alive: time, connections_max: 1 };
-    Arc::new(Shared::new(service, limits, true))
+    let limits = Limits { content_max: CONTENT_MAX, request_timeout: time, keep_alive: time, connections_max: 1, memory_max: 32 << 20 };
+    Arc::new(Shared::new(service, limits))
 }
 
 /// Two colors of one name, and one that is sent from where it is kept.
@@ -235,7 +247,7 @@ impl Received {
 
     /// What holds of every response.
     fn check(&self, is_head: bool) {
-        assert!([200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 412, 413, 417, 431, 501, 505].contains(&self.status), "{self:?}");
+        assert!([200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 412, 413, 415, 417, 431, 501, 505].contains(&self.status), "{self:?}");
         let is_known = |name: &str| name == "X-Content-Type-Options" || FIELDS.contains(&name);
         assert!(self.fields.iter().all(|(name, _)| is_known(name)), "{self:?}");
         if self.field("Content-Type") == Some("application/json") && !is_head {

@@ -13,7 +13,7 @@ complete -c colors -l token-file -d 'Changes need a bearer token of this file; r
 complete -c colors -l private -d 'Reads of colors and metrics need a token, too' -r -f -a "true\t''
 false\t''"
 complete -c colors -l allow-origin -d 'Let the web pages of this origin use it; repeatable' -r -f
-complete -c colors -l allow-host -d 'Answer to this host name on loopback, too; repeatable' -r -f -a "(__fish_print_hostnames)"
+complete -c colors -l allow-host -d 'Host name to answer to, besides localhost; repeatable' -r -f -a "(__fish_print_hostnames)"
 complete -c colors -l log-level -d 'Log' -r -f -a "off\t''
 error\t''
 warn\t''

@@ -153,6 +153,10 @@ impl<'a> FramingFields<'a> {
                 fields.forwarded_for = last.and_then(|last| last.trim().parse().ok());
             } else if is("accept") {
                 fields.asks_for_html |= asks_for_html(value);
+            } else if is("content-encoding") {
+                if members(value).any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
+                    join(&mut fields.content_coding, value);
+                }
             } else if is("access-control-request-method") {
                 join(&mut fields.preflight_method, value);
             }
@@ -278,6 +282,20 @@ mod tests {
             ("X-Forwarded-For:\r\n", None),
         ] {
             assert_eq!(fields(lines).unwrap().forwarded_for, expected.map(|address| address.parse().unwrap()), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn identity_is_no_content_coding() {
+        for (lines, expected) in [
+            ("", None),
+            ("Content-Encoding: identity, Identity\r\n", None),
+            ("Content-Encoding:\r\n", None),
+            ("content-encoding: GZIP\r\n", Some("GZIP")),
+            ("Content-Encoding: identity\r\nContent-Encoding: br\r\n", Some("br")),
+            ("Content-Encoding: gzip, br\r\n", Some("gzip, br")),
+        ] {
+            assert_eq!(fields(lines).unwrap().content_coding.as_deref(), expected, "{lines:?}");
         }
     }
 

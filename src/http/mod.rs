@@ -18,4 +18,4 @@ pub(crate) use error::ProtocolError;
 pub(crate) use head::{has_valid_escapes, split_absolute_form, split_port};
 pub(crate) use parser::Parser;
 pub(crate) use request::{Credentials, Fields, Request};
-pub(crate) use response::{Challenge, Content, Cors, OtherType, Representation, Response};
+pub(crate) use response::{CLOSES, Challenge, Content, Cors, OtherType, Representation, Response, stays_open};

@@ -68,10 +68,11 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
     assert_eq!(
         fields(
             "OPTIONS http://b/a HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\nOrigin: x\r\nOrigin: y\r\nSec-Fetch-Site: none\r\nAccept: a/b, text/html\r\n\
-             Access-Control-Request-Method: PUT\r\n\r\n"
+             Access-Control-Request-Method: PUT\r\nContent-Encoding: gzip\r\n\r\n"
         ),
         Fields {
             authorization: None,
+            content_coding: some("gzip"),
             forwarded_for: None,
             host: some("b"),
             if_match: None,

@@ -22,6 +22,8 @@ pub(crate) struct Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
     pub(crate) authorization: Option<Credentials>,
+    /// Content-Encoding, unless it is `identity`.
+    pub(crate) content_coding: Option<String>,
     /// The last address of X-Forwarded-For. Every client can send one, so believe it only when it comes from a trusted proxy.
     pub(crate) forwarded_for: Option<IpAddr>,
     /// Host, or the authority of an absolute-form target; `None` only with HTTP/1.0.
@@ -52,11 +54,16 @@ impl Request {
         matches!(self.method, Method::Get | Method::Head | Method::Options)
     }
 
+    /// Whether a browser asks what a page of another origin may send (Fetch standard, CORS protocol).
+    pub(crate) fn is_preflight(&self) -> bool {
+        self.method == Method::Options && self.fields.preflight_method.is_some()
+    }
+
     /// Bytes on the heap.
     pub(crate) fn memory(&self) -> usize {
-        let Fields { host, if_match, if_none_match, origin, sec_fetch_site, preflight_method, .. } = &self.fields;
+        let Fields { content_coding, host, if_match, if_none_match, origin, sec_fetch_site, preflight_method, .. } = &self.fields;
         let authorization = self.fields.authorization.as_ref();
-        let fields = [host, if_match, if_none_match, origin, sec_fetch_site, preflight_method];
+        let fields = [content_coding, host, if_match, if_none_match, origin, sec_fetch_site, preflight_method];
         let fields = fields.into_iter().flatten().map(String::capacity).sum::<usize>();
         self.target.capacity() + self.content.capacity() + fields + authorization.map_or(0, |Credentials(value)| value.len())
     }

@@ -94,8 +94,8 @@ pub(crate) struct Response {
     pub(crate) challenge: Option<Challenge>,
     /// No shared cache may keep it.
     pub(crate) is_private: bool,
-    /// The message of an error, for the log.
-    pub(crate) reason: Cow<'static, str>,
+    /// For the access log: the message of an error, or what a change has made.
+    pub(crate) detail: Cow<'static, str>,
     /// A warning for the log.
     pub(crate) log: Option<String>,
 }
@@ -114,6 +114,15 @@ pub(crate) enum Challenge {
     /// When the request has none, or credentials of another scheme.
     NoToken,
     InvalidToken,
+}
+
+/// The fields about the connection when it closes after the response, each with CR LF before it.
+pub(crate) const CLOSES: &str = "\r\nConnection: close";
+
+/// The same when it stays open, and how long it may be idle then (RFC 2068 §19.7.1.1). RFC 9110 §7.6.1: Connection MUST list such fields;
+/// the option that it has for Keep-Alive also tells HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
+pub(crate) fn stays_open(seconds: u64) -> String {
+    format!("\r\nConnection: keep-alive\r\nKeep-Alive: timeout={seconds}")
 }
 
 /// The CORS fields (Fetch standard, CORS protocol).
@@ -138,7 +147,7 @@ impl Response {
             other_type: None,
             challenge: None,
             is_private: false,
-            reason: Cow::Borrowed(""),
+            detail: Cow::Borrowed(""),
             log: None,
         }
     }
@@ -157,23 +166,23 @@ impl Response {
             error: bool,
             message: &'a str,
         }
-        let reason = message.into();
-        Self { reason: reason.clone(), ..Self::json(status, &ErrorBody { error: true, message: &reason }) }
+        let message = message.into();
+        Self { detail: message.clone(), ..Self::json(status, &ErrorBody { error: true, message: &message }) }
     }
 
     /// The answer when no entry has the requested name: the Error body without a message (specification, Endpoints, rule 5).
     pub(crate) fn no_such_color() -> Self {
         let content = Content::Own(b"{\"error\":true}\n".to_vec());
-        Self { reason: Cow::Borrowed("no such color"), ..Self::new(StatusCode::NOT_FOUND, content) }
+        Self { detail: Cow::Borrowed("no such color"), ..Self::new(StatusCode::NOT_FOUND, content) }
     }
 
-    /// Appends status line and fields, with the current time.
-    pub(crate) fn write_head_now(&self, out: &mut Vec<u8>, connection: Option<&'static str>) {
+    /// Appends status line and fields, with the current time. `connection` is [`CLOSES`], or what [`stays_open`] returned.
+    pub(crate) fn write_head_now(&self, out: &mut Vec<u8>, connection: &str) {
         date::now(|date| self.write_head(out, date, connection));
     }
 
     /// `date` is an IMF-fixdate (RFC 9110 §5.6.7).
-    fn write_head(&self, out: &mut Vec<u8>, date: &str, connection: Option<&'static str>) {
+    fn write_head(&self, out: &mut Vec<u8>, date: &str, connection: &str) {
         let reason = match self.status {
             StatusCode::PAYLOAD_TOO_LARGE => "Content Too Large", // RFC 9110 §15.5.14; the library has the older name
             status => status.default_reason_phrase(),
@@ -209,17 +218,20 @@ impl Response {
             (false, false) => None,
         };
         let challenge = self.challenge.map(Challenge::field_value);
+        // RFC 9110 §15.5.16: with a 415, which content codings would have been accepted
+        let codings = (self.status == StatusCode::UNSUPPORTED_MEDIA_TYPE).then_some("identity");
         for (name, value) in [
             ("Location", self.location.as_deref()),
             ("Allow", self.allow),
             ("Vary", vary),
             ("WWW-Authenticate", challenge),
-            ("Connection", connection),
+            ("Accept-Encoding", codings),
         ] {
             if let Some(value) = value {
                 push_field(out, name, value);
             }
         }
+        out.extend_from_slice(connection.as_bytes());
         out.extend_from_slice(self.other_type.map_or("", |other| other.fields).as_bytes());
         if let Some(cors) = &self.cors {
             cors.write(out);
@@ -272,7 +284,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn written(response: &Response, connection: Option<&'static str>, expected: &str) {
+    fn written(response: &Response, connection: &str, expected: &str) {
         let mut out = Vec::new();
         response.write_head(&mut out, "Sat, 21 Nov 2026 01:02:03 GMT", connection);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
@@ -282,9 +294,10 @@ mod tests {
     fn a_response_carries_the_common_fields() {
         written(
             &Response::no_such_color(),
-            None,
+            &stays_open(75),
             "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\nCache-Control: no-cache\r\n\
-             X-Content-Type-Options: nosniff\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n",
+             X-Content-Type-Options: nosniff\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\
+             Connection: keep-alive\r\nKeep-Alive: timeout=75\r\n\r\n",
         );
     }
 
@@ -293,7 +306,7 @@ mod tests {
         let response = Response { allow: Some("GET"), ..Response::new(StatusCode::NO_CONTENT, Content::None) };
         written(
             &response,
-            Some("close"),
+            CLOSES,
             "HTTP/1.1 204 No Content\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\nCache-Control: no-cache\r\n\
              X-Content-Type-Options: nosniff\r\nAllow: GET\r\nConnection: close\r\n\r\n",
         );

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
-use tiny_http::{HTTPVersion, Method};
+use tiny_http::Method;
 
 use super::output::{Output, Sent};
 use super::shared::{Quota, Shared};
-use crate::http::{Challenge, Parser, ProtocolError, Request, Response};
-use crate::logging;
+use crate::http::{CLOSES, Challenge, Parser, ProtocolError, Request, Response};
+use crate::logging::{self, Topic};
 use crate::service::Answer;
 use crate::store::{Change, DatabaseError, Outcome};
 
@@ -33,6 +33,10 @@ const LINGER_BYTES_MAX: usize = 1024 * 1024;
 /// At the connection limit, a connection without progress for this long may be closed.
 const STALL_TIME: Duration = Duration::from_secs(2);
 
+/// How much longer than the keep-alive time an idle connection stays open: a request that the client sends just before that time is over
+/// still arrives. The field Keep-Alive says a second at least, however short the time is, so the field never promises too much.
+const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
+
 /// The keep-alive time when the service is stopping; a busy client sends its next request sooner.
 const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
@@ -45,7 +49,8 @@ enum State {
     Reading,
     /// The answer of the service. That to a change comes when it is saved; until then, request and change take `memory` bytes. Nothing is
     /// received meanwhile, so that requests are answered in order, and no timeout closes the connection, so that the memory stays counted.
-    Answering { memory: usize },
+    /// `detail` is what the access log will say of the change.
+    Answering { memory: usize, detail: Option<String> },
     /// Room in the socket for more of the output.
     Writing,
     /// The end of the client's side, after the last response. Up to `left` bytes are received and dropped.
@@ -95,8 +100,8 @@ pub(super) struct Connection {
     pub(super) socket: OwnedFd,
     /// The other end's address, if it is a TCP connection.
     peer: Option<SocketAddr>,
-    /// It was accepted on a loopback address.
-    on_loopback: bool,
+    /// Requests for foreign host names are refused.
+    checks_host: bool,
     parser: Parser,
     pub(super) output: Output,
     state: State,
@@ -115,11 +120,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(socket: OwnedFd, peer: Option<SocketAddr>, on_loopback: bool, quota: Quota, now: Instant) -> Self {
+    pub(super) fn new(socket: OwnedFd, peer: Option<SocketAddr>, checks_host: bool, quota: Quota, now: Instant) -> Self {
         Self {
             socket,
             peer,
-            on_loopback,
+            checks_host,
             parser: Parser::default(),
             output: Output::default(),
             state: State::Idle,
@@ -138,7 +143,7 @@ impl Connection {
     pub(super) fn advance(&mut self, event: Event, shared: &Shared, now: Instant, scratch: &mut [u8]) -> Next {
         // An error means that the client has gone, so there is no response.
         let next = self.handle(event, shared, now, scratch).unwrap_or(Next::Close);
-        let change = if let State::Answering { memory } = self.state { memory } else { 0 };
+        let change = if let State::Answering { memory, .. } = self.state { memory } else { 0 };
         self.quota.set_memory(self.parser.memory() + self.output.memory() + change);
         next
     }
@@ -148,7 +153,7 @@ impl Connection {
         let limits = &shared.limits;
         let time = match self.state {
             State::Idle if shared.is_stopping() => STOPPING_KEEP_ALIVE.min(limits.keep_alive),
-            State::Idle if self.had_request => limits.keep_alive,
+            State::Idle if self.had_request => limits.keep_alive + KEEP_ALIVE_GRACE,
             State::Idle | State::Reading | State::Writing => limits.request_timeout,
             State::Answering { .. } => return None,
             State::Lingering { .. } => LINGER_TIME,
@@ -196,10 +201,11 @@ impl Connection {
                 next
             }
             (Event::Readable | Event::Writable, State::Writing) => self.flush(!self.parser.is_idle(), now),
-            (Event::Outcome(outcome), State::Answering { .. }) => {
+            (Event::Outcome(outcome), State::Answering { detail, .. }) => {
+                let detail = detail.take();
                 self.state = State::Idle;
                 if let Some(request) = &self.request {
-                    self.respond(shared.service.complete(request, outcome), shared);
+                    self.respond(shared.service.complete(request, outcome, detail), shared);
                 }
                 let next = self.flush(!self.parser.is_idle(), now);
                 self.quota.worker.counters.durable.add(1, self.received.elapsed());
@@ -240,24 +246,24 @@ impl Connection {
             };
             answers += 1;
             // what follows is another request, with a time of its own
-            (self.state, self.since, self.had_request) = (State::Answering { memory: 0 }, now, true);
-            if shared.access_log {
+            (self.state, self.since, self.had_request) = (State::Answering { memory: 0, detail: None }, now, true);
+            if shared.service.access_log {
                 (self.begun, self.token_name) = (Some(Instant::now()), shared.service.token_name(request));
             }
             let memory = request.memory();
             if self.quota.is_refused(memory + self.output.memory()) {
                 return self.refuse(&ProtocolError::Overloaded, shared, now);
             }
-            match shared.service.respond(request, self.on_loopback) {
+            match shared.service.respond(request, self.checks_host) {
                 Answer::Now(response) => {
                     self.quota.worker.counters.untimed.add(1);
                     self.respond(response, shared);
                 }
                 Answer::Overloaded => return self.refuse(&ProtocolError::Overloaded, shared, now),
-                Answer::Commit(change) => {
+                Answer::Commit(change, detail) => {
                     // the change has its own copy of what it needs
                     request.content = Vec::new();
-                    self.state = State::Answering { memory };
+                    self.state = State::Answering { memory, detail };
                     self.output.send(&self.socket)?;
                     return Ok(Next::Commit(change));
                 }
@@ -273,16 +279,16 @@ impl Connection {
         let is_last = !request.keep_alive || shared.is_stopping() || shared.limit_reached();
         let connection = if is_last {
             self.after = After::Close;
-            Some("close")
+            CLOSES
         } else {
-            // RFC 9112 §9.3: HTTP/1.0 clients need to be told that the connection stays open
-            (request.version < HTTPVersion(1, 1)).then_some("keep-alive")
+            &shared.stays_open
         };
         if let Some(line) = &response.log {
-            logging::client_warning(format_args!("{line}"));
+            logging::client_warning(Topic::Forbidden, format_args!("{line}"));
         }
         if response.challenge == Some(Challenge::InvalidToken) {
-            logging::client_warning(format_args!("a wrong token from {}", client(self.peer, request.fields.forwarded_for)));
+            let client = client(self.peer, request.fields.forwarded_for);
+            logging::client_warning(Topic::WrongTokens, format_args!("a wrong token from {client}"));
         }
         self.push(response, connection);
     }
@@ -291,17 +297,17 @@ impl Connection {
     fn refuse(&mut self, error: &ProtocolError, shared: &Shared, now: Instant) -> io::Result<Next> {
         let unfinished = self.parser.refuse();
         self.request = self.request.take().or(unfinished);
-        self.begun = self.begun.or_else(|| shared.access_log.then(Instant::now));
-        self.push(shared.service.refuse(self.request.as_ref(), error), Some("close"));
+        self.begun = self.begun.or_else(|| shared.service.access_log.then(Instant::now));
+        self.push(shared.service.refuse(self.request.as_ref(), error), CLOSES);
         self.after = After::Linger;
         self.flush(false, now)
     }
 
     /// Appends a response to the output, and logs it.
-    fn push(&mut self, mut response: Response, connection: Option<&'static str>) {
+    fn push(&mut self, mut response: Response, connection: &str) {
         let (begun, token_name) = (self.begun.take(), self.token_name.take());
         let request = &self.request;
-        let (status, reason) = (response.status, take(&mut response.reason));
+        let (status, detail) = (response.status, take(&mut response.detail));
         let is_head = request.as_ref().is_some_and(|request| request.method == Method::Head);
         let bytes = self.output.push(response, is_head, connection);
         self.quota.worker.counters.count_response(request.as_ref().map(|request| &request.method), status);
@@ -310,7 +316,7 @@ impl Connection {
             let what = request.as_ref().map(|request| (&request.method, request.target.as_str()));
             let client = client(self.peer, request.as_ref().and_then(|request| request.fields.forwarded_for));
             let client = token_name.map_or_else(|| client.clone(), |name| format!("{name}@{client}"));
-            logging::response(&client, what, status, &reason, bytes, begun);
+            logging::access(&client, what, status, &detail, bytes, begun);
         }
         self.request = None;
     }

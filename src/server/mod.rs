@@ -1,6 +1,7 @@
 //! Sockets and threads: the accept loop, on the main thread, and the workers, to which it passes connections.
 
 mod connection;
+mod control_group;
 #[cfg(fuzzing)]
 #[path = "../../fuzz/inside/server.rs"]
 pub(crate) mod fuzzing;
@@ -28,7 +29,8 @@ pub(crate) use shared::{Limits, Shared};
 use watchdog::Watchdog;
 use worker::{Inbox, Worker};
 
-use crate::{logging, service_manager};
+use crate::logging::{self, Topic};
+use crate::service_manager;
 
 /// The time between the signal and the end: connections that are still open then are closed, answered or not.
 const STOP_TIME: Duration = Duration::from_secs(4);
@@ -133,6 +135,9 @@ impl Server {
 
     /// Accepts up to [`ACCEPTS_IN_A_ROW`] connections from a listener.
     fn accept_from(&self, listener: &Listener) {
+        let Listener { endpoint, .. } = listener;
+        // an address that others can connect to may be a published port of a loopback address: whoever names hosts means only those
+        let checks_host = endpoint.is_loopback() || (endpoint.is_open() && !self.shared.service.allowlist.hosts.is_empty());
         for _ in 0..ACCEPTS_IN_A_ROW {
             if self.shared.is_full() {
                 return;
@@ -140,7 +145,7 @@ impl Server {
             match listener.accept() {
                 Ok((socket, peer)) => {
                     let inbox = self.inboxes.iter().min_by_key(|inbox| inbox.load()).expect("there is a worker");
-                    inbox.add(socket, peer, listener.endpoint.is_loopback(), &self.shared);
+                    inbox.add(socket, peer, checks_host, &self.shared);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // the client closed the connection before it was accepted
@@ -178,7 +183,7 @@ impl Server {
 
 /// Waits after the system has refused a connection, most likely for lack of a descriptor or memory.
 fn pause(error: &io::Error) {
-    logging::client_warning(format_args!("cannot accept connections for the moment: {error}"));
+    logging::client_warning(Topic::Connections, format_args!("cannot accept connections for the moment: {error}"));
     sleep(PAUSE);
 }
 
@@ -186,6 +191,11 @@ fn pause(error: &io::Error) {
 fn has_pending(listener: &Listener) -> bool {
     let mut polled = [PollFd::new(&listener.socket, PollFlags::IN)];
     rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+/// How much memory the buffers of all connections may take together.
+pub(crate) fn memory_max() -> usize {
+    shared::memory_max(control_group::memory_limit())
 }
 
 /// The connection limit: as many as there are descriptors left for, at most [`CONNECTIONS_MAX`]. Raises the soft limit of descriptors to

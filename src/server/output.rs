@@ -40,8 +40,8 @@ pub(super) enum Sent {
 }
 
 impl Output {
-    /// Appends a response with this value of Connection. Returns its length in bytes.
-    pub(super) fn push(&mut self, response: Response, is_head: bool, connection: Option<&'static str>) -> usize {
+    /// Appends a response with these fields about the connection. Returns its length in bytes.
+    pub(super) fn push(&mut self, response: Response, is_head: bool, connection: &str) -> usize {
         let before = self.buffer.len();
         response.write_head_now(&mut self.buffer, connection);
         // RFC 9110 §9.3.2: a response to HEAD MUST NOT have content
@@ -112,6 +112,7 @@ mod tests {
     use tiny_http::StatusCode;
 
     use super::*;
+    use crate::http::CLOSES;
 
     #[test]
     fn all_of_it_arrives_once_however_often_the_reader_makes_room() {
@@ -119,7 +120,7 @@ mod tests {
         theirs.set_nonblocking(true).expect("it is ours");
         let json: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
         let mut output = Output::default();
-        let length = output.push(Response::new(StatusCode::OK, Content::Own(json.clone())), false, None);
+        let length = output.push(Response::new(StatusCode::OK, Content::Own(json.clone())), false, CLOSES);
         assert!(length > json.len() && !output.has_room());
         let (mut rounds, mut received) = (0, Vec::new());
         while output.send(&ours).expect("the reader is there") != Sent::All {
@@ -139,8 +140,8 @@ mod tests {
     fn short_responses_go_together() {
         let mut output = Output::default();
         output.push_continue();
-        output.push(Response::no_such_color(), false, None);
-        output.push(Response::no_such_color(), true, Some("close"));
+        output.push(Response::no_such_color(), false, CLOSES);
+        output.push(Response::no_such_color(), true, CLOSES);
         let Some([bytes, b""]) = output.rest() else { panic!("one buffer") };
         let text = str::from_utf8(bytes).unwrap();
         assert_eq!((text.matches("HTTP/1.1 404 ").count(), text.matches(r#"{"error":true}"#).count()), (2, 1));

@@ -4,11 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::http::stays_open;
 use crate::metrics::WorkerMetrics;
 use crate::service::Service;
 
 /// Bytes of requests and responses in the buffers of all connections together: 500 requests of 64 KiB.
 const MEMORY_MAX: usize = 32 * 1024 * 1024;
+
+/// The same where the control group allows the process very little: 32 requests of 64 KiB.
+const MEMORY_MIN: usize = 2 * 1024 * 1024;
 
 /// A connection with no more bytes than this does not count, so that small requests are served however much the others take.
 const MEMORY_FREE: usize = 4096;
@@ -21,26 +25,36 @@ pub(crate) struct Limits {
     pub(crate) request_timeout: Duration,
     pub(crate) keep_alive: Duration,
     pub(crate) connections_max: usize,
+    /// Bytes of requests and responses in the buffers of all connections together.
+    pub(crate) memory_max: usize,
+}
+
+/// How much memory all buffers may take where the control group of the process has this limit: a quarter of it, so that as much is left for the
+/// list, and for what the allocator and the kernel need beside the buffers.
+pub(super) fn memory_max(limit: Option<usize>) -> usize {
+    limit.map_or(MEMORY_MAX, |limit| (limit / 4).clamp(MEMORY_MIN, MEMORY_MAX))
 }
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) service: Service,
     pub(crate) limits: Limits,
-    /// Every request is logged.
-    pub(crate) access_log: bool,
+    /// The fields about the connection of responses after which it stays open.
+    pub(super) stays_open: String,
     /// Accepted and not closed yet.
     connections: AtomicUsize,
-    /// Bytes counted against [`MEMORY_MAX`].
+    /// Bytes counted against [`Limits::memory_max`].
     memory: AtomicUsize,
     /// The connection limit is reached and clients wait: idle connections are closed now, the others after their next response.
     limit_reached: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn new(service: Service, limits: Limits, access_log: bool) -> Self {
+    pub(crate) fn new(service: Service, limits: Limits) -> Self {
         let (connections, memory, limit_reached) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
-        Self { service, limits, access_log, connections, memory, limit_reached }
+        // in whole seconds, and not 0, which some clients take for no limit
+        let stays_open = stays_open(limits.keep_alive.as_secs().max(1));
+        Self { service, limits, stays_open, connections, memory, limit_reached }
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -64,7 +78,7 @@ impl Shared {
     }
 }
 
-/// One connection's part of the connection limit and of [`MEMORY_MAX`], until it is dropped.
+/// One connection's part of the connection limit and of [`Limits::memory_max`], until it is dropped.
 #[derive(Debug)]
 pub(super) struct Quota {
     shared: Arc<Shared>,
@@ -90,9 +104,9 @@ impl Quota {
         }
     }
 
-    /// Whether the connection would exceed [`MEMORY_MAX`] with this many bytes.
+    /// Whether the connection would exceed [`Limits::memory_max`] with this many bytes.
     pub(super) fn is_refused(&self, bytes: usize) -> bool {
-        bytes > MEMORY_FREE && self.shared.memory.load(Relaxed) + bytes > MEMORY_MAX + self.memory
+        bytes > MEMORY_FREE && self.shared.memory.load(Relaxed) + bytes > self.shared.limits.memory_max + self.memory
     }
 }
 
@@ -101,5 +115,26 @@ impl Drop for Quota {
         self.set_memory(0);
         self.worker.connections.fetch_sub(1, Relaxed);
         self.shared.connections.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_is_a_quarter_of_the_limit_of_the_control_group() {
+        let mib = |mib: usize| mib * 1024 * 1024;
+        for (limit, expected) in [
+            (None, 32),
+            (Some(mib(4096)), 32),
+            (Some(mib(128)), 32),
+            (Some(mib(32)), 8),
+            (Some(mib(8)), 2),
+            (Some(mib(1)), 2),
+            (Some(0), 2),
+        ] {
+            assert_eq!(memory_max(limit), mib(expected), "{limit:?}");
+        }
     }
 }

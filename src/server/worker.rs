@@ -15,7 +15,7 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 
 use super::connection::{Connection, Event, Next};
 use super::shared::{Quota, Shared};
-use crate::logging;
+use crate::logging::{self, Topic};
 use crate::metrics::WorkerMetrics;
 use crate::store::{DatabaseError, Outcome};
 
@@ -54,9 +54,9 @@ impl Inbox {
     }
 
     /// Passes a new connection to the worker.
-    pub(super) fn add(&self, socket: OwnedFd, peer: Option<SocketAddr>, on_loopback: bool, shared: &Arc<Shared>) {
+    pub(super) fn add(&self, socket: OwnedFd, peer: Option<SocketAddr>, checks_host: bool, shared: &Arc<Shared>) {
         let quota = Quota::new(Arc::clone(shared), Arc::clone(&self.metrics));
-        let connection = Connection::new(socket, peer, on_loopback, quota, Instant::now());
+        let connection = Connection::new(socket, peer, checks_host, quota, Instant::now());
         self.post(|mail| mail.connections.push(connection));
     }
 
@@ -243,7 +243,7 @@ impl Worker {
         if let Err(error) = watched {
             self.connections.remove(&id);
             self.inbox.metrics.counters.refused.add(1);
-            logging::client_warning(format_args!("closed a connection: epoll does not take its socket: {error}"));
+            logging::client_warning(Topic::Connections, format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
         if let Next::Commit(change) = next {
             let inbox = Arc::clone(&self.inbox);
@@ -270,9 +270,10 @@ impl Worker {
         let is_withdrawn = |entry: &Entry| entry.connection.output.shared_content().is_some_and(|content| list.is_withdrawn(content));
         let count = self.connections.extract_if(|_, entry| is_withdrawn(entry)).count();
         if count > 0 {
-            logging::client_warning(format_args!(
-                "connections closed: {count}; old representations that they were still reading took too much memory"
-            ));
+            logging::client_warning(
+                Topic::Connections,
+                format_args!("connections closed: {count}; old representations that they were still reading took too much memory"),
+            );
         }
     }
 
@@ -306,14 +307,15 @@ mod tests {
             base: BasePath::default(),
             openapi: openapi(&BasePath::default()),
             read_only: false,
+            access_log: false,
             is_stopping: AtomicBool::new(false),
             allowlist: Allowlist::default(),
             tokens: None,
             metrics,
         };
         let time = Duration::from_secs(10);
-        let limits = Limits { content_max: 100, request_timeout: time, keep_alive: time, connections_max: 10 };
-        let shared = Arc::new(Shared::new(service, limits, false));
+        let limits = Limits { content_max: 100, request_timeout: time, keep_alive: time, connections_max: 10, memory_max: 10_000 };
+        let shared = Arc::new(Shared::new(service, limits));
         let inbox = Arc::new(Inbox::new(Arc::clone(&shared.service.metrics.workers[0])).unwrap());
         Worker::new(shared, inbox).unwrap()
     }
@@ -343,12 +345,24 @@ mod tests {
         {
             let responses = talk(&mut worker, &format!("{red}{method} /metrics HTTP/1.1\r\nHost: a\r\n\r\n{red}"));
             let (first, failed) = responses.split_once("{\"name\":\"red\",\"value\":\"#f00\"}\n").unwrap();
-            assert!(first.starts_with("HTTP/1.1 200 OK\r\n") && !first.contains("Connection"), "{first}");
+            assert!(first.starts_with("HTTP/1.1 200 OK\r\n") && !first.contains("Connection: close"), "{first}");
             let (head, content) = failed.split_once("\r\n\r\n").unwrap();
             assert!(head.starts_with("HTTP/1.1 500 Internal Server Error\r\n") && head.ends_with("\r\nConnection: close"), "{head}");
             assert_eq!(content, expected, "{method}");
         }
         assert_eq!(worker.connections.len(), 2, "they linger, and no other is there");
+    }
+
+    #[test]
+    fn connections_are_refused_more_memory_than_all_may_use_together() {
+        let worker = worker("#f00", Metrics::new(1, 1));
+        let quota = || Quota::new(Arc::clone(&worker.shared), Arc::clone(&worker.inbox.metrics));
+        let (mut one, other) = (quota(), quota());
+        assert!(other.is_refused(10_001) && !other.is_refused(10_000));
+        one.set_memory(5_000);
+        assert!(other.is_refused(5_001) && !other.is_refused(5_000) && !one.is_refused(10_000));
+        drop(one);
+        assert!(!other.is_refused(10_000));
     }
 
     #[test]

@@ -3,8 +3,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use tiny_http::Method;
-
 use crate::http::{Cors, Fields, Request, split_port};
 use crate::logging::excerpt;
 
@@ -13,7 +11,7 @@ use crate::logging::excerpt;
 pub(crate) struct Allowlist {
     /// Origins whose pages may read and change the list, as browsers serialize them: `https://example.org`.
     pub(crate) origins: Vec<String>,
-    /// Host names, without port, of a service on a loopback address.
+    /// Host names, without port, besides `localhost`.
     pub(crate) hosts: Vec<String>,
 }
 
@@ -22,6 +20,9 @@ pub(crate) struct Allowlist {
 pub(super) enum Forbidden<'a> {
     /// When a page of another origin would change something; with the Origin field.
     CrossOrigin(Option<&'a str>),
+    /// When a browser does not say of what site a page is, and its Origin is not the Host: the page is of another origin, or a proxy has
+    /// changed Host.
+    NotTheHost(&'a str),
     /// When the Host is a name that anyone's DNS may have pointed at the loopback address (DNS rebinding).
     ForeignHost(&'a str),
 }
@@ -30,7 +31,7 @@ impl Forbidden<'_> {
     /// The message for the client.
     pub(super) fn message(&self) -> String {
         let what = match self {
-            Self::CrossOrigin(_) => "a page of another origin may not change the list",
+            Self::CrossOrigin(_) | Self::NotTheHost(_) => "a page of another origin may not change the list",
             Self::ForeignHost(_) => "the service does not have this host name",
         };
         format!("{what}{}", self.advice())
@@ -39,7 +40,7 @@ impl Forbidden<'_> {
     /// The warning for the log.
     pub(super) fn log(&self) -> String {
         let what = match self {
-            Self::CrossOrigin(Some(origin)) => format!("refused a change from the origin {}", excerpt(origin)),
+            Self::CrossOrigin(Some(origin)) | Self::NotTheHost(origin) => format!("refused a change from the origin {}", excerpt(origin)),
             Self::CrossOrigin(None) => "refused a change from another site, the browser did not say which".to_owned(),
             Self::ForeignHost(host) => format!("refused a request to the host {}", excerpt(split_port(host).0)),
         };
@@ -50,15 +51,19 @@ impl Forbidden<'_> {
     fn advice(&self) -> &'static str {
         match self {
             Self::CrossOrigin(Some(origin)) if parse_origin(origin).is_ok() => "; --allow-origin with it would allow that",
+            Self::NotTheHost(origin) if parse_origin(origin).is_ok() => {
+                "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that"
+            }
             Self::ForeignHost(host) if parse_host(split_port(host).0).is_ok() => "; --allow-host with it would allow that",
             _ => "",
         }
     }
 }
 
-pub(super) fn check<'a>(allowlist: &Allowlist, request: &'a Request, on_loopback: bool) -> Result<(), Forbidden<'a>> {
+/// `checks_host`: the listener can be reached by DNS rebinding, as far as the service knows.
+pub(super) fn check<'a>(allowlist: &Allowlist, request: &'a Request, checks_host: bool) -> Result<(), Forbidden<'a>> {
     if let Some(host) = request.fields.host.as_deref()
-        && on_loopback
+        && checks_host
         && !is_own_host(allowlist, host)
     {
         return Err(Forbidden::ForeignHost(host));
@@ -67,14 +72,17 @@ pub(super) fn check<'a>(allowlist: &Allowlist, request: &'a Request, on_loopback
     if request.is_safe() || is_same_origin(allowlist, &request.fields) {
         Ok(())
     } else {
-        Err(Forbidden::CrossOrigin(request.fields.origin.as_deref()))
+        Err(match (&request.fields.sec_fetch_site, request.fields.origin.as_deref()) {
+            (None, Some(origin)) => Forbidden::NotTheHost(origin),
+            (_, origin) => Forbidden::CrossOrigin(origin),
+        })
     }
 }
 
 /// The CORS fields for the response to a request; `None` unless its origin is allowed.
 pub(super) fn cors(allowlist: &Allowlist, request: &Request) -> Option<Cors> {
     let origin = request.fields.origin.as_deref().filter(|origin| is_allowed(allowlist, origin))?;
-    Some(Cors { origin: origin.to_owned(), preflight: request.method == Method::Options && request.fields.preflight_method.is_some() })
+    Some(Cors { origin: origin.to_owned(), preflight: request.is_preflight() })
 }
 
 /// The algorithm of `http.CrossOriginProtection` of Go 1.25, after Filippo Valsorda's research of 2025.
@@ -148,7 +156,7 @@ pub(crate) fn parse_host(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use tiny_http::HTTPVersion;
+    use tiny_http::{HTTPVersion, Method};
 
     use super::*;
 
@@ -185,7 +193,11 @@ mod tests {
             (Method::Options, false),
         ] {
             let request = request(method, fields.clone());
-            let expected = if allowed || !changes { Ok(()) } else { Err(Forbidden::CrossOrigin(origin)) };
+            let forbidden = match (sec_fetch_site, origin) {
+                (None, Some(origin)) => Forbidden::NotTheHost(origin),
+                _ => Forbidden::CrossOrigin(origin),
+            };
+            let expected = if allowed || !changes { Ok(()) } else { Err(forbidden) };
             assert_eq!(check(&allowlist(), &request, false), expected, "{request:?}");
         }
     }
@@ -235,14 +247,14 @@ mod tests {
     #[test]
     fn an_origin_needs_a_host_to_equal() {
         let request = request(Method::Post, fields(None, Some("http://")));
-        assert_eq!(check(&allowlist(), &request, true), Err(Forbidden::CrossOrigin(Some("http://"))));
+        assert_eq!(check(&allowlist(), &request, true), Err(Forbidden::NotTheHost("http://")));
     }
 
     #[test]
-    fn on_a_loopback_address_foreign_host_names_are_refused() {
-        let ask = |host, on_loopback| {
+    fn where_the_host_is_checked_foreign_names_are_refused() {
+        let ask = |host, checks_host| {
             let request = request(Method::Get, fields(host, None));
-            check(&allowlist(), &request, on_loopback).map_err(|forbidden| forbidden.log())
+            check(&allowlist(), &request, checks_host).map_err(|forbidden| forbidden.log())
         };
         for host in [
             "127.0.0.1",
@@ -341,6 +353,11 @@ mod tests {
         origin("http://a\n", "\"http://a\\n\"", "");
         origin(&"\u{e9}".repeat(201), &format!("\"{}\"…", "\u{e9}".repeat(200)), "");
         origin(&"\u{e9}".repeat(200), &format!("\"{}\"", "\u{e9}".repeat(200)), "");
+        let origin = Forbidden::NotTheHost("http://a.example");
+        let advice =
+            "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that";
+        check_words(&origin, message, "refused a change from the origin \"http://a.example\"", advice);
+        check_words(&Forbidden::NotTheHost("null"), message, "refused a change from the origin \"null\"", "");
         check_words(&Forbidden::CrossOrigin(None), message, "refused a change from another site, the browser did not say which", "");
 
         let message = "the service does not have this host name";

@@ -1,5 +1,6 @@
 //! The rules of the HTTP contract: a request in, an answer out. No sockets, and no log.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -11,6 +12,7 @@ use super::target::{self, BasePath, Resource, TargetError};
 use super::token::Tokens;
 use crate::http::date::rfc3339;
 use crate::http::{Conditions, Content, OtherType, ProtocolError, Representation, Request, Response};
+use crate::logging::excerpt;
 use crate::metrics::Metrics;
 use crate::store::{Action, Change, DatabaseError, JsonError, Outcome, SaveStatus, Store, json};
 
@@ -26,6 +28,8 @@ pub(crate) struct Service {
     pub(crate) openapi: Arc<Representation>,
     /// POST, PUT and DELETE are not allowed.
     pub(crate) read_only: bool,
+    /// Every request is logged.
+    pub(crate) access_log: bool,
     pub(crate) is_stopping: AtomicBool,
     pub(crate) allowlist: Allowlist,
     /// A write needs one of these; `None` when everybody may write.
@@ -36,8 +40,9 @@ pub(crate) struct Service {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Now(Response),
-    /// A change that has to be saved first: [`Service::complete`] returns the response when the outcome is known.
-    Commit(Change),
+    /// A change that has to be saved first: [`Service::complete`] returns the response when the outcome is known, for which it needs the detail
+    /// as well.
+    Commit(Change, Option<String>),
     /// There is no memory for what the request would become.
     Overloaded,
 }
@@ -52,9 +57,9 @@ pub(crate) fn openapi(base: &BasePath) -> Arc<Representation> {
 }
 
 impl Service {
-    /// Answers a request; an error is a response too. `on_loopback`: the listener's own address is a loopback one.
-    pub(crate) fn respond(&self, request: &Request, on_loopback: bool) -> Answer {
-        let response = match origin::check(&self.allowlist, request, on_loopback) {
+    /// Answers a request; an error is a response too. `checks_host`: one for a foreign host name is refused.
+    pub(crate) fn respond(&self, request: &Request, checks_host: bool) -> Answer {
+        let response = match origin::check(&self.allowlist, request, checks_host) {
             Ok(()) => match route(self, request) {
                 Answer::Now(response) => response,
                 other => return other,
@@ -65,8 +70,8 @@ impl Service {
     }
 
     /// The response to a request whose change was saved, or could not be.
-    pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, DatabaseError>) -> Response {
-        self.with_common_fields(Some(request), written(self, outcome))
+    pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, DatabaseError>, detail: Option<String>) -> Response {
+        self.with_common_fields(Some(request), written(self, outcome, detail))
     }
 
     /// The name of the token that a request has, for the log.
@@ -91,7 +96,10 @@ fn route(service: &Service, request: &Request) -> Answer {
     let found = target::find(&request.method, &request.target, &service.base);
     let is_page = matches!(found, Ok(Resource::Page));
     let mut answer = match found {
-        Ok(Resource::Page) if !request.fields.asks_for_html => Answer::Now(target_error(&TargetError::Unknown, &service.base)),
+        // a preflight has the Accept of no request (Fetch standard, CORS-preflight fetch)
+        Ok(Resource::Page) if !request.fields.asks_for_html && !request.is_preflight() => {
+            Answer::Now(target_error(&TargetError::Unknown, &service.base))
+        }
         Ok(resource) => operate(service, request, resource),
         Err(error) => Answer::Now(target_error(&error, &service.base)),
     };
@@ -105,7 +113,7 @@ fn route(service: &Service, request: &Request) -> Answer {
 fn operate(service: &Service, request: &Request, resource: Resource<'_>) -> Answer {
     let allow = allowed(&resource, service.read_only);
     if !request.is_safe() && !allow.split(", ").any(|method| method == request.method.as_str()) {
-        return Answer::Now(not_allowed(allow));
+        return Answer::Now(not_allowed(service, request, &resource, allow));
     }
     if let Some(refusal) = check_token(service, &resource, request) {
         return Answer::Now(refusal);
@@ -152,8 +160,15 @@ fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) ->
     Some(Response { challenge: Some(challenge), ..Response::error(StatusCode::UNAUTHORIZED, challenge.message()) })
 }
 
-fn not_allowed(allow: &'static str) -> Response {
-    let error = Response::error(StatusCode::METHOD_NOT_ALLOWED, format!("the method is not allowed here, only {allow}"));
+fn not_allowed(service: &Service, request: &Request, resource: &Resource<'_>, allow: &'static str) -> Response {
+    let list = format!("{}/colors", service.base.as_str());
+    let message = match resource {
+        Resource::Color(name) if name.is_empty() && request.method == Method::Post && !service.read_only => {
+            format!("this is the color with the empty name; to add one, POST to {list}, without the slash at the end")
+        }
+        _ => format!("the method is not allowed here, only {allow}"),
+    };
+    let error = Response::error(StatusCode::METHOD_NOT_ALLOWED, message);
     // RFC 9110 §15.5.6: a 405 MUST carry Allow
     Response { allow: Some(allow), ..error }
 }
@@ -221,25 +236,56 @@ fn read(request: &Request, representation: &Arc<Representation>) -> Response {
 
 /// Makes a change of the color `name`, or of the list.
 fn write(service: &Service, request: &Request, name: Option<&str>, action: Result<Action, JsonError>) -> Answer {
-    let action = action.map_err(|error| error.to_string());
-    let conditions = Conditions::of(request).map_err(|error| error.to_string());
-    match action.and_then(|action| Ok(Change { action, conditions: conditions? })) {
-        Ok(change) if service.store.is_durable() => Answer::Commit(change),
-        Ok(change) => Answer::Now(written(service, Ok(service.store.apply(&change)))),
+    let change = check_coding(request).and_then(|()| {
+        let action = action.map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
+        let conditions = Conditions::of(request).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
+        Ok(Change { action, conditions })
+    });
+    match change {
+        Ok(change) => {
+            let detail = if service.access_log { detail(&change.action) } else { None };
+            match service.store.is_durable() {
+                true => Answer::Commit(change, detail),
+                false => Answer::Now(written(service, Ok(service.store.apply(&change)), detail)),
+            }
+        }
         // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with invalid content
         Err(_) if name.is_some_and(|name| service.store.list.first(name).is_none()) => Answer::Now(Response::no_such_color()),
-        Err(message) => Answer::Now(Response::error(StatusCode::BAD_REQUEST, message)),
+        Err((status, message)) => Answer::Now(Response::error(status, message)),
     }
 }
 
-fn written(service: &Service, outcome: Result<Outcome, DatabaseError>) -> Response {
+/// RFC 9110 §15.5.16: a content coding that the service does not have is a 415. What DELETE ignores may have any.
+fn check_coding(request: &Request) -> Result<(), (StatusCode, String)> {
+    match &request.fields.content_coding {
+        Some(coding) if !request.content.is_empty() && request.method != Method::Delete => {
+            let message = format!("the content has the coding {}, send it without one", excerpt(coding));
+            Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the access log says of a change, if it is made: what neither the target nor the status tells.
+fn detail(action: &Action) -> Option<String> {
+    match action {
+        Action::Create(color) => Some(format!("name {}", excerpt(&color.name))),
+        Action::Update(_, Some(value)) => Some(format!("value {}", excerpt(value))),
+        _ => None,
+    }
+}
+
+fn written(service: &Service, outcome: Result<Outcome, DatabaseError>, detail: Option<String>) -> Response {
+    let detail = Cow::Owned(detail.unwrap_or_default());
     match outcome {
         Ok(Outcome::Created { color, is_first }) => {
             // RFC 9110 §10.2.2: Location names the created color, so there is none when an earlier entry has its name
             let location = is_first.then(|| service.base.location_of(&color.name)).flatten();
-            Response { location, ..Response::new(StatusCode::CREATED, Content::Shared(color.json)) }
+            Response { location, detail, ..Response::new(StatusCode::CREATED, Content::Shared(color.json)) }
         }
-        Ok(Outcome::Updated(color) | Outcome::Deleted(color)) => Response::new(StatusCode::OK, Content::Shared(color.json)),
+        Ok(Outcome::Updated(color) | Outcome::Deleted(color)) => {
+            Response { detail, ..Response::new(StatusCode::OK, Content::Shared(color.json)) }
+        }
         Ok(Outcome::Replaced(list)) => Response::new(StatusCode::OK, Content::Shared(service.store.list.envelope_of(&list))),
         Ok(Outcome::NotFound) => Response::no_such_color(),
         Ok(Outcome::ConditionFailed) => condition_failed(),
@@ -257,3 +303,7 @@ fn condition_failed() -> Response {
 #[cfg(test)]
 #[path = "respond_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "mistake_tests.rs"]
+mod mistake_tests;

@@ -7,7 +7,7 @@ use crate::http::{Fields, Parser};
 use crate::store::{Color, Colors};
 
 /// A service with the colors `red`, `blue` and a second `red`.
-fn service() -> Service {
+pub(super) fn service() -> Service {
     let color = |name: &str, value: &str| Color::new(name, value);
     let colors = Colors::from_iter([color("red", "#f00"), color("blue", "#00f"), color("red", "#e00")]);
     Service {
@@ -15,6 +15,7 @@ fn service() -> Service {
         base: BasePath::default(),
         openapi: openapi(&BasePath::default()),
         read_only: false,
+        access_log: false,
         is_stopping: AtomicBool::new(false),
         allowlist: Allowlist::default(),
         tokens: None,
@@ -24,19 +25,19 @@ fn service() -> Service {
 
 const LIST: &str = r##"{"data":[{"name":"red","value":"#f00"},{"name":"blue","value":"#00f"},{"name":"red","value":"#e00"}]}"##;
 
-fn request(method: Method, target: &str, fields: Fields, content: &str) -> Request {
+pub(super) fn request(method: Method, target: &str, fields: Fields, content: &str) -> Request {
     let version = HTTPVersion(1, 1);
     Request { method, target: target.to_owned(), version, fields, content: content.as_bytes().to_vec(), keep_alive: true }
 }
 
-fn respond(service: &Service, request: &Request) -> Response {
+pub(super) fn respond(service: &Service, request: &Request) -> Response {
     match service.respond(request, true) {
         Answer::Now(response) => response,
-        Answer::Commit(_) | Answer::Overloaded => panic!("the list is in memory, and there is enough of that"),
+        Answer::Commit(..) | Answer::Overloaded => panic!("the list is in memory, and there is enough of that"),
     }
 }
 
-fn ask(service: &Service, method: Method, target: &str, content: &str) -> Response {
+pub(super) fn ask(service: &Service, method: Method, target: &str, content: &str) -> Response {
     respond(service, &request(method, target, Fields::default(), content))
 }
 
@@ -188,7 +189,7 @@ fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
         let refused = ask(Method::Delete, target, Some("http://evil.example"), None);
         assert_eq!(
             json(&refused),
-            r#"{"error":true,"message":"a page of another origin may not change the list; --allow-origin with it would allow that"}"#
+            r#"{"error":true,"message":"a page of another origin may not change the list; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that"}"#
         );
         assert_eq!((refused.status, refused.log.is_some(), refused.cors), (StatusCode::FORBIDDEN, true, None));
         assert_eq!(ask(Method::Get, target, None, Some("evil.example")).status, StatusCode::FORBIDDEN);

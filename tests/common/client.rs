@@ -188,8 +188,8 @@ fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
 /// What holds for status and fields of every response.
 #[track_caller]
 fn check_head(response: &Response) {
-    const STATUSES: [u16; 18] = [200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 412, 413, 417, 431, 500, 501, 503, 505];
-    const FIELDS: [&str; 17] = [
+    const STATUSES: [u16; 19] = [200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 412, 413, 415, 417, 431, 500, 501, 503, 505];
+    const FIELDS: [&str; 19] = [
         "WWW-Authenticate",
         "Content-Security-Policy",
         "Referrer-Policy",
@@ -201,7 +201,9 @@ fn check_head(response: &Response) {
         "ETag",
         "Location",
         "Allow",
+        "Accept-Encoding",
         "Connection",
+        "Keep-Alive",
         "Vary",
         "Access-Control-Allow-Origin",
         "Access-Control-Allow-Methods",
@@ -229,8 +231,11 @@ fn check_head(response: &Response) {
     assert_eq!(response.field("www-authenticate").is_some(), response.status == 401, "{response:?}");
     assert_eq!(response.field("x-content-type-options"), Some("nosniff"));
     assert!(httpdate::parse_http_date(response.field("date").unwrap()).is_ok());
+    assert_eq!(response.field("accept-encoding"), (response.status == 415).then_some("identity"), "{response:?}");
     assert_eq!(response.field("allow").is_some(), matches!(response.status, 204 | 405));
-    assert!(matches!(response.field("connection"), None | Some("close" | "keep-alive")), "{response:?}");
+    // the service says when it closes the connection, and otherwise for how many seconds it does not
+    let connection = if response.field("keep-alive").is_some() { "keep-alive" } else { "close" };
+    assert_eq!(response.field("connection"), Some(connection), "{response:?}");
 }
 
 /// The media type of `/metrics`: Prometheus' text format.

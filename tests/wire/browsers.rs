@@ -3,8 +3,8 @@
 
 use std::net::Shutdown;
 
-use crate::common::client::request;
-use crate::common::harness::{Scratch, Server, eventually};
+use crate::common::client::{Client, request};
+use crate::common::harness::{Scratch, Server, colors, eventually};
 
 /// Asks for each change with these field lines, Host included, and checks the status of each.
 #[track_caller]
@@ -56,6 +56,24 @@ fn a_name_that_anyone_can_point_at_a_loopback_address_reaches_nothing() {
 }
 
 #[test]
+fn with_allowed_hosts_the_host_counts_on_every_tcp_listener_and_on_no_unix_socket() {
+    let scratch = Scratch::new();
+    let socket = scratch.file("s");
+    // what a container listens on, however its port is published
+    let listen = ["--listen", "0.0.0.0:0", "--listen", &format!("unix:{socket}")];
+    let start = |arguments: &[&str]| Server::spawn(colors(&[&listen, arguments].concat()));
+    let statuses = |server: &Server| {
+        ["evil.example", "own.example", "127.0.0.1:8080", "localhost:8080"]
+            .map(|host| server.connect().send(format!("GET /colors HTTP/1.1\r\nHost: {host}\r\n\r\n")).response().status)
+    };
+    assert_eq!(statuses(&start(&[])), [200, 200, 200, 200]);
+    let server = start(&["--allow-host", "own.example"]);
+    assert_eq!(statuses(&server), [403, 200, 200, 200]);
+    let mut client = Client::on_unix(&socket);
+    assert_eq!(client.send("GET /colors HTTP/1.1\r\nHost: evil.example\r\n\r\n").response().status, 200);
+}
+
+#[test]
 fn pages_of_the_service_and_of_allowed_origins_may_change_the_list() {
     for fields in [
         "Host: localhost:8080\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://localhost:8080\r\n",
@@ -79,7 +97,7 @@ fn other_programs_need_no_field_and_no_content_type() {
 fn a_refusal_is_logged_with_the_option_that_would_allow_it_and_that_option_does() {
     let server = Server::start(&["--allow-origin", "https://friend.example", "--allow-host", "friend.example"]);
     let mut client = server.connect();
-    client.ask_with("POST", "/colors", "Origin: http://evil.example\r\n", "");
+    client.ask_with("POST", "/colors", "Sec-Fetch-Site: cross-site\r\nOrigin: http://evil.example\r\n", "");
     client.send("GET /colors HTTP/1.1\r\nHost: evil.example\r\n\r\n").response();
     let log = eventually("the refusal is logged", || Some(server.log()).filter(|log| log.contains("--allow-host")));
     assert!(log.contains("refused a change from the origin \"http://evil.example\"; --allow-origin with it would allow that"), "{log}");

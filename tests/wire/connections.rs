@@ -1,27 +1,27 @@
 //! When a connection stays open and when it closes, and that many may be open at once.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use crate::common::client::Client;
-use crate::common::harness::{Scratch, Server, colors_below_strace, long_list};
+use crate::common::harness::{Scratch, Server, colors_below_strace, figures, is_installed, long_list, own_environment};
 
 #[test]
 fn the_version_and_the_connection_field_decide_whether_it_stays_open() {
     let server = Server::start(&[]);
     for (request, connection) in [
-        ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n", None),
-        ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n", None),
-        ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\nConnection: x, Close\r\n\r\n", Some("close")),
-        ("GET /colors/red HTTP/1.0\r\n\r\n", Some("close")),
-        ("GET /colors/red HTTP/1.0\r\nHost: localhost\r\nConnection: Keep-Alive\r\n\r\n", Some("keep-alive")),
+        ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n", "keep-alive"),
+        ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n", "keep-alive"),
+        ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\nConnection: x, Close\r\n\r\n", "close"),
+        ("GET /colors/red HTTP/1.0\r\n\r\n", "close"),
+        ("GET /colors/red HTTP/1.0\r\nHost: localhost\r\nConnection: Keep-Alive\r\n\r\n", "keep-alive"),
     ] {
         let mut client = server.connect();
         client.send(request);
         let response = client.response();
-        assert_eq!((response.status, response.field("connection")), (200, connection), "{request:?}");
-        if connection == Some("close") { client.expect_close() } else { client.expect_open() }
+        assert_eq!((response.status, response.field("connection")), (200, Some(connection)), "{request:?}");
+        if connection == "close" { client.expect_close() } else { client.expect_open() }
     }
 }
 
@@ -60,20 +60,70 @@ fn many_connections_opened_at_once_are_all_answered_while_all_stay_open() {
 }
 
 #[test]
-fn an_idle_connection_ends_after_the_keep_alive_time_and_not_before() {
-    let server = Server::start(&["--keep-alive", "0.5"]);
-    let mut client = server.connect();
-    client.expect_open();
-    let answered = std::time::Instant::now();
-    client.expect_close();
-    assert!(answered.elapsed() >= Duration::from_millis(450), "{:?}", answered.elapsed());
+fn every_response_says_how_long_its_connection_may_be_idle_and_that_is_never_too_long() {
+    for (option, said) in [("75s", "timeout=75"), ("1999ms", "timeout=1"), ("0.2", "timeout=1")] {
+        let server = Server::start(&["--keep-alive", option]);
+        let mut client = server.connect();
+        for (method, target, content) in [("GET", "/colors/red", ""), ("HEAD", "/", ""), ("POST", "/colors", "{"), ("OPTIONS", "*", "")] {
+            assert_eq!(client.ask(method, target, content).field("keep-alive"), Some(said), "{method} {option}");
+        }
+        if option == "0.2" {
+            let answered = Instant::now();
+            client.expect_close();
+            assert!(answered.elapsed() >= Duration::from_millis(1150), "{:?}", answered.elapsed());
+        }
+    }
+    assert_eq!(Server::start(&[]).connect().ask("GET", "/", "").field("keep-alive"), Some("timeout=75"));
+}
+
+/// Sends a request on each of 100 connections of a pool, then again when all were idle for just longer than the keep-alive time. Node is
+/// kept from looking meanwhile, as by other work, so it finds out only afterwards what the service has closed. Prints what came of it, if the
+/// machine was not so busy that it means nothing.
+const POOLED: &str = r#"
+const http = require('node:http');
+const [port, idle] = process.argv.slice(1).map(Number);
+const agent = new http.Agent({ keepAlive: true });
+let [failed, reused] = [0, 0];
+function put() {
+    return new Promise((resolve) => {
+        const options = { agent, port, method: 'PUT', path: '/colors/red', headers: { 'Content-Length': 2 } };
+        const request = http.request(options, (response) => response.resume().on('end', resolve)).end('{}');
+        request.on('error', () => { failed += 1; resolve(); }).on('socket', () => { if (request.reusedSocket) reused += 1; });
+    });
+}
+async function main() {
+    for (let tries = 0; tries < 10; tries += 1) {
+        const begun = Date.now();
+        await Promise.all(Array.from({ length: 100 }, put));
+        [failed, reused] = [0, 0];
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, idle + 200);
+        const is_late = Date.now() > begun + idle + 700;
+        await Promise.all(Array.from({ length: 100 }, put));
+        if (!is_late) break;
+    }
+    console.log(`${failed} failed, ${reused} of 100 connections used again`);
+    agent.destroy();
+}
+main();
+"#;
+
+#[test]
+fn a_pool_that_sends_when_the_keep_alive_time_is_just_over_is_answered() {
+    if !is_installed("node") {
+        return;
+    }
+    let server = Server::start(&["--keep-alive", "2"]);
+    let output = own_environment("node").args(["-e", POOLED, &server.address.port().to_string(), "2000"]).output().unwrap();
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    figures(&said);
+    assert!(said.starts_with("0 failed, "), "{said}{errors}");
 }
 
 #[test]
 fn a_connection_without_a_first_request_ends_after_the_request_timeout() {
     let server = Server::start(&["--request-timeout", "0.5", "--keep-alive", "0.1"]);
     let mut client = server.connect();
-    let connected = std::time::Instant::now();
+    let connected = Instant::now();
     client.expect_close();
     assert!(connected.elapsed() >= Duration::from_millis(450), "{:?}", connected.elapsed());
 }
@@ -106,7 +156,7 @@ fn a_request_that_is_there_in_time_is_answered_however_late_it_is_seen() {
         for client in &mut clients {
             client.send(request);
         }
-        clients[0].expect_nothing_for(Duration::from_millis(1100));
+        clients[0].expect_nothing_for(Duration::from_millis(2100));
         ending.into_iter().for_each(|signal| server.signal(signal));
         server.signal(Signal::CONT);
         for client in &mut clients {

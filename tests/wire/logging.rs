@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::common::client::Client;
-use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, own_environment};
+use crate::common::harness::{Scratch, Server, colors, colors_below_strace, eventually, is_installed, own_environment};
 
 /// Longest start or end of a service whose log nobody reads; each waits half a second for the log at most.
 const SOON: Duration = Duration::from_secs(5);
@@ -85,6 +85,11 @@ fn text(line: &str) -> &str {
     line.split_once("] ").unwrap_or_else(|| panic!("no level: {line:?}")).1
 }
 
+/// How many lines are missing, if that is what a line says.
+fn lost_lines(line: &str) -> Option<usize> {
+    text(line).strip_suffix(" log lines were dropped: standard error was not read fast enough")?.parse().ok()
+}
+
 #[test]
 fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
     let mut server = Unread::start(&["--access-log"]);
@@ -99,10 +104,10 @@ fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
     let (mut received, mut lost) = (0, 0);
     while received + lost < asked {
         let line = lines.next().unwrap().unwrap();
-        match text(&line).strip_suffix(" log lines were dropped: standard error was not read fast enough") {
+        match lost_lines(&line) {
             Some(count) => {
                 assert!(line.contains(" [WARN] "), "{line}");
-                lost += count.parse::<usize>().unwrap();
+                lost += count;
             }
             None => {
                 assert!(line.contains(&target) && line.ends_with("us no such color"), "{line}");
@@ -116,6 +121,28 @@ fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
     assert!(lines.next().unwrap().unwrap().contains("/colors/red"));
     let metrics = client.ask("GET", "/metrics", "").content;
     assert!(metrics.contains(&format!("\ncolors_log_lines_dropped_total {lost}\n")), "{metrics}");
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn an_error_is_in_the_log_however_many_lines_before_it_were_not_read() {
+    let scratch = Scratch::new();
+    let file = scratch.file("colors.db");
+    let mut server = Unread::start(&["--access-log", "--data", &file]);
+    let mut client = server.connect();
+    let target = format!("/colors/{}", "x".repeat(150));
+    (0..6_000).for_each(|_| assert_eq!(client.ask("GET", &target, "").status, 404));
+    std::fs::remove_file(format!("{file}-wal")).unwrap();
+    assert_eq!(client.ask("PUT", "/colors/red", r#"{"value":"1"}"#).status, 500);
+    let mut lines = BufReader::new(server.log.try_clone().unwrap()).lines();
+    let (mut accounted, mut has_error) = (0, false);
+    // a line for each request, and the error
+    while accounted < 6_002 {
+        let line = lines.next().unwrap().unwrap();
+        has_error |= line.contains(" [ERROR] changes cannot be saved: ");
+        accounted += lost_lines(&line).unwrap_or(1);
+    }
+    assert!(has_error);
     assert_eq!(server.end(), Some(0));
 }
 
@@ -167,6 +194,39 @@ fn the_log_has_no_query_and_only_the_start_of_a_long_method() {
 }
 
 #[test]
+fn a_change_is_logged_with_what_it_has_made() {
+    let scratch = Scratch::new();
+    let tokens = scratch.write_tokens("alice a-token-0123456789");
+    let file = scratch.file("colors.db");
+    for data in [&[][..], &["--data", &file]] {
+        let server = Server::start(&[&["--access-log", "--private", "--token-file", &tokens], data].concat());
+        let mut client = server.connect();
+        let long = "x".repeat(300);
+        let mut check = |method: &str, target: &str, fields: &str, content: &str, end: &str| {
+            let fields = format!("Authorization: Bearer a-token-0123456789\r\n{fields}");
+            let status = client.ask_with(method, target, &fields, content).status;
+            let start = format!("@{} {method} \"{target}\" {status} ", client.stream.local_addr().unwrap());
+            let line = eventually("the line", || server.log().lines().find(|line| line.contains(&start)).map(str::to_owned));
+            assert_eq!(line.split_once("us").unwrap().1, end, "{line}");
+            assert!(text(&line).starts_with("alice@") && !line.contains("a-token"), "{line}");
+        };
+        check(
+            "POST",
+            "/colors",
+            "If-Match: \"x\"\r\n",
+            r#"{"name":"secret","value":"1"}"#,
+            " the condition does not hold, read the current state and decide again",
+        );
+        check("POST", "/colors", "", r#"{"name":"a\"\n","value":"1"}"#, r#" name "a\"\n""#);
+        check("PUT", "/colors/red", "", &format!(r#"{{"value":"{long}"}}"#), &format!(r#" value "{}"…"#, &long[..200]));
+        check("PUT", "/colors/blue", "", "{}", "");
+        check("PUT", "/colors/no", "", r#"{"value":"1"}"#, " no such color");
+        check("GET", "/colors/red", "", "", "");
+        check("DELETE", "/colors/red", "", "", "");
+    }
+}
+
+#[test]
 fn a_refused_request_is_logged_with_what_was_read_of_its_head() {
     let scratch = Scratch::new();
     let socket = scratch.0.join("s");
@@ -200,8 +260,40 @@ fn warnings_that_clients_cause_are_few_and_the_others_counted() {
     let log = server.stop();
     let said = log.matches("refused a change from the origin").count();
     assert!((5..=5 * seconds).contains(&said), "{said} lines in {seconds} s");
-    let counted = |line: &str| text(line).strip_suffix(" more warnings about clients were left out")?.parse::<usize>().ok();
+    let counted =
+        |line: &str| text(line).strip_suffix(" more warnings about requests refused with 403 were left out")?.parse::<usize>().ok();
     assert_eq!(said + log.lines().filter_map(counted).sum::<usize>(), refused, "{log}");
+}
+
+/// Has a change be refused, behind many wrong tokens, on a disk whose syncs fail from the third on and whose writes to the log of the database fail
+/// from this one on; gives what is logged, if strace is there.
+fn log_of_a_refusal(failing_write: usize) -> Option<String> {
+    let scratch = Scratch::new();
+    let (file, tokens) = (scratch.file("colors.db"), scratch.write_tokens("a-token-0123456789"));
+    let (log, writes) = (format!("{file}-wal"), format!("inject=pwrite64:error=EIO:when={failing_write}+"));
+    let syncs = "inject=fdatasync:error=EIO:when=3+";
+    let options = ["-P", &log, "-o", "/dev/null", "-e", "trace=fdatasync,pwrite64", "-e", syncs, "-e", &writes];
+    let arguments = ["--listen", "127.0.0.1:0", "--data", &file, "--token-file", &tokens];
+    let server = Server::spawn(colors_below_strace(&options, &arguments)?);
+    let mut client = server.connect();
+    let mut put = |token: &str, value: &str| {
+        let fields = format!("Authorization: Bearer {token}\r\n");
+        client.ask_with("PUT", "/colors/red", &fields, &format!(r#"{{"value":"{value}"}}"#)).status
+    };
+    put("a-token-0123456789", "1");
+    (0..400).for_each(|_| assert_eq!(put("wrong", "2"), 401));
+    assert_eq!(put("a-token-0123456789", "3"), 500);
+    assert_eq!(client.ask_with("DELETE", "/colors/red", "Sec-Fetch-Site: cross-site\r\n", "").status, 403);
+    let refused = "refused a change from another site";
+    Some(eventually("the last is logged", || Some(server.log()).filter(|log| log.contains(refused))))
+}
+
+#[test]
+fn a_flood_of_one_warning_hides_neither_another_nor_a_fault_of_the_service() {
+    // the change is in the log, and what would erase it there fails: which write that is, is up to SQLite
+    let is_said = |log: &String| log.contains(" [ERROR] a change that was refused may be there after a crash: ");
+    let mut logs = (4..=16).map_while(log_of_a_refusal).peekable();
+    assert!(logs.peek().is_none() || logs.any(|log| is_said(&log)));
 }
 
 #[test]

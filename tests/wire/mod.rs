@@ -16,6 +16,7 @@ mod nginx;
 mod nginx_front;
 mod notices;
 mod openapi;
+mod openapi_form;
 mod options;
 mod packaging;
 mod page;

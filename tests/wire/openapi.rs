@@ -14,23 +14,23 @@ const README: &str = include_str!("../../README.md");
 /// The only documented status that no request brings about: it is there for failures of the disk and for bugs.
 const UNPROVOKED: &str = "500";
 
-struct Document(Value);
+pub(super) struct Document(pub(super) Value);
 
-struct Operation<'a> {
-    method: String,
-    path: &'a str,
-    description: &'a Value,
+pub(super) struct Operation<'a> {
+    pub(super) method: String,
+    pub(super) path: &'a str,
+    pub(super) description: &'a Value,
     /// Those of the operation and of its path.
     parameters: Vec<&'a Value>,
 }
 
 impl Document {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(serde_json::from_str(include_str!("../../src/service/openapi.json")).unwrap())
     }
 
     /// What a reference points to, or the value itself.
-    fn resolve<'a>(&'a self, value: &'a Value) -> &'a Value {
+    pub(super) fn resolve<'a>(&'a self, value: &'a Value) -> &'a Value {
         match value.get("$ref") {
             Some(reference) => {
                 self.0.pointer(reference.as_str().unwrap().trim_start_matches('#')).expect("a reference points to something")
@@ -43,7 +43,7 @@ impl Document {
         self.0["paths"].as_object().unwrap().iter().map(|(path, item)| (path.as_str(), item.as_object().unwrap()))
     }
 
-    fn operations(&self) -> Vec<Operation<'_>> {
+    pub(super) fn operations(&self) -> Vec<Operation<'_>> {
         let mut operations = Vec::new();
         for (path, item) in self.paths() {
             for (method, description) in item.iter().filter(|(key, _)| *key != "parameters") {
@@ -57,7 +57,7 @@ impl Document {
 
     /// Checks a value against a schema, which may refer to the document's components.
     #[track_caller]
-    fn validate(&self, schema: &Value, value: &Value, what: &str) {
+    pub(super) fn validate(&self, schema: &Value, value: &Value, what: &str) {
         let mut schema = schema.clone();
         schema["components"] = self.0["components"].clone();
         let validator = jsonschema::draft202012::new(&schema).unwrap();
@@ -67,7 +67,7 @@ impl Document {
 
     /// The documented response of a status.
     #[track_caller]
-    fn response<'a>(&'a self, operation: &Operation<'a>, status: &str) -> &'a Value {
+    pub(super) fn response<'a>(&'a self, operation: &Operation<'a>, status: &str) -> &'a Value {
         let responses = &operation.description["responses"];
         self.resolve(responses.get(status).unwrap_or_else(|| panic!("{} {}: {status}", operation.method, operation.path)))
     }
@@ -78,18 +78,20 @@ impl Document {
         let what = format!("{} {}: {real:?}", operation.method, operation.path);
         let documented = self.response(operation, &real.status.to_string());
         let fields = documented["headers"].as_object().unwrap();
-        for (name, value) in real.fields.iter().filter(|(name, _)| name != "Content-Type") {
-            let field = self.resolve(fields.get(name).unwrap_or_else(|| panic!("{name}: {what}")));
-            let is_number = field["schema"]["type"] == "integer";
-            self.validate(&field["schema"], &if is_number { json!(value.parse::<u64>().unwrap()) } else { json!(value) }, &what);
+        for (name, _) in real.fields.iter().filter(|(name, _)| name != "Content-Type") {
+            assert!(fields.contains_key(name), "{name}: {what}");
         }
         for (name, field) in fields {
             assert!(self.resolve(field)["required"] == false || real.field(name).is_some(), "{name} is missing: {what}");
         }
+        // generated clients fail on content that is announced and does not come
+        if operation.method == "HEAD" {
+            return assert_eq!(documented.get("content"), None, "{what}");
+        }
         let media_type = documented.get("content").map(|content| content.as_object().unwrap().keys().next().unwrap().as_str());
         assert_eq!(media_type, real.field("content-type").map(|value| value.trim_end_matches("; charset=utf-8")), "{what}");
         let content = documented.pointer("/content/application~1json");
-        if let Some(content) = content.filter(|_| operation.method != "HEAD") {
+        if let Some(content) = content {
             self.validate(&content["schema"], &serde_json::from_str(&real.content).unwrap(), &what);
         }
     }
@@ -106,22 +108,26 @@ impl Operation<'_> {
         if self.path == "/" { "Accept: text/html\r\n" } else { "" }
     }
 
-    /// Field lines with the examples of all its header parameters.
-    fn example_fields(&self) -> String {
+    /// Field lines with all its header parameters, for conditions that hold.
+    fn condition_fields(&self) -> String {
         let fields = self.parameters.iter().filter(|parameter| parameter["in"] == "header");
-        let examples = fields.map(|field| format!("{}: {}\r\n", field["name"].as_str().unwrap(), field["example"].as_str().unwrap()));
-        self.accept().to_owned() + &examples.collect::<String>()
+        let conditions = fields.map(|field| match field["name"].as_str().unwrap() {
+            "If-Match" => "If-Match: *\r\n",
+            "If-None-Match" => "If-None-Match: \"0123456789abcdef0123456789abcdef\"\r\n",
+            other => panic!("a value for {other} belongs here"),
+        });
+        self.accept().to_owned() + &conditions.collect::<String>()
     }
 
     /// The examples of its content; nothing at all when it takes none.
-    fn example_contents(&self) -> Vec<String> {
+    pub(super) fn example_contents(&self) -> Vec<String> {
         match self.description.pointer("/requestBody/content/application~1json/examples") {
             Some(examples) => examples.as_object().unwrap().values().map(|example| example["value"].to_string()).collect(),
             None => vec![String::new()],
         }
     }
 
-    fn statuses(&self) -> BTreeSet<String> {
+    pub(super) fn statuses(&self) -> BTreeSet<String> {
         self.description["responses"].as_object().unwrap().keys().cloned().collect()
     }
 }
@@ -203,27 +209,6 @@ fn it_has_exactly_the_resources_and_methods_of_the_service() {
 }
 
 #[test]
-fn no_schema_has_a_name_that_generated_code_has_for_something_else() {
-    let document = Document::new();
-    let names: Vec<&String> = document.0["components"]["schemas"].as_object().unwrap().keys().collect();
-    for name in &names {
-        // Python's typing; Go's constructors
-        assert!(!["Any", "Dict", "List", "Optional", "Set", "Tuple", "Union"].contains(&name.as_str()), "{name}");
-        assert!(!names.iter().any(|other| **name == format!("New{other}")), "{name}");
-    }
-}
-
-#[test]
-fn every_member_that_a_schema_requires_is_described() {
-    let document = Document::new();
-    for (name, schema) in document.0["components"]["schemas"].as_object().unwrap() {
-        for member in schema["required"].as_array().into_iter().flatten() {
-            assert!(schema["properties"].get(member.as_str().unwrap()).is_some(), "{name}: {member}");
-        }
-    }
-}
-
-#[test]
 fn the_limit_of_names_is_that_of_the_service() {
     let document = Document::new();
     let server = Server::start(&[]);
@@ -236,28 +221,6 @@ fn the_limit_of_names_is_that_of_the_service() {
 }
 
 #[test]
-fn every_example_of_it_is_valid() {
-    let document = Document::new();
-    let components = &document.0["components"];
-    for (name, described) in ["headers", "parameters"].iter().flat_map(|kind| components[*kind].as_object().unwrap()) {
-        document.validate(&described["schema"], &described["example"], name);
-    }
-    for operation in document.operations() {
-        for status in operation.statuses() {
-            let what = format!("{} {} {status}", operation.method, operation.path);
-            if let Some(content) = document.response(&operation, &status).pointer("/content/application~1json") {
-                document.validate(&content["schema"], content.get("example").expect(&what), &what);
-            }
-        }
-        if let Some(content) = operation.description.pointer("/requestBody/content/application~1json") {
-            for example in operation.example_contents() {
-                document.validate(&content["schema"], &serde_json::from_str(&example).unwrap(), operation.path);
-            }
-        }
-    }
-}
-
-#[test]
 fn every_example_request_has_the_first_documented_response_and_its_example() {
     let document = Document::new();
     let mut names = document.operations().into_iter().flat_map(|operation| operation.parameters);
@@ -265,7 +228,7 @@ fn every_example_request_has_the_first_documented_response_and_its_example() {
     for operation in document.operations() {
         for content in operation.example_contents() {
             let server = Server::start(&[]);
-            let real = ask(&server, &operation, &operation.target(), "HTTP/1.1", &operation.example_fields(), &content);
+            let real = ask(&server, &operation, &operation.target(), "HTTP/1.1", &operation.condition_fields(), &content);
             document.check(&operation, &real);
             assert_eq!(Some(&real.status.to_string()), operation.statuses().first());
             let documented = document.response(&operation, &real.status.to_string());
@@ -311,6 +274,7 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
                 "408" => hasty.connect().send(format!("{} {target} HTTP/1.1\r\n", operation.method)).response_to(&operation.method),
                 "412" => ask_with("If-Match: \"x\"\r\n"),
                 "413" => ask(&server, &operation, &target, "HTTP/1.1", "Content-Length: 1048577\r\n", ""),
+                "415" => ask_with("Content-Encoding: gzip\r\n"),
                 "417" => ask_with("Expect: wonders\r\n"),
                 "431" => ask_with(&"X: y\r\n".repeat(100)),
                 "501" => ask(&server, &operation, &target, "HTTP/1.1", "Transfer-Encoding: gzip, chunked\r\n", ""),

@@ -1,16 +1,21 @@
 //! Log lines: how they look, how many a client can cause, and how they reach standard error.
 //!
+//! There are three kinds with rules of their own: a [`fault`] of the service itself, a [`client_warning`] about what clients do, and the
+//! [`access`] line of a request. Everything else is logged by the macros of `log`.
+//!
 //! A slow reader of the log must not slow down the service: one thread writes the lines, from a bounded queue. Lines that do not fit are
-//! dropped and counted.
+//! dropped and counted. Errors have room of their own, so no number of other lines keeps them out.
+
+mod limiter;
 
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, Write};
 use std::iter::once;
 use std::mem::{replace, take};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -18,19 +23,28 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 use simplelog::{ConfigBuilder, FormatItem, WriteLogger, format_description};
 use tiny_http::{Method, StatusCode};
 
+use limiter::Limiter;
+
 const QUEUE_LINES: usize = 1024;
+const QUEUE_ERRORS: usize = 256; // as many more
 const GATHER_TIME: Duration = Duration::from_millis(5); // after a write, so that a busy access log does not wake the thread for each line
 const FLUSH_TIME: Duration = Duration::from_millis(500);
-const CLIENT_WARNINGS_MAX: u64 = 5; // per second
+const CLIENT_WARNINGS_MAX: u64 = 5; // of one topic, per second
+const FAULTS_MAX: u64 = 100; // per second
 const EXCERPT_CHARS: usize = 200; // after escaping
 
 /// Times in UTC as in RFC 3339, with milliseconds: all are of one length.
 const TIME_FORMAT: &[FormatItem<'_>] = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
-static QUEUE: OnceLock<SyncSender<Message>> = OnceLock::new();
+static QUEUE: OnceLock<Sender<Message>> = OnceLock::new();
+static WAITING: AtomicUsize = AtomicUsize::new(0); // messages with lines in the queue
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static WARNINGS: AtomicU64 = AtomicU64::new(0);
-static CLIENT_WARNINGS: Mutex<Limiter> = Mutex::new(Limiter { second: None, said: 0, left_out: 0 });
+static FAULTS: Limiter = Limiter::new(Level::Error, FAULTS_MAX, "faults of the service");
+static WRONG_TOKENS: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about wrong tokens");
+static FORBIDDEN: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about requests refused with 403");
+static OTHER_PROGRAMS: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about other programs");
+static CONNECTIONS: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about connections");
 
 /// What the thread that writes is sent.
 enum Message {
@@ -42,13 +56,12 @@ enum Message {
 
 /// Starts logging at this level, panics included.
 pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
-    let (queue, messages) = sync_channel(QUEUE_LINES);
+    let (queue, messages) = channel();
     thread::Builder::new().name("log".to_owned()).spawn(move || write_forever(&messages))?;
     QUEUE.set(queue).map_err(|_| io::ErrorKind::AlreadyExists)?;
-    log::set_boxed_logger(Box::new(logger(send))).expect("the logger is set once, here");
+    log::set_boxed_logger(Box::new(Logger { errors: sink(send_error), others: sink(send) })).expect("the logger is set once, here");
     log::set_max_level(level);
-    // a client that causes one panic may cause many
-    std::panic::set_hook(Box::new(|panic| log_limited(Level::Error, format_args!("{panic}"))));
+    std::panic::set_hook(Box::new(|panic| fault(format_args!("{panic}"))));
     Ok(())
 }
 
@@ -64,69 +77,69 @@ pub(crate) fn fail(why: &dyn Display) {
 
 /// Waits until all lines are written, but for no more than [`FLUSH_TIME`]. Call it before the process ends.
 pub(crate) fn flush() {
-    let left_out = limiter().take_left_out();
-    report_left_out(left_out);
+    limiters().into_iter().for_each(Limiter::flush);
     let (done, is_done) = sync_channel(1);
-    let begun = Instant::now();
-    while let Some(queue) = QUEUE.get()
-        && begun.elapsed() < FLUSH_TIME
-    {
-        if queue.try_send(Message::Flush(done.clone())).is_ok() {
-            // If it is not in time, the log is not read.
-            let _ = is_done.recv_timeout(FLUSH_TIME.saturating_sub(begun.elapsed()));
-            return;
-        }
-        sleep(GATHER_TIME);
+    if QUEUE.get().is_some_and(|queue| queue.send(Message::Flush(done)).is_ok()) {
+        // If it is not in time, the log is not read.
+        let _ = is_done.recv_timeout(FLUSH_TIME);
     }
 }
 
-/// Logs a warning that any client can cause: at most [`CLIENT_WARNINGS_MAX`] per second; the others are counted.
-pub(crate) fn client_warning(text: fmt::Arguments<'_>) {
-    log_limited(Level::Warn, text);
+/// Logs a fault of the service itself, as an error: nothing that clients send should bring it about. It has a limit all the same, since a client
+/// that finds a way may cause many: [`FAULTS_MAX`] per second.
+pub(crate) fn fault(text: fmt::Arguments<'_>) {
+    FAULTS.log(text);
 }
 
-fn log_limited(level: Level, text: fmt::Arguments<'_>) {
-    if log::log_enabled!(level)
-        && let Some(left_out) = limiter().admit(Instant::now())
-    {
-        report_left_out(left_out);
-        log::log!(level, "{text}");
+/// What clients do to be warned of. Each has a limit of its own, so that many warnings of one topic hide none of another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Topic {
+    WrongTokens,
+    /// Of other origins, or for foreign hosts.
+    Forbidden,
+    /// Connections that are closed, or not accepted, for lack of something.
+    Connections,
+    /// That use the database.
+    OtherPrograms,
+}
+
+/// Logs a warning that any client can cause: at most [`CLIENT_WARNINGS_MAX`] per second and topic; the others are counted.
+pub(crate) fn client_warning(topic: Topic, text: fmt::Arguments<'_>) {
+    match topic {
+        Topic::WrongTokens => WRONG_TOKENS.log(text),
+        Topic::Forbidden => FORBIDDEN.log(text),
+        Topic::Connections => CONNECTIONS.log(text),
+        Topic::OtherPrograms => OTHER_PROGRAMS.log(text),
     }
 }
 
 /// How many lines were dropped, and how many warnings there were, those that were left out included.
 pub(crate) fn counts() -> (u64, u64) {
-    (DROPPED.load(Relaxed), WARNINGS.load(Relaxed) + limiter().left_out)
+    let left_out: u64 = limiters().into_iter().filter(|limiter| limiter.level == Level::Warn).map(Limiter::left_out).sum();
+    (DROPPED.load(Relaxed), WARNINGS.load(Relaxed) + left_out)
 }
 
-fn limiter() -> MutexGuard<'static, Limiter> {
-    CLIENT_WARNINGS.lock().unwrap_or_else(PoisonError::into_inner)
+fn limiters() -> [&'static Limiter; 5] {
+    [&FAULTS, &WRONG_TOKENS, &FORBIDDEN, &CONNECTIONS, &OTHER_PROGRAMS]
 }
 
-fn report_left_out(count: u64) {
-    if count > 0 {
-        // this line counts for one of them
-        WARNINGS.fetch_add(count - 1, Relaxed);
-        log::warn!("{count} more warnings about clients were left out");
-    }
-}
-
-/// Logs a response. With the access log, when `begun` is given: client, method, target, status, bytes, microseconds, and the reason of an
-/// error. Without it: errors alone, at debug. `client` may begin with the name of a token; `request` is `None` for bytes that are no request.
-pub(crate) fn response(
+/// Logs a response. With the access log, when `begun` is given: client, method, target, status, bytes, microseconds, and the detail: the reason
+/// of an error, or what a change has made. Without it: errors alone, at debug. `client` may begin with the name of a token; `request` is `None`
+/// for bytes that are no request.
+pub(crate) fn access(
     client: &str,
     request: Option<(&Method, &str)>,
     status: StatusCode,
-    reason: &str,
+    detail: &str,
     bytes: usize,
     begun: Option<Instant>,
 ) {
     let what =
         request.map_or_else(|| "-".to_owned(), |(method, target)| format!("{:.32} {}", method.as_str(), excerpt(without_query(target))));
     match begun.map(|begun| begun.elapsed().as_micros()) {
-        Some(taken) if reason.is_empty() => log::info!(target: "access", "{client} {what} {} {bytes} {taken}us", status.0),
-        Some(taken) => log::info!(target: "access", "{client} {what} {} {bytes} {taken}us {reason}", status.0),
-        None => log::debug!("refused {client} {what} with {}: {reason}", status.0),
+        Some(taken) if detail.is_empty() => log::info!(target: "access", "{client} {what} {} {bytes} {taken}us", status.0),
+        Some(taken) => log::info!(target: "access", "{client} {what} {} {bytes} {taken}us {detail}", status.0),
+        None => log::debug!("refused {client} {what} with {}: {detail}", status.0),
     }
 }
 
@@ -158,7 +171,18 @@ impl Display for Excerpt<'_> {
 
 /// Sends lines to the thread that writes, if there is room.
 fn send(lines: Vec<u8>) {
-    if QUEUE.get().is_some_and(|queue| queue.try_send(Message::Lines(lines)).is_err()) {
+    enqueue(lines, QUEUE_LINES);
+}
+
+/// The same for an error.
+fn send_error(lines: Vec<u8>) {
+    enqueue(lines, QUEUE_LINES + QUEUE_ERRORS);
+}
+
+fn enqueue(lines: Vec<u8>, room: usize) {
+    let Some(queue) = QUEUE.get() else { return };
+    let has_room = WAITING.fetch_update(Relaxed, Relaxed, |waiting| (waiting < room).then_some(waiting + 1)).is_ok();
+    if !has_room || queue.send(Message::Lines(lines)).is_err() {
         DROPPED.fetch_add(1, Relaxed);
     }
 }
@@ -170,7 +194,7 @@ fn write(lines: Vec<u8>) {
 }
 
 fn log_now(level: Level, text: fmt::Arguments<'_>) {
-    logger(write).log(&Record::builder().level(level).args(text).build());
+    sink(write).log(&Record::builder().level(level).args(text).build());
 }
 
 /// Writes what is in the queue, several lines at a time.
@@ -180,7 +204,10 @@ fn write_forever(messages: &Receiver<Message>) {
         let mut flushes = Vec::new();
         for message in once(first).chain(messages.try_iter().take(QUEUE_LINES)) {
             match message {
-                Message::Lines(more) => lines.extend_from_slice(&more),
+                Message::Lines(more) => {
+                    WAITING.fetch_sub(1, Relaxed);
+                    lines.extend_from_slice(&more);
+                }
                 Message::Flush(done) => flushes.push(done),
             }
         }
@@ -198,43 +225,16 @@ fn write_forever(messages: &Receiver<Message>) {
     }
 }
 
-/// The warnings about clients in the current second.
-struct Limiter {
-    second: Option<Instant>,
-    said: u64,
-    left_out: u64,
-}
-
-impl Limiter {
-    /// `None` if this warning is one too many; otherwise how many were left out before it.
-    fn admit(&mut self, now: Instant) -> Option<u64> {
-        if self.second.is_none_or(|begun| now.duration_since(begun) >= Duration::from_secs(1)) {
-            (self.second, self.said) = (Some(now), 0);
-        }
-        if self.said == CLIENT_WARNINGS_MAX {
-            self.left_out += 1;
-            return None;
-        }
-        self.said += 1;
-        Some(self.take_left_out())
-    }
-
-    fn take_left_out(&mut self) -> u64 {
-        std::mem::take(&mut self.left_out)
-    }
-}
-
 /// Whether this stream goes to the journal, whose device and inode `JOURNAL_STREAM` has (systemd.exec(5)).
 fn is_journal(stream: impl AsFd) -> bool {
     let identity = rustix::fs::fstat(stream).map(|file| format!("{}:{}", file.st_dev, file.st_ino));
     identity.is_ok_and(|identity| std::env::var_os("JOURNAL_STREAM").is_some_and(|journal| journal == *identity))
 }
 
-/// Counts warnings, and passes lines to `sink`. The level is set for the whole program, not here.
+/// Counts warnings, and passes lines on. The level is set for the whole program, not here.
 struct Logger {
-    sink: fn(Vec<u8>),
-    /// `None` for the journal, which adds time and program itself (sd-daemon(3)).
-    plain: Option<Box<WriteLogger<Pieces>>>,
+    errors: Sink,
+    others: Sink,
 }
 
 impl Log for Logger {
@@ -243,37 +243,52 @@ impl Log for Logger {
     }
 
     fn log(&self, record: &Record<'_>) {
-        if record.level() == Level::Warn {
-            WARNINGS.fetch_add(1, Relaxed);
+        match record.level() {
+            Level::Error => return self.errors.log(record),
+            Level::Warn => drop(WARNINGS.fetch_add(1, Relaxed)),
+            _ => {}
         }
-        match &self.plain {
-            Some(plain) => plain.log(record),
-            None => (self.sink)(journal_lines(record).into_bytes()),
-        }
+        self.others.log(record);
     }
 
     fn flush(&self) {}
 }
 
-fn logger(sink: fn(Vec<u8>)) -> Logger {
+/// Makes lines of records, and passes them on.
+struct Sink {
+    pass: fn(Vec<u8>),
+    /// `None` for the journal, which adds time and program itself (sd-daemon(3)).
+    plain: Option<Box<WriteLogger<Pieces>>>,
+}
+
+impl Sink {
+    fn log(&self, record: &Record<'_>) {
+        match &self.plain {
+            Some(plain) => plain.log(record),
+            None => (self.pass)(journal_lines(record).into_bytes()),
+        }
+    }
+}
+
+fn sink(pass: fn(Vec<u8>)) -> Sink {
     let mut config = ConfigBuilder::new();
     config.set_thread_level(LevelFilter::Off).set_target_level(LevelFilter::Off).set_location_level(LevelFilter::Off);
     config.set_time_level(LevelFilter::Error).set_time_format_custom(TIME_FORMAT);
-    let plain = || WriteLogger::new(LevelFilter::Trace, config.build(), Pieces { line: Vec::new(), sink });
-    Logger { sink, plain: (!is_journal(io::stderr())).then(plain) }
+    let plain = || WriteLogger::new(LevelFilter::Trace, config.build(), Pieces { line: Vec::new(), pass });
+    Sink { pass, plain: (!is_journal(io::stderr())).then(plain) }
 }
 
 /// Joins the dozen pieces that simplelog writes for a line.
 struct Pieces {
     line: Vec<u8>,
-    sink: fn(Vec<u8>),
+    pass: fn(Vec<u8>),
 }
 
 impl Write for Pieces {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.line.extend_from_slice(bytes);
         if self.line.ends_with(b"\n") {
-            (self.sink)(take(&mut self.line));
+            (self.pass)(take(&mut self.line));
         }
         Ok(bytes.len())
     }
@@ -325,18 +340,5 @@ mod tests {
         check(&"é".repeat(200), format!("\"{}\"", "é".repeat(200)));
         check(&"é".repeat(201), format!("\"{}\"…", "é".repeat(200)));
         check(&"\n".repeat(201), format!("\"{}\"…", "\\n".repeat(100)));
-    }
-
-    #[test]
-    fn five_warnings_per_second_are_admitted_and_the_others_counted() {
-        let mut limiter = Limiter { second: None, said: 0, left_out: 0 };
-        let start = Instant::now();
-        for _ in 0..5 {
-            assert_eq!(limiter.admit(start), Some(0));
-        }
-        assert_eq!(limiter.admit(start), None);
-        assert_eq!(limiter.admit(start + Duration::from_millis(999)), None);
-        assert_eq!(limiter.admit(start + Duration::from_secs(1)), Some(2));
-        assert_eq!(limiter.take_left_out(), 0);
     }
 }

@@ -1,0 +1,77 @@
+//! What clients often get wrong, and what they are told, without a socket.
+
+use tiny_http::{Method, StatusCode};
+
+use super::tests::{ask, request, respond, service};
+use super::{BasePath, Service};
+use crate::http::Fields;
+
+#[test]
+fn a_preflight_is_answered_for_every_resource_whatever_its_accept() {
+    let fields = |method: &str| Fields { preflight_method: Some(method.to_owned()), ..Fields::default() };
+    for target in ["/", "/colors", "/colors/no", "/health", "/metrics", "/openapi.json", "*"] {
+        let response = respond(&service(), &request(Method::Options, target, fields("GET"), ""));
+        assert_eq!((response.status, response.allow.is_some()), (StatusCode::NO_CONTENT, true), "{target}");
+    }
+    let page = respond(&service(), &request(Method::Options, "/", fields("GET"), ""));
+    assert_eq!((page.allow, page.varies_by_accept), (Some("GET, HEAD, OPTIONS"), true));
+    assert_eq!(ask(&service(), Method::Options, "/", "").status, StatusCode::NOT_FOUND);
+    assert_eq!(respond(&service(), &request(Method::Get, "/", fields("GET"), "")).status, StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn content_with_a_coding_is_refused_where_it_counts() {
+    let red = r#"{"name":"red","value":"1"}"#;
+    for (method, target, content, status) in [
+        (Method::Post, "/colors", red, 415),
+        (Method::Post, "/colors", "\u{1f}\u{8b}", 415),
+        (Method::Put, "/colors/red", red, 415),
+        (Method::Put, "/colors/red", "", 200),
+        (Method::Put, "/colors/no", red, 404),
+        (Method::Delete, "/colors/red", red, 200),
+        (Method::Get, "/colors", red, 200),
+    ] {
+        let fields = Fields { content_coding: Some("gzip".to_owned()), ..Fields::default() };
+        let response = respond(&service(), &request(method.clone(), target, fields, content));
+        assert_eq!(response.status.0, status, "{method:?} {target}");
+        if status == 415 {
+            assert_eq!(response.detail, r#"the content has the coding "gzip", send it without one"#);
+        }
+    }
+}
+
+#[test]
+fn what_is_sent_instead_of_json_is_answered_with_what_to_send() {
+    let form = r##"an object, as in {"name":"red","value":"#f00"}"##;
+    let not_json = format!("this is not JSON; send JSON: {form}");
+    let marked = format!("the JSON begins with a byte order mark; send it without: {form}");
+    for (content, expected) in [
+        ("name=a&value=b", &not_json),
+        ("name,value\nred,#f00\n", &not_json),
+        ("1,red", &format!("invalid type: integer `1`, expected {form}")),
+        ("<color/>", &not_json),
+        (" ", &not_json),
+        ("\u{feff}{}", &marked),
+        ("[]", &format!("this is an array; send {form}")),
+        (r#"[{"name":"a","value":"b"}]"#, &format!("this is an array; send {form}")),
+        (r#""a""#, &format!("invalid type: string \"a\", expected {form}")),
+    ] {
+        for (method, target) in [(Method::Post, "/colors"), (Method::Put, "/colors/red")] {
+            let response = ask(&service(), method, target, content);
+            let message = response.detail.split(" at line ").next();
+            assert_eq!((response.status, message), (StatusCode::BAD_REQUEST, Some(expected.as_str())), "{content}");
+        }
+    }
+}
+
+#[test]
+fn a_create_at_the_path_with_a_slash_is_told_where_to_go() {
+    let message = |service: &Service, target| ask(service, Method::Post, target, "{}").detail;
+    let allowed = "the method is not allowed here, only GET, HEAD, PUT, DELETE, OPTIONS";
+    let based = Service { base: BasePath::parse("/api").unwrap(), ..service() };
+    let expected = "this is the color with the empty name; to add one, POST to /api/colors, without the slash at the end";
+    assert_eq!(message(&based, "/api/colors/"), expected);
+    assert_eq!(message(&service(), "/colors/red"), allowed);
+    let read_only = Service { read_only: true, ..service() };
+    assert_eq!(message(&read_only, "/colors/"), "the method is not allowed here, only GET, HEAD, OPTIONS");
+}
