@@ -52,6 +52,13 @@ pub(crate) struct Representation {
     tag: OnceLock<EntityTag>,
 }
 
+/// Representations are equal when their bytes are.
+impl PartialEq for Representation {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
 impl Representation {
     pub(crate) fn new(bytes: impl Into<Box<[u8]>>) -> Self {
         Self { bytes: bytes.into(), tag: OnceLock::new() }

@@ -283,9 +283,7 @@ fn written(service: &Service, outcome: Result<Outcome, DatabaseError>, detail: O
             let location = is_first.then(|| service.base.location_of(&color.name)).flatten();
             Response { location, detail, ..Response::new(StatusCode::CREATED, Content::Shared(color.json)) }
         }
-        Ok(Outcome::Updated(color) | Outcome::Deleted(color)) => {
-            Response { detail, ..Response::new(StatusCode::OK, Content::Shared(color.json)) }
-        }
+        Ok(Outcome::Updated(json) | Outcome::Deleted(json)) => Response { detail, ..Response::new(StatusCode::OK, Content::Shared(json)) },
         Ok(Outcome::Replaced(list)) => Response::new(StatusCode::OK, Content::Shared(service.store.list.envelope_of(&list))),
         Ok(Outcome::NotFound) => Response::no_such_color(),
         Ok(Outcome::ConditionFailed) => condition_failed(),

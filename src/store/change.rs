@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::color::Color;
+use super::color::{self, Color};
 use super::colors::{Colors, Edit};
 use super::reservation::Reservation;
-use crate::http::Conditions;
+use crate::http::{Conditions, Representation};
 
 /// A change that a client asked for.
 #[derive(Clone, Debug)]
@@ -34,9 +34,9 @@ pub(crate) enum Outcome {
     /// The color was appended. `is_first`: it is the first of its name, the one that its path names.
     Created { color: Color, is_first: bool },
     /// The color exists: as it is now.
-    Updated(Color),
+    Updated(Arc<Representation>),
     /// The color existed: as it was.
-    Deleted(Color),
+    Deleted(Arc<Representation>),
     /// The list is this one.
     Replaced(Colors),
     /// No color has the name.
@@ -56,19 +56,19 @@ impl Change {
                 found => found,
             },
         };
-        let current = || found.map_or_else(|| colors.envelope().tag(), |color| color.json.tag());
+        let current = || found.map_or_else(|| colors.envelope().tag(), |(_, json)| json.tag());
         if !self.conditions.if_match_holds(current) || !self.conditions.if_none_match_holds(current) {
             return (Outcome::ConditionFailed, None);
         }
         match (&self.action, found) {
-            (Action::Update(_, Some(value)), Some(color)) => {
-                let updated = Color { id: color.id, ..Color::new(Arc::clone(&color.name), value) };
+            (Action::Update(name, Some(value)), Some((id, json))) => {
+                let updated = Arc::new(color::json(name, value));
                 // the value that it has already needs no edit
-                let edit = (updated != *color).then(|| Edit::Replace(updated.clone()));
+                let edit = (updated != *json).then(|| Edit::Replace(id, Arc::clone(&updated)));
                 (Outcome::Updated(updated), edit)
             }
-            (Action::Update(_, None), Some(color)) => (Outcome::Updated(color.clone()), None),
-            (Action::Delete(_), Some(color)) => (Outcome::Deleted(color.clone()), Some(Edit::Remove(color.id))),
+            (Action::Update(_, None), Some((_, json))) => (Outcome::Updated(Arc::clone(json)), None),
+            (Action::Delete(_), Some((id, json))) => (Outcome::Deleted(Arc::clone(json)), Some(Edit::Remove(id))),
             (Action::Create(color), _) => {
                 let is_first = colors.find(&color.name).is_none();
                 let color = Color { id: colors.next_id(), ..color.clone() };
@@ -125,14 +125,14 @@ mod tests {
     #[test]
     fn an_update_changes_the_value_of_the_first_or_nothing() {
         let update = |value: Option<&str>| decide(Action::Update("a".into(), value.map(Arc::from)), None);
-        assert_eq!(update(Some("3")), (Outcome::Updated(color("a", "3")), Some(Edit::Replace(color("a", "3")))));
-        assert_eq!(update(None), (Outcome::Updated(color("a", "1")), None));
-        assert_eq!(update(Some("1")), (Outcome::Updated(color("a", "1")), None));
+        assert_eq!(update(Some("3")), (Outcome::Updated(color("a", "3").json), Some(Edit::Replace(1, color("a", "3").json))));
+        assert_eq!(update(None), (Outcome::Updated(color("a", "1").json), None));
+        assert_eq!(update(Some("1")), (Outcome::Updated(color("a", "1").json), None));
     }
 
     #[test]
     fn a_delete_removes_the_first() {
-        assert_eq!(decide(Action::Delete("a".into()), None), (Outcome::Deleted(color("a", "1")), Some(Edit::Remove(1))));
+        assert_eq!(decide(Action::Delete("a".into()), None), (Outcome::Deleted(color("a", "1").json), Some(Edit::Remove(1))));
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
             assert_eq!(decide(action, Some("\"x\"")), (Outcome::NotFound, None));
         }
         let tag = color("a", "1").json.tag().to_string();
-        assert_eq!(decide(Action::Delete("a".into()), Some(&tag)).0, Outcome::Deleted(color("a", "1")));
+        assert_eq!(decide(Action::Delete("a".into()), Some(&tag)).0, Outcome::Deleted(color("a", "1").json));
         for action in [create, replace] {
             assert!(decide(action.clone(), Some(&list().envelope().tag().to_string())).1.is_some());
             assert_eq!(decide(action, Some(&tag)), (Outcome::ConditionFailed, None));

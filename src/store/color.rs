@@ -17,7 +17,6 @@ pub(crate) struct Color {
     pub(super) id: i64,
     /// At most 4,096 bytes, may be empty, need not be unique.
     pub(crate) name: Arc<str>,
-    /// Exactly the fields `name` and `value`, in this order (spec, Color, rule 1), and a line feed.
     pub(crate) json: Arc<Representation>,
 }
 
@@ -31,11 +30,8 @@ struct ColorFields<N, V> {
 impl Color {
     pub(crate) fn new(name: impl Into<Arc<str>>, value: &str) -> Self {
         let name = name.into();
-        let mut json = Vec::with_capacity(24 + name.len() + value.len()); // bytes; 23 of them are not the name or the value
-        let fields = ColorFields { name: &*name, value };
-        serde_json::to_writer(&mut json, &fields).expect("strings always serialize, and a Vec takes every byte");
-        json.push(b'\n');
-        Self { id: 0, name, json: Arc::new(Representation::new(json)) }
+        let json = Arc::new(json(&name, value));
+        Self { id: 0, name, json }
     }
 
     /// Bytes of [`Color::json_in_list`].
@@ -47,18 +43,26 @@ impl Color {
     pub(super) fn json_in_list(&self) -> &[u8] {
         &self.json.bytes()[..self.json_len()]
     }
+}
 
-    /// The value, parsed from the JSON: only the database needs it by itself.
-    pub(super) fn value(&self) -> String {
-        let fields: ColorFields<IgnoredAny, String> = serde_json::from_slice(self.json.bytes()).expect("it was made of a name and a value");
-        fields.value
-    }
+/// The JSON of a color: exactly the fields `name` and `value`, in this order (spec, Color, rule 1), and a line feed.
+pub(super) fn json(name: &str, value: &str) -> Representation {
+    let mut json = Vec::with_capacity(24 + name.len() + value.len()); // bytes; 23 of them are not the name or the value
+    serde_json::to_writer(&mut json, &ColorFields { name, value }).expect("strings always serialize, and a Vec takes every byte");
+    json.push(b'\n');
+    Representation::new(json)
+}
+
+/// The value in the JSON of a color: only the database needs it by itself.
+pub(super) fn value(json: &Representation) -> String {
+    let fields: ColorFields<IgnoredAny, String> = serde_json::from_slice(json.bytes()).expect("it was made of a name and a value");
+    fields.value
 }
 
 /// Colors are equal when they have the same name and value.
 impl PartialEq for Color {
     fn eq(&self, other: &Self) -> bool {
-        self.json.bytes() == other.json.bytes()
+        self.json == other.json
     }
 }
 

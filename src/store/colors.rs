@@ -1,6 +1,7 @@
 //! One version of the list. A clone shares everything with the list that it was made from, and takes the same time however long that is:
 //! a change is tried out on a clone, and readers keep the version that they have begun with. Knows no files and no locks.
 
+use std::mem::{replace, take};
 use std::sync::{Arc, OnceLock};
 
 use imbl::{OrdMap, OrdSet, Vector};
@@ -13,19 +14,22 @@ use crate::http::Representation;
 pub(crate) struct Colors {
     /// Duplicates of a name are entries like any other (spec, Color, rule 3). Ids rise along the list, so an id finds its position.
     colors: Vector<Color>,
-    /// The ids of the colors with each name.
-    ids: OrdMap<Arc<str>, Ids>,
+    /// The colors with each name.
+    names: OrdMap<Arc<str>, Named>,
     /// Bytes of all colors as JSON.
     bytes: usize,
     /// Shared by the clones of this version, and made by the first that needs it.
     envelope: Arc<OnceLock<Arc<Representation>>>,
 }
 
-/// The ids of the colors with one name, at least one.
+/// The colors with one name.
 #[derive(Clone, Debug)]
-enum Ids {
-    One(i64),
-    Several(Arc<OrdSet<i64>>),
+struct Named {
+    first: i64,
+    /// That of the first, so that a read of one color is one lookup.
+    json: Arc<Representation>,
+    /// The ids of the others, if there are any.
+    others: Option<Arc<OrdSet<i64>>>,
 }
 
 /// One step from a version to the next.
@@ -33,9 +37,9 @@ enum Ids {
 pub(super) enum Edit {
     /// Behind the last one; with [`Colors::next_id`].
     Append(Color),
-    /// In the place of the color with the same id, which has the same name.
-    Replace(Color),
-    /// The color with this id.
+    /// The JSON of the color with this id, which is the first of its name.
+    Replace(i64, Arc<Representation>),
+    /// The color with this id, which is the first of its name.
     Remove(i64),
     /// The whole list.
     ReplaceAll(Colors),
@@ -52,9 +56,12 @@ impl Colors {
     /// Appends a color, whose id has to be higher than all others, to a version that nobody has seen yet.
     pub(super) fn push(&mut self, color: Color) {
         self.bytes += color.json_len();
-        match self.ids.get_mut(&*color.name) {
-            Some(ids) => ids.insert(color.id),
-            None => drop(self.ids.insert(Arc::clone(&color.name), Ids::One(color.id))),
+        match self.names.get_mut(&*color.name) {
+            Some(named) => drop(Arc::make_mut(named.others.get_or_insert_default()).insert(color.id)),
+            None => {
+                let named = Named { first: color.id, json: Arc::clone(&color.json), others: None };
+                self.names.insert(Arc::clone(&color.name), named);
+            }
         }
         self.colors.push_back(color);
     }
@@ -78,10 +85,9 @@ impl Colors {
         self.last_id() + 1
     }
 
-    /// The first color whose name equals `name` exactly.
-    pub(super) fn find(&self, name: &str) -> Option<&Color> {
-        let position = self.position(self.ids.get(name)?.first());
-        self.colors.get(position)
+    /// The first color whose name equals `name` exactly: its id and its JSON.
+    pub(super) fn find(&self, name: &str) -> Option<(i64, &Arc<Representation>)> {
+        self.names.get(name).map(|named| (named.first, &named.json))
     }
 
     fn position(&self, id: i64) -> usize {
@@ -90,30 +96,48 @@ impl Colors {
 
     /// Makes an edit that was decided for this version.
     pub(super) fn apply(&mut self, edit: Edit) -> Removed {
-        let envelope = std::mem::take(&mut self.envelope);
+        let envelope = take(&mut self.envelope);
         let colors = match edit {
             Edit::Append(color) => {
                 self.push(color);
                 Vector::new()
             }
-            Edit::Replace(color) => {
-                let position = self.position(color.id);
+            Edit::Replace(id, json) => {
+                let color = self.colors.get_mut(self.position(id)).expect("a position in the list");
+                let before = replace(color, Color { id, name: Arc::clone(&color.name), json: Arc::clone(&json) });
                 self.bytes += color.json_len();
-                let before = self.colors.set(position, color);
                 self.bytes -= before.json_len();
+                if let Some(named) = self.names.get_mut(&*before.name) {
+                    named.json = json;
+                }
                 Vector::unit(before)
             }
             Edit::Remove(id) => {
                 let color = self.colors.remove(self.position(id));
                 self.bytes -= color.json_len();
-                if self.ids.get_mut(&*color.name).is_none_or(|ids| ids.remove(id)) {
-                    self.ids.remove(&*color.name);
-                }
+                self.remove_first(&color.name);
                 Vector::unit(color)
             }
-            Edit::ReplaceAll(colors) => std::mem::replace(self, colors).colors,
+            Edit::ReplaceAll(colors) => replace(self, colors).colors,
         };
         Removed { colors, envelope }
+    }
+
+    /// Has the second color with this name be the first, in the index.
+    fn remove_first(&mut self, name: &str) {
+        let others = self.names.get(name).and_then(|named| named.others.as_deref());
+        let Some(next) = others.and_then(OrdSet::get_min).copied() else {
+            self.names.remove(name);
+            return;
+        };
+        let json = self.colors.get(self.position(next)).map(|color| Arc::clone(&color.json));
+        if let (Some(named), Some(json)) = (self.names.get_mut(name), json) {
+            (named.first, named.json) = (next, json);
+            named.others = named.others.take().filter(|others| others.len() > 1);
+            if let Some(others) = &mut named.others {
+                Arc::make_mut(others).remove(&next);
+            }
+        }
     }
 
     /// The length of the envelope in bytes, without making it.
@@ -173,33 +197,6 @@ impl PartialEq for Colors {
     }
 }
 
-impl Ids {
-    fn first(&self) -> i64 {
-        match self {
-            Self::One(id) => *id,
-            Self::Several(ids) => *ids.get_min().expect("there is at least one"),
-        }
-    }
-
-    fn insert(&mut self, id: i64) {
-        match self {
-            Self::One(first) => *self = Self::Several(Arc::new(OrdSet::from_iter([*first, id]))),
-            Self::Several(ids) => drop(Arc::make_mut(ids).insert(id)),
-        }
-    }
-
-    /// Removes an id. True if it was the only one.
-    fn remove(&mut self, id: i64) -> bool {
-        match self {
-            Self::One(_) => true,
-            Self::Several(ids) => {
-                Arc::make_mut(ids).remove(&id);
-                ids.is_empty()
-            }
-        }
-    }
-}
-
 impl From<Colors> for Removed {
     fn from(Colors { colors, envelope, .. }: Colors) -> Self {
         Self { colors, envelope }
@@ -221,6 +218,14 @@ mod tests {
         Color::new(name, value)
     }
 
+    /// The first color of this name, as the index and as the list have it.
+    fn found(colors: &Colors, name: &str) -> Option<Color> {
+        let (id, json) = colors.find(name)?;
+        let color = colors.colors.get(colors.position(id)).unwrap();
+        assert!(Arc::ptr_eq(json, &color.json));
+        Some(color.clone())
+    }
+
     fn json(colors: &Colors) -> &str {
         str::from_utf8(colors.envelope().bytes()).unwrap()
     }
@@ -228,12 +233,12 @@ mod tests {
     #[test]
     fn the_first_of_several_with_one_name_is_the_one_that_counts() {
         let mut colors = Colors::from_iter([color("x", "0"), color("a", "1"), color("a", "2"), color("b", "3"), color("a", "4")]);
-        colors.apply(Edit::Replace(Color { id: 2, ..color("a", "9") }));
+        colors.apply(Edit::Replace(2, color("a", "9").json));
         for (name, removed, next) in [("a", "9", Some("2")), ("x", "0", None), ("a", "2", Some("4")), ("a", "4", None)] {
-            let first = colors.find(name).unwrap().clone();
-            assert_eq!(first, color(name, removed));
-            colors.apply(Edit::Remove(first.id));
-            assert_eq!(colors.find(name).cloned(), next.map(|next| color(name, next)));
+            let (id, json) = colors.find(name).unwrap();
+            assert_eq!(json.bytes(), color(name, removed).json.bytes());
+            colors.apply(Edit::Remove(id));
+            assert_eq!(found(&colors, name), next.map(|next| color(name, next)));
         }
         assert_eq!(colors, Colors::from_iter([color("b", "3")]));
     }
@@ -241,9 +246,9 @@ mod tests {
     #[test]
     fn names_match_exactly() {
         let colors = Colors::from_iter([color("Red", "1"), color("", "2"), color("\u{e9}", "3")]);
-        assert_eq!(colors.find(""), Some(&color("", "2")));
+        assert_eq!(found(&colors, ""), Some(color("", "2")));
         for name in ["red", "Red ", "R", "e\u{301}"] {
-            assert_eq!(colors.find(name), None, "{name:?}");
+            assert_eq!(found(&colors, name), None, "{name:?}");
         }
     }
 
@@ -267,20 +272,19 @@ mod tests {
         for step in 0..20_000 {
             let name = &names[random.usize(..names.len())];
             let place = model.iter().position(|(other, _)| other == name);
-            let found = colors.find(name).cloned();
-            assert_eq!(found, place.map(|place| color(name, &model[place].1.to_string())), "step {step}");
-            match (random.u8(..5), place, found) {
+            assert_eq!(found(&colors, name), place.map(|place| color(name, &model[place].1.to_string())), "step {step}");
+            match (random.u8(..5), place, colors.find(name).map(|(id, _)| id)) {
                 (0 | 1, ..) => {
                     model.push((name.clone(), step));
                     colors.apply(Edit::Append(Color { id: colors.next_id(), ..color(name, &step.to_string()) }));
                 }
-                (2, Some(place), Some(found)) => {
+                (2, Some(place), Some(id)) => {
                     model[place].1 = step;
-                    colors.apply(Edit::Replace(Color { id: found.id, ..color(name, &step.to_string()) }));
+                    colors.apply(Edit::Replace(id, color(name, &step.to_string()).json));
                 }
-                (_, Some(place), Some(found)) => {
+                (_, Some(place), Some(id)) => {
                     model.remove(place);
-                    colors.apply(Edit::Remove(found.id));
+                    colors.apply(Edit::Remove(id));
                 }
                 _ if step % 500 == 0 => {
                     model.truncate(random.usize(..=model.len()));

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Params, ffi};
 
-use super::color::{Color, NAME_BYTES_MAX};
+use super::color::{self, Color, NAME_BYTES_MAX};
 use super::colors::{Colors, Edit};
 use super::data_file;
 use super::database_error::DatabaseError;
@@ -85,7 +85,7 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<(), DatabaseError> {
     transaction.execute_batch(SCHEMA)?;
     let mut insert = transaction.prepare(INSERT)?;
     for color in colors.iter() {
-        insert.execute((color.id, &*color.name, color.value()))?;
+        insert.execute((color.id, &*color.name, color::value(&color.json)))?;
     }
     drop(insert);
     transaction.commit()?;
@@ -246,8 +246,8 @@ impl Database {
     /// Writes an edit of this list, after [`Database::begin`]. The rows have to be those of the list.
     pub(super) fn write(&self, edit: &Edit, colors: &Colors) -> Result<(), DatabaseError> {
         match edit {
-            Edit::Append(color) => self.change_rows(INSERT, (color.id, &*color.name, color.value()), 1),
-            Edit::Replace(color) => self.change_rows(UPDATE, (color.id, color.value()), 1),
+            Edit::Append(color) => self.change_rows(INSERT, (color.id, &*color.name, color::value(&color.json)), 1),
+            Edit::Replace(id, json) => self.change_rows(UPDATE, (id, color::value(json)), 1),
             Edit::Remove(id) => self.change_rows(DELETE, [id], 1),
             Edit::ReplaceAll(list) => {
                 self.change_rows(DELETE_ALL, [], colors.len())?;

@@ -82,7 +82,7 @@ fn edits_are_made_by_id() {
     scratch.save([Edit::Append(color(7, "b")), Edit::Append(color(9, "b"))]).unwrap();
     assert!(!scratch.begin());
     let replaced = Color { id: 7, ..Color::new("b", "é\0\"\n") };
-    scratch.save([Edit::Replace(replaced.clone()), Edit::Remove(1)]).unwrap();
+    scratch.save([Edit::Replace(7, replaced.json.clone()), Edit::Remove(1)]).unwrap();
     let colors = scratch.read();
     assert_eq!((ids(&colors), &colors), (vec![7, 9], &list([replaced, color(9, "b")])));
     assert!(!scratch.begin());
@@ -105,7 +105,7 @@ fn a_commit_of_which_one_edit_fails_makes_none() {
 
 #[test]
 fn an_edit_that_does_not_change_exactly_one_row_is_not_made() {
-    for edit in [Edit::Replace(color(5, "a")), Edit::Remove(5), Edit::ReplaceAll(Colors::default())] {
+    for edit in [Edit::Replace(5, color(5, "a").json), Edit::Remove(5), Edit::ReplaceAll(Colors::default())] {
         let mut scratch = Scratch::new("rows");
         // as if the row had been deleted without a new data version
         scratch.colors = list([color(1, "a"), color(5, "a")]);

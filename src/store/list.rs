@@ -40,7 +40,7 @@ impl SharedList {
     }
 
     pub(crate) fn first(&self, name: &str) -> Option<Arc<Representation>> {
-        lock(&self.current).find(name).map(|color| Arc::clone(&color.json))
+        lock(&self.current).find(name).map(|(_, json)| Arc::clone(json))
     }
 
     /// The collection envelope of the specification.
