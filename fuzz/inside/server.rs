@@ -19,7 +19,7 @@ use crate::http::fuzzing::fill;
 use crate::http::fuzzing::reference::{self, PlainEnd, PlainRequest};
 use crate::metrics::Metrics;
 use crate::service::{Allowlist, BasePath, Service, Tokens, openapi};
-use crate::store::{Store, color};
+use crate::store::{Store, json};
 
 const CONTENT_MAX: usize = 20_000; // bytes; the filling of an input is a little shorter
 

@@ -23,7 +23,7 @@ use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
 pub(crate) use change::{Action, Change, Outcome};
-#[cfg(any(test, fuzzing))]
+#[cfg(test)]
 pub(crate) use color::Color;
 pub(crate) use colors::Colors;
 pub(crate) use database::Database;
