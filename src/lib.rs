@@ -12,11 +12,13 @@
 //!   representations), `color`, `change` (what a write does); on disk: `writer` (group commit), `database` (SQLite), `data_file` (what is at
 //!   the path)
 //! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `chunked`, `request`, `response`, `conditional`
+//! - `connection_counts`: how many connections each worker has
 //! - `metrics`: what is counted, and the text that Prometheus reads
 //! - `service_manager`: what systemd is told
 //! - `logging`: log lines, how many there may be (`limiter`), and the thread that writes them
 
 mod args;
+mod connection_counts;
 #[cfg(test)]
 mod documents;
 mod environment;
@@ -43,6 +45,7 @@ use std::time::Duration;
 use threadpool::ThreadPool;
 
 use crate::args::Args;
+use crate::connection_counts::ConnectionCounts;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
 use crate::server::{Endpoint, Limits, Listener, Server, Shared};
@@ -109,23 +112,22 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         content_max: args.max_body,
         request_timeout: args.request_timeout,
         keep_alive: args.keep_alive,
-        connections_max: server::connections_max(listeners.len(), workers),
         memory_max: server::memory_max(),
     };
     let allowlist = Allowlist { origins: args.allow_origin, hosts: args.allow_host };
-    let metrics = Metrics::new(workers, limits.connections_max);
+    let connections = Arc::new(ConnectionCounts::new(workers, server::connections_max(listeners.len(), workers)));
+    let metrics = Metrics::new(Arc::clone(&connections));
     let service = Service {
         store,
         openapi: service::openapi(&args.base_path),
         base: args.base_path,
         read_only: args.read_only,
         access_log: args.access_log && log::log_enabled!(log::Level::Info),
-        is_stopping: AtomicBool::new(false),
         allowlist,
         tokens,
         metrics,
     };
-    let shared = Arc::new(Shared::new(service, limits));
+    let shared = Arc::new(Shared::new(service, limits, connections));
     if let Some(writer) = writer {
         let thread = thread::Builder::new().name("writer".to_owned()).stack_size(STACK_BYTES);
         thread.spawn(|| writer.run()).map_err(|error| Failure::System(thread_error(&error)))?;

@@ -6,12 +6,13 @@ use std::fmt::{Display, Write as _};
 use std::fs;
 use std::iter;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, getrlimit};
 use tiny_http::{Method, StatusCode};
 
+use crate::connection_counts::ConnectionCounts;
 use crate::logging;
 
 /// The labels of methods. All others share one: a client must not be able to create time series.
@@ -59,15 +60,7 @@ impl Histogram {
     }
 }
 
-/// What one worker has and counts.
-#[derive(Debug, Default)]
-pub(crate) struct WorkerMetrics {
-    /// Its connections, those in its inbox included: the accept loop writes this as well.
-    pub(crate) connections: AtomicUsize,
-    pub(crate) counters: WorkerCounters,
-}
-
-/// What only the worker itself writes, on cache lines of its own; processors fetch them in pairs of 64 bytes.
+/// What one worker counts, on cache lines of its own; processors fetch them in pairs of 64 bytes.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerCounters {
@@ -75,8 +68,6 @@ pub(crate) struct WorkerCounters {
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
     /// Connections closed because there was no room for them.
     pub(crate) refused: Counter,
-    /// Requests answered in this pass of the event loop, not yet in `immediate`.
-    pub(crate) untimed: Counter,
     /// Times of requests that were answered without a save: from the start of the pass that received the last byte to the end of that pass, so
     /// that the clock is read once per pass. Requests that waited for further passes, behind others of their connection, are measured up to
     /// their answers. The time in the kernel's receive buffer is not included.
@@ -86,11 +77,9 @@ pub(crate) struct WorkerCounters {
 }
 
 impl WorkerCounters {
-    /// Adds this time for each request counted in `untimed` since it was `before`, and sets it back.
-    pub(crate) fn time_answers(&self, before: u64, time: Duration) {
-        let count = self.untimed.read() - before;
+    /// Records that so many requests took this time, and were answered without a save.
+    pub(crate) fn time_answers(&self, count: u64, time: Duration) {
         if count > 0 {
-            self.untimed.0.store(before, Relaxed);
             self.immediate.add(count, time);
         }
     }
@@ -114,20 +103,21 @@ pub(crate) struct SaveMetrics {
 /// The numbers of the whole service.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    pub(crate) workers: Vec<Arc<WorkerMetrics>>,
-    connections_max: usize,
+    /// By worker.
+    pub(crate) workers: Vec<Arc<WorkerCounters>>,
+    connections: Arc<ConnectionCounts>,
     started: SystemTime,
 }
 
 impl Metrics {
-    pub(crate) fn new(workers: usize, connections_max: usize) -> Self {
-        Self { workers: (0..workers).map(|_| Arc::default()).collect(), connections_max, started: SystemTime::now() }
+    pub(crate) fn new(connections: Arc<ConnectionCounts>) -> Self {
+        Self { workers: (0..connections.workers()).map(|_| Arc::default()).collect(), connections, started: SystemTime::now() }
     }
 
     /// All of it in the text format of Prometheus, version 0.0.4, for a list of so many colors and bytes.
     pub(crate) fn page(&self, (colors, list_bytes): (usize, usize), saves: &SaveMetrics) -> String {
         let mut page = Page(String::with_capacity(8 * 1024)); // bytes; the text has 7 KiB
-        let counters = || self.workers.iter().map(|worker| &worker.counters);
+        let counters = || self.workers.iter();
         page.family("colors_http_requests_total", "counter", "Responses by method and class of status; other: also what is no request.");
         for (method, name) in METHODS.iter().enumerate() {
             for (class, status) in CLASSES.iter().enumerate() {
@@ -139,11 +129,10 @@ impl Metrics {
         page.family(durations, "histogram", "Time from the last byte of a request to its answer; durable: changes that were saved first.");
         page.histogram(durations, "durable=\"false\"", counters().map(|counters| &counters.immediate));
         page.histogram(durations, "durable=\"true\"", counters().map(|counters| &counters.durable));
-        let connections: usize = self.workers.iter().map(|worker| worker.connections.load(Relaxed)).sum();
         let refused: u64 = counters().map(|counters| counters.refused.read()).sum();
         let (dropped, warnings) = logging::counts();
-        page.single("colors_connections", "gauge", "Open connections.", connections);
-        page.single("colors_connections_max", "gauge", "Most connections at a time; further clients wait.", self.connections_max);
+        page.single("colors_connections", "gauge", "Open connections.", self.connections.total());
+        page.single("colors_connections_max", "gauge", "Most connections at a time; further clients wait.", self.connections.max);
         page.single("colors_connections_refused_total", "counter", "Connections closed because there was no room for them.", refused);
         page.single("colors_workers", "gauge", "Event loops.", self.workers.len());
         page.single("colors_colors", "gauge", "Colors in the list.", colors);
@@ -240,17 +229,5 @@ mod tests {
             let counts: Vec<u64> = histogram.buckets.iter().map(Counter::read).collect();
             assert_eq!((counts.iter().sum::<u64>(), counts[bucket]), (2, 2), "{nanoseconds}: {counts:?}");
         }
-    }
-
-    #[test]
-    fn what_later_passes_answer_is_not_timed_with_this_one() {
-        let counters = WorkerCounters::default();
-        counters.untimed.add(3);
-        let before = counters.untimed.read();
-        counters.untimed.add(16);
-        counters.time_answers(before, Duration::from_secs(1));
-        counters.time_answers(0, Duration::from_micros(1));
-        let counts: Vec<u64> = counters.immediate.buckets.iter().map(Counter::read).filter(|count| *count > 0).collect();
-        assert_eq!((counts, counters.untimed.read()), (vec![3, 16], 0));
     }
 }

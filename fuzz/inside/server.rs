@@ -4,7 +4,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use log::{Log, Metadata, Record};
@@ -13,13 +12,13 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use serde_json::Value;
 
-use super::connection::{Connection, Event, Next};
+use super::connection::{Connection, Event, Next, Pass};
 use super::shared::{Limits, Quota, Shared};
+use crate::connection_counts::ConnectionCounts;
 use crate::http::fuzzing::fill;
 use crate::http::fuzzing::reference::{self, PlainEnd, PlainRequest};
-use crate::metrics::Metrics;
 use crate::service::{Allowlist, BasePath, Service, Tokens, openapi};
-use crate::store::{Store, json};
+use crate::store::{Colors, json};
 
 const CONTENT_MAX: usize = 20_000; // bytes; the filling of an input is a little shorter
 
@@ -109,27 +108,16 @@ fn strict_service() -> Arc<Shared> {
 
 fn service(base: &str, allowlist: Allowlist, tokens: Option<Tokens>) -> Arc<Shared> {
     let base = BasePath::parse(base).expect("it is one");
-    let (openapi, is_stopping) = (openapi(&base), AtomicBool::new(false));
-    let service = Service {
-        store: store(),
-        openapi,
-        base,
-        read_only: false,
-        access_log: true,
-        is_stopping,
-        allowlist,
-        tokens,
-        metrics: Metrics::new(1, 1),
-    };
+    let service = Service { openapi: openapi(&base), base, access_log: true, allowlist, tokens, ..Service::plain(list()) };
     let time = Duration::from_secs(60);
-    let limits = Limits { content_max: CONTENT_MAX, request_timeout: time, keep_alive: time, connections_max: 1, memory_max: 32 << 20 };
-    Arc::new(Shared::new(service, limits))
+    let limits = Limits { content_max: CONTENT_MAX, request_timeout: time, keep_alive: time, memory_max: 32 << 20 };
+    Arc::new(Shared::new(service, limits, Arc::new(ConnectionCounts::new(1, 1))))
 }
 
 /// Two colors of one name, and one that is sent from where it is kept.
-fn store() -> Store {
+fn list() -> Colors {
     let file = format!(r#"[{{"name":"a","value":"1"}},{{"name":"a","value":"2"}},{{"name":"b","value":"{}"}}]"#, "x".repeat(2000));
-    Store::in_memory(json::from_list(file.as_bytes()).expect("these are colors"))
+    json::from_list(file.as_bytes()).expect("these are colors")
 }
 
 /// Sends the pieces one after the other, each when the one before was served, and then ends. Gives all that was received.
@@ -137,7 +125,7 @@ fn talk<'a>(shared: &Arc<Shared>, pieces: impl IntoIterator<Item = &'a [u8]>, on
     let (client, socket) = UnixStream::pair().expect("the process has descriptors");
     // small, so that it fills up
     rustix::net::sockopt::set_socket_send_buffer_size(&socket, 1).expect("it is a socket");
-    let quota = Quota::new(Arc::clone(shared), Arc::default());
+    let quota = Quota::new(Arc::clone(shared), 0);
     let connection = Connection::new(OwnedFd::from(socket), None, on_loopback, quota, Instant::now());
     let (mut connection, mut output) = (Some(connection), Vec::new());
     for mut piece in pieces {
@@ -162,7 +150,7 @@ fn serve(connection: Option<Connection>, shared: &Shared, client: &UnixStream, o
     let (mut connection, mut event, now) = (connection?, Event::Readable, Instant::now());
     let mut scratch = [0; 8192];
     loop {
-        let next = connection.advance(event, shared, now, &mut scratch);
+        let next = connection.advance(event, &mut Pass { shared, now, scratch: &mut scratch, answered: 0 });
         let before = output.len();
         let _ = receive(client, output);
         event = match next {
@@ -174,7 +162,7 @@ fn serve(connection: Option<Connection>, shared: &Shared, client: &UnixStream, o
             Next::Wait(EventFlags::IN) if is_readable(&connection.socket) => Event::Readable,
             Next::Wait(EventFlags::IN) => return Some(connection),
             Next::Wait(_) | Next::Close => return None,
-            Next::Commit(_) | Next::Unwatch => panic!("nothing is saved here: {next:?}"),
+            Next::Change(_) | Next::Unwatch => panic!("nothing is saved here: {next:?}"),
         };
     }
 }

@@ -1,9 +1,10 @@
 //! One connection: a state machine that receives, answers and sends, and never waits for its client. Knows nothing of other connections.
 
 use std::io;
-use std::mem::take;
+use std::mem::{replace, take};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use super::output::{Output, Sent};
 use super::shared::{Quota, Shared};
 use crate::http::{CLOSES, Challenge, Parser, ProtocolError, Request, Response};
 use crate::logging::{self, Topic};
-use crate::service::Answer;
+use crate::service::{Answer, Arrival};
 use crate::store::{Change, DatabaseError, Outcome};
 
 /// Bytes received at a time: a request of curl takes 84, and a pipelining client has no more in its buffer.
@@ -37,22 +38,26 @@ const STALL_TIME: Duration = Duration::from_secs(2);
 /// still arrives. The field Keep-Alive says a second at least, however short the time is, so the field never promises too much.
 const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
+/// How long it takes at most until a representation that was withdrawn is not sent any more.
+const WITHDRAWAL_TIME: Duration = Duration::from_millis(100);
+
 /// The keep-alive time when the service is stopping; a busy client sends its next request sooner.
 const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// What a connection waits for.
 #[derive(Debug)]
 enum State {
-    /// The first byte of a request.
+    /// The first byte of its first request.
+    New,
+    /// The first byte of another request.
     Idle,
     /// The rest of a request.
     Reading,
-    /// The answer of the service. That to a change comes when it is saved; until then, request and change take `memory` bytes. Nothing is
-    /// received meanwhile, so that requests are answered in order, and no timeout closes the connection, so that the memory stays counted.
-    /// `detail` is what the access log will say of the change.
-    Answering { memory: usize, detail: Option<String> },
-    /// Room in the socket for more of the output.
-    Writing,
+    /// The outcome of a change. Nothing is received meanwhile, so that requests are answered in order, and no timeout closes the connection,
+    /// so that its memory stays counted.
+    Answering(Box<Pending>),
+    /// Room in the socket for more of the output. When all of it is sent, this follows.
+    Writing(After),
     /// The end of the client's side, after the last response. Up to `left` bytes are received and dropped.
     Lingering { left: usize },
 }
@@ -60,10 +65,33 @@ enum State {
 /// What follows when the output is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
-    NextRequest,
+    /// There may be whole requests in the buffer: answer them.
+    Answer,
+    /// There is none: receive more.
+    Receive,
     Close,
     /// The same, but the client may still be sending the request that was refused.
     Linger,
+}
+
+/// A request, and what the access log says of it.
+#[derive(Debug)]
+struct Exchange {
+    request: Request,
+    /// When the service began to answer, if that is logged.
+    begun: Option<Instant>,
+    /// The name of the request's token.
+    token_name: Option<Arc<str>>,
+}
+
+/// A change that is being saved.
+#[derive(Debug)]
+struct Pending {
+    exchange: Exchange,
+    /// What the access log will say of the change.
+    detail: Option<String>,
+    /// Bytes that request and change take.
+    memory: usize,
 }
 
 #[derive(Debug)]
@@ -78,8 +106,6 @@ pub(super) enum Event {
     Deadline,
     /// The connection limit is reached, and others wait.
     LimitReached,
-    /// [`Connection::advance`] has panicked.
-    Panicked,
 }
 
 /// What the worker has to do for the connection next.
@@ -89,11 +115,22 @@ pub(super) enum Next {
     Wait(EventFlags),
     /// Send [`Event::Resume`] when the other connections have been served.
     Queue,
-    /// Pass this change to the writer, and send [`Event::Outcome`].
-    Commit(Change),
+    /// Have this change saved, and send [`Event::Outcome`].
+    Change(Change),
     /// Remove the socket from epoll until the outcome is known: it is ready, and epoll would report that in every pass.
     Unwatch,
     Close,
+}
+
+/// One pass of a worker over the connections that are ready.
+pub(super) struct Pass<'a> {
+    pub(super) shared: &'a Shared,
+    /// When it began.
+    pub(super) now: Instant,
+    /// The receive buffer of all connections.
+    pub(super) scratch: &'a mut [u8],
+    /// Requests that were answered without a save, and are to be timed at its end.
+    pub(super) answered: u64,
 }
 
 pub(super) struct Connection {
@@ -107,239 +144,237 @@ pub(super) struct Connection {
     state: State,
     /// When the state began, or the client last took some of the output.
     since: Instant,
-    after: After,
-    had_request: bool,
     /// When the pass began in which the last bytes were received.
     received: Instant,
-    /// The request that is being answered.
-    request: Option<Request>,
-    /// For the access log: when the service began to answer, and the name of the request's token.
-    begun: Option<Instant>,
-    token_name: Option<Arc<str>>,
     quota: Quota,
 }
 
 impl Connection {
     pub(super) fn new(socket: OwnedFd, peer: Option<SocketAddr>, checks_host: bool, quota: Quota, now: Instant) -> Self {
-        Self {
-            socket,
-            peer,
-            checks_host,
-            parser: Parser::default(),
-            output: Output::default(),
-            state: State::Idle,
-            since: now,
-            after: After::NextRequest,
-            had_request: false,
-            received: now,
-            request: None,
-            begun: None,
-            token_name: None,
-            quota,
-        }
+        let (parser, output) = (Parser::default(), Output::default());
+        Self { socket, peer, checks_host, parser, output, state: State::New, since: now, received: now, quota }
     }
 
-    /// Receives, answers and sends as far as possible; `scratch` is the receive buffer. If it panics, call it again with [`Event::Panicked`].
-    pub(super) fn advance(&mut self, event: Event, shared: &Shared, now: Instant, scratch: &mut [u8]) -> Next {
+    /// Receives, answers and sends as far as possible.
+    pub(super) fn advance(&mut self, event: Event, pass: &mut Pass<'_>) -> Next {
         // An error means that the client has gone, so there is no response.
-        let next = self.handle(event, shared, now, scratch).unwrap_or(Next::Close);
-        let change = if let State::Answering { memory, .. } = self.state { memory } else { 0 };
+        let next = self.handle(event, pass).unwrap_or(Next::Close);
+        let change = if let State::Answering(pending) = &self.state { pending.memory } else { 0 };
         self.quota.set_memory(self.parser.memory() + self.output.memory() + change);
         next
     }
 
-    /// `None` while the service answers.
+    /// `None` while a change is being saved.
     pub(super) fn deadline(&self, shared: &Shared) -> Option<Instant> {
         let limits = &shared.limits;
         let time = match self.state {
-            State::Idle if shared.is_stopping() => STOPPING_KEEP_ALIVE.min(limits.keep_alive),
-            State::Idle if self.had_request => limits.keep_alive + KEEP_ALIVE_GRACE,
-            State::Idle | State::Reading | State::Writing => limits.request_timeout,
-            State::Answering { .. } => return None,
+            State::New | State::Idle if shared.is_stopping() => STOPPING_KEEP_ALIVE.min(limits.keep_alive),
+            State::Idle => limits.keep_alive + KEEP_ALIVE_GRACE,
+            State::New | State::Reading | State::Writing(_) => limits.request_timeout,
+            State::Answering(_) => return None,
             State::Lingering { .. } => LINGER_TIME,
         };
         Some(self.since + time)
+    }
+
+    /// When the worker has to look at the connection at the latest, although nothing has happened to it. One that sends a shared representation
+    /// is looked at often, since that may be withdrawn.
+    pub(super) fn next_look(&self, pass: &Pass<'_>) -> Option<Instant> {
+        if self.output.shared_content().is_some() { Some(pass.now + WITHDRAWAL_TIME) } else { self.deadline(pass.shared) }
     }
 
     /// Sort key for eviction at the connection limit: idle connections first, then those without progress for [`STALL_TIME`]; the longest
     /// first. `None` if it has to stay.
     pub(super) fn eviction_rank(&self, now: Instant) -> Option<(bool, Instant)> {
         match self.state {
-            State::Idle if self.had_request => Some((false, self.since)),
-            State::Answering { .. } => None,
+            State::Idle => Some((false, self.since)),
+            State::Answering(_) => None,
             _ => (now.duration_since(self.since) >= STALL_TIME).then_some((true, self.since)),
         }
     }
 
-    fn handle(&mut self, event: Event, shared: &Shared, now: Instant, scratch: &mut [u8]) -> io::Result<Next> {
+    fn handle(&mut self, event: Event, pass: &mut Pass<'_>) -> io::Result<Next> {
         match (event, &mut self.state) {
-            (Event::Readable, State::Idle | State::Reading) => {
-                self.received = now;
-                let length = self.parser.missing().clamp(RECEIVE_BYTES, scratch.len());
-                match receive(&self.socket, &mut scratch[..length])? {
-                    Some([]) if self.parser.is_idle() => return Ok(Next::Close),
-                    Some([]) => return self.refuse(&ProtocolError::UnexpectedEof, shared, now),
-                    Some(received) => self.parser.append(received),
-                    None => {}
-                }
-                self.answer(shared, now)
+            (Event::Readable, State::New | State::Idle | State::Reading) => self.receive_requests(pass),
+            (Event::Readable, State::Lingering { left }) if *left > 0 => drop_received(&self.socket, left, pass.scratch),
+            (Event::Resume, State::New | State::Idle | State::Reading) => self.answer_waiting(pass),
+            (Event::Outcome(outcome), State::Answering(_)) => self.answer_change(outcome, pass),
+            (Event::Readable | Event::Writable, State::Answering(_)) => Ok(Next::Unwatch),
+            (Event::Readable | Event::Writable, State::Writing(after)) => {
+                let after = *after;
+                self.send(after, pass)
             }
-            (Event::Readable, State::Lingering { left }) if *left > 0 => {
-                while *left > 0 {
-                    match receive(&self.socket, scratch)? {
-                        Some([]) => return Ok(Next::Close),
-                        Some(dropped) => *left = left.saturating_sub(dropped.len()),
-                        None => return Ok(Next::Wait(EventFlags::IN)),
-                    }
-                }
-                Ok(Next::Wait(EventFlags::empty()))
-            }
-            (Event::Resume, State::Idle | State::Reading) => {
-                let before = self.quota.worker.counters.untimed.read();
-                let next = self.answer(shared, now);
-                self.quota.worker.counters.time_answers(before, self.received.elapsed());
-                next
-            }
-            (Event::Readable | Event::Writable, State::Writing) => self.flush(!self.parser.is_idle(), now),
-            (Event::Outcome(outcome), State::Answering { detail, .. }) => {
-                let detail = detail.take();
-                self.state = State::Idle;
-                if let Some(request) = &self.request {
-                    self.respond(shared.service.complete(request, outcome, detail), shared);
-                }
-                let next = self.flush(!self.parser.is_idle(), now);
-                self.quota.worker.counters.durable.add(1, self.received.elapsed());
-                next
-            }
-            (Event::Readable | Event::Writable, State::Answering { .. }) => Ok(Next::Unwatch),
             // epoll reports room only when a third of the socket's buffer is free, so there may be some
-            (Event::Deadline | Event::LimitReached, State::Writing) => match self.flush(!self.parser.is_idle(), now)? {
-                Next::Wait(EventFlags::OUT) if self.since != now => Ok(Next::Close),
-                next => Ok(next),
-            },
-            (Event::Deadline, State::Reading) => self.refuse(&ProtocolError::Timeout, shared, now),
-            (Event::LimitReached, State::Reading) => self.refuse(&ProtocolError::Overloaded, shared, now).map(|_| Next::Close),
-            // in other states half of a response may be in the output, or the change may be made
-            (Event::Panicked, State::Answering { .. }) => self.refuse(&ProtocolError::Panicked, shared, now),
-            // all others end the connection: the client has gone, or its time is over
+            (Event::Deadline | Event::LimitReached, State::Writing(after)) => {
+                let after = *after;
+                match self.send(after, pass)? {
+                    Next::Wait(EventFlags::OUT) if self.since != pass.now => Ok(Next::Close),
+                    next => Ok(next),
+                }
+            }
+            (Event::Deadline, State::Reading) => self.refuse(None, &ProtocolError::Timeout, pass),
+            (Event::LimitReached, State::Reading) => self.refuse(None, &ProtocolError::Overloaded, pass).map(|_| Next::Close),
+            // the client has gone, or its time is over
             _ => Ok(Next::Close),
         }
     }
 
+    fn receive_requests(&mut self, pass: &mut Pass<'_>) -> io::Result<Next> {
+        self.received = pass.now;
+        let length = self.parser.missing().clamp(RECEIVE_BYTES, pass.scratch.len());
+        match receive(&self.socket, &mut pass.scratch[..length])? {
+            Some([]) if self.parser.is_idle() => return Ok(Next::Close),
+            Some([]) => return self.refuse(None, &ProtocolError::UnexpectedEof, pass),
+            Some(received) => self.parser.append(received),
+            None => {}
+        }
+        self.answer(pass)
+    }
+
+    /// Answers requests that have waited in the buffer while other connections were served, and times them by themselves.
+    fn answer_waiting(&mut self, pass: &mut Pass<'_>) -> io::Result<Next> {
+        let before = pass.answered;
+        let next = self.answer(pass);
+        let count = pass.answered - before;
+        pass.answered = before;
+        self.quota.counters.time_answers(count, self.received.elapsed());
+        next
+    }
+
     /// Answers the requests in the buffer, up to [`ANSWERS_IN_A_ROW`].
-    fn answer(&mut self, shared: &Shared, now: Instant) -> io::Result<Next> {
-        let mut answers = 0;
-        while self.after == After::NextRequest {
-            if answers == ANSWERS_IN_A_ROW || !self.output.has_room() {
-                return self.flush(!self.parser.is_idle(), now);
+    fn answer(&mut self, pass: &mut Pass<'_>) -> io::Result<Next> {
+        for _ in 0..ANSWERS_IN_A_ROW {
+            if !self.output.has_room() {
+                break;
             }
-            let request = match self.parser.next_request(shared.limits.content_max) {
-                Ok(Some(request)) => self.request.insert(request),
-                Ok(None) if self.quota.is_refused(self.parser.memory()) => return self.refuse(&ProtocolError::Overloaded, shared, now),
+            let request = match self.parser.next_request(pass.shared.limits.content_max) {
+                Ok(Some(request)) => request,
+                Ok(None) if self.quota.is_refused(self.parser.memory()) => return self.refuse(None, &ProtocolError::Overloaded, pass),
                 Ok(None) => {
                     if self.parser.take_expectation() {
                         self.output.push_continue();
                     }
-                    break;
+                    return self.send(After::Receive, pass);
                 }
-                Err(error) => return self.refuse(&error, shared, now),
+                Err(error) => return self.refuse(None, &error, pass),
             };
-            answers += 1;
             // what follows is another request, with a time of its own
-            (self.state, self.since, self.had_request) = (State::Answering { memory: 0, detail: None }, now, true);
-            if shared.service.access_log {
-                (self.begun, self.token_name) = (Some(Instant::now()), shared.service.token_name(request));
-            }
+            (self.state, self.since) = (State::Idle, pass.now);
+            let service = &pass.shared.service;
+            let (begun, token_name) = if service.access_log { (Some(Instant::now()), service.token_name(&request)) } else { (None, None) };
             let memory = request.memory();
+            let mut exchange = Exchange { request, begun, token_name };
             if self.quota.is_refused(memory + self.output.memory()) {
-                return self.refuse(&ProtocolError::Overloaded, shared, now);
+                return self.refuse(Some(exchange), &ProtocolError::Overloaded, pass);
             }
-            match shared.service.respond(request, self.checks_host) {
-                Answer::Now(response) => {
-                    self.quota.worker.counters.untimed.add(1);
-                    self.respond(response, shared);
+            let arrival = Arrival { checks_host: self.checks_host, is_stopping: pass.shared.is_stopping() };
+            // after a panic the list is consistent: a change is made as a whole or not at all
+            match catch_unwind(AssertUnwindSafe(|| service.respond(&exchange.request, arrival))) {
+                Ok(Answer::Now(response)) => {
+                    pass.answered += 1;
+                    if self.respond(&exchange, response, pass.shared) == After::Close {
+                        return self.send(After::Close, pass);
+                    }
                 }
-                Answer::Overloaded => return self.refuse(&ProtocolError::Overloaded, shared, now),
-                Answer::Commit(change, detail) => {
+                Ok(Answer::Change(change, detail)) => {
                     // the change has its own copy of what it needs
-                    request.content = Vec::new();
-                    self.state = State::Answering { memory, detail };
+                    exchange.request.content = Vec::new();
+                    self.state = State::Answering(Box::new(Pending { exchange, detail, memory }));
                     self.output.send(&self.socket)?;
-                    return Ok(Next::Commit(change));
+                    return Ok(Next::Change(change));
                 }
+                Ok(Answer::Overloaded) => return self.refuse(Some(exchange), &ProtocolError::Overloaded, pass),
+                Err(_) => return self.refuse(Some(exchange), &ProtocolError::Panicked, pass),
             }
         }
-        self.flush(false, now)
+        self.send(After::Answer, pass)
     }
 
-    /// Responds to the request that is being answered.
-    fn respond(&mut self, response: Response, shared: &Shared) {
-        let Some(request) = &self.request else { return };
-        self.state = State::Idle;
-        let is_last = !request.keep_alive || shared.is_stopping() || shared.limit_reached();
-        let connection = if is_last {
-            self.after = After::Close;
-            CLOSES
-        } else {
-            &shared.stays_open
+    /// Responds to the request whose change was saved, or was not.
+    fn answer_change(&mut self, outcome: Result<Outcome, DatabaseError>, pass: &mut Pass<'_>) -> io::Result<Next> {
+        let State::Answering(pending) = replace(&mut self.state, State::Idle) else { return Ok(Next::Close) };
+        let Pending { exchange, detail, .. } = *pending;
+        let complete = || pass.shared.service.complete(&exchange.request, outcome, detail);
+        let Ok(response) = catch_unwind(AssertUnwindSafe(complete)) else {
+            return self.refuse(Some(exchange), &ProtocolError::Panicked, pass);
         };
+        let after = self.respond(&exchange, response, pass.shared);
+        let next = self.send(after, pass);
+        self.quota.counters.durable.add(1, self.received.elapsed());
+        next
+    }
+
+    /// Appends the response to a request to the output. Returns what follows.
+    fn respond(&mut self, exchange: &Exchange, response: Response, shared: &Shared) -> After {
+        let is_last = !exchange.request.keep_alive || shared.is_stopping() || shared.limit_reached();
         if let Some(line) = &response.log {
             logging::client_warning(Topic::Forbidden, format_args!("{line}"));
         }
         if response.challenge == Some(Challenge::InvalidToken) {
-            let client = client(self.peer, request.fields.forwarded_for);
+            let client = client(self.peer, exchange.request.fields.forwarded_for);
             logging::client_warning(Topic::WrongTokens, format_args!("a wrong token from {client}"));
         }
-        self.push(response, connection);
+        let (after, connection) = if is_last { (After::Close, CLOSES) } else { (After::Answer, shared.stays_open.as_str()) };
+        self.push(Some(exchange), response, connection);
+        after
     }
 
-    /// Responds with an error to what cannot be read as a request, or cannot be served. Nothing that follows is read as a request.
-    fn refuse(&mut self, error: &ProtocolError, shared: &Shared, now: Instant) -> io::Result<Next> {
+    /// Responds with an error to a request that cannot be served, or, without one, to what cannot be read as one. Nothing that follows is read
+    /// as a request.
+    fn refuse(&mut self, exchange: Option<Exchange>, error: &ProtocolError, pass: &mut Pass<'_>) -> io::Result<Next> {
         let unfinished = self.parser.refuse();
-        self.request = self.request.take().or(unfinished);
-        self.begun = self.begun.or_else(|| shared.service.access_log.then(Instant::now));
-        self.push(shared.service.refuse(self.request.as_ref(), error), CLOSES);
-        self.after = After::Linger;
-        self.flush(false, now)
+        let begun = || pass.shared.service.access_log.then(Instant::now);
+        let exchange = exchange.or_else(|| unfinished.map(|request| Exchange { request, begun: begun(), token_name: None }));
+        let response = pass.shared.service.refuse(exchange.as_ref().map(|exchange| &exchange.request), error);
+        self.push(exchange.as_ref(), response, CLOSES);
+        self.send(After::Linger, pass)
     }
 
-    /// Appends a response to the output, and logs it.
-    fn push(&mut self, mut response: Response, connection: &str) {
-        let (begun, token_name) = (self.begun.take(), self.token_name.take());
-        let request = &self.request;
+    /// Appends a response to the output, counts it, and logs it.
+    fn push(&mut self, exchange: Option<&Exchange>, mut response: Response, connection: &str) {
+        let request = exchange.map(|exchange| &exchange.request);
         let (status, detail) = (response.status, take(&mut response.detail));
-        let is_head = request.as_ref().is_some_and(|request| request.method == Method::Head);
+        let is_head = request.is_some_and(|request| request.method == Method::Head);
         let bytes = self.output.push(response, is_head, connection);
-        self.quota.worker.counters.count_response(request.as_ref().map(|request| &request.method), status);
-        let is_logged = begun.is_some() || (status.0 >= 400 && log::log_enabled!(log::Level::Debug));
-        if is_logged {
-            let what = request.as_ref().map(|request| (&request.method, request.target.as_str()));
-            let client = client(self.peer, request.as_ref().and_then(|request| request.fields.forwarded_for));
-            let client = token_name.map_or_else(|| client.clone(), |name| format!("{name}@{client}"));
+        self.quota.counters.count_response(request.map(|request| &request.method), status);
+        let begun = exchange.and_then(|exchange| exchange.begun);
+        if begun.is_some() || (status.0 >= 400 && log::log_enabled!(log::Level::Debug)) {
+            let client = client(self.peer, request.and_then(|request| request.fields.forwarded_for));
+            let client = match exchange.and_then(|exchange| exchange.token_name.as_ref()) {
+                Some(name) => format!("{name}@{client}"),
+                None => client,
+            };
+            let what = request.map(|request| (&request.method, request.target.as_str()));
             logging::access(&client, what, status, &detail, bytes, begun);
         }
-        self.request = None;
     }
 
-    /// Sends what the socket has room for. `may_have_requests`: the buffer may have whole requests that are not answered yet.
-    fn flush(&mut self, may_have_requests: bool, now: Instant) -> io::Result<Next> {
+    /// Sends what the socket has room for, and goes on when that is all of the output.
+    fn send(&mut self, after: After, pass: &Pass<'_>) -> io::Result<Next> {
         let sent = self.output.send(&self.socket)?;
-        if sent != Sent::All {
-            if sent == Sent::Some || !matches!(self.state, State::Writing) {
-                (self.state, self.since) = (State::Writing, now);
-            }
-            return Ok(Next::Wait(EventFlags::OUT));
+        if sent == Sent::All {
+            return self.go_on(after, pass.now);
         }
-        if self.after == After::NextRequest {
+        if sent == Sent::Some || !matches!(self.state, State::Writing(_)) {
+            self.since = pass.now;
+        }
+        self.state = State::Writing(after);
+        Ok(Next::Wait(EventFlags::OUT))
+    }
+
+    /// Goes on after the output is sent.
+    fn go_on(&mut self, after: After, now: Instant) -> io::Result<Next> {
+        if matches!(after, After::Answer | After::Receive) {
             match (&self.state, self.parser.is_idle()) {
                 // more bytes of a request do not give it more time
-                (State::Idle, true) | (State::Reading, false) => {}
+                (State::New | State::Idle, true) | (State::Reading, false) => {}
                 (_, true) => (self.state, self.since) = (State::Idle, now),
                 (_, false) => (self.state, self.since) = (State::Reading, now),
             }
-            return Ok(if may_have_requests { Next::Queue } else { Next::Wait(EventFlags::IN) });
+            let may_answer = after == After::Answer && !self.parser.is_idle();
+            return Ok(if may_answer { Next::Queue } else { Next::Wait(EventFlags::IN) });
         }
-        let is_done = self.after == After::Close && self.parser.is_idle();
+        let is_done = after == After::Close && self.parser.is_idle();
         if is_done && receive(&self.socket, &mut [0; 1024])?.is_none_or(|received| received.is_empty()) {
             return Ok(Next::Close);
         }
@@ -348,6 +383,18 @@ impl Connection {
         (self.state, self.since) = (State::Lingering { left: LINGER_BYTES_MAX }, now);
         Ok(Next::Wait(EventFlags::IN))
     }
+}
+
+/// Receives and drops up to `left` bytes.
+fn drop_received(socket: &OwnedFd, left: &mut usize, scratch: &mut [u8]) -> io::Result<Next> {
+    while *left > 0 {
+        match receive(socket, scratch)? {
+            Some([]) => return Ok(Next::Close),
+            Some(dropped) => *left = left.saturating_sub(dropped.len()),
+            None => return Ok(Next::Wait(EventFlags::IN)),
+        }
+    }
+    Ok(Next::Wait(EventFlags::empty()))
 }
 
 /// Receives up to a buffer of bytes: none at the end, `None` if there is nothing yet.

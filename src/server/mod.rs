@@ -15,7 +15,6 @@ mod worker;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -62,8 +61,8 @@ impl Server {
     /// Starts workers, one on each thread of the pool.
     pub(crate) fn new(shared: Arc<Shared>, listeners: Vec<Listener>, pool: &ThreadPool) -> io::Result<Self> {
         let mut inboxes = Vec::new();
-        for metrics in &shared.service.metrics.workers {
-            let inbox = Arc::new(Inbox::new(Arc::clone(metrics))?);
+        for worker in 0..shared.connections.workers() {
+            let inbox = Arc::new(Inbox::new(worker)?);
             let worker = Worker::new(Arc::clone(&shared), Arc::clone(&inbox))?;
             pool.execute(|| worker.run());
             inboxes.push(inbox);
@@ -95,8 +94,12 @@ impl Server {
 
     /// Waits for connections and accepts them. True if the service has to stop.
     fn accept_ready(&mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<bool> {
-        self.shared.set_limit_reached(self.shared.is_full() && self.listeners.iter().any(has_pending));
-        let is_full = self.shared.limit_reached();
+        let is_full = self.shared.connections.is_full() && self.listeners.iter().any(has_pending);
+        self.shared.set_limit_reached(is_full);
+        if is_full {
+            // they have to close connections
+            self.inboxes.iter().for_each(|inbox| inbox.wake());
+        }
         let time = if is_full { Some(PAUSE) } else { self.watchdog.poll_timeout(Instant::now()) };
         let mut polled = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         polled.extend(reload.map(|reload| PollFd::from_borrowed_fd(reload, PollFlags::IN)));
@@ -139,13 +142,12 @@ impl Server {
         // an address that others can connect to may be a published port of a loopback address: whoever names hosts means only those
         let checks_host = endpoint.is_loopback() || (endpoint.is_open() && !self.shared.service.allowlist.hosts.is_empty());
         for _ in 0..ACCEPTS_IN_A_ROW {
-            if self.shared.is_full() {
+            if self.shared.connections.is_full() {
                 return;
             }
             match listener.accept() {
                 Ok((socket, peer)) => {
-                    let inbox = self.inboxes.iter().min_by_key(|inbox| inbox.load()).expect("there is a worker");
-                    inbox.add(socket, peer, checks_host, &self.shared);
+                    self.inboxes[self.shared.connections.next_worker()].add(socket, peer, checks_host, &self.shared);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // the client closed the connection before it was accepted
@@ -160,21 +162,21 @@ impl Server {
         let begun = Instant::now();
         service_manager::stopping();
         self.listeners.iter_mut().for_each(Listener::unlink);
-        self.shared.service.is_stopping.store(true, Relaxed);
+        self.shared.set_stopping();
         self.inboxes.iter().for_each(|inbox| inbox.wake());
         // clients see connections in the kernel's queue as established
         while self.listeners.iter().any(has_pending) && begun.elapsed() < LAST_ACCEPTS {
-            if self.shared.is_full() {
+            if self.shared.connections.is_full() {
                 sleep(PAUSE);
             }
             self.listeners.iter().for_each(|listener| self.accept_from(listener));
         }
         self.listeners.clear();
         self.shared.set_limit_reached(false);
-        while self.shared.connections() > 0 && begun.elapsed() < STOP_TIME {
+        while self.shared.connections.total() > 0 && begun.elapsed() < STOP_TIME {
             sleep(PAUSE);
         }
-        let connections = self.shared.connections();
+        let connections = self.shared.connections.total();
         if connections > 0 {
             log::warn!("connections closed because they were still open {} s after the signal: {connections}", STOP_TIME.as_secs());
         }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::connection_counts::ConnectionCounts;
 use crate::http::stays_open;
-use crate::metrics::WorkerMetrics;
+use crate::metrics::WorkerCounters;
 use crate::service::Service;
 
 /// Bytes of requests and responses in the buffers of all connections together: 500 requests of 64 KiB.
@@ -24,7 +25,6 @@ pub(crate) struct Limits {
     pub(crate) content_max: usize,
     pub(crate) request_timeout: Duration,
     pub(crate) keep_alive: Duration,
-    pub(crate) connections_max: usize,
     /// Bytes of requests and responses in the buffers of all connections together.
     pub(crate) memory_max: usize,
 }
@@ -39,34 +39,30 @@ pub(super) fn memory_max(limit: Option<usize>) -> usize {
 pub(crate) struct Shared {
     pub(crate) service: Service,
     pub(crate) limits: Limits,
+    pub(super) connections: Arc<ConnectionCounts>,
     /// The fields about the connection of responses after which it stays open.
     pub(super) stays_open: String,
-    /// Accepted and not closed yet.
-    connections: AtomicUsize,
     /// Bytes counted against [`Limits::memory_max`].
     memory: AtomicUsize,
     /// The connection limit is reached and clients wait: idle connections are closed now, the others after their next response.
     limit_reached: AtomicBool,
+    is_stopping: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn new(service: Service, limits: Limits) -> Self {
-        let (connections, memory, limit_reached) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    pub(crate) fn new(service: Service, limits: Limits, connections: Arc<ConnectionCounts>) -> Self {
+        let (memory, limit_reached, is_stopping) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
         // in whole seconds, and not 0, which some clients take for no limit
         let stays_open = stays_open(limits.keep_alive.as_secs().max(1));
-        Self { service, limits, stays_open, connections, memory, limit_reached }
+        Self { service, limits, connections, stays_open, memory, limit_reached, is_stopping }
     }
 
     pub(super) fn is_stopping(&self) -> bool {
-        self.service.is_stopping.load(Relaxed)
+        self.is_stopping.load(Relaxed)
     }
 
-    pub(super) fn connections(&self) -> usize {
-        self.connections.load(Relaxed)
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.connections() >= self.limits.connections_max
+    pub(super) fn set_stopping(&self) {
+        self.is_stopping.store(true, Relaxed);
     }
 
     pub(super) fn limit_reached(&self) -> bool {
@@ -82,16 +78,17 @@ impl Shared {
 #[derive(Debug)]
 pub(super) struct Quota {
     shared: Arc<Shared>,
-    /// Of the worker that serves the connection.
-    pub(super) worker: Arc<WorkerMetrics>,
+    /// The worker that serves the connection, and its counters.
+    worker: usize,
+    pub(super) counters: Arc<WorkerCounters>,
     memory: usize,
 }
 
 impl Quota {
-    pub(super) fn new(shared: Arc<Shared>, worker: Arc<WorkerMetrics>) -> Self {
-        shared.connections.fetch_add(1, Relaxed);
-        worker.connections.fetch_add(1, Relaxed);
-        Self { shared, worker, memory: 0 }
+    pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
+        shared.connections.add(worker);
+        let counters = Arc::clone(&shared.service.metrics.workers[worker]);
+        Self { shared, worker, counters, memory: 0 }
     }
 
     /// Sets how many bytes the buffers of the connection take.
@@ -113,8 +110,7 @@ impl Quota {
 impl Drop for Quota {
     fn drop(&mut self) {
         self.set_memory(0);
-        self.worker.connections.fetch_sub(1, Relaxed);
-        self.shared.connections.fetch_sub(1, Relaxed);
+        self.shared.connections.remove(self.worker);
     }
 }
 

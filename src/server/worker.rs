@@ -8,19 +8,23 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
-use super::connection::{Connection, Event, Next};
+use super::connection::{Connection, Event, Next, Pass};
 use super::shared::{Quota, Shared};
 use crate::logging::{self, Topic};
-use crate::metrics::WorkerMetrics;
+use crate::metrics::WorkerCounters;
 use crate::store::{DatabaseError, Outcome};
 
-/// How often deadlines are checked while there are connections.
+/// Deadlines that are closer together are looked at together; this long a deadline may be missed.
 const TICK: Duration = Duration::from_millis(100);
+
+/// A pass over fewer events than this is no sign of other clients that are about to send: the worker then sleeps at once.
+const BUSY_EVENTS_MIN: usize = 4;
 
 /// Connections of the run queue that are served in one pass.
 const RESUMED_PER_PASS: usize = 64;
@@ -36,7 +40,8 @@ pub(super) struct Inbox {
     mail: Mutex<Mail>,
     /// Readable while there is mail.
     eventfd: OwnedFd,
-    metrics: Arc<WorkerMetrics>,
+    /// The number of the worker.
+    worker: usize,
     has_ponged: AtomicBool,
 }
 
@@ -48,21 +53,16 @@ struct Mail {
 }
 
 impl Inbox {
-    pub(super) fn new(metrics: Arc<WorkerMetrics>) -> io::Result<Self> {
+    pub(super) fn new(worker: usize) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { mail: Mutex::default(), eventfd, metrics, has_ponged: AtomicBool::new(true) })
+        Ok(Self { mail: Mutex::default(), eventfd, worker, has_ponged: AtomicBool::new(true) })
     }
 
     /// Passes a new connection to the worker.
     pub(super) fn add(&self, socket: OwnedFd, peer: Option<SocketAddr>, checks_host: bool, shared: &Arc<Shared>) {
-        let quota = Quota::new(Arc::clone(shared), Arc::clone(&self.metrics));
+        let quota = Quota::new(Arc::clone(shared), self.worker);
         let connection = Connection::new(socket, peer, checks_host, quota, Instant::now());
         self.post(|mail| mail.connections.push(connection));
-    }
-
-    /// The number of connections, those that the worker has not taken yet included.
-    pub(super) fn load(&self) -> usize {
-        self.metrics.connections.load(Relaxed)
     }
 
     /// The worker has made a pass since the last [`Inbox::ping`].
@@ -109,6 +109,7 @@ struct Entry {
 
 pub(super) struct Worker {
     shared: Arc<Shared>,
+    counters: Arc<WorkerCounters>,
     inbox: Arc<Inbox>,
     epoll: OwnedFd,
     /// By id; ids are not reused.
@@ -116,8 +117,12 @@ pub(super) struct Worker {
     last_id: u64,
     /// The ids of connections that have more requests in their buffers.
     run_queue: VecDeque<u64>,
-    /// The receive buffer of all connections.
-    scratch: Vec<u8>,
+    /// No later than the first deadline of a connection; `None` when no connection has one.
+    next_look: Option<Instant>,
+    /// When idle connections may be closed at the connection limit.
+    next_eviction: Instant,
+    /// The deadlines are those of a service that is stopping.
+    is_stopping: bool,
     /// `store.list.withdrawn()` when connections were last closed because of it.
     withdrawn: usize,
 }
@@ -127,13 +132,16 @@ impl Worker {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
         Ok(Self {
+            counters: Arc::clone(&shared.service.metrics.workers[inbox.worker]),
             shared,
             inbox,
             epoll,
             connections: HashMap::new(),
             last_id: INBOX,
             run_queue: VecDeque::new(),
-            scratch: vec![0; RECEIVE_BYTES_MAX],
+            next_look: None,
+            next_eviction: Instant::now(),
+            is_stopping: false,
             withdrawn: 0,
         })
     }
@@ -147,80 +155,109 @@ impl Worker {
     }
 
     fn serve_all(&mut self) {
-        let mut events = Vec::new();
-        let mut now = Instant::now();
-        let mut next_tick = now + TICK;
+        let (shared, mut scratch, mut events) = (Arc::clone(&self.shared), vec![0; RECEIVE_BYTES_MAX], Vec::new());
+        let (mut before, mut is_busy) = (Instant::now(), false);
         loop {
-            let before = Instant::now();
-            self.inbox.metrics.counters.time_answers(0, before - now);
-            let is_complete = self.wait(&mut events, next_tick.saturating_duration_since(before));
-            now = Instant::now();
+            let now = self.wait(&mut events, before, is_busy);
             self.inbox.has_ponged.store(true, Relaxed);
-            let mut has_mail = false;
-            for epoll::Event { data, flags } in events.drain(..) {
-                match data.u64() {
-                    INBOX => has_mail = true,
-                    id if { flags }.contains(EventFlags::OUT) => self.serve(id, Event::Writable, now),
-                    // EPOLLHUP and EPOLLERR as well: receiving says which
-                    id => self.serve(id, Event::Readable, now),
-                }
+            is_busy = events.len() >= BUSY_EVENTS_MIN;
+            let mut pass = Pass { shared: &shared, now, scratch: &mut scratch, answered: 0 };
+            self.serve_ready(&mut events, &mut pass);
+            if pass.answered > 0 {
+                shared.service.store.note_requests(now);
             }
-            if has_mail {
-                self.take_mail(now);
-            }
-            for _ in 0..self.run_queue.len().min(RESUMED_PER_PASS) {
-                if let Some(id) = self.run_queue.pop_front() {
-                    self.connections.entry(id).and_modify(|entry| entry.queued = false);
-                    self.serve(id, Event::Resume, now);
-                }
-            }
-            if self.inbox.metrics.counters.untimed.read() > 0 {
-                self.shared.service.store.note_requests(now);
-            }
-            if self.shared.service.store.list.withdrawn() != self.withdrawn {
+            if shared.service.store.list.withdrawn() != self.withdrawn {
                 self.close_withdrawn();
             }
-            if is_complete && now >= next_tick {
-                next_tick = now + TICK;
-                self.tick(before);
+            if self.is_stopping != shared.is_stopping() {
+                (self.is_stopping, self.next_look) = (true, Some(before));
+            }
+            // A client that had sent something before the last look at epoll has been served in this pass, so none is late only because the
+            // worker was.
+            if self.next_look.is_some_and(|look| look <= before) {
+                self.end_overdue(before, &mut pass);
+            }
+            if shared.limit_reached() && now >= self.next_eviction {
+                self.next_eviction = now + TICK;
+                self.evict(&mut pass);
+            }
+            let end = Instant::now();
+            self.counters.time_answers(pass.answered, end - now);
+            before = end;
+        }
+    }
+
+    /// Waits until a connection is ready, there is mail, or it is time to look at the deadlines; `events` are then what is ready, and none if
+    /// epoll fails, as when a signal arrives. Returns the time after it, `before` being that before it.
+    ///
+    /// Going to sleep and being woken costs more than serving a request. So a busy worker looks first, then lets those run who wait for its
+    /// processor, most likely clients, and looks again; only then does it sleep.
+    fn wait(&self, events: &mut Vec<epoll::Event>, before: Instant, is_busy: bool) -> Instant {
+        // room for all connections, so that one call reports all that are ready
+        events.reserve(self.connections.len() + 1);
+        if is_busy || !self.run_queue.is_empty() {
+            self.poll(events, Some(Duration::ZERO));
+            if !events.is_empty() || !self.run_queue.is_empty() {
+                return before;
+            }
+            thread::yield_now();
+            self.poll(events, Some(Duration::ZERO));
+        }
+        if events.is_empty() {
+            self.poll(events, self.next_look.map(|look| look.saturating_duration_since(before)));
+        }
+        Instant::now()
+    }
+
+    fn poll(&self, events: &mut Vec<epoll::Event>, time: Option<Duration>) {
+        let time = time.and_then(|time| Timespec::try_from(time).ok());
+        // After an error there are no events.
+        let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), time.as_ref());
+    }
+
+    fn serve_ready(&mut self, events: &mut Vec<epoll::Event>, pass: &mut Pass<'_>) {
+        let mut has_mail = false;
+        for epoll::Event { data, flags } in events.drain(..) {
+            match data.u64() {
+                INBOX => has_mail = true,
+                id if { flags }.contains(EventFlags::OUT) => self.serve(id, Event::Writable, pass),
+                // EPOLLHUP and EPOLLERR as well: receiving says which
+                id => self.serve(id, Event::Readable, pass),
+            }
+        }
+        if has_mail {
+            self.take_mail(pass);
+        }
+        for _ in 0..self.run_queue.len().min(RESUMED_PER_PASS) {
+            if let Some(id) = self.run_queue.pop_front() {
+                self.connections.entry(id).and_modify(|entry| entry.queued = false);
+                self.serve(id, Event::Resume, pass);
             }
         }
     }
 
-    /// Waits until a connection is ready, there is mail, or it is time for the next tick. False if epoll fails, as when a signal arrives.
-    fn wait(&self, events: &mut Vec<epoll::Event>, until_tick: Duration) -> bool {
-        // room for all connections, so that one call reports all that are ready
-        events.reserve(self.connections.len() + 1);
-        let time = match (self.run_queue.is_empty(), self.connections.is_empty()) {
-            (false, _) => Some(Duration::ZERO),
-            (true, true) => None,
-            (true, false) => Some(until_tick),
-        };
-        let time = time.and_then(|time| Timespec::try_from(time).ok());
-        epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), time.as_ref()).is_ok()
-    }
-
-    fn take_mail(&mut self, now: Instant) {
+    fn take_mail(&mut self, pass: &mut Pass<'_>) {
         let Mail { connections, outcomes } = self.inbox.take();
         for (id, outcome) in outcomes {
             // if the connection is closed by now, nobody is told; the change stands
-            self.serve(id, Event::Outcome(outcome), now);
+            self.serve(id, Event::Outcome(outcome), pass);
         }
         for connection in connections {
             self.last_id += 1;
             self.connections.insert(self.last_id, Entry { connection, watched: None, queued: false });
             // Most clients have sent a request by now, so receive first; a connection that ends with the response never needs epoll.
-            self.serve(self.last_id, Event::Readable, now);
+            self.serve(self.last_id, Event::Readable, pass);
         }
     }
 
-    fn serve(&mut self, id: u64, event: Event, now: Instant) {
+    fn serve(&mut self, id: u64, event: Event, pass: &mut Pass<'_>) {
         // a connection in the run queue waits for its turn there
         let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else { return };
-        let (shared, scratch) = (&self.shared, &mut self.scratch);
-        let mut advance = |event| catch_unwind(AssertUnwindSafe(|| entry.connection.advance(event, shared, now, scratch)));
-        // after a panic the list is consistent: a change is made as a whole or not at all
-        let next = advance(event).or_else(|_| advance(Event::Panicked)).unwrap_or(Next::Close);
+        // one that has panicked may be in any state
+        let next = catch_unwind(AssertUnwindSafe(|| entry.connection.advance(event, pass))).unwrap_or(Next::Close);
+        if let Some(look) = entry.connection.next_look(pass) {
+            self.next_look = Some(self.next_look.map_or(look, |earlier| earlier.min(look)));
+        }
         let wanted = match next {
             Next::Wait(flags) => Some(flags),
             Next::Queue => {
@@ -228,7 +265,7 @@ impl Worker {
                 self.run_queue.push_back(id);
                 Some(EventFlags::IN)
             }
-            Next::Commit(_) => entry.watched,
+            Next::Change(_) => entry.watched,
             Next::Unwatch => None,
             Next::Close => return drop(self.connections.remove(&id)),
         };
@@ -242,25 +279,22 @@ impl Worker {
         entry.watched = wanted;
         if let Err(error) = watched {
             self.connections.remove(&id);
-            self.inbox.metrics.counters.refused.add(1);
+            self.counters.refused.add(1);
             logging::client_warning(Topic::Connections, format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
-        if let Next::Commit(change) = next {
+        if let Next::Change(change) = next {
             let inbox = Arc::clone(&self.inbox);
             self.shared.service.store.submit(change, move |outcome| inbox.post(|mail| mail.outcomes.push((id, outcome))));
         }
     }
 
-    /// Closes the connections whose deadline has passed, and some when the connection limit is reached. `now` is a time before the last
-    /// `epoll_wait`: a client that had sent something by then has been served in this pass, so none is late only because the worker was.
-    fn tick(&mut self, now: Instant) {
-        let shared = &self.shared;
-        let is_over = |entry: &Entry| entry.connection.deadline(shared).is_some_and(|deadline| deadline <= now);
+    /// Ends what has passed its deadline by `now`, and finds out when to look again.
+    fn end_overdue(&mut self, now: Instant, pass: &mut Pass<'_>) {
+        let is_over = |entry: &Entry| entry.connection.deadline(pass.shared).is_some_and(|deadline| deadline <= now);
         let over: Vec<u64> = self.connections.iter().filter(|(_, entry)| is_over(entry)).map(|(id, _)| *id).collect();
-        over.into_iter().for_each(|id| self.serve(id, Event::Deadline, now));
-        if self.shared.limit_reached() {
-            self.evict(now);
-        }
+        over.into_iter().for_each(|id| self.serve(id, Event::Deadline, pass));
+        let first = self.connections.values().filter_map(|entry| entry.connection.next_look(pass)).min();
+        self.next_look = first.map(|first| first.max(now + TICK));
     }
 
     /// Closes the connections that still send a representation that was withdrawn.
@@ -278,14 +312,14 @@ impl Worker {
     }
 
     /// Closes up to an eighth of the connections, in the order of [`Connection::eviction_rank`].
-    fn evict(&mut self, now: Instant) {
+    fn evict(&mut self, pass: &mut Pass<'_>) {
         let connections = self.connections.len();
-        let ranks = self.connections.iter().filter_map(|(id, entry)| Some((entry.connection.eviction_rank(now)?, *id)));
+        let ranks = self.connections.iter().filter_map(|(id, entry)| Some((entry.connection.eviction_rank(pass.now)?, *id)));
         let mut candidates: Vec<_> = ranks.collect();
         candidates.sort_unstable();
         candidates.truncate(connections.div_ceil(8));
-        candidates.into_iter().for_each(|(_, id)| self.serve(id, Event::LimitReached, now));
-        self.inbox.metrics.counters.refused.add((connections - self.connections.len()) as u64);
+        candidates.into_iter().for_each(|(_, id)| self.serve(id, Event::LimitReached, pass));
+        self.counters.refused.add((connections - self.connections.len()) as u64);
     }
 }
 
@@ -295,29 +329,24 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::metrics::Metrics;
+    use crate::connection_counts::ConnectionCounts;
     use crate::server::Limits;
-    use crate::service::{Allowlist, BasePath, Service, openapi};
-    use crate::store::{Color, Colors, Store};
+    use crate::service::Service;
+    use crate::store::{Color, Colors};
 
     /// A worker without a thread, of a service with one color.
-    fn worker(value: &str, metrics: Metrics) -> Worker {
-        let service = Service {
-            store: Store::in_memory(Colors::from_iter([Color::new("red", value)])),
-            base: BasePath::default(),
-            openapi: openapi(&BasePath::default()),
-            read_only: false,
-            access_log: false,
-            is_stopping: AtomicBool::new(false),
-            allowlist: Allowlist::default(),
-            tokens: None,
-            metrics,
-        };
+    fn worker(value: &str) -> Worker {
+        let service = Service::plain(Colors::from_iter([Color::new("red", value)]));
         let time = Duration::from_secs(10);
-        let limits = Limits { content_max: 100, request_timeout: time, keep_alive: time, connections_max: 10, memory_max: 10_000 };
-        let shared = Arc::new(Shared::new(service, limits));
-        let inbox = Arc::new(Inbox::new(Arc::clone(&shared.service.metrics.workers[0])).unwrap());
-        Worker::new(shared, inbox).unwrap()
+        let limits = Limits { content_max: 100, request_timeout: time, keep_alive: time, memory_max: 10_000 };
+        let shared = Arc::new(Shared::new(service, limits, Arc::new(ConnectionCounts::new(1, 10))));
+        Worker::new(shared, Arc::new(Inbox::new(0).unwrap())).unwrap()
+    }
+
+    /// A pass at this time.
+    fn pass_at<T>(worker: &mut Worker, now: Instant, work: impl FnOnce(&mut Worker, &mut Pass<'_>) -> T) -> T {
+        let (shared, mut scratch) = (Arc::clone(&worker.shared), [0; 8192]);
+        work(worker, &mut Pass { shared: &shared, now, scratch: &mut scratch, answered: 0 })
     }
 
     /// Sends requests on a connection of their own, and reads until it ends.
@@ -326,7 +355,7 @@ mod tests {
         client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         client.write_all(requests.as_bytes()).unwrap();
         worker.inbox.add(socket.into(), None, false, &worker.shared);
-        worker.take_mail(Instant::now());
+        pass_at(worker, Instant::now(), Worker::take_mail);
         let mut responses = String::new();
         client.read_to_string(&mut responses).unwrap();
         responses
@@ -335,10 +364,10 @@ mod tests {
     #[test]
     #[cfg_attr(not(debug_assertions), ignore = "nothing panics without checks for overflow")]
     fn a_panic_is_answered_with_500_and_ends_its_connection_alone() {
-        let metrics = Metrics::new(2, 1);
-        // the page has the sum, which overflows
-        metrics.workers.iter().for_each(|worker| worker.counters.refused.add(u64::MAX));
-        let mut worker = worker("#f00", metrics);
+        let mut worker = worker("#f00");
+        // the page has the number of answers that took up to a second, which overflows
+        worker.counters.time_answers(u64::MAX, Duration::ZERO);
+        worker.counters.time_answers(1, Duration::from_secs(1));
         let red = "GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n";
         for (method, expected) in
             [("GET", "{\"error\":true,\"message\":\"the service failed on this request, its log says where\"}\n"), ("HEAD", "")]
@@ -355,8 +384,8 @@ mod tests {
 
     #[test]
     fn connections_are_refused_more_memory_than_all_may_use_together() {
-        let worker = worker("#f00", Metrics::new(1, 1));
-        let quota = || Quota::new(Arc::clone(&worker.shared), Arc::clone(&worker.inbox.metrics));
+        let worker = worker("#f00");
+        let quota = || Quota::new(Arc::clone(&worker.shared), 0);
         let (mut one, other) = (quota(), quota());
         assert!(other.is_refused(10_001) && !other.is_refused(10_000));
         one.set_memory(5_000);
@@ -367,18 +396,18 @@ mod tests {
 
     #[test]
     fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
-        let mut worker = worker(&"x".repeat(4_000_000), Metrics::new(1, 1));
+        let mut worker = worker(&"x".repeat(4_000_000));
         let (mut client, socket) = UnixStream::pair().unwrap();
         client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         worker.inbox.add(socket.into(), None, false, &worker.shared);
-        worker.take_mail(Instant::now());
+        pass_at(&mut worker, Instant::now(), Worker::take_mail);
         let mut received = vec![0; 100_000];
         for step in 1..=3 {
             client.read_exact(&mut received).unwrap();
-            worker.evict(Instant::now() + step * Duration::from_secs(60));
+            pass_at(&mut worker, Instant::now() + step * Duration::from_secs(60), Worker::evict);
             assert_eq!(worker.connections.len(), 1, "step {step}");
         }
-        worker.evict(Instant::now() + Duration::from_secs(600));
-        assert_eq!((worker.connections.len(), worker.inbox.metrics.counters.refused.read()), (0, 1));
+        pass_at(&mut worker, Instant::now() + Duration::from_secs(600), Worker::evict);
+        assert_eq!((worker.connections.len(), worker.counters.refused.read()), (0, 1));
     }
 }

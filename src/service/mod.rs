@@ -10,6 +10,6 @@ mod target;
 mod token;
 
 pub(crate) use origin::{Allowlist, parse_host, parse_origin};
-pub(crate) use respond::{Answer, Service, openapi};
+pub(crate) use respond::{Answer, Arrival, Service, openapi};
 pub(crate) use target::BasePath;
 pub(crate) use token::{Loaded, TokenFileError, Tokens};

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tiny_http::{Method, StatusCode};
 
@@ -30,11 +29,19 @@ pub(crate) struct Service {
     pub(crate) read_only: bool,
     /// Every request is logged.
     pub(crate) access_log: bool,
-    pub(crate) is_stopping: AtomicBool,
     pub(crate) allowlist: Allowlist,
     /// A write needs one of these; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,
     pub(crate) metrics: Metrics,
+}
+
+/// What the server knows of a request besides its bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Arrival {
+    /// A request for a foreign host name is refused.
+    pub(crate) checks_host: bool,
+    /// The service takes no further connections.
+    pub(crate) is_stopping: bool,
 }
 
 #[derive(Debug)]
@@ -42,7 +49,7 @@ pub(crate) enum Answer {
     Now(Response),
     /// A change that has to be saved first: [`Service::complete`] returns the response when the outcome is known, for which it needs the detail
     /// as well.
-    Commit(Change, Option<String>),
+    Change(Change, Option<String>),
     /// There is no memory for what the request would become.
     Overloaded,
 }
@@ -56,11 +63,29 @@ pub(crate) fn openapi(base: &BasePath) -> Arc<Representation> {
     Arc::new(Representation::new(json.into_bytes()))
 }
 
+#[cfg(any(test, fuzzing))]
 impl Service {
-    /// Answers a request; an error is a response too. `checks_host`: one for a foreign host name is refused.
-    pub(crate) fn respond(&self, request: &Request, checks_host: bool) -> Answer {
-        let response = match origin::check(&self.allowlist, request, checks_host) {
-            Ok(()) => match route(self, request) {
+    /// A service of these colors in memory that nothing is set for, for tests; it has one worker.
+    pub(crate) fn plain(colors: crate::store::Colors) -> Self {
+        let base = BasePath::default();
+        Self {
+            store: Store::in_memory(colors),
+            openapi: openapi(&base),
+            base,
+            read_only: false,
+            access_log: false,
+            allowlist: Allowlist::default(),
+            tokens: None,
+            metrics: Metrics::new(Arc::new(crate::connection_counts::ConnectionCounts::new(1, 10))),
+        }
+    }
+}
+
+impl Service {
+    /// Answers a request; an error is a response too.
+    pub(crate) fn respond(&self, request: &Request, arrival: Arrival) -> Answer {
+        let response = match origin::check(&self.allowlist, request, arrival.checks_host) {
+            Ok(()) => match route(self, request, arrival) {
                 Answer::Now(response) => response,
                 other => return other,
             },
@@ -92,7 +117,7 @@ impl Service {
     }
 }
 
-fn route(service: &Service, request: &Request) -> Answer {
+fn route(service: &Service, request: &Request, arrival: Arrival) -> Answer {
     let found = target::find(&request.method, &request.target, &service.base);
     let is_page = matches!(found, Ok(Resource::Page));
     let mut answer = match found {
@@ -100,7 +125,7 @@ fn route(service: &Service, request: &Request) -> Answer {
         Ok(Resource::Page) if !request.fields.asks_for_html && !request.is_preflight() => {
             Answer::Now(target_error(&TargetError::Unknown, &service.base))
         }
-        Ok(resource) => operate(service, request, resource),
+        Ok(resource) => operate(service, request, resource, arrival.is_stopping),
         Err(error) => Answer::Now(target_error(&error, &service.base)),
     };
     if is_page && let Answer::Now(response) = &mut answer {
@@ -110,7 +135,7 @@ fn route(service: &Service, request: &Request) -> Answer {
 }
 
 /// Answers a request for a resource that exists.
-fn operate(service: &Service, request: &Request, resource: Resource<'_>) -> Answer {
+fn operate(service: &Service, request: &Request, resource: Resource<'_>, is_stopping: bool) -> Answer {
     let allow = allowed(&resource, service.read_only);
     if !request.is_safe() && !allow.split(", ").any(|method| method == request.method.as_str()) {
         return Answer::Now(not_allowed(service, request, &resource, allow));
@@ -135,7 +160,7 @@ fn operate(service: &Service, request: &Request, resource: Resource<'_>) -> Answ
         (Resource::Color(name), _) => {
             Answer::Now(service.store.list.first(&name).map_or_else(Response::no_such_color, |color| read(request, &color)))
         }
-        (Resource::Health, _) => Answer::Now(health(service, request)),
+        (Resource::Health, _) => Answer::Now(health(service, request, is_stopping)),
         (Resource::Metrics, _) => Answer::Now(metrics(service)),
         (Resource::OpenApi, _) => Answer::Now(read(request, &service.openapi)),
         (Resource::Page, _) => {
@@ -196,12 +221,12 @@ fn target_error(error: &TargetError, base: &BasePath) -> Response {
 }
 
 /// 200, or 503 with what is wrong.
-fn health(service: &Service, request: &Request) -> Response {
+fn health(service: &Service, request: &Request, is_stopping: bool) -> Response {
     // what it finds is in the next answer
     service.store.ping();
     let saves = service.store.is_durable().then(|| service.store.saves.status());
     let (status, text) = match &saves {
-        _ if service.is_stopping.load(Relaxed) => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
+        _ if is_stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
         Some(SaveStatus { failure: Some(_), .. }) => (StatusCode::SERVICE_UNAVAILABLE, "the last change could not be saved"),
         _ => (StatusCode::OK, "ok"),
     };
@@ -245,7 +270,7 @@ fn write(service: &Service, request: &Request, name: Option<&str>, action: Resul
         Ok(change) => {
             let detail = if service.access_log { detail(&change.action) } else { None };
             match service.store.is_durable() {
-                true => Answer::Commit(change, detail),
+                true => Answer::Change(change, detail),
                 false => Answer::Now(written(service, Ok(service.store.apply(&change)), detail)),
             }
         }

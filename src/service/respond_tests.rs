@@ -10,17 +10,7 @@ use crate::store::{Color, Colors};
 pub(super) fn service() -> Service {
     let color = |name: &str, value: &str| Color::new(name, value);
     let colors = Colors::from_iter([color("red", "#f00"), color("blue", "#00f"), color("red", "#e00")]);
-    Service {
-        store: Store::in_memory(colors),
-        base: BasePath::default(),
-        openapi: openapi(&BasePath::default()),
-        read_only: false,
-        access_log: false,
-        is_stopping: AtomicBool::new(false),
-        allowlist: Allowlist::default(),
-        tokens: None,
-        metrics: Metrics::new(1, 1),
-    }
+    Service::plain(colors)
 }
 
 const LIST: &str = r##"{"data":[{"name":"red","value":"#f00"},{"name":"blue","value":"#00f"},{"name":"red","value":"#e00"}]}"##;
@@ -31,9 +21,9 @@ pub(super) fn request(method: Method, target: &str, fields: Fields, content: &st
 }
 
 pub(super) fn respond(service: &Service, request: &Request) -> Response {
-    match service.respond(request, true) {
+    match service.respond(request, Arrival { checks_host: true, is_stopping: false }) {
         Answer::Now(response) => response,
-        Answer::Commit(..) | Answer::Overloaded => panic!("the list is in memory, and there is enough of that"),
+        Answer::Change(..) | Answer::Overloaded => panic!("the list is in memory, and there is enough of that"),
     }
 }
 
@@ -161,8 +151,8 @@ fn health_is_ok_until_the_end() {
         concat!(r#"{"colors":3,"status":"ok","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#)
     );
     assert_eq!(ask(&service, Method::Post, "/health", "").allow, Some("GET, HEAD, OPTIONS"));
-    service.is_stopping.store(true, Relaxed);
-    let response = ask(&service, Method::Get, "/health", "");
+    let arrival = Arrival { is_stopping: true, ..Arrival::default() };
+    let Answer::Now(response) = service.respond(&request(Method::Get, "/health", Fields::default(), ""), arrival) else { panic!() };
     assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(str::from_utf8(response.content.bytes()).unwrap().contains(r#""status":"stopping""#));
 }
@@ -240,6 +230,8 @@ fn nothing_that_arrives_makes_parser_or_service_panic() {
 
 mod token {
     use std::path::Path;
+
+    use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
     use crate::http::{Challenge, Credentials};
