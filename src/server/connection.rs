@@ -74,20 +74,20 @@ enum After {
     Linger,
 }
 
-/// A request, and what the access log says of it.
-#[derive(Debug)]
-struct Exchange {
-    request: Request,
-    /// When the service began to answer, if that is logged.
+/// What the access log says of a request; nothing without the access log.
+#[derive(Debug, Default)]
+struct LogEntry {
+    /// When the service began to answer.
     begun: Option<Instant>,
     /// The name of the request's token.
     token_name: Option<Arc<str>>,
 }
 
-/// A change that is being saved.
+/// A request whose change is being saved.
 #[derive(Debug)]
 struct Pending {
-    exchange: Exchange,
+    request: Request,
+    entry: LogEntry,
     /// What the access log will say of the change.
     detail: Option<String>,
     /// Bytes that request and change take.
@@ -261,30 +261,33 @@ impl Connection {
             // what follows is another request, with a time of its own
             (self.state, self.since) = (State::Idle, pass.now);
             let service = &pass.shared.service;
-            let (begun, token_name) = if service.access_log { (Some(Instant::now()), service.token_name(&request)) } else { (None, None) };
+            let entry = if service.access_log {
+                LogEntry { begun: Some(Instant::now()), token_name: service.token_name(&request) }
+            } else {
+                LogEntry::default()
+            };
             let memory = request.memory();
-            let mut exchange = Exchange { request, begun, token_name };
             if self.quota.is_refused(memory + self.output.memory()) {
-                return self.refuse(Some(exchange), &ProtocolError::Overloaded, pass);
+                return self.refuse(Some((request, entry)), &ProtocolError::Overloaded, pass);
             }
             let arrival = Arrival { checks_host: self.checks_host, is_stopping: pass.shared.is_stopping() };
             // after a panic the list is consistent: a change is made as a whole or not at all
-            match catch_unwind(AssertUnwindSafe(|| service.respond(&exchange.request, arrival))) {
+            match catch_unwind(AssertUnwindSafe(|| service.respond(&request, arrival))) {
                 Ok(Answer::Now(response)) => {
                     pass.answered += 1;
-                    if self.respond(&exchange, response, pass.shared) == After::Close {
+                    if self.respond(&request, &entry, response, pass.shared) == After::Close {
                         return self.send(After::Close, pass);
                     }
                 }
                 Ok(Answer::Change(change, detail)) => {
                     // the change has its own copy of what it needs
-                    exchange.request.content = Vec::new();
-                    self.state = State::Answering(Box::new(Pending { exchange, detail, memory }));
+                    let request = Request { content: Vec::new(), ..request };
+                    self.state = State::Answering(Box::new(Pending { request, entry, detail, memory }));
                     self.output.send(&self.socket)?;
                     return Ok(Next::Change(change));
                 }
-                Ok(Answer::Overloaded) => return self.refuse(Some(exchange), &ProtocolError::Overloaded, pass),
-                Err(_) => return self.refuse(Some(exchange), &ProtocolError::Panicked, pass),
+                Ok(Answer::Overloaded) => return self.refuse(Some((request, entry)), &ProtocolError::Overloaded, pass),
+                Err(_) => return self.refuse(Some((request, entry)), &ProtocolError::Panicked, pass),
             }
         }
         self.send(After::Answer, pass)
@@ -293,59 +296,59 @@ impl Connection {
     /// Responds to the request whose change was saved, or was not.
     fn answer_change(&mut self, outcome: Result<Outcome, DatabaseError>, pass: &mut Pass<'_>) -> io::Result<Next> {
         let State::Answering(pending) = replace(&mut self.state, State::Idle) else { return Ok(Next::Close) };
-        let Pending { exchange, detail, .. } = *pending;
-        let complete = || pass.shared.service.complete(&exchange.request, outcome, detail);
+        let Pending { request, entry, detail, .. } = *pending;
+        let complete = || pass.shared.service.complete(&request, outcome, detail);
         let Ok(response) = catch_unwind(AssertUnwindSafe(complete)) else {
-            return self.refuse(Some(exchange), &ProtocolError::Panicked, pass);
+            return self.refuse(Some((request, entry)), &ProtocolError::Panicked, pass);
         };
-        let after = self.respond(&exchange, response, pass.shared);
+        let after = self.respond(&request, &entry, response, pass.shared);
         let next = self.send(after, pass);
         self.quota.counters.durable.add(1, self.received.elapsed());
         next
     }
 
     /// Appends the response to a request to the output. Returns what follows.
-    fn respond(&mut self, exchange: &Exchange, response: Response, shared: &Shared) -> After {
-        let is_last = !exchange.request.keep_alive || shared.is_stopping() || shared.limit_reached();
+    fn respond(&mut self, request: &Request, entry: &LogEntry, response: Response, shared: &Shared) -> After {
+        let is_last = !request.keep_alive || shared.is_stopping() || shared.limit_reached();
         if let Some(line) = &response.log {
             logging::client_warning(Topic::Forbidden, format_args!("{line}"));
         }
         if response.challenge == Some(Challenge::InvalidToken) {
-            let client = client(self.peer, exchange.request.fields.forwarded_for);
+            let client = client(self.peer, request.fields.forwarded_for);
             logging::client_warning(Topic::WrongTokens, format_args!("a wrong token from {client}"));
         }
         let (after, connection) = if is_last { (After::Close, CLOSES) } else { (After::Answer, shared.stays_open.as_str()) };
-        self.push(Some(exchange), response, connection);
+        self.push(Some(request), entry, response, connection);
         after
     }
 
     /// Responds with an error to a request that cannot be served, or, without one, to what cannot be read as one. Nothing that follows is read
     /// as a request.
-    fn refuse(&mut self, exchange: Option<Exchange>, error: &ProtocolError, pass: &mut Pass<'_>) -> io::Result<Next> {
+    fn refuse(&mut self, request: Option<(Request, LogEntry)>, error: &ProtocolError, pass: &mut Pass<'_>) -> io::Result<Next> {
         let unfinished = self.parser.refuse();
-        let begun = || pass.shared.service.access_log.then(Instant::now);
-        let exchange = exchange.or_else(|| unfinished.map(|request| Exchange { request, begun: begun(), token_name: None }));
-        let response = pass.shared.service.refuse(exchange.as_ref().map(|exchange| &exchange.request), error);
-        self.push(exchange.as_ref(), response, CLOSES);
+        let service = &pass.shared.service;
+        let (request, entry) = match request {
+            Some((request, entry)) => (Some(request), entry),
+            None => (unfinished, LogEntry { begun: service.access_log.then(Instant::now), token_name: None }),
+        };
+        self.push(request.as_ref(), &entry, service.refuse(request.as_ref(), error), CLOSES);
         self.send(After::Linger, pass)
     }
 
     /// Appends a response to the output, counts it, and logs it.
-    fn push(&mut self, exchange: Option<&Exchange>, mut response: Response, connection: &str) {
-        let request = exchange.map(|exchange| &exchange.request);
+    fn push(&mut self, request: Option<&Request>, entry: &LogEntry, mut response: Response, connection: &str) {
         let (status, detail) = (response.status, take(&mut response.detail));
         let is_head = request.is_some_and(|request| request.method == Method::Head);
         let bytes = self.output.push(response, is_head, connection);
         self.quota.counters.count_response(request.map(|request| &request.method), status);
-        let begun = exchange.and_then(|exchange| exchange.begun);
-        if begun.is_some() || (status.0 >= 400 && log::log_enabled!(log::Level::Debug)) {
+        if entry.begun.is_some() || (status.0 >= 400 && log::log_enabled!(log::Level::Debug)) {
             let client = client(self.peer, request.and_then(|request| request.fields.forwarded_for));
-            let client = match exchange.and_then(|exchange| exchange.token_name.as_ref()) {
+            let client = match &entry.token_name {
                 Some(name) => format!("{name}@{client}"),
                 None => client,
             };
             let what = request.map(|request| (&request.method, request.target.as_str()));
-            logging::access(&client, what, status, &detail, bytes, begun);
+            logging::access(&client, what, status, &detail, bytes, entry.begun);
         }
     }
 
