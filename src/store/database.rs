@@ -294,6 +294,11 @@ impl Database {
         erased.and(restored)
     }
 
+    /// Whether another process has it open.
+    pub(super) fn is_shared(&self) -> bool {
+        self.files.are_shared()
+    }
+
     /// Writes the WAL into FILE and removes it, so that FILE alone is the list.
     pub(super) fn close(self) {
         let Self { connection, files, .. } = self;

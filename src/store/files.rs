@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
+use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 
 use super::data_file;
 use super::database_error::DatabaseError;
@@ -18,6 +19,9 @@ const WAL_BYTES_WARNING: u64 = 64 * 1024 * 1024;
 /// Bytes that SQLite adds to FILE-shm at a time, for this many frames of FILE-wal (<https://sqlite.org/walformat.html>, section 2.2).
 const REGION_BYTES: u64 = 32 * 1024;
 const REGION_FRAMES: u64 = 4096;
+
+/// The byte of FILE-shm that every connection holds a shared lock on ("dead man's switch", `os_unix.c` of SQLite).
+const CONNECTED_BYTE: u64 = 128;
 
 /// Bytes of a frame with a page of 1,024 bytes; newer databases have 4,096.
 const FRAME_BYTES_MIN: u64 = 1024 + 24;
@@ -128,6 +132,13 @@ impl Files {
         }
         self.has_warned_of_wal = is_long;
         self.shm.make_room(length)
+    }
+
+    /// Whether another process has the database open.
+    pub(super) fn are_shared(&self) -> bool {
+        let exclusive = Flock { start: CONNECTED_BYTE, length: 1, pid: None, typ: FlockType::WriteLock, offset_type: FlockOffsetType::Set };
+        // a lock of this process is no conflict
+        fcntl_getlk(&self.shm.file, &exclusive).is_ok_and(|conflict| conflict.is_some())
     }
 
     pub(super) fn shared_memory(&self) -> &SharedMemory {

@@ -69,7 +69,7 @@ impl Store {
         let (queue, messages) = mpsc::channel();
         let store = Self { queue: Some(queue), ..Self::in_memory(colors) };
         let (list, saves) = (Arc::clone(&store.list), Arc::clone(&store.saves));
-        (store, Writer { list, saves, messages, database })
+        (store, Writer { list, saves, messages, database, free_until: None, warned: None })
     }
 
     /// Whether changes go by [`Store::submit`].

@@ -17,6 +17,7 @@ mod nginx_front;
 mod notices;
 mod openapi;
 mod options;
+mod other_programs;
 mod packaging;
 mod page;
 mod parallel;
