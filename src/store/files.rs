@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
 use rustix::io::Errno;
 use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 
@@ -45,6 +45,9 @@ type FileId = (u64, u64);
 #[derive(Debug)]
 pub(super) struct SharedMemory {
     file: File,
+    path: PathBuf,
+    /// It was made here, and not by SQLite, which would remove it as well.
+    is_new: bool,
     /// Bytes that it has had.
     length: u64,
 }
@@ -55,11 +58,13 @@ impl SharedMemory {
     pub(super) fn open(path: &Path) -> Result<Self, DatabaseError> {
         let shm = data_file::with_suffix(path, "-shm");
         let failed = |error: io::Error| data_file::path_error(&shm, &error);
+        let mut is_new = false;
         let owner = fs::metadata(path).map_err(failed)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         let file = match options.open(&shm) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                is_new = true;
                 // https://sqlite.org/wal.html: the owner and the mode of FILE
                 let file = options.create(true).mode(owner.mode() & 0o777).open(&shm).map_err(failed)?;
                 file.set_permissions(Permissions::from_mode(owner.mode() & 0o777)).map_err(failed)?;
@@ -70,7 +75,7 @@ impl SharedMemory {
             }
             opened => opened.map_err(failed)?,
         };
-        let mut shm = Self { file, length: 0 };
+        let mut shm = Self { file, path: shm, is_new, length: 0 };
         shm.make_room(wal_length(path))?;
         Ok(shm)
     }
@@ -97,6 +102,18 @@ impl SharedMemory {
     /// Whether it has all that SQLite has mapped: if another program has cut it, SQLite must not be called any more.
     pub(super) fn is_whole(&self) -> bool {
         self.now() >= self.length
+    }
+}
+
+impl Drop for SharedMemory {
+    /// Removes it if it was made for nothing: SQLite did not get as far as using it.
+    fn drop(&mut self) {
+        let is_this = || self.file.metadata().is_ok_and(|file| file_id(&self.path) == Some((file.dev(), file.ino())));
+        // whoever uses it has a lock on it
+        if self.is_new && is_this() && fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            // The next process that opens the database uses it.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod chroot;
 mod connections;
 mod contract;
 mod data_file;
+mod database_files;
 mod durable;
 mod framing;
 mod http_rules;
