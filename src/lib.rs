@@ -40,7 +40,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use threadpool::ThreadPool;
 
@@ -64,8 +64,11 @@ pub mod fuzzing {
 /// Bytes of stack of a thread; the deepest call needs a quarter of it.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// How long a stop waits, after the last connection was closed, for the writer to save what is queued and to close the database.
-const CLOSE_TIME: Duration = Duration::from_secs(4);
+/// The time between the signal and the end.
+const STOP_TIME: Duration = Duration::from_millis(4500);
+
+/// How much of it is left for the writer to save what is queued and to close the database, however long connections take.
+const CLOSE_TIME: Duration = Duration::from_millis(500);
 
 /// Runs the program until it is told to stop. Exit codes: 0, 1 for a failure at run time, 2 for a mistake on the command line.
 pub fn main() -> ExitCode {
@@ -96,7 +99,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     let reload = args.token_file.as_ref().map(|_| reload_on_signal()).transpose().map_err(Failure::System)?;
     let stop = stop_on_signals(&is_starting, reload.is_none()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(&args)?.unzip();
-    let (store, writer, details) = load::open(&args)?;
+    let load::Loaded { store, writer, details, is_new } = load::open(&args)?;
     is_starting.store(false, SeqCst);
     let is_activated = !inherited.is_empty();
     let listeners = if is_activated { inherited } else { listen_all(&args)? };
@@ -135,12 +138,9 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     let pool = start_pool(workers).map_err(Failure::System)?;
     let server = Server::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
     // after everything that can fail: a failed start logs one line, its error
-    for (position, place) in places.iter().enumerate() {
-        match position {
-            0 => log::info!("listening on {place} (colors {}, {details})", env!("CARGO_PKG_VERSION")),
-            _ => log::info!("listening on {place}"),
-        }
-    }
+    let level = if is_new { log::Level::Warn } else { log::Level::Info };
+    log::log!(level, "listening on {} (colors {}, {details})", places[0], env!("CARGO_PKG_VERSION"));
+    places[1..].iter().for_each(|place| log::info!("listening on {place}"));
     args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
     if let (true, Some(name)) = (is_activated, &args.listen_name) {
         log::warn!("{name} does nothing: the service manager hands over the sockets; change the .socket unit");
@@ -154,8 +154,10 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         }
         _ => {}
     }
-    server.run(stop.as_fd(), reload.as_ref().map(AsFd::as_fd)).map_err(Failure::System)?;
-    if !shared.service.store.close(CLOSE_TIME) {
+    let server = server.run(stop.as_fd(), reload.as_ref().map(AsFd::as_fd)).map_err(Failure::System)?;
+    let deadline = Instant::now() + STOP_TIME;
+    server.stop(deadline - CLOSE_TIME);
+    if !shared.service.store.close(deadline) {
         log::warn!("the database was not closed in time; keep FILE and FILE-wal together");
     }
     log::info!("stopped");

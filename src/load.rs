@@ -14,25 +14,42 @@ const SEED_FILE: &str = "seed/colors.json";
 /// The seed where that file does not exist.
 const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 
-/// Returns the list, its writer if it is durable, and a description for the log: how many colors, from where, and whether changes are kept.
-pub(crate) fn open(args: &Args) -> Result<(Store, Option<Writer>, String), Failure> {
+/// What the service starts with.
+pub(crate) struct Loaded {
+    pub(crate) store: Store,
+    /// There is one if the list is durable.
+    pub(crate) writer: Option<Writer>,
+    /// For the first line of the log: how many colors, from where, and whether changes are kept.
+    pub(crate) details: String,
+    /// The file was made now. That is a warning: where a disk is not mounted, the file is not the one that was there yesterday.
+    pub(crate) is_new: bool,
+}
+
+/// Reads the list, or makes its file.
+pub(crate) fn open(args: &Args) -> Result<Loaded, Failure> {
     let Some(file) = args.data.as_deref() else {
         let (colors, source) = read_seed(args)?;
         let details = format!("{} from {source}, in memory: changes are lost when it stops", count(colors.len()));
-        return Ok((Store::in_memory(colors), None, details));
+        return Ok(Loaded { store: Store::in_memory(colors), writer: None, details, is_new: false });
     };
     let failed = |error| unusable(file, error);
-    let seed = if data_file::has_list(file).map_err(failed)? { None } else { Some(read_seed(args)?.0) };
+    let seed = if data_file::has_list(file).map_err(failed)? { None } else { Some(read_seed(args)?) };
     let path = data_file::resolve(file);
     data_file::check_writable(&path).map_err(failed)?;
     let lock = database::lock(&path).map_err(failed)?;
-    if let Some(colors) = seed {
-        database::fill(&path, &colors).map_err(failed)?;
+    let mut origin = "which was there".to_owned();
+    let mut is_new = false;
+    if let Some((colors, name)) = seed
+        && database::fill(&path, &colors).map_err(failed)?
+    {
+        (is_new, origin) = (true, format!("which was made now from {name}"));
+    } else if args.seed.is_some() {
+        origin.push_str(": --seed is not read");
     }
     let (database, colors) = Database::open(&path, lock).map_err(failed)?;
-    let details = format!("{} kept in {}", count(colors.len()), file.display());
+    let details = format!("{} kept in {}, {origin}", count(colors.len()), file.display());
     let (store, writer) = Store::in_database(database, colors);
-    Ok((store, Some(writer), details))
+    Ok(Loaded { store, writer: Some(writer), details, is_new })
 }
 
 /// Fails as a start would, or describes the list. Writes nothing and takes no lock: a service may be running on the same file.

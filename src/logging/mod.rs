@@ -43,7 +43,6 @@ static WARNINGS: AtomicU64 = AtomicU64::new(0);
 static FAULTS: Limiter = Limiter::new(Level::Error, FAULTS_MAX, "faults of the service");
 static WRONG_TOKENS: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about wrong tokens");
 static FORBIDDEN: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about requests refused with 403");
-static OTHER_PROGRAMS: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about other programs");
 static CONNECTIONS: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about connections");
 
 /// What the thread that writes is sent.
@@ -100,7 +99,6 @@ pub(crate) enum Topic {
     /// Connections that are closed, or not accepted, for lack of something.
     Connections,
     /// That use the database.
-    OtherPrograms,
 }
 
 /// Logs a warning that any client can cause: at most [`CLIENT_WARNINGS_MAX`] per second and topic; the others are counted.
@@ -109,7 +107,6 @@ pub(crate) fn client_warning(topic: Topic, text: fmt::Arguments<'_>) {
         Topic::WrongTokens => WRONG_TOKENS.log(text),
         Topic::Forbidden => FORBIDDEN.log(text),
         Topic::Connections => CONNECTIONS.log(text),
-        Topic::OtherPrograms => OTHER_PROGRAMS.log(text),
     }
 }
 
@@ -119,8 +116,8 @@ pub(crate) fn counts() -> (u64, u64) {
     (DROPPED.load(Relaxed), WARNINGS.load(Relaxed) + left_out)
 }
 
-fn limiters() -> [&'static Limiter; 5] {
-    [&FAULTS, &WRONG_TOKENS, &FORBIDDEN, &CONNECTIONS, &OTHER_PROGRAMS]
+fn limiters() -> [&'static Limiter; 4] {
+    [&FAULTS, &WRONG_TOKENS, &FORBIDDEN, &CONNECTIONS]
 }
 
 /// Logs a response. With the access log, when `begun` is given: client, method, target, status, bytes, microseconds, and the detail: the reason

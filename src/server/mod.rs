@@ -31,9 +31,6 @@ use worker::{Inbox, Worker};
 use crate::logging::{self, Topic};
 use crate::service_manager;
 
-/// The time between the signal and the end: connections that are still open then are closed, answered or not.
-const STOP_TIME: Duration = Duration::from_secs(4);
-
 /// How long after the signal connections are still accepted from the kernel's queue.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
 
@@ -70,8 +67,8 @@ impl Server {
         Ok(Self { shared, inboxes, listeners, watchdog: Watchdog::from_env(Instant::now()) })
     }
 
-    /// Serves until `stop` becomes readable, then answers what has begun. When `reload` becomes readable, reads the tokens again.
-    pub(crate) fn run(mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    /// Serves until `stop` becomes readable. When `reload` becomes readable, reads the tokens again.
+    pub(crate) fn run(mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let shared = Arc::clone(&self.shared);
         let store = &shared.service.store;
         let mut last_pongs = None;
@@ -88,8 +85,7 @@ impl Server {
                 are_alive
             });
         }
-        self.stop();
-        Ok(())
+        Ok(self)
     }
 
     /// Waits for connections and accepts them. True if the service has to stop.
@@ -157,8 +153,8 @@ impl Server {
         }
     }
 
-    /// Answers what has begun, for [`STOP_TIME`] at most.
-    fn stop(mut self) {
+    /// Answers what has begun. Connections that are still open at the deadline are closed, answered or not.
+    pub(crate) fn stop(mut self, deadline: Instant) {
         let begun = Instant::now();
         service_manager::stopping();
         self.listeners.iter_mut().for_each(Listener::unlink);
@@ -173,12 +169,13 @@ impl Server {
         }
         self.listeners.clear();
         self.shared.set_limit_reached(false);
-        while self.shared.connections.total() > 0 && begun.elapsed() < STOP_TIME {
+        while self.shared.connections.total() > 0 && Instant::now() < deadline {
             sleep(PAUSE);
         }
         let connections = self.shared.connections.total();
         if connections > 0 {
-            log::warn!("connections closed because they were still open {} s after the signal: {connections}", STOP_TIME.as_secs());
+            let seconds = begun.elapsed().as_secs_f32();
+            log::warn!("connections closed because they were still open {seconds:.0} s after the signal: {connections}");
         }
     }
 }

@@ -49,6 +49,11 @@ pub(crate) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
             ..=VERSION => Ok(true),
             _ => unusable("a newer version of colors made it; install that one, or name another file with --data"),
         },
+        // what `.dump` of sqlite3 prints lacks both numbers
+        (Some(0), _) if start.starts_with(b"SQLite format 3\0") => unusable(&format!(
+            "it is the database of another program, or made by sqlite3 from a dump; name another file with --data, or mark it as ours with \
+             sqlite3 FILE 'PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}'"
+        )),
         _ if start.starts_with(b"SQLite format 3\0") => unusable("it is the database of another program; name another file with --data"),
         _ if matches!(start.trim_ascii_start(), [b'[' | b'{', ..]) => {
             unusable("it is a list in JSON; start with it as --seed, and name a new file with --data")

@@ -70,15 +70,15 @@ pub(crate) fn lock(path: &Path) -> Result<File, DatabaseError> {
     }
 }
 
-/// Makes the tables and the rows of these colors in a locked file, unless it has tables.
-pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<(), DatabaseError> {
+/// Makes the tables and the rows of these colors in a locked file; false if it has tables.
+pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> {
     // still with a rollback journal: the file's header has to say whose it is before there is a write-ahead log
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // changed pages stay in memory until the commit, which writes the first page first
     connection.execute_batch("PRAGMA cache_spill=OFF")?;
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     if transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))? > 0 {
-        return Ok(());
+        return Ok(false);
     }
     transaction.pragma_update(None, "application_id", data_file::APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", data_file::VERSION)?;
@@ -90,7 +90,8 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<(), DatabaseError> {
     drop(insert);
     transaction.commit()?;
     let directory = data_file::directory_of(path);
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| data_file::path_error(directory, &error))
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| data_file::path_error(directory, &error))?;
+    Ok(true)
 }
 
 /// Reads a database that may be in use, and changes no row. `check`: also looks for damage that reading does not find.
@@ -291,6 +292,11 @@ impl Database {
         let erased = self.connection.execute_batch(&format!("PRAGMA synchronous=NORMAL; {}", same_version()));
         let restored = self.connection.execute_batch("PRAGMA synchronous=FULL");
         erased.and(restored)
+    }
+
+    /// Whether another process has it open.
+    pub(super) fn is_shared(&self) -> bool {
+        self.files.are_shared()
     }
 
     /// Writes the WAL into FILE and removes it, so that FILE alone is the list.

@@ -6,8 +6,9 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
 use rustix::io::Errno;
+use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 
 use super::data_file;
 use super::database_error::DatabaseError;
@@ -18,6 +19,9 @@ const WAL_BYTES_WARNING: u64 = 64 * 1024 * 1024;
 /// Bytes that SQLite adds to FILE-shm at a time, for this many frames of FILE-wal (<https://sqlite.org/walformat.html>, section 2.2).
 const REGION_BYTES: u64 = 32 * 1024;
 const REGION_FRAMES: u64 = 4096;
+
+/// The byte of FILE-shm that every connection holds a shared lock on ("dead man's switch", `os_unix.c` of SQLite).
+const CONNECTED_BYTE: u64 = 128;
 
 /// Bytes of a frame with a page of 1,024 bytes; newer databases have 4,096.
 const FRAME_BYTES_MIN: u64 = 1024 + 24;
@@ -41,6 +45,9 @@ type FileId = (u64, u64);
 #[derive(Debug)]
 pub(super) struct SharedMemory {
     file: File,
+    path: PathBuf,
+    /// It was made here, and not by SQLite, which would remove it as well.
+    is_new: bool,
     /// Bytes that it has had.
     length: u64,
 }
@@ -51,11 +58,13 @@ impl SharedMemory {
     pub(super) fn open(path: &Path) -> Result<Self, DatabaseError> {
         let shm = data_file::with_suffix(path, "-shm");
         let failed = |error: io::Error| data_file::path_error(&shm, &error);
+        let mut is_new = false;
         let owner = fs::metadata(path).map_err(failed)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         let file = match options.open(&shm) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                is_new = true;
                 // https://sqlite.org/wal.html: the owner and the mode of FILE
                 let file = options.create(true).mode(owner.mode() & 0o777).open(&shm).map_err(failed)?;
                 file.set_permissions(Permissions::from_mode(owner.mode() & 0o777)).map_err(failed)?;
@@ -66,7 +75,7 @@ impl SharedMemory {
             }
             opened => opened.map_err(failed)?,
         };
-        let mut shm = Self { file, length: 0 };
+        let mut shm = Self { file, path: shm, is_new, length: 0 };
         shm.make_room(wal_length(path))?;
         Ok(shm)
     }
@@ -93,6 +102,18 @@ impl SharedMemory {
     /// Whether it has all that SQLite has mapped: if another program has cut it, SQLite must not be called any more.
     pub(super) fn is_whole(&self) -> bool {
         self.now() >= self.length
+    }
+}
+
+impl Drop for SharedMemory {
+    /// Removes it if it was made for nothing: SQLite did not get as far as using it.
+    fn drop(&mut self) {
+        let is_this = || self.file.metadata().is_ok_and(|file| file_id(&self.path) == Some((file.dev(), file.ino())));
+        // whoever uses it has a lock on it
+        if self.is_new && is_this() && fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            // The next process that opens the database uses it.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -128,6 +149,13 @@ impl Files {
         }
         self.has_warned_of_wal = is_long;
         self.shm.make_room(length)
+    }
+
+    /// Whether another process has the database open.
+    pub(super) fn are_shared(&self) -> bool {
+        let exclusive = Flock { start: CONNECTED_BYTE, length: 1, pid: None, typ: FlockType::WriteLock, offset_type: FlockOffsetType::Set };
+        // a lock of this process is no conflict
+        fcntl_getlk(&self.shm.file, &exclusive).is_ok_and(|conflict| conflict.is_some())
     }
 
     pub(super) fn shared_memory(&self) -> &SharedMemory {

@@ -20,7 +20,7 @@ mod writer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Sender};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub(crate) use change::{Action, Change, Outcome};
 #[cfg(test)]
@@ -69,7 +69,7 @@ impl Store {
         let (queue, messages) = mpsc::channel();
         let store = Self { queue: Some(queue), ..Self::in_memory(colors) };
         let (list, saves) = (Arc::clone(&store.list), Arc::clone(&store.saves));
-        (store, Writer { list, saves, messages, database })
+        (store, Writer { list, saves, messages, database, free_until: None, warned: None })
     }
 
     /// Whether changes go by [`Store::submit`].
@@ -117,11 +117,11 @@ impl Store {
         }
     }
 
-    /// Tells the writer to save what is queued and to close the database. False if that takes longer than `time`.
-    pub(crate) fn close(&self, time: Duration) -> bool {
+    /// Tells the writer to save what is queued and to close the database. False if that is not done at the deadline.
+    pub(crate) fn close(&self, deadline: Instant) -> bool {
         let (closed, is_closed) = mpsc::channel();
         self.send(WriterMessage::Close(closed));
-        !self.is_durable() || is_closed.recv_timeout(time).is_ok()
+        !self.is_durable() || is_closed.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
     }
 
     fn send(&self, message: WriterMessage) {

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::change::{Change, Outcome};
@@ -12,7 +13,6 @@ use super::colors::Colors;
 use super::database::Database;
 use super::database_error::DatabaseError;
 use super::list::SharedList;
-use crate::logging::{self, Topic};
 use crate::metrics::SaveMetrics;
 use crate::service_manager;
 
@@ -21,6 +21,12 @@ const RETRY_TIME: Duration = Duration::from_secs(2);
 
 /// After a commit of several changes has failed, they are tried one by one, until this many have failed.
 const FAILURES_MAX: usize = 3;
+
+/// As often as this, at least, SQLite looks whether the write lock is free (`sqliteDefaultBusyCallback`).
+const FREE_TIME_MAX: Duration = Duration::from_millis(100);
+
+/// The shortest time between two warnings that another program has changed the list: one may do so all the time.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the writer is sent.
 pub(super) enum WriterMessage {
@@ -115,6 +121,10 @@ pub(crate) struct Writer {
     pub(super) saves: Arc<Saves>,
     pub(super) messages: Receiver<WriterMessage>,
     pub(super) database: Database,
+    /// When the log last said that another program has changed the list.
+    pub(super) warned: Option<Instant>,
+    /// Until then the write lock is left to other programs.
+    pub(super) free_until: Option<Instant>,
 }
 
 impl Writer {
@@ -206,12 +216,14 @@ impl Writer {
     }
 
     /// Publishes the list that was found in the database, unless it is the one that is known.
-    fn follow(&self, known: &Colors, found: Option<Colors>) {
+    fn follow(&mut self, known: &Colors, found: Option<Colors>) {
         let Some(found) = found else { return };
         // a checkpoint, for instance, changes no color
         if found != *known {
-            let count = found.len();
-            logging::client_warning(Topic::OtherPrograms, format_args!("another program has changed the list; it has {count} colors now"));
+            if self.warned.is_none_or(|warned| warned.elapsed() > WARNING_INTERVAL) {
+                log::warn!("another program has changed the list; it has {} colors now", found.len());
+                self.warned = Some(Instant::now());
+            }
             self.list.replace(found);
         } else if !found.has_ids_of(known) {
             self.list.replace(found);
@@ -259,9 +271,13 @@ impl Writer {
     }
 
     fn try_save(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, DatabaseError> {
+        if let Some(time) = self.free_until.take().and_then(|until| until.checked_duration_since(Instant::now())) {
+            thread::sleep(time);
+        }
+        let mut begun = Instant::now();
         let saved = catch_unwind(AssertUnwindSafe(|| {
             self.begin()?;
-            let begun = Instant::now();
+            begun = Instant::now();
             let mut version = self.list.version();
             let (mut outcomes, mut removed) = (Vec::with_capacity(changes.len()), Vec::new());
             for change in changes {
@@ -282,6 +298,9 @@ impl Writer {
             Ok(outcomes)
         }));
         self.database.roll_back();
+        // A program that waits for the write lock only looks now and then whether it is free. Between two saves without a pause it would
+        // hardly ever be, so leave it free for as long as it was held.
+        self.free_until = self.database.is_shared().then(|| Instant::now() + begun.elapsed().min(FREE_TIME_MAX));
         saved.unwrap_or(Err(DatabaseError::Panicked)).inspect_err(|error| self.saves.note_failure(error.clone()))
     }
 }

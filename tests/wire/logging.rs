@@ -345,8 +345,15 @@ fn the_first_line_says_where_what_and_whether_it_lasts() {
     };
     check(&elsewhere(&[]), "", &format!("{version}, 148 colors from the built-in seed, in memory: changes are lost when it stops"));
     let seed = scratch.write("mine.json", r#"[{"name":"a","value":"b"}]"#);
-    for _ in 0..2 {
-        check(&elsewhere(&["--seed", &seed, "--data", "list.json"]), "", &format!("{version}, 1 color kept in list.json"));
+    for (arguments, level, origin) in [
+        (&["--seed", &seed, "--data", "colors.db"][..], "WARN", format!("which was made now from {seed}")),
+        (&["--seed", &seed, "--data", "colors.db"], "INFO", "which was there: --seed is not read".to_owned()),
+        (&["--data", "colors.db"], "INFO", "which was there".to_owned()),
+    ] {
+        let server = elsewhere(arguments);
+        check(&server, "", &format!("{version}, 1 color kept in colors.db, {origin}"));
+        assert!(server.log().contains(&format!(" [{level}] listening on ")), "{}", server.log());
+        server.stop();
     }
 }
 

@@ -1,9 +1,9 @@
 //! Changes that wait for the disk: readers do not wait with them, waiting uses no processor time, and each change gets its own answer.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use crate::common::client::{Client, Response, request};
 use crate::common::harness::{Scratch, Server, colors_below_strace, cpu_ticks_of, eventually, stored};
@@ -131,6 +131,27 @@ fn requests_behind_a_change_wait_for_it_without_using_the_processor() {
         }
     });
     client.expect_open();
+}
+
+#[test]
+fn the_end_waits_for_a_disk_that_hangs_no_longer_than_for_a_client() {
+    let Some(disk) = Stalled::start(LIST, &[]) else { return };
+    let tracer = Pid::from_raw(disk.tracer() as i32).unwrap();
+    let mut client = disk.server.connect();
+    client.send(update("2"));
+    disk.wait_for_save();
+    let begun = Instant::now();
+    disk.server.signal(Signal::TERM);
+    // strace keeps the process, and has a line of its own
+    eventually("it logs the end", || disk.server.log().contains(" [INFO] stopped\n").then_some(()));
+    // the documents promise 5 s
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    kill_process(tracer, Signal::KILL).unwrap();
+    client.expect_close();
+    let (status, log) = disk.server.wait();
+    assert_eq!(status.code(), Some(0));
+    assert!(log.contains("connections closed because they were still open 4 s after the signal: 1\n"), "{log}");
+    assert!(log.contains("the database was not closed in time; keep FILE and FILE-wal together\n"), "{log}");
 }
 
 #[test]
