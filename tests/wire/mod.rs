@@ -22,6 +22,8 @@ mod packaging;
 mod page;
 mod parallel;
 mod readme;
+mod replacing;
+mod replacing_durably;
 mod restart;
 mod slow_disk;
 mod startup;
