@@ -132,17 +132,19 @@ fn of_clients_that_read_edit_and_write_back_none_undoes_what_another_did() {
     }
 }
 
-/// What is sent for a list and is none, and the message for it; `{form}` stands for what is expected.
-const MISTAKES: [(&str, &str); 18] = [
-    ("", "there is no content, send {form}"),
+/// What is sent for a list and is none, and the message for it; `{form}` and `{color}` stand for what is expected.
+const MISTAKES: [(&str, &str); 20] = [
+    ("", "this is not JSON; send JSON: {form}"),
+    ("name,value\nred,1\n", "this is not JSON; send JSON: {form}"),
+    ("\u{feff}[]", "the JSON begins with a byte order mark; send it without: {form}"),
     (r##"{"red":"#f00"}"##, "this is no list of colors; send {form} at line 1 column 14"),
     (r#"{"name":"a","value":"1"}"#, "this is no list of colors; send {form} at line 1 column 24"),
     ("{}", "this is no list of colors; send {form} at line 1 column 2"),
     ("7", "invalid type: integer `7`, expected {form} at line 1 column 1"),
     (r#""red""#, "invalid type: string \"red\", expected {form} at line 1 column 5"),
     ("null", "invalid type: null, expected {form} at line 1 column 4"),
-    (r##"["red","#f00"]"##, "color 1: invalid type: string \"red\", expected an object at line 1 column 6"),
-    (r##"[["red","#f00"]]"##, "color 1: invalid type: sequence, expected an object at line 1 column 1"),
+    (r##"["red","#f00"]"##, "color 1: invalid type: string \"red\", expected {color} at line 1 column 6"),
+    (r##"[["red","#f00"]]"##, "color 1: this is an array; send {color} at line 1 column 2"),
     ("[\n {\"name\":\"a\",\"value\":\"1\"},\n {\"name\":\"b\"}\n]", "color 2: missing field `value` at line 3 column 13"),
     (
         r#"{"data":[{"name":"a","value":"1"},{"name":"b","value":"1"},{"name":null,"value":"1"}]}"#,
@@ -160,13 +162,18 @@ const MISTAKES: [(&str, &str); 18] = [
 #[test]
 fn what_is_no_list_is_refused_with_the_place_and_changes_nothing() {
     let form = r##"an array of colors, as in [{"name":"red","value":"#f00"}], or an object with it as "data""##;
+    let color = r##"an object, as in {"name":"red","value":"#f00"}"##;
     let long = format!(r#"[{{"name":"{}","value":""}},{{"name":"{}","value":""}}]"#, "x".repeat(4096), "é".repeat(2049));
     let too_long = (long.as_str(), "color 2: field \"name\" has 4098 bytes, at most 4096 are allowed at line 1 column 8228");
     for server in Server::of_both_kinds(LIST) {
         let mut client = server.connect();
         for (content, message) in MISTAKES.into_iter().chain([too_long]) {
             let response = client.ask("PUT", "/colors", content);
-            assert_eq!((response.status, response.message()), (400, message.replace("{form}", form)), "{content}");
+            assert_eq!(
+                (response.status, response.message()),
+                (400, message.replace("{form}", form).replace("{color}", color)),
+                "{content}"
+            );
         }
         client.send(
             b"PUT /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 30\r\n\r\n[{\"name\":\"a\",\"value\":\"\xff\xff\xff\xff\xff\"}]",
@@ -180,7 +187,7 @@ fn what_is_no_list_is_refused_with_the_place_and_changes_nothing() {
 #[test]
 fn a_seed_is_told_the_same() {
     let scratch = Scratch::new();
-    for (content, message) in [MISTAKES[0], MISTAKES[1], MISTAKES[9]] {
+    for (content, message) in [MISTAKES[0], MISTAKES[3], MISTAKES[11]] {
         let seed = scratch.write("seed.json", content);
         let (code, _, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--seed", &seed]));
         // it begins with the file, the line and the column
