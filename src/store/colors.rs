@@ -49,6 +49,8 @@ pub(super) enum Edit {
 #[derive(Debug)]
 pub(super) struct Removed {
     colors: Vector<Color>,
+    /// Only here to be freed with the rest: that takes long for a long list, and is not done under a lock.
+    _names: OrdMap<Arc<str>, Named>,
     envelope: Arc<OnceLock<Arc<Representation>>>,
 }
 
@@ -118,9 +120,9 @@ impl Colors {
                 self.remove_first(&color.name);
                 Vector::unit(color)
             }
-            Edit::ReplaceAll(colors) => replace(self, colors).colors,
+            Edit::ReplaceAll(colors) => return Removed { envelope, ..replace(self, colors).into() },
         };
-        Removed { colors, envelope }
+        Removed { colors, _names: OrdMap::new(), envelope }
     }
 
     /// Has the second color with this name be the first, in the index.
@@ -198,8 +200,8 @@ impl PartialEq for Colors {
 }
 
 impl From<Colors> for Removed {
-    fn from(Colors { colors, envelope, .. }: Colors) -> Self {
-        Self { colors, envelope }
+    fn from(Colors { colors, names, envelope, .. }: Colors) -> Self {
+        Self { colors, _names: names, envelope }
     }
 }
 

@@ -24,6 +24,8 @@ mod packaging;
 mod page;
 mod parallel;
 mod readme;
+mod replacing;
+mod replacing_durably;
 mod restart;
 mod slow_disk;
 mod startup;

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::common::harness::{eventually, long_list};
 use crate::common::proxy::{CLOSED, Proxy, field};
@@ -104,11 +105,38 @@ fn a_color_found_gone_is_not_shown_again_while_the_service_is_down() {
     assert!(fs::exists(proxy.scratch.0.join("cache")).unwrap());
 }
 
-/// What curl needs for each of three writes to a seed's colors.
-const WRITES: [(&str, &[&str]); 3] = [
+#[test]
+fn a_list_that_was_replaced_is_seen_by_all_readers_as_soon_as_the_operators_are_told() {
+    let Some(proxy) = Proxy::start() else { return };
+    let server = proxy.service(&[]);
+    let old = proxy.read("/colors").content;
+    // the tag of a compressed list is weak to the client
+    let (_, text) = proxy.curl("/colors", &["--compressed"]);
+    let condition = format!("If-Match: {}\r\n", field(&text, "ETag").unwrap());
+    assert!(condition.contains("W/"), "{condition}");
+    assert_eq!(proxy.read("/colors/blue").status, 200);
+    let new = r#"{"data":[{"name":"red","value":"1"}]}"#;
+    assert_eq!(proxy.ask("PUT", "/colors", &condition, new).content, new);
+    assert_eq!(proxy.ask("PUT", "/colors", &condition, "[]").status, 412);
+    let replaced = Instant::now();
+    for (target, before) in [("/colors", old.as_str()), ("/colors/blue", r##"{"name":"blue","value":"#0000ff"}"##)] {
+        let answer = eventually("it is the new one", || {
+            let age = replaced.elapsed();
+            let answer = proxy.read(target);
+            assert!(answer.content != before || age < Duration::from_secs(2), "{age:?}: {target}");
+            (answer.content != before).then_some(answer)
+        });
+        assert_eq!(answer.content, server.ask("GET", target, "").content);
+    }
+    assert_eq!(proxy.ask("PUT", "/colors", "", "[7]").status, 400);
+}
+
+/// What curl needs for each of four writes to a seed's colors.
+const WRITES: [(&str, &[&str]); 4] = [
     ("/colors", &["--json", r#"{"name":"ink","value":"1"}"#]),
     ("/colors/red", &["-X", "PUT", "--json", r#"{"value":"1"}"#]),
     ("/colors/blue", &["-X", "DELETE"]),
+    ("/colors", &["-X", "PUT", "--json", r##"[{"name":"red","value":"1"},{"name":"green","value":"#008000"}]"##]),
 ];
 
 #[test]
@@ -172,7 +200,7 @@ fn with_a_token_whoever_has_it_may_write_and_reads_come_from_the_cache() {
     assert_eq!(server.list(), before);
     assert_eq!(field(&proxy.curl("/colors/green", &[]).1, "X-Cache"), Some("MISS"));
     eventually("a hit", || (field(&proxy.curl("/colors/green", &[]).1, "X-Cache") == Some("HIT")).then_some(()));
-    for ((target, arguments), status) in WRITES.into_iter().zip([201, 200, 200]) {
+    for ((target, arguments), status) in WRITES.into_iter().zip([201, 200, 200, 200]) {
         assert_eq!(proxy.curl(target, &[arguments, &["-H", &header]].concat()).0, status);
     }
     // a color just written is seen at once by whoever shows a token
@@ -254,7 +282,7 @@ fn nginx_itself_asks_for_name_and_password_with_the_lines_that_the_file_has_for_
         assert_eq!(proxy.curl(target, &[arguments, &["-u", "me:guess"]].concat()).0, 401);
     }
     assert_eq!(server.list(), before);
-    for ((target, arguments), status) in WRITES.into_iter().zip([201, 200, 200]) {
+    for ((target, arguments), status) in WRITES.into_iter().zip([201, 200, 200, 200]) {
         assert_eq!(proxy.curl(target, &[arguments, &["-u", "me:secret"]].concat()).0, status);
     }
     assert_eq!(proxy.curl("/colors/green", &[]).0, 200);

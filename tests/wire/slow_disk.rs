@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use crate::common::client::{Client, Response, request};
-use crate::common::harness::{Scratch, Server, colors_below_strace, cpu_ticks_of, eventually, stored};
+use crate::common::harness::{Scratch, Server, colors_below_strace, cpu_ticks_of, eventually, long_list, stored};
 
 /// A service whose disk finishes no save before it is told to.
 struct Stalled {
@@ -242,4 +242,28 @@ fn clients_that_leave_their_changes_behind_take_no_more_memory_than_others() {
     disk.release();
     assert_eq!(first.response().content, r#"{"name":"a","value":"2"}"#);
     eventually("all connections are closed", || (disk.server.connections() <= 1).then_some(()));
+}
+
+#[test]
+fn while_a_long_list_is_saved_others_are_refused_and_single_changes_wait() {
+    let Some(disk) = Stalled::start(LIST, &["--max-body", "16MiB"]) else { return };
+    let replace = |content: &str| request("PUT", "/colors", "Host: localhost\r\n", content);
+    let long = long_list(16_000_000);
+    let mut first = disk.server.connect();
+    first.send(replace(&long));
+    disk.wait_for_save();
+    let mut single = disk.server.connect();
+    single.send(create("b", "2"));
+    for _ in 0..3 {
+        let mut other = disk.server.connect();
+        other.send(replace("[]"));
+        let refused = other.response();
+        assert_eq!((refused.status, refused.closes()), (503, true));
+        assert_eq!(disk.server.list(), format!(r#"{{"data":{LIST}}}"#));
+    }
+    assert!(!single.has_answer());
+    disk.release();
+    assert!(first.response().content == format!(r#"{{"data":{long}}}"#));
+    assert_eq!(single.response().status, 201);
+    assert_eq!(disk.server.ask("PUT", "/colors", "[]").content, r#"{"data":[]}"#);
 }
