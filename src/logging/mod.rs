@@ -98,7 +98,6 @@ pub(crate) enum Topic {
     Forbidden,
     /// Connections that are closed, or not accepted, for lack of something.
     Connections,
-    /// That use the database.
 }
 
 /// Logs a warning that any client can cause: at most [`CLIENT_WARNINGS_MAX`] per second and topic; the others are counted.
