@@ -335,7 +335,7 @@ mod tests {
         });
         let writing = std::thread::spawn(|| writer.run());
         assert_eq!(answers.recv().unwrap(), (Ok(Outcome::Replaced(list)), true));
-        assert!(store.close(Duration::from_secs(20)));
+        assert!(store.close(Instant::now() + Duration::from_secs(20)));
         writing.join().unwrap();
         std::fs::remove_dir_all(&directory).unwrap();
     }
