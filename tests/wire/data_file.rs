@@ -138,7 +138,8 @@ fn the_database_of_another_program_a_newer_version_or_a_damaged_one_stops_the_st
     let before = fs::read(&foreign).unwrap();
     assert_eq!(
         failed_start(&scratch.0, "foreign.db"),
-        "cannot use foreign.db: it is the database of another program; name another file with --data"
+        "cannot use foreign.db: it is the database of another program, or made by sqlite3 from a dump; name another file with --data, or mark it as ours with \
+         sqlite3 FILE 'PRAGMA application_id=1668246642; PRAGMA user_version=1'"
     );
     assert_eq!(fs::read(&foreign).unwrap(), before);
 
