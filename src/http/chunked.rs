@@ -1,7 +1,7 @@
 //! Decodes chunked content (RFC 9112 §7.1) as it arrives. It is strict: whatever a proxy might read differently is an error.
 
 use super::error::ProtocolError;
-use super::head::is_tchar;
+use super::syntax::is_tchar;
 
 /// Bytes of one chunk-size line with its extensions, or of one trailer field. The size itself takes 16 digits, leading zeros aside.
 const LINE_BYTES_MAX: usize = 1024;

@@ -9,13 +9,16 @@ mod error;
 #[path = "../../fuzz/inside/http.rs"]
 pub(crate) mod fuzzing;
 mod head;
+mod methods;
 mod parser;
 mod request;
 mod response;
+mod syntax;
 
 pub(crate) use conditional::Conditions;
 pub(crate) use error::ProtocolError;
-pub(crate) use head::{has_valid_escapes, split_absolute_form, split_port};
+pub(crate) use methods::Methods;
 pub(crate) use parser::Parser;
 pub(crate) use request::{Credentials, Fields, Request};
 pub(crate) use response::{CLOSES, Challenge, Content, Cors, OtherType, Representation, Response, stays_open};
+pub(crate) use syntax::{has_valid_escapes, split_absolute_form, split_port};

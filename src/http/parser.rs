@@ -3,8 +3,9 @@
 use std::mem::take;
 
 use super::error::{HEAD_BYTES_MAX, ProtocolError};
-use super::head::{self, Framing, Incoming, is_tchar};
+use super::head::{self, Framing, Incoming};
 use super::request::Request;
+use super::syntax::is_tchar;
 
 /// Capacity up to which an empty buffer is kept for the next request.
 const KEEP_BYTES_MAX: usize = 1024;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use tiny_http::StatusCode;
 
 use super::date;
+use super::methods::Methods;
 
 /// A strong entity tag (RFC 9110 §8.8.3): 128 bits of a hash of the representation, written as 32 hexadecimal digits in quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +23,9 @@ impl EntityTag {
 
     fn text(self) -> [u8; 34] {
         let mut text = [b'"'; 34];
-        for (digits, byte) in text[1..33].chunks_exact_mut(2).zip(self.0) {
-            digits.copy_from_slice(&[byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]));
+        let digit = |half: u8| half + if half < 10 { b'0' } else { b'a' - 10 };
+        for (index, byte) in self.0.into_iter().enumerate() {
+            (text[2 * index + 1], text[2 * index + 2]) = (digit(byte >> 4), digit(byte & 15));
         }
         text
     }
@@ -90,7 +92,7 @@ pub(crate) struct Response {
     pub(crate) content: Content,
     pub(crate) tag: Option<EntityTag>,
     pub(crate) location: Option<String>,
-    pub(crate) allow: Option<&'static str>,
+    pub(crate) allow: Option<Methods>,
     pub(crate) cors: Option<Cors>,
     /// The response depends on the Origin of the request.
     pub(crate) varies_by_origin: bool,
@@ -227,18 +229,17 @@ impl Response {
         let challenge = self.challenge.map(Challenge::field_value);
         // RFC 9110 §15.5.16: with a 415, which content codings would have been accepted
         let codings = (self.status == StatusCode::UNSUPPORTED_MEDIA_TYPE).then_some("identity");
-        for (name, value) in [
-            ("Location", self.location.as_deref()),
-            ("Allow", self.allow),
-            ("Vary", vary),
-            ("WWW-Authenticate", challenge),
-            ("Accept-Encoding", codings),
-        ] {
+        for (name, value) in
+            [("Location", self.location.as_deref()), ("Vary", vary), ("WWW-Authenticate", challenge), ("Accept-Encoding", codings)]
+        {
             if let Some(value) = value {
                 push_field(out, name, value);
             }
         }
         out.extend_from_slice(connection.as_bytes());
+        if let Some(allow) = self.allow {
+            push_field(out, "Allow", &allow.to_string());
+        }
         out.extend_from_slice(self.other_type.map_or("", |other| other.fields).as_bytes());
         if let Some(cors) = &self.cors {
             cors.write(out);
@@ -288,6 +289,8 @@ fn push_field(out: &mut Vec<u8>, name: &str, value: &str) {
 
 #[cfg(test)]
 mod tests {
+    use tiny_http::Method;
+
     use super::*;
 
     #[track_caller]
@@ -310,12 +313,12 @@ mod tests {
 
     #[test]
     fn a_response_without_content_announces_none() {
-        let response = Response { allow: Some("GET"), ..Response::new(StatusCode::NO_CONTENT, Content::None) };
+        let response = Response { allow: Some(Methods(&[Method::Get])), ..Response::new(StatusCode::NO_CONTENT, Content::None) };
         written(
             &response,
             CLOSES,
             "HTTP/1.1 204 No Content\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\nCache-Control: no-cache\r\n\
-             X-Content-Type-Options: nosniff\r\nAllow: GET\r\nConnection: close\r\n\r\n",
+             X-Content-Type-Options: nosniff\r\nConnection: close\r\nAllow: GET\r\n\r\n",
         );
     }
 

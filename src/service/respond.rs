@@ -10,7 +10,7 @@ use super::page;
 use super::target::{self, BasePath, Resource, TargetError};
 use super::token::Tokens;
 use crate::http::date::rfc3339;
-use crate::http::{Conditions, Content, OtherType, ProtocolError, Representation, Request, Response};
+use crate::http::{Conditions, Content, Methods, OtherType, ProtocolError, Representation, Request, Response};
 use crate::logging::excerpt;
 use crate::metrics::Metrics;
 use crate::store::{Action, Change, DatabaseError, JsonError, Outcome, SaveStatus, Store, json};
@@ -110,10 +110,11 @@ impl Service {
     }
 
     /// Adds what every response has: for whom it is, and the fields for pages of allowed origins.
-    fn with_common_fields(&self, request: Option<&Request>, response: Response) -> Response {
-        let cors = request.and_then(|request| origin::cors(&self.allowlist, request));
-        let is_private = self.tokens.as_ref().is_some_and(|tokens| tokens.private);
-        Response { cors, varies_by_origin: !self.allowlist.origins.is_empty(), is_private, ..response }
+    fn with_common_fields(&self, request: Option<&Request>, mut response: Response) -> Response {
+        response.cors = request.and_then(|request| origin::cors(&self.allowlist, request));
+        response.varies_by_origin = !self.allowlist.origins.is_empty();
+        response.is_private = self.tokens.as_ref().is_some_and(|tokens| tokens.private);
+        response
     }
 }
 
@@ -136,8 +137,8 @@ fn route(service: &Service, request: &Request, arrival: Arrival) -> Answer {
 
 /// Answers a request for a resource that exists.
 fn operate(service: &Service, request: &Request, resource: Resource<'_>, is_stopping: bool) -> Answer {
-    let allow = allowed(&resource, service.read_only);
-    if !request.is_safe() && !allow.split(", ").any(|method| method == request.method.as_str()) {
+    let allow = methods(&resource, service.read_only);
+    if !allow.contain(&request.method) {
         return Answer::Now(not_allowed(service, request, &resource, allow));
     }
     if let Some(refusal) = check_token(service, &resource, request) {
@@ -185,7 +186,7 @@ fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) ->
     Some(Response { challenge: Some(challenge), ..Response::error(StatusCode::UNAUTHORIZED, challenge.message()) })
 }
 
-fn not_allowed(service: &Service, request: &Request, resource: &Resource<'_>, allow: &'static str) -> Response {
+fn not_allowed(service: &Service, request: &Request, resource: &Resource<'_>, allow: Methods) -> Response {
     let list = format!("{}/colors", service.base.as_str());
     let message = match resource {
         Resource::Color(name) if name.is_empty() && request.method == Method::Post && !service.read_only => {
@@ -198,15 +199,16 @@ fn not_allowed(service: &Service, request: &Request, resource: &Resource<'_>, al
     Response { allow: Some(allow), ..error }
 }
 
-/// The value of Allow: the methods of a resource (RFC 9110 §10.2.1).
-fn allowed(resource: &Resource<'_>, read_only: bool) -> &'static str {
-    match resource {
-        Resource::Health | Resource::Metrics | Resource::OpenApi | Resource::Page => "GET, HEAD, OPTIONS",
-        Resource::Colors | Resource::Color(_) | Resource::Asterisk if read_only => "GET, HEAD, OPTIONS",
-        Resource::Colors => "GET, HEAD, POST, PUT, OPTIONS",
-        Resource::Color(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
-        Resource::Asterisk => "GET, HEAD, POST, PUT, DELETE, OPTIONS",
-    }
+/// The methods of a resource.
+fn methods(resource: &Resource<'_>, read_only: bool) -> Methods {
+    use Method::{Delete, Get, Head, Options, Post, Put};
+    Methods(match resource {
+        Resource::Health | Resource::Metrics | Resource::OpenApi | Resource::Page => &[Get, Head, Options],
+        Resource::Colors | Resource::Color(_) | Resource::Asterisk if read_only => &[Get, Head, Options],
+        Resource::Colors => &[Get, Head, Post, Put, Options],
+        Resource::Color(_) => &[Get, Head, Put, Delete, Options],
+        Resource::Asterisk => &[Get, Head, Post, Put, Delete, Options],
+    })
 }
 
 fn target_error(error: &TargetError, base: &BasePath) -> Response {
@@ -250,13 +252,14 @@ fn metrics(service: &Service) -> Response {
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC 9110 §13.2.2.
 fn read(request: &Request, representation: &Arc<Representation>) -> Response {
     let tag = representation.tag();
-    let response = match Conditions::of(request) {
+    let mut response = match Conditions::of(request) {
         Err(error) => return Response::error(StatusCode::BAD_REQUEST, error.to_string()),
         Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => Response::new(StatusCode::NOT_MODIFIED, Content::None),
         Ok(_) => Response::new(StatusCode::OK, Content::Shared(Arc::clone(representation))),
     };
-    Response { tag: Some(tag), ..response }
+    response.tag = Some(tag);
+    response
 }
 
 /// Makes a change of the color `name`, or of the list.
