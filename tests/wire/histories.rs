@@ -1,0 +1,320 @@
+//! Short histories of concurrent operations. For each there has to be an order in which no operation comes before one that had ended when it
+//! began, and which explains every answer (Wing and Gong, "Testing and Verifying Concurrent Objects", 1993).
+
+use std::collections::{HashMap, HashSet};
+use std::net::TcpStream;
+use std::ops::Range;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::common::client::{Client, Response};
+use crate::common::harness::{Scratch, Server, colors_below_strace, eventually, figures, stored};
+
+/// A name is a letter here, and a value a number.
+type Color = (usize, u32);
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+const CLIENTS: usize = 4;
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Read(usize),
+    ReadAll,
+    Create(Color),
+    /// The value to set, if any, and that of the color whose tag is in If-Match.
+    Update(usize, Option<u32>, Option<u32>),
+    Delete(usize, Option<u32>),
+    /// The list to set, and that whose tag is in If-Match.
+    ReplaceAll(Vec<Color>, Option<Vec<Color>>),
+}
+
+#[derive(Debug, PartialEq)]
+enum Answer {
+    Color(Color),
+    /// Whether it is the first of its name: it has a Location then.
+    Created(bool),
+    List(Vec<Color>),
+    NotFound,
+    ConditionFailed,
+    /// The change could not be saved, and so was not made.
+    NotSaved,
+}
+
+/// An operation of one client.
+#[derive(Debug)]
+struct Call {
+    operation: Operation,
+    begun: Instant,
+    /// An operation without an answer may have been made, or not.
+    ended: Option<(Instant, Answer)>,
+}
+
+/// What the specification's list does: the answer, and the list after it.
+fn make(operation: &Operation, list: &mut Vec<Color>) -> Answer {
+    let place = |list: &[Color], name: usize| list.iter().position(|color| color.0 == name);
+    match operation {
+        Operation::Read(name) => place(list, *name).map_or(Answer::NotFound, |place| Answer::Color(list[place])),
+        Operation::ReadAll => Answer::List(list.clone()),
+        Operation::Create(color) => {
+            list.push(*color);
+            Answer::Created(place(list, color.0) == Some(list.len() - 1))
+        }
+        Operation::Update(name, value, tag) => match place(list, *name) {
+            None => Answer::NotFound,
+            Some(place) if tag.is_some_and(|tag| tag != list[place].1) => Answer::ConditionFailed,
+            Some(place) => {
+                list[place].1 = value.unwrap_or(list[place].1);
+                Answer::Color(list[place])
+            }
+        },
+        Operation::Delete(name, tag) => match place(list, *name) {
+            None => Answer::NotFound,
+            Some(place) if tag.is_some_and(|tag| tag != list[place].1) => Answer::ConditionFailed,
+            Some(place) => Answer::Color(list.remove(place)),
+        },
+        Operation::ReplaceAll(_, Some(tag)) if tag != list => Answer::ConditionFailed,
+        Operation::ReplaceAll(other, _) => {
+            list.clone_from(other);
+            Answer::List(other.clone())
+        }
+    }
+}
+
+/// Whether there is an order of the calls that are not done yet. `refuted` has what was tried in vain.
+fn has_order(calls: &[Call], done: u64, list: &[Color], refuted: &mut HashSet<(u64, Vec<Color>)>) -> bool {
+    let left = || (0..calls.len()).filter(|call| done & 1 << call == 0);
+    let Some(first_end) = left().filter_map(|call| Some(calls[call].ended.as_ref()?.0)).min() else { return true };
+    if !refuted.insert((done, list.to_vec())) {
+        return false;
+    }
+    left().filter(|call| calls[*call].begun <= first_end).any(|call| {
+        let mut next = list.to_vec();
+        let answer = make(&calls[call].operation, &mut next);
+        let is_explained = calls[call].ended.as_ref().is_none_or(|(_, given)| *given == answer);
+        is_explained && has_order(calls, done | 1 << call, &next, refuted)
+    })
+}
+
+#[track_caller]
+fn check(initial: &[Color], calls: &mut Vec<Call>) {
+    calls.retain(|call| call.ended.as_ref().is_none_or(|(_, answer)| *answer != Answer::NotSaved));
+    calls.sort_by_key(|call| call.begun);
+    if !has_order(calls, 0, initial, &mut HashSet::new()) {
+        let start = calls[0].begun;
+        let line = |Call { operation, begun, ended }: &Call| match ended {
+            Some((end, answer)) => format!("{:?}..{:?} {operation:?} -> {answer:?}", *begun - start, *end - start),
+            None => format!("{:?}.. {operation:?}", *begun - start),
+        };
+        panic!("no order explains these, from {initial:?}:\n{}", calls.iter().map(line).collect::<Vec<_>>().join("\n"));
+    }
+}
+
+fn json(list: &[Color]) -> String {
+    let colors = list.iter().map(|(name, value)| format!(r#"{{"name":"{}","value":"{value}"}}"#, NAMES[*name]));
+    format!("[{}]", colors.collect::<Vec<_>>().join(","))
+}
+
+fn color_of(json: &Value) -> Color {
+    let name = NAMES.iter().position(|name| json["name"] == *name).unwrap();
+    (name, json["value"].as_str().unwrap().parse().unwrap())
+}
+
+/// One client with what it has read.
+struct Actor {
+    client: Client,
+    random: fastrand::Rng,
+    color_tags: HashMap<Color, String>,
+    list_tag: Option<(Vec<Color>, String)>,
+}
+
+impl Actor {
+    fn new(address: std::net::SocketAddr, seed: u64) -> Option<Self> {
+        let client = Client::new(TcpStream::connect(address).ok()?);
+        Some(Self { client, random: fastrand::Rng::with_seed(seed), color_tags: HashMap::new(), list_tag: None })
+    }
+
+    /// Any operation; with a condition now and then, if there is a tag for it.
+    fn choose(&mut self, value: u32) -> Operation {
+        let random = &mut self.random;
+        let name = random.usize(..NAMES.len());
+        let known = self.color_tags.keys().filter(|color| color.0 == name).map(|color| color.1).max().filter(|_| random.bool());
+        match random.u8(..16) {
+            0..3 => Operation::Read(name),
+            3..6 => Operation::ReadAll,
+            6..9 => Operation::Create((name, value)),
+            9..12 => Operation::Update(name, Some(value), known),
+            12 => Operation::Update(name, None, known),
+            13 | 14 => Operation::Delete(name, known),
+            _ => {
+                let list = (0..random.u32(..4)).map(|number| (random.usize(..NAMES.len()), value * 10 + number)).collect();
+                Operation::ReplaceAll(list, self.list_tag.as_ref().map(|(list, _)| list.clone()).filter(|_| random.bool()))
+            }
+        }
+    }
+
+    /// Sends a request; `None` when the connection ends in place of a response.
+    fn ask(&mut self, method: &str, target: &str, tag: Option<&String>, content: &str) -> Option<Response> {
+        let condition = tag.map_or_else(String::new, |tag| format!("If-Match: {tag}\r\n"));
+        let fields = format!("Host: localhost\r\n{condition}");
+        let request = crate::common::client::request(method, target, &fields, content);
+        std::io::Write::write_all(&mut self.client.stream, request.as_bytes()).ok()?;
+        let is_there = self.client.stream.peek(&mut [0]).is_ok_and(|length| length > 0);
+        is_there.then(|| self.client.response())
+    }
+
+    fn call(&mut self, operation: Operation) -> Call {
+        let begun = Instant::now();
+        let color = |name: usize| format!("/colors/{}", NAMES[name]);
+        let tags = self.color_tags.clone();
+        let response = match &operation {
+            Operation::Read(name) => self.ask("GET", &color(*name), None, ""),
+            Operation::ReadAll => self.ask("GET", "/colors", None, ""),
+            Operation::Create(created) => self.ask("POST", "/colors", None, json(&[*created]).trim_matches(['[', ']'])),
+            Operation::Update(name, value, tag) => {
+                let content = value.map_or_else(|| "{}".to_owned(), |value| format!(r#"{{"value":"{value}"}}"#));
+                self.ask("PUT", &color(*name), tag.map(|tag| &tags[&(*name, tag)]), &content)
+            }
+            Operation::Delete(name, tag) => self.ask("DELETE", &color(*name), tag.map(|tag| &tags[&(*name, tag)]), ""),
+            Operation::ReplaceAll(list, tag) => {
+                let tag = tag.as_ref().and_then(|_| Some(self.list_tag.clone()?.1));
+                self.ask("PUT", "/colors", tag.as_ref(), &json(list))
+            }
+        };
+        let ended = response.map(|response| (Instant::now(), self.understand(&response)));
+        Call { operation, begun, ended }
+    }
+
+    fn understand(&mut self, response: &Response) -> Answer {
+        let content: Value = serde_json::from_str(&response.content).unwrap();
+        let tag = response.field("etag").map(str::to_owned);
+        match response.status {
+            404 => Answer::NotFound,
+            412 => Answer::ConditionFailed,
+            500 => Answer::NotSaved,
+            201 => Answer::Created(response.field("location").is_some()),
+            200 if content["data"].is_array() => {
+                let list: Vec<Color> = content["data"].as_array().unwrap().iter().map(color_of).collect();
+                self.list_tag = tag.map(|tag| (list.clone(), tag)).or(self.list_tag.take());
+                Answer::List(list)
+            }
+            200 => {
+                let color = color_of(&content);
+                tag.map(|tag| self.color_tags.insert(color, tag));
+                Answer::Color(color)
+            }
+            _ => panic!("{response:?}"),
+        }
+    }
+
+    /// As many operations, or fewer if the service ends.
+    fn calls(&mut self, values: Range<u32>) -> Vec<Call> {
+        let mut calls = Vec::new();
+        for value in values {
+            let operation = self.choose(value);
+            calls.push(self.call(operation));
+            if calls.last().is_some_and(|call| call.ended.is_none()) {
+                break;
+            }
+        }
+        calls
+    }
+}
+
+/// Has clients make histories of so many operations each; checks each history.
+fn check_histories(server: &Server, histories: u32, each: u32) {
+    let mut setter = Actor::new(server.address, 0).unwrap();
+    thread::scope(|scope| {
+        let (results, all_results) = channel();
+        let starts: Vec<Sender<()>> = (0..CLIENTS as u32)
+            .map(|client| {
+                let (start, started) = channel();
+                let (results, mut actor) = (results.clone(), Actor::new(server.address, u64::from(client) + 1).unwrap());
+                scope.spawn(move || {
+                    for (round, ()) in started.into_iter().enumerate() {
+                        // no two operations have the same value
+                        let first = (round as u32 * CLIENTS as u32 + client) * each + 1000;
+                        results.send(actor.calls(first..first + each)).unwrap();
+                        actor.color_tags.clear();
+                    }
+                });
+                start
+            })
+            .collect();
+        drop(results);
+        for round in 0..histories {
+            let initial: Vec<Color> = (0..round % 4).map(|number| (number as usize % NAMES.len(), number)).collect();
+            let set = Operation::ReplaceAll(initial.clone(), None);
+            let is_saved = |call: Call| (call.ended.unwrap().1 != Answer::NotSaved).then_some(());
+            eventually("the list is set", || is_saved(setter.call(set.clone())));
+            starts.iter().for_each(|start| start.send(()).unwrap());
+            let mut calls: Vec<Call> = starts.iter().flat_map(|_| all_results.recv().expect("all clients are content")).collect();
+            calls.push(setter.call(Operation::ReadAll));
+            check(&initial, &mut calls);
+        }
+    });
+}
+
+#[test]
+fn every_history_of_concurrent_operations_has_an_order() {
+    let begun = Instant::now();
+    for (server, histories) in Server::of_both_kinds("[]").iter().zip([2000, 1000]) {
+        check_histories(server, histories, 3);
+    }
+    figures(&format!("3,000 histories in {:?}", begun.elapsed()));
+}
+
+#[test]
+fn every_history_of_which_some_saves_fail_has_an_order() {
+    let scratch = Scratch::new();
+    let file = scratch.file("colors.db");
+    Server::with_data("[]", &file, &[]).stop();
+    let log = format!("{file}-wal");
+    // every fourth
+    let options = ["-P", &log, "-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=8+4"];
+    let Some(command) = colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file]) else { return };
+    let server = Server::spawn(command);
+    check_histories(&server, 200, 3);
+    let list = server.list();
+    server.end_strace();
+    server.stop();
+    assert_eq!(stored(&file), list);
+}
+
+#[test]
+fn every_history_that_a_kill_ends_has_an_order() {
+    const ROUNDS: u64 = 300;
+    let begun = Instant::now();
+    let scratch = Scratch::new();
+    let file = scratch.file("colors.db");
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut server = Server::with_data("[]", &file, &[]);
+    let mut unanswered = 0;
+    for round in 1..=ROUNDS {
+        let initial = [(0, 0), (1, 1)];
+        let mut setter = Actor::new(server.address, 0).unwrap();
+        setter.call(Operation::ReplaceAll(initial.to_vec(), None));
+        let mut calls: Vec<Call> = thread::scope(|scope| {
+            let start = |client: u64| {
+                let mut actor = Actor::new(server.address, round * 8 + client).unwrap();
+                let first = client as u32 * 1000 + 1000;
+                scope.spawn(move || actor.calls(first..first + 12))
+            };
+            let clients: Vec<_> = (0..CLIENTS as u64).map(start).collect();
+            // any moment will do
+            thread::park_timeout(Duration::from_micros(random.u64(300..5000)));
+            server.signal(Signal::KILL);
+            clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+        });
+        server.wait();
+        unanswered += calls.iter().filter(|call| call.ended.is_none()).count();
+        server = Server::start(&["--data", &file]);
+        calls.push(Actor::new(server.address, 0).unwrap().call(Operation::ReadAll));
+        check(&initial, &mut calls);
+    }
+    figures(&format!("{ROUNDS} histories in {:?}, {unanswered} operations unanswered", begun.elapsed()));
+    assert!(unanswered > ROUNDS as usize, "{unanswered}");
+}
