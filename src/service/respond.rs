@@ -146,7 +146,7 @@ fn operate(service: &Service, request: &Request, resource: Resource<'_>, is_stop
     }
     // the table of the specification's Endpoints; the methods that a resource does not have are refused above
     match (resource, &request.method) {
-        (_, Method::Options) => Answer::Now(Response { allow: Some(allow), ..Response::new(StatusCode::NO_CONTENT, Content::None) }),
+        (resource, Method::Options) => Answer::Now(options(service, &resource, request, allow)),
         (Resource::Colors, Method::Post) => write(service, request, None, json::from_create(&request.content).map(Action::Create)),
         (Resource::Colors, Method::Put) => {
             let Some(reservation) = service.store.reserve_list(request.content.len()) else { return Answer::Overloaded };
@@ -184,6 +184,15 @@ fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) ->
     }
     let challenge = tokens.check(request.fields.authorization.as_ref()).err()?;
     Some(Response { challenge: Some(challenge), ..Response::error(StatusCode::UNAUTHORIZED, challenge.message()) })
+}
+
+/// The methods of a resource. Where writes need a token that the request does not have, a challenge says so, for the page to ask for one:
+/// credentials would make a difference (RFC 9110 §11.6.1).
+fn options(service: &Service, resource: &Resource<'_>, request: &Request, allow: Methods) -> Response {
+    let is_written = matches!(resource, Resource::Colors | Resource::Color(_)) && !service.read_only;
+    let tokens = service.tokens.as_ref().filter(|_| is_written);
+    let challenge = tokens.and_then(|tokens| tokens.check(request.fields.authorization.as_ref()).err());
+    Response { allow: Some(allow), challenge, ..Response::new(StatusCode::NO_CONTENT, Content::None) }
 }
 
 fn not_allowed(service: &Service, request: &Request, resource: &Resource<'_>, allow: Methods) -> Response {

@@ -1,8 +1,11 @@
 //! What a person changes on the page, and what the page says when that is refused.
 
-use crate::browser::driver::{DELETE, ENTER, F2, browse};
-use crate::browser::tokens::{TOKEN, guarded};
-use crate::common::harness::{Scratch, Server};
+use serde_json::Value;
+
+use crate::browser::actions::{DELETE, ENTER, ESCAPE, F2};
+use crate::browser::driver::browse;
+use crate::browser::undoing::{hold, names_of};
+use crate::common::harness::Server;
 
 const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"red","value":"#ee0000"}]"##;
 
@@ -23,7 +26,7 @@ fn a_color_is_added_at_the_end() {
         browser.fill("#value", "#99cccc");
         assert_eq!(browser.run("return document.querySelector('#picker').value"), "#99cccc");
         browser.press(&[ENTER]);
-        browser.expect_no_editor();
+        browser.expect_closed();
         browser.expect_text("#told", "Added pale \"teal\" <b> at the end.");
         browser.expect_text("li:last-child .name", "pale \"teal\" <b>");
         assert!(server.list().ends_with(r##",{"name":"pale \"teal\" <b>","value":"#99cccc"}]}"##));
@@ -39,7 +42,7 @@ fn a_value_is_changed_as_text_and_with_the_picker() {
         assert_eq!(browser.run("return document.querySelector('#value').value"), "#191970");
         browser.fill("#value", "midnightblue");
         browser.click("#save");
-        browser.expect_no_editor();
+        browser.expect_closed();
         browser.expect_text("#told", "ink is midnightblue now.");
         assert_eq!(server.ask("GET", "/colors/ink", "").content, r#"{"name":"ink","value":"midnightblue"}"#);
         browser.until("return document.querySelector('li:nth-child(2) .value').textContent === 'midnightblue'");
@@ -49,33 +52,33 @@ fn a_value_is_changed_as_text_and_with_the_picker() {
         browser.run("const picker = document.querySelector('#picker'); picker.value = '#0b0b45'; picker.dispatchEvent(new Event('input'))");
         assert_eq!(browser.run("return document.querySelector('#value').value"), "#0b0b45");
         browser.click("#save");
-        browser.expect_no_editor();
+        browser.expect_closed();
         assert_eq!(server.ask("GET", "/colors/ink", "").content, r##"{"name":"ink","value":"#0b0b45"}"##);
     });
 }
 
 #[test]
-fn a_deleted_color_is_created_again_at_the_end_by_undo() {
+fn a_deleted_color_comes_back_to_its_place_by_undo() {
     browse(|browser| {
         let server = seeded();
         browser.open(&server);
-        browser.edit("ink");
+        let before = server.list();
+        browser.open_color("ink");
         browser.click("#delete");
-        browser.expect_text("#told", "Deleted ink. Undo creates it again, at the end.");
-        browser.expect_no_editor();
+        browser.expect_text("#told", "Deleted ink.");
+        browser.expect_closed();
         browser.expect_text("#count", "2 colors");
         assert_eq!(server.list(), r##"{"data":[{"name":"red","value":"#ff0000"},{"name":"red","value":"#ee0000"}]}"##);
-        browser.click("#undo");
-        browser.expect_text("#told", "Created ink again, at the end.");
-        browser.expect_text("li:last-child .name", "ink");
-        assert!(server.list().ends_with(r##",{"name":"ink","value":"#191970"}]}"##));
+        browser.click("#takeBack");
+        browser.expect_text("#told", "Undone: Deleted ink.");
+        assert_eq!(browser.names(), ["red", "ink", "red"]);
+        assert_eq!(server.list(), before);
     });
 }
 
 #[test]
 fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
     browse(|browser| {
-        browser.expect(FASTER);
         let server = seeded();
         browser.open(&server);
         browser.edit("ink");
@@ -86,25 +89,36 @@ fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
         assert_eq!(browser.run("return document.querySelector('#value').value"), "#111111", "what was typed stays");
         assert_eq!(server.ask("GET", "/colors/ink", "").content, r##"{"name":"ink","value":"#222222"}"##);
         browser.click("#save");
-        browser.expect_no_editor();
+        browser.expect_closed();
         assert_eq!(server.ask("GET", "/colors/ink", "").content, r##"{"name":"ink","value":"#111111"}"##);
     });
 }
 
 #[test]
-fn somebody_who_was_faster_is_told_of_before_a_color_is_deleted() {
+fn a_color_that_somebody_has_deleted_is_told_of_before_it_is_changed() {
     browse(|browser| {
-        browser.expect(FASTER);
         browser.expect("404 (Not Found)");
         let server = seeded();
         browser.open(&server);
         browser.edit("ink");
-        server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
-        browser.click("#delete");
-        browser.expect_text("#refusal", "Somebody was faster: ink is #222222 now. Nothing was changed.");
+        browser.fill("#value", "#111111");
         server.ask("DELETE", "/colors/ink", "");
         browser.click("#save");
-        browser.expect_text("#refusal", "there is no such color any more");
+        browser.expect_text("#refusal", "Somebody was faster: ink is no longer there. Nothing was changed.");
+        assert_eq!(browser.run("return document.querySelector('#value').value"), "#111111", "what was typed stays");
+    });
+}
+
+#[test]
+fn an_open_color_follows_the_changes_of_others() {
+    browse(|browser| {
+        let server = seeded();
+        browser.open(&server);
+        browser.open_color("ink");
+        server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
+        browser.expect_text("#stored", "#222222");
+        server.ask("DELETE", "/colors/ink", "");
+        browser.expect_closed();
     });
 }
 
@@ -122,13 +136,13 @@ fn a_color_of_the_same_name_that_came_first_is_told_of() {
         other.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
         browser.expect(FASTER);
         browser.click("#save");
-        let refused = browser.until("return document.querySelector('#refusal').textContent || !document.querySelector('#editor').open");
+        let refused = browser.until("return document.querySelector('#refusal').textContent || !document.querySelector('#opened').open");
         // unless the page had seen it before the click
         if refused != true {
-            assert_eq!(refused, "Somebody was faster: there are 1 of this name now. Nothing was added.");
+            assert_eq!(refused, "Somebody was faster: there is 1 of this name now. Nothing was added.");
             assert_eq!(server.list().matches(r#""new""#).count(), 1);
             browser.click("#save");
-            browser.expect_no_editor();
+            browser.expect_closed();
         }
         assert!(server.list().ends_with(r##"{"name":"new","value":"#333333"},{"name":"new","value":"#111111"}]}"##));
     });
@@ -146,38 +160,43 @@ fn every_change_carries_if_match() {
         browser.click("#add");
         browser.type_text("a");
         browser.press(&[ENTER]);
-        browser.expect_no_editor();
+        browser.expect_closed();
         browser.edit("ink");
         browser.fill("#value", "#000000");
         browser.press(&[ENTER]);
-        browser.expect_no_editor();
+        browser.expect_closed();
+        browser.expect_text("#told", "ink is #000000 now.");
         browser.edit("ink");
+        browser.fill("#name", "paper");
+        browser.press(&[ENTER]);
+        browser.expect_text("#told", "Renamed ink to paper.");
+        browser.open_color("a");
         browser.click("#delete");
-        browser.expect_no_editor();
-        browser.click("#undo");
-        browser.expect_text("#told", "Created ink again, at the end.");
-        let expected = serde_json::json!([["POST", true], ["PUT", true], ["DELETE", true], ["POST", true]]);
+        browser.expect_text("#told", "Deleted a.");
+        let expected = serde_json::json!([["POST", true], ["PUT", true], ["PUT", true], ["DELETE", true]]);
         assert_eq!(browser.run("return sent"), expected);
     });
 }
 
 #[test]
-fn of_two_colors_with_the_same_name_a_path_means_the_first() {
+fn of_two_colors_with_the_same_name_either_is_changed_and_says_which_it_is() {
     browse(|browser| {
         let server = seeded();
         browser.open(&server);
-        let marks = browser.run("return [...document.querySelectorAll('li .copy span')].map(mark => mark.textContent)");
+        let marks = browser.run("return [...document.querySelectorAll('li .open span')].map(mark => mark.textContent)");
         assert_eq!(marks, serde_json::json!(["1 of 2", "", "2 of 2"]));
-        browser.click_nth_tile("red", 1, ".edit");
-        browser.expect_text("#note", "This is number 2 of 2 with its name. A path means the first.");
-        assert_eq!(browser.run("return document.querySelector('#save').offsetParent"), serde_json::Value::Null);
-        browser.click("#editor .close");
-        browser.click_nth_tile("red", 0, ".edit");
-        browser.expect_text("#note", "This is the first of 2 with its name. A path means the first.");
+        browser.open_nth_color("red", 1);
+        browser.expect_text("#twins", "Number 2 of 2 with this name. A path means the first.");
+        browser.click("#change");
+        browser.fill("#value", "#dd0000");
+        browser.press(&[ENTER]);
+        browser.expect_text("#told", "red is #dd0000 now.");
+        assert!(server.list().ends_with(r##",{"name":"red","value":"#dd0000"}]}"##));
+        browser.open_nth_color("red", 0);
         browser.click("#delete");
         browser.expect_text("#count", "2 colors");
-        assert_eq!(server.list(), r##"{"data":[{"name":"ink","value":"#191970"},{"name":"red","value":"#ee0000"}]}"##);
-        browser.until("return document.querySelector('li:last-child .copy span').textContent === ''");
+        assert_eq!(server.list(), r##"{"data":[{"name":"ink","value":"#191970"},{"name":"red","value":"#dd0000"}]}"##);
+        browser.until("return document.querySelector('li:last-child .open span').textContent === ''");
         browser.click("#add");
         browser.type_text("ink");
         browser.expect_text("#note", "There is one of this name already. A path means the first.");
@@ -185,26 +204,60 @@ fn of_two_colors_with_the_same_name_a_path_means_the_first() {
 }
 
 #[test]
-fn names_that_a_browser_cannot_ask_for_are_shown_and_left_alone() {
+fn a_color_is_renamed_where_it_is_and_keeps_its_value() {
+    browse(|browser| {
+        let server = seeded();
+        browser.open(&server);
+        browser.edit("ink");
+        browser.fill("#name", "sea & <sky>");
+        browser.press(&[ENTER]);
+        browser.expect_text("#told", "Renamed ink to sea & <sky>.");
+        browser.expect_closed();
+        assert_eq!(browser.names(), ["red", "sea & <sky>", "red"]);
+        assert!(server.list().contains(r##"},{"name":"sea & <sky>","value":"#191970"},{"##));
+        browser.click("#takeBack");
+        browser.expect_text("#told", "Undone: Renamed ink to sea & <sky>.");
+        assert!(server.list().contains(r##"},{"name":"ink","value":"#191970"},{"##));
+    });
+}
+
+#[test]
+fn a_color_is_renamed_in_a_list_that_somebody_has_changed_meanwhile() {
+    browse(|browser| {
+        browser.expect(FASTER);
+        let server = seeded();
+        browser.open(&server);
+        hold(browser, "PUT");
+        browser.edit("ink");
+        browser.fill("#name", "sea");
+        browser.press(&[ENTER]);
+        browser.until("return sent");
+        server.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
+        browser.run("release()");
+        browser.expect_text("#told", "Renamed ink to sea. The list had changed meanwhile.");
+        assert_eq!(browser.names(), ["red", "sea", "red", "new"]);
+        assert_eq!(names_of(&server), ["red", "sea", "red", "new"]);
+    });
+}
+
+#[test]
+fn names_that_a_browser_cannot_ask_for_are_changed_too() {
     browse(|browser| {
         let seed = r##"[{"name":".","value":"#111111"},{"name":"..","value":"#222222"},{"name":"","value":"#333333"}]"##;
         let server = Server::with_seed(seed, &[]);
         browser.open(&server);
-        for name in [".", ".."] {
+        for name in [".", "..", ""] {
             browser.edit(name);
-            browser.expect_text("#note", "Browsers take this name for a step in the path, so this color cannot be changed here.");
-            browser.click("#editor .close");
+            browser.fill("#value", "#444444");
+            browser.press(&[ENTER]);
+            browser.expect_closed();
         }
-        browser.run("document.querySelector('li .copy').focus()");
+        browser.until("return ![...document.querySelectorAll('li .value')].some(value => value.textContent !== '#444444')");
+        assert_eq!(server.list().matches("#444444").count(), 3, "{}", server.list());
+        browser.focus("..");
         browser.press(&[DELETE]);
-        browser.expect_editor();
-        browser.click("#editor .close");
-        // the empty name is a path like any other
-        browser.edit("");
-        browser.fill("#value", "#444444");
-        browser.press(&[ENTER]);
-        browser.expect_no_editor();
-        assert!(server.list().ends_with(r##"{"name":"","value":"#444444"}]}"##));
+        browser.expect_text("#told", "Deleted ...");
+        assert_eq!(names_of(&server), [".", ""]);
     });
 }
 
@@ -215,7 +268,7 @@ fn a_value_with_line_breaks_stays_as_it_was_unless_it_is_typed_anew() {
         browser.open(&server);
         browser.edit("a");
         browser.click("#save");
-        browser.expect_no_editor();
+        browser.expect_closed();
         assert_eq!(server.list(), r#"{"data":[{"name":"a","value":"1\n2"}]}"#);
     });
 }
@@ -240,39 +293,16 @@ fn a_read_only_service_shows_no_controls() {
     browse(|browser| {
         let server = Server::start(&["--read-only"]);
         browser.open(&server);
-        let controls = "return [...document.querySelectorAll('#add, .edit')].filter(control => control.checkVisibility({visibilityProperty: true})).length";
+        browser.open_color("aqua");
+        let controls = "return [...document.querySelectorAll('#add, #change, #delete, #choose, #undo')].filter(control => control.checkVisibility({visibilityProperty: true})).length";
         assert_eq!(browser.run(controls), 0);
-        browser.run("document.querySelector('li .copy').focus()");
-        browser.press(&[F2, DELETE, ENTER]);
-        browser.expect_text("#said", "Copied #f0f8ff");
-        assert_eq!(browser.run("return document.querySelector('#editor').open"), false);
+        browser.press(&[F2, DELETE, "c"]);
+        browser.expect_text("#heard", "Copied #00ffff");
+        assert_eq!(browser.run("return document.querySelector('#fields').offsetParent"), Value::Null);
+        browser.press(&[ESCAPE, F2, DELETE]);
+        assert_eq!(browser.run("return document.querySelector('#opened').open"), false);
         let server = Server::start(&[]);
         browser.open(&server);
         browser.until(controls);
-    });
-}
-
-#[test]
-fn a_token_is_asked_for_once_and_kept_for_the_session() {
-    browse(|browser| {
-        browser.expect("401 (Unauthorized)");
-        let scratch = Scratch::new();
-        let server = guarded(&scratch, &[]);
-        browser.open(&server);
-        browser.edit("aqua");
-        browser.fill("#value", "#00eeee");
-        browser.click("#save");
-        browser.until("return document.querySelector('#asking').open");
-        browser.type_text("wrong");
-        browser.press(&[ENTER]);
-        browser.until("return document.querySelector('#asking').open && document.querySelector('#token').value === ''");
-        browser.type_text(TOKEN);
-        browser.press(&[ENTER]);
-        browser.expect_no_editor();
-        assert_eq!(server.ask("GET", "/colors/aqua", "").content, r##"{"name":"aqua","value":"#00eeee"}"##);
-        browser.edit("azure");
-        browser.click("#delete");
-        browser.expect_no_editor();
-        assert_eq!(browser.run("return [localStorage.length, sessionStorage.length, document.cookie]"), serde_json::json!([0, 1, ""]));
     });
 }

@@ -10,27 +10,16 @@ use std::thread;
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use crate::common::harness::{Scratch, Server, eventually, in_time};
+use crate::common::harness::{Scratch, Server, eventually};
 
 /// The key of an element reference (WebDriver §11).
-const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+pub(super) const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 /// What the console says of a page that is still open and asks on when its service has ended.
 const ENDED: &str = "net::ERR_CONNECTION_REFUSED";
 
 /// A host name that leads to this machine without being a secure context, as on a network without TLS.
 pub(crate) const PLAIN_HOST: &str = "colors.test";
-
-/// Key codes (WebDriver §17.4.2).
-pub(crate) const TAB: &str = "\u{e004}";
-pub(crate) const ENTER: &str = "\u{e007}";
-pub(crate) const ESCAPE: &str = "\u{e00c}";
-pub(crate) const END: &str = "\u{e010}";
-pub(crate) const HOME: &str = "\u{e011}";
-pub(crate) const RIGHT: &str = "\u{e014}";
-pub(crate) const DOWN: &str = "\u{e015}";
-pub(crate) const DELETE: &str = "\u{e017}";
-pub(crate) const F2: &str = "\u{e032}";
 
 /// One browser with a profile of its own; closed when dropped.
 pub(crate) struct Browser {
@@ -176,7 +165,7 @@ impl Browser {
 
     /// One command of the protocol.
     #[track_caller]
-    fn call(&self, method: &str, command: &str, parameters: Value) -> Value {
+    pub(super) fn call(&self, method: &str, command: &str, parameters: Value) -> Value {
         let request = ureq::http::Request::builder().method(method).uri(format!("{}{command}", self.session));
         let content = if method == "POST" { parameters.to_string() } else { String::new() };
         let request = request.header("Content-Type", "application/json").body(content).unwrap();
@@ -202,6 +191,12 @@ impl Browser {
     #[track_caller]
     pub(crate) fn open(&self, server: &Server) {
         self.go(&format!("http://{}/", server.address));
+    }
+
+    /// The same in the list's own order, whatever the page would choose.
+    #[track_caller]
+    pub(crate) fn open_in_list_order(&self, server: &Server) {
+        self.go(&format!("http://{}/#sort=list", server.address));
     }
 
     /// Waits until the page knows that the list may be changed.
@@ -262,106 +257,6 @@ impl Browser {
             let is_nothing = matches!(&value, Value::Null | Value::Bool(false)) || value == 0 || value == "";
             (!is_nothing).then_some(value)
         })
-    }
-
-    /// The text of an element.
-    #[track_caller]
-    pub(crate) fn text(&self, selector: &str) -> String {
-        self.run_with("return document.querySelector(arguments[0]).textContent", &json!([selector])).as_str().unwrap().to_owned()
-    }
-
-    /// Waits until an element has this text.
-    #[track_caller]
-    pub(crate) fn expect_text(&self, selector: &str, text: &str) {
-        let mut last = String::new();
-        let is_there = in_time(|| {
-            last = self.text(selector).replace(['\u{2068}', '\u{2069}'], "");
-            (last == text).then_some(())
-        });
-        assert!(is_there.is_some(), "{selector} has {last:?}, not {text:?}");
-    }
-
-    /// The names in view, in the order of the page.
-    #[track_caller]
-    pub(crate) fn names(&self) -> Vec<String> {
-        let names = self.run("return [...document.querySelectorAll('li .name')].map(name => name.textContent)");
-        serde_json::from_value(names).unwrap()
-    }
-
-    /// Clicks an element as a person does: it has to be in view and on top.
-    #[track_caller]
-    pub(crate) fn click(&self, selector: &str) {
-        self.click_on("return document.querySelector(arguments[0])", &json!([selector]));
-    }
-
-    /// Clicks a button of the tile of a name: `.copy` or `.edit`.
-    #[track_caller]
-    pub(crate) fn click_tile(&self, name: &str, button: &str) {
-        self.click_nth_tile(name, 0, button);
-    }
-
-    /// The same where several colors have the name.
-    #[track_caller]
-    pub(crate) fn click_nth_tile(&self, name: &str, nth: usize, button: &str) {
-        let script = "const [name, nth, button] = arguments;
-            return [...document.querySelectorAll('li')].filter(li => li.querySelector('.name').textContent === name)[nth].querySelector(button)";
-        self.click_on(script, &json!([name, nth, button]));
-    }
-
-    /// Opens the editor of a color and waits for it.
-    #[track_caller]
-    pub(crate) fn edit(&self, name: &str) {
-        self.click_tile(name, ".edit");
-        self.expect_editor();
-    }
-
-    #[track_caller]
-    pub(crate) fn expect_editor(&self) {
-        self.until("return document.querySelector('#editor').open");
-    }
-
-    #[track_caller]
-    pub(crate) fn expect_no_editor(&self) {
-        self.until("return !document.querySelector('#editor').open");
-    }
-
-    #[track_caller]
-    fn click_on(&self, script: &str, arguments: &Value) {
-        let element = self.run_with(script, arguments);
-        let id = element[ELEMENT].as_str().unwrap_or_else(|| panic!("{arguments} is not there"));
-        self.call("POST", &format!("/element/{id}/click"), json!({}));
-    }
-
-    /// Replaces what a field has by typing.
-    #[track_caller]
-    pub(crate) fn fill(&self, selector: &str, text: &str) {
-        self.run_with("const field = document.querySelector(arguments[0]); field.focus(); field.select()", &json!([selector]));
-        self.press(&[DELETE]);
-        self.type_text(text);
-    }
-
-    /// Types where the focus is.
-    #[track_caller]
-    pub(crate) fn type_text(&self, text: &str) {
-        let keys: Vec<String> = text.chars().map(String::from).collect();
-        self.press(&keys.iter().map(String::as_str).collect::<Vec<_>>());
-    }
-
-    /// Presses keys, one after the other.
-    #[track_caller]
-    pub(crate) fn press(&self, keys: &[&str]) {
-        let actions: Vec<Value> =
-            keys.iter().flat_map(|key| [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})]).collect();
-        self.call("POST", "/actions", json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}));
-    }
-
-    /// Presses a key while Control is held.
-    #[track_caller]
-    pub(crate) fn press_with_control(&self, key: &str) {
-        let control = "\u{e009}";
-        let actions = [("keyDown", control), ("keyDown", key), ("keyUp", key), ("keyUp", control)];
-        let actions = actions.map(|(kind, value)| json!({"type": kind, "value": value}));
-        self.call("POST", "/actions", json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}));
     }
 
     /// Gives the page this many CSS pixels.

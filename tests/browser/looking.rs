@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::browser::actions::{CONTROL, ESCAPE};
 use crate::browser::driver::{PLAIN_HOST, browse};
 use crate::common::harness::Server;
 
@@ -12,13 +13,71 @@ const SMALL: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":
 fn swatches_show_names_and_values_in_list_order() {
     browse(|browser| {
         let server = Server::start(&[]);
-        browser.open(&server);
+        browser.open_in_list_order(&server);
         assert_eq!(browser.text("#count"), "148 colors");
         let names = browser.names();
         assert_eq!((names.len(), names[0].as_str(), names[147].as_str()), (148, "aliceblue", "yellowgreen"));
         assert_eq!(browser.text("li .value"), "#f0f8ff");
         let ground = browser.run("return getComputedStyle(document.querySelector('li')).backgroundColor");
         assert_eq!(ground, "rgb(240, 248, 255)");
+    });
+}
+
+#[test]
+fn a_list_in_the_order_of_its_names_is_shown_by_hue_and_any_other_as_it_is() {
+    browse(|browser| {
+        let order = "return document.querySelector('#order').value";
+        for (server, expected, first) in [(Server::start(&[]), "hue", "salmon"), (Server::with_seed(SMALL, &[]), "list", "red")] {
+            browser.open(&server);
+            assert_eq!((browser.run(order).as_str(), browser.names()[0].as_str()), (Some(expected), first));
+            assert_eq!(browser.run("return location.hash"), "", "nobody has chosen it");
+        }
+        // a change does not turn the view over
+        let server = Server::start(&[]);
+        browser.open(&server);
+        server.ask("POST", "/colors", r##"{"name":"a","value":"#123456"}"##);
+        browser.expect_text("#count", "149 colors");
+        assert_eq!(browser.run(order), "hue");
+    });
+}
+
+#[test]
+fn sort_and_search_are_in_the_address_and_survive_a_reload() {
+    browse(|browser| {
+        let server = Server::start(&[]);
+        browser.open(&server);
+        browser.sort("lightness");
+        browser.click("#query");
+        browser.type_text("sea & gr");
+        browser.fill("#query", "sea");
+        assert_eq!(browser.run("return location.hash"), "#sort=lightness&q=sea");
+        let names = browser.names();
+        assert_eq!((names.len(), browser.text("#count").as_str()), (5, "5 of 148 colors"));
+        browser.run("location.reload()");
+        browser.expect_text("#count", "5 of 148 colors");
+        assert_eq!(browser.names(), names);
+        // another address in the same tab, and one that makes no sense
+        browser.run("location.hash = '#q=lime'");
+        browser.expect_text("#count", "2 of 148 colors");
+        assert_eq!(browser.run("return document.querySelector('#order').value"), "hue");
+        browser.run("location.hash = '#sort=taste&q='");
+        browser.expect_text("#count", "148 colors");
+        assert_eq!(browser.run("return document.querySelector('#order').value"), "hue");
+    });
+}
+
+#[test]
+fn a_slash_leads_to_the_search_but_not_while_one_types() {
+    browse(|browser| {
+        let server = Server::start(&[]);
+        browser.open(&server);
+        browser.expect_controls();
+        browser.press(&["/"]);
+        browser.type_text("a/b");
+        assert_eq!(browser.run("const {id, value} = document.activeElement; return [id, value]"), json!(["query", "a/b"]));
+        browser.click("#add");
+        browser.type_text("/");
+        assert_eq!(browser.run("return document.querySelector('#name').value"), "/");
     });
 }
 
@@ -73,7 +132,7 @@ fn names_are_readable_on_every_color() {
 fn search_finds_names_and_values_as_one_types() {
     browse(|browser| {
         let server = Server::start(&[]);
-        browser.open(&server);
+        browser.open_in_list_order(&server);
         browser.click("#query");
         browser.type_text("ORCH");
         assert_eq!(browser.names(), ["darkorchid", "mediumorchid", "orchid"]);
@@ -102,7 +161,7 @@ fn the_list_is_shown_by_name_hue_and_lightness_and_as_it_is() {
         ] {
             browser.click("#order");
             browser.type_text(&order[..2]);
-            browser.press(&[crate::browser::driver::ENTER]);
+            browser.press(&[crate::browser::actions::ENTER]);
             browser.until(&format!("return document.querySelector('li .name').textContent === '{}'", names[0]));
             assert_eq!(browser.names(), names, "{order}");
         }
@@ -111,17 +170,36 @@ fn the_list_is_shown_by_name_hue_and_lightness_and_as_it_is() {
 }
 
 #[test]
-fn a_click_copies_the_value_and_says_so() {
+fn a_key_copies_the_value_and_each_form_and_says_so() {
     browse(|browser| {
         let server = Server::with_seed(SMALL, &["--allow-host", PLAIN_HOST]);
         for origin in [format!("http://{}", server.address), format!("http://{PLAIN_HOST}:{}", server.address.port())] {
             browser.go(&format!("{origin}/"));
-            browser.click_tile("snow", ".copy");
-            browser.expect_text("#said", "Copied rgb(255 250 250)");
             // pasted with the keyboard, so that no permission plays a part
-            browser.click("#query");
-            browser.press_with_control("v");
-            assert_eq!(browser.run("return document.querySelector('#query').value"), "rgb(255 250 250)", "{origin}");
+            let pasted = || {
+                browser.click("#query");
+                browser.press_with(CONTROL, "v");
+                let text = browser.run("const {value} = document.querySelector('#query'); return value");
+                browser.fill("#query", "");
+                text
+            };
+            browser.focus("snow");
+            browser.press(&["c"]);
+            browser.expect_text("#said", "Copied rgb(255 250 250)");
+            assert_eq!(pasted(), "rgb(255 250 250)", "{origin}");
+            let forms = ["#fffafa", "rgb(255 250 250)", "hsl(0 100% 99%)", "oklch(98.9% 0.005 17.2)"];
+            for (key, form) in ["1", "2", "3", "4"].into_iter().zip(forms) {
+                browser.open_color("snow");
+                browser.press(&[key]);
+                browser.expect_text("#heard", &format!("Copied {form}"));
+                browser.press(&[ESCAPE]);
+                browser.expect_closed();
+                assert_eq!(pasted(), form, "{origin}");
+            }
+            browser.open_color("snow");
+            browser.click("#formats button:last-child");
+            browser.press(&[ESCAPE]);
+            assert_eq!(pasted(), forms[3], "by a tap");
         }
     });
 }

@@ -3,11 +3,15 @@
 //! Without `chromium` and `chromedriver` (Debian: chromium, chromium-driver) the tests say that they are skipped; with the variable
 //! `CI` set they fail.
 
+mod actions;
 mod changing;
 mod driver;
 mod everybody;
+mod files;
 mod live;
 mod looking;
+mod opened;
+mod ordering;
 mod pictures;
 mod proxied;
 mod tiles;

@@ -1,33 +1,21 @@
-//! Tiles: every text is whole or can be made so, whatever it is, and large enough to read.
-
-use std::path::Path;
+//! Tiles: every text is whole, there or in the open color, whatever it is, and large enough to read.
 
 use serde_json::{Value, json};
 
-use crate::browser::driver::{Browser, RIGHT, browse};
-use crate::common::harness::{Scratch, Server, skip};
+use crate::browser::driver::browse;
+use crate::common::harness::Server;
 
 /// Texts of which a part is not seen.
-const CUT: &str = "return [...document.querySelectorAll('li .name, li .value')].filter(text => {
+pub(crate) const CUT: &str = "return [...document.querySelectorAll('li .name, li .value')].filter(text => {
         const range = document.createRange();
         range.selectNodeContents(text);
         const [all, seen] = [range.getBoundingClientRect(), text.getBoundingClientRect()];
         return text.scrollWidth > text.clientWidth || text.scrollHeight > text.clientHeight + 1 || all.right > seen.right + 1;
     }).map(text => text.textContent)";
 
-/// How many tiles are on the screen with all that they have.
-const IN_VIEW: &str = "return [...document.querySelectorAll('li')].filter(li => li.getBoundingClientRect().bottom <= innerHeight).length";
-
 fn with_names(names: &[&str]) -> Server {
     let colors: Vec<Value> = names.iter().map(|name| json!({"name": name, "value": "#99cccc"})).collect();
     Server::with_seed(&json!(colors).to_string(), &[])
-}
-
-fn hover(browser: &Browser, selector: &str) {
-    let place =
-        browser.run_with("const {x, y} = document.querySelector(arguments[0]).getBoundingClientRect(); return [x, y]", &json!([selector]));
-    let [x, y] = [0, 1].map(|axis| place[axis].as_f64().unwrap() + 12.0);
-    browser.devtools("Input.dispatchMouseEvent", json!({"type": "mouseMoved", "x": x, "y": y}));
 }
 
 #[test]
@@ -43,20 +31,10 @@ fn every_name_of_the_seed_is_whole_and_on_one_line_with_mouse_and_touch() {
                 assert_eq!(browser.run(CUT), json!([]), "{width}, touch {is_touch}");
                 let lines = "return Math.max(...[...document.querySelectorAll('li .name')].map(name => name.clientHeight / parseFloat(getComputedStyle(name).lineHeight)))";
                 assert!(browser.run(lines).as_f64().unwrap() < 1.5, "{width}, touch {is_touch}");
-                // the pencil covers no text
-                hover(browser, "li:nth-child(9)");
-                let covered = "return [...document.querySelectorAll('li')].filter(li => {
-                    const pencil = li.querySelector('svg').getBoundingClientRect();
-                    return getComputedStyle(li.querySelector('.edit')).opacity > 0 && [...li.querySelectorAll('bdi')].some(text => {
-                        const range = document.createRange();
-                        range.selectNodeContents(text);
-                        const {right, bottom} = range.getBoundingClientRect();
-                        return right > pencil.left && bottom > pencil.top + 2;
-                    });
-                }).length";
-                assert_eq!(browser.run(covered), 0, "{width}, touch {is_touch}");
-                let target = browser
-                    .run("const {width, height} = document.querySelector('.edit').getBoundingClientRect(); return Math.min(width, height)");
+                // the whole tile is what is tapped
+                let target = browser.run(
+                    "const {width, height} = document.querySelector('li .open').getBoundingClientRect(); return Math.min(width, height)",
+                );
                 assert!(target.as_f64().unwrap() >= 24.0, "{target}");
             }
         }
@@ -64,47 +42,22 @@ fn every_name_of_the_seed_is_whole_and_on_one_line_with_mouse_and_touch() {
 }
 
 #[test]
-fn a_laptop_shows_all_colors_at_once_and_whole_whether_its_font_is_narrow_or_wide() {
-    if !super::has_chromium() {
-        return;
-    }
-    for (directory, family) in [("liberation", "Liberation Sans"), ("dejavu", "DejaVu Sans")] {
-        let directory = format!("/usr/share/fonts/truetype/{directory}");
-        if !Path::new(&directory).is_dir() {
-            return skip(&format!("{family} is not installed"));
-        }
-        let scratch = Scratch::new();
-        let fonts = format!(
-            "<?xml version=\"1.0\"?><!DOCTYPE fontconfig SYSTEM \"fonts.dtd\"><fontconfig><dir>{directory}</dir><cachedir>{}</cachedir>\
-             <match><edit name=\"family\" mode=\"assign\" binding=\"strong\"><string>{family}</string></edit></match></fontconfig>",
-            scratch.file("cache")
-        );
-        let browser = Browser::start(Some(&scratch.write("fonts.conf", fonts)));
-        let server = Server::start(&[]);
-        browser.resize(1440, 900);
-        browser.open(&server);
-        assert_eq!(browser.run(IN_VIEW), 148, "{family}");
-        assert_eq!(browser.run(CUT), json!([]), "{family}");
-    }
-}
-
-#[test]
-fn a_long_name_ends_in_an_ellipsis_and_is_whole_with_pointer_or_focus() {
+fn a_long_name_ends_in_an_ellipsis_and_is_whole_in_the_open_color() {
     browse(|browser| {
-        let long = "a long name ".repeat(20);
+        let long = "a long name ".repeat(340);
         let server = with_names(&["short", &long, "after"]);
-        browser.resize(1024, 600);
-        browser.open(&server);
-        assert_eq!(browser.run(CUT), json!([long]));
-        let clamp = "const {webkitLineClamp, overflow} = getComputedStyle(document.querySelector('li:nth-child(2) .name')); return [webkitLineClamp, overflow]";
-        assert_eq!(browser.run(clamp), json!(["2", "hidden"]), "which makes the ellipsis");
-        hover(browser, "li:nth-child(2)");
-        assert_eq!(browser.run(CUT), json!([]));
-        hover(browser, "li:nth-child(1)");
-        assert_eq!(browser.run(CUT), json!([long]));
-        browser.run("document.querySelector('li .copy').focus()");
-        browser.press(&[RIGHT]);
-        assert_eq!(browser.run(CUT), json!([]));
+        for (width, height) in [(1024, 600), (320, 640)] {
+            browser.resize(width, height);
+            browser.open(&server);
+            assert_eq!(browser.run(CUT), json!([long]));
+            let clamp = "const {webkitLineClamp, overflow} = getComputedStyle(document.querySelector('li:nth-child(2) .name')); return [webkitLineClamp, overflow]";
+            assert_eq!(browser.run(clamp), json!(["2", "hidden"]), "which makes the ellipsis");
+            browser.open_color(&long);
+            assert_eq!(browser.text("#title"), long);
+            let reach = "const title = document.querySelector('#title'); title.scrollTo(0, 1e6); const {bottom} = title.getBoundingClientRect();
+                return [title.scrollWidth <= title.clientWidth, title.scrollTop + title.clientHeight >= title.scrollHeight - 1, bottom <= innerHeight]";
+            assert_eq!(browser.run(reach), json!([true, true, true]));
+        }
     });
 }
 
@@ -130,12 +83,12 @@ fn a_color_with_alpha_is_on_a_checkerboard_and_its_texts_on_a_ground_of_their_ow
     browse(|browser| {
         let seed = r##"[{"name":"clear","value":"transparent"},{"name":"half","value":"#ff000080"},{"name":"red","value":"#ff0000"},{"name":"white","value":"#ffffff"}]"##;
         let server = Server::with_seed(seed, &[]);
-        browser.open(&server);
+        browser.open_in_list_order(&server);
         let grounds = "return [...document.querySelectorAll('li')].map(li => [getComputedStyle(li).backgroundImage.includes('repeating-conic-gradient'),
             getComputedStyle(li.querySelector('.name')).backgroundColor !== 'rgba(0, 0, 0, 0)'])";
         assert_eq!(browser.run(grounds), json!([[true, true], [true, true], [false, false], [false, false]]));
         browser.edit("half");
-        assert_eq!(browser.run("return getComputedStyle(document.querySelector('#preview')).backgroundImage.includes('conic')"), true);
+        assert_eq!(browser.run("return getComputedStyle(document.querySelector('#swatch')).backgroundImage.includes('conic')"), true);
     });
 }
 
@@ -149,7 +102,7 @@ fn sorted_by_hue_grays_and_near_blacks_are_at_the_end_from_light_to_dark() {
         let colors: Vec<Value> = values.iter().map(|value| json!({"name": value, "value": value})).collect();
         let server = Server::with_seed(&json!(colors).to_string(), &[]);
         browser.open(&server);
-        browser.run("const order = document.querySelector('#order'); order.value = 'hue'; order.onchange()");
+        browser.sort("hue");
         // OKLCH hues: 29, 29, 71, 110, 142, 264, 264, 328, 352
         let hues = ["#ff0000", "#800000", "#ffa500", "#ffff00", "#00ff00", "#0000ff", "#000080", "#800080", "#ff69b4"];
         let grays = ["#ffffff", "#fffafa", "#808080", "#708090", "#1a1a1c", "#0a0000", "#000000"];
@@ -182,7 +135,7 @@ fn a_thousand_colors_are_all_in_the_document_and_found_by_the_search_of_the_brow
 fn a_copy_is_told_on_the_tile_and_to_screen_readers() {
     browse(|browser| {
         let server = Server::start(&[]);
-        browser.open(&server);
+        browser.open_in_list_order(&server);
         // what is there for a moment is noted, since a slow machine may look too late
         browser.run(
             "window.marks = [];
@@ -192,7 +145,8 @@ fn a_copy_is_told_on_the_tile_and_to_screen_readers() {
             new MutationObserver(() => texts++).observe(document.querySelector('#said'), {childList: true})",
         );
         for times in 1..=2 {
-            browser.click_tile("azure", ".copy");
+            browser.focus("azure");
+            browser.press(&["c"]);
             browser.until(&format!("return texts === {times}"));
             browser.until("return marks.at(-1) === 'none'");
             browser.run("marks.push('')");
@@ -230,7 +184,8 @@ fn names_and_values_that_show_nothing_are_marked() {
         let marks = "return [...document.querySelectorAll('li bdi')].map(text => getComputedStyle(text, '::before').content)";
         let expected = ["(empty)", "", "(blank)", "(blank)", "(blank)", "(empty)", "", ""].map(|mark| format!("{mark:?}"));
         assert_eq!(browser.run(marks), json!(expected));
-        assert_eq!(browser.run("return document.querySelector('li:nth-child(2) .edit').ariaLabel"), "Change (blank)");
+        browser.open_color("");
+        assert_eq!(browser.text("#title"), "(empty)");
     });
 }
 
@@ -240,16 +195,12 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
         let server = Server::with_seed("[]", &[]);
         browser.open(&server);
         assert_eq!((browser.text("#why").as_str(), browser.text("#way").as_str()), ("The list is empty.", "Add color"));
-        assert_eq!(browser.run("return document.querySelector('footer').offsetParent"), json!(null), "no keys without colors");
+        browser.until("return document.querySelector('#way').offsetParent");
         browser.click("#way");
         assert_eq!(browser.text("#save"), "Add");
         browser.type_text("ink");
         browser.click("#save");
         browser.expect_text("#count", "1 color");
-        browser.expect_text(
-            "footer .mouse",
-            "A click copies the value. Arrow keys move, Enter copies, F2 changes, Delete deletes, Ctrl+Z undoes that.",
-        );
         browser.fill("#query", "nothing like that");
         browser.expect_text("#way", "Clear search");
         browser.click("#way");
@@ -260,18 +211,5 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
         let read_only = Server::with_seed("[]", &["--read-only"]);
         browser.open(&read_only);
         assert_eq!(browser.run("return document.querySelector('#way').offsetParent"), json!(null));
-    });
-}
-
-#[test]
-fn where_there_is_no_keyboard_a_tap_copies() {
-    browse(|browser| {
-        let server = Server::start(&[]);
-        // in this order: Chromium takes no device for one that is touched before it has shown a page on another
-        for (is_touch, text) in [(false, "A click copies the value. Arrow keys move"), (true, "Tap copies the value.")] {
-            browser.resize_as(390, 844, is_touch);
-            browser.open(&server);
-            browser.until(&format!("return document.querySelector('footer').innerText.startsWith('{text}')"));
-        }
     });
 }

@@ -2,8 +2,12 @@
 
 use serde_json::json;
 
-use crate::browser::driver::{Browser, ENTER, ESCAPE, browse};
+use crate::browser::actions::{DELETE, ENTER, ESCAPE, F2};
+use crate::browser::driver::{Browser, browse};
 use crate::common::harness::{Scratch, Server};
+
+/// How many of the controls that change something are seen.
+const CONTROLS: &str = "return [...document.querySelectorAll('#add, #change, #delete, #choose, #undo')].filter(control => control.checkVisibility({visibilityProperty: true})).length";
 
 pub(crate) const TOKEN: &str = "the-right-token-of-32-characters";
 
@@ -21,13 +25,10 @@ fn expect_dialog(browser: &Browser, headline: &str) {
 #[test]
 fn a_token_with_a_character_that_no_field_can_have_is_refused_in_the_dialog() {
     browse(|browser| {
-        browser.expect("401 (Unauthorized)");
         let scratch = Scratch::new();
         let server = guarded(&scratch, &[]);
         browser.open(&server);
-        browser.edit("aqua");
-        browser.fill("#value", "#00eeee");
-        browser.press(&[ENTER]);
+        browser.click("#give");
         expect_dialog(browser, "Changes need a token");
         assert_eq!(browser.text("#asking .main"), "Give token");
         for bad in ["\u{201c}the-right-token\u{201d}", "pässword", "two words", "a\u{2060}b", "=a"] {
@@ -41,7 +42,7 @@ fn a_token_with_a_character_that_no_field_can_have_is_refused_in_the_dialog() {
         // white space around it is not part of it
         browser.run_with("document.querySelector('#token').value = arguments[0]", &json!([format!("  {TOKEN} ")]));
         browser.press(&[ENTER]);
-        browser.expect_text("#told", "aqua is #00eeee now.");
+        browser.expect_controls();
         assert!(browser.text("#kept").ends_with("This tab keeps yours until you close it."));
     });
 }
@@ -78,19 +79,55 @@ fn after_cancel_a_button_leads_back_to_the_dialog() {
         browser.press(&[ENTER]);
         browser.expect_text("#count", "148 colors");
         browser.expect_text("#away", "");
-        assert_eq!(browser.run("return document.querySelector('#give').offsetParent"), json!(null));
+        browser.expect_controls();
     });
 }
 
 #[test]
-fn after_cancel_a_change_can_be_tried_again() {
+fn a_visitor_without_a_token_sees_no_control_that_would_fail() {
+    browse(|browser| {
+        let scratch = Scratch::new();
+        let server = guarded(&scratch, &[]);
+        browser.open(&server);
+        browser.until("return document.querySelector('#give').checkVisibility({visibilityProperty: true})");
+        browser.open_color("aqua");
+        assert_eq!(browser.run(CONTROLS), json!(0));
+        browser.press(&[F2, DELETE, ESCAPE, F2, DELETE]);
+        assert_eq!(browser.run("return document.querySelector('#opened').open"), json!(false));
+        assert_eq!(browser.text("#count"), "148 colors");
+        browser.click("#give");
+        expect_dialog(browser, "Changes need a token");
+        browser.type_text("wrong-token-of-some-32-characters");
+        browser.press(&[ENTER]);
+        browser.expect_text("#reason", "The service did not accept this token.");
+        browser.press(&[ESCAPE]);
+        assert_eq!(browser.run(CONTROLS), json!(0));
+        browser.click("#give");
+        browser.type_text(TOKEN);
+        browser.press(&[ENTER]);
+        browser.expect_controls();
+        browser.edit("aqua");
+        browser.fill("#value", "#00eeee");
+        browser.press(&[ENTER]);
+        browser.expect_text("#told", "aqua is #00eeee now.");
+        assert_eq!(browser.run("return [localStorage.length, sessionStorage.length, document.cookie]"), json!([0, 1, ""]));
+    });
+}
+
+#[test]
+fn a_token_that_is_no_longer_accepted_is_asked_for_again() {
     browse(|browser| {
         browser.expect("401 (Unauthorized)");
         let scratch = Scratch::new();
         let server = guarded(&scratch, &[]);
         browser.open(&server);
+        browser.click("#give");
+        browser.type_text(TOKEN);
+        browser.press(&[ENTER]);
+        browser.expect_controls();
         browser.edit("aqua");
         browser.fill("#value", "#00eeee");
+        browser.run("sessionStorage.setItem('token for /colors', 'wrong-token-of-some-32-characters')");
         browser.click("#save");
         expect_dialog(browser, "Changes need a token");
         browser.press(&[ESCAPE]);

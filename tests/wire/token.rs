@@ -383,3 +383,24 @@ fn the_access_log_has_the_name_of_a_token_and_never_the_token() {
         assert!(![TOKEN, SECOND, "wrong-token"].iter().any(|token| log.contains(token)), "{log}");
     }
 }
+
+#[test]
+fn options_say_with_a_challenge_that_a_write_needs_a_token() {
+    let guarded = Guarded::start(&[]);
+    for (target, needs_token) in [("/colors", true), ("/colors/red", true), ("/health", false), ("/openapi.json", false)] {
+        for (authorization, challenge) in [
+            ("", Some(r#"Bearer realm="colors""#)),
+            ("Bearer wrong", Some(r#"Bearer realm="colors", error="invalid_token""#)),
+            (&format!("Bearer {TOKEN}"), None),
+        ] {
+            let options = guarded.ask("OPTIONS", target, authorization, "");
+            let expected = (204, challenge.filter(|_| needs_token));
+            assert_eq!((options.status, options.field("www-authenticate")), expected, "{target} {authorization}");
+        }
+    }
+    for arguments in [&["--read-only"][..], &[]] {
+        let server = if arguments.is_empty() { Server::start(&[]) } else { Guarded::start(arguments).server };
+        let options = server.ask("OPTIONS", "/colors", "");
+        assert_eq!((options.status, options.field("www-authenticate")), (204, None));
+    }
+}

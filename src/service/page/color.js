@@ -1,17 +1,20 @@
-
-/* What a value looks like, where it sorts, and in which ink a name is readable on it. */
+/* What a value looks like, where it sorts, how else it is written, and in which ink a name is readable on it. */
 
 const at = Object.fromEntries([...document.querySelectorAll('[id]')].map(element => [element.id, element]));
 const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
 const looks = new Map();
+const RED = 345; // degrees from where pink ends to the hue 0
+const BAND = 15; // degrees of hue
 
-/* {css, rgb, alpha, hue, darkness}; without css when the value is not a color. */
+/* {css, rgb, alpha, lightness, chroma, angle, hue, darkness, luminance}; without css when the value is not a color. */
 function lookOf(value) {
 	if (!looks.has(value)) looks.set(value, makeLook(value));
 	return looks.get(value);
 }
 
 function makeLook(value) {
+	const plain = ofHex(value);
+	if (plain) return plain;
 	// a canvas keeps the color it has when it is given something else
 	const [css, second] = ['#000', '#fff'].map(before => {
 		canvas.fillStyle = before;
@@ -19,24 +22,32 @@ function makeLook(value) {
 		return canvas.fillStyle;
 	});
 	if (css !== second) return {hue: 3000, darkness: 2};
-	const hex = /^#(..)(..)(..)$/.exec(css);
-	if (hex) return lookOfRgb(css, hex.slice(1).map(pair => parseInt(pair, 16)), 1);
+	const opaque = ofHex(css);
+	if (opaque) return opaque;
 	canvas.clearRect(0, 0, 1, 1);
 	canvas.fillRect(0, 0, 1, 1);
 	const [r, g, b, alpha] = canvas.getImageData(0, 0, 1, 1).data;
 	return lookOfRgb(css, [r, g, b], alpha / 255);
 }
 
-/* Sorts by OKLCH (CSS Color 4 §9.3): grays and near-blacks behind the hues, light before dark, and so within a degree of hue. */
+/* What most values are, and a canvas says of all others without alpha; ten times faster than to ask it. */
+function ofHex(text) {
+	const pairs = /^#([\da-f]{2})([\da-f]{2})([\da-f]{2})$/i.exec(text);
+	return pairs && lookOfRgb(text, pairs.slice(1).map(pair => parseInt(pair, 16)), 1);
+}
+
+/* Sorts by OKLCH (CSS Color 4 §9.3): from red to pink in bands of hue, each from light to dark, and grays and near-blacks behind them. */
 function lookOfRgb(css, rgb, alpha) {
 	const weigh = (weights, channels) => weights.reduce((sum, weight, i) => sum + weight * channels[i], 0);
 	const light = rgb.map(linear);
-	const lms = [[0.4122, 0.5363, 0.0515], [0.2119, 0.6807, 0.1074], [0.0883, 0.2817, 0.63]].map(weights => Math.cbrt(weigh(weights, light)));
-	const darkness = 1 - weigh([0.2105, 0.7936, -0.0041], lms);
-	const [a, b] = [weigh([1.978, -2.4286, 0.4506], lms), weigh([0.0259, 0.7828, -0.8087], lms)];
-	const isGray = Math.hypot(a, b) < 0.04 || darkness > 0.85;
-	const hue = isGray ? 1000 : Math.round(Math.atan2(b, a) * 180 / Math.PI + 360) % 360;
-	return {css, rgb, alpha, hue: hue + darkness / 2, darkness};
+	const lms = [[0.412221, 0.536333, 0.051446], [0.211903, 0.6807, 0.107397], [0.088302, 0.281719, 0.629979]].map(weights => Math.cbrt(weigh(weights, light)));
+	const lightness = weigh([0.210454, 0.793618, -0.004072], lms);
+	const [a, b] = [weigh([1.977998, -2.428592, 0.450594], lms), weigh([0.025904, 0.782772, -0.808676], lms)];
+	const darkness = 1 - lightness;
+	const chroma = Math.hypot(a, b);
+	const angle = (Math.atan2(b, a) * 180 / Math.PI + 360) % 360;
+	const hue = (chroma < 0.04 || darkness > 0.85 ? 1000 : Math.floor((angle + RED) % 360 / BAND)) + darkness / 2;
+	return {css, rgb, alpha, lightness, chroma, angle, hue, darkness, luminance: weigh([0.2126, 0.7152, 0.0722], light)};
 }
 
 /* A channel from 0 to 255, without its gamma (WCAG 2.2, relative luminance). */
@@ -45,13 +56,36 @@ function linear(channel) {
 	return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
 }
 
+const hexOf = channels => '#' + channels.map(channel => Math.round(channel).toString(16).padStart(2, 0)).join('');
+
+/* A color in the four forms in which CSS is mostly written (CSS Color 4 §4 to §9), by name. */
+function formsOf({rgb, alpha, lightness, chroma, angle}) {
+	const round = (number, digits) => +number.toFixed(digits);
+	const [r, g, b] = rgb.map(channel => channel / 255);
+	const [most, least] = [Math.max(r, g, b), Math.min(r, g, b)];
+	const range = most - least;
+	const sixth = !range ? 0 : most === r ? (g - b) / range + 6 : most === g ? (b - r) / range + 2 : (r - g) / range + 4;
+	const sum = most + least;
+	const saturation = range && range / (1 - Math.abs(sum - 1));
+	const end = alpha < 1 ? ` / ${round(alpha, 2)})` : ')';
+	const hue = chroma < 0.0005 ? 0 : round(angle, 1);
+	return {
+		hex: hexOf(alpha < 1 ? [...rgb, alpha * 255] : rgb),
+		rgb: `rgb(${rgb.join(' ')}${end}`,
+		hsl: `hsl(${round(sixth * 60 % 360, 1)} ${round(saturation * 100, 1)}% ${round(sum * 50, 1)}%${end}`,
+		oklch: `oklch(${round(lightness * 100, 1)}% ${round(chroma, 3)} ${hue}${end}`,
+	};
+}
+
+/* Contrast ratios with white and black (WCAG 2.2, contrast ratio). */
+const contrastsOf = ({luminance}) => ({white: 1.05 / (luminance + 0.05), black: (luminance + 0.05) / 0.05});
+
 /* Gives an element the ground of a value, and the ink with more contrast: at least 4.58. No color is hatched. */
 /* Below a color with alpha is a checkerboard, and texts on it have a ground of their own. */
 function paint({style, classList}, value) {
 	const look = lookOf(value);
-	const {css, rgb, alpha} = look;
-	const [r, g, b] = rgb?.map(linear) ?? [];
-	style.color = alpha === 1 ? 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.1791 ? '#000' : '#fff' : '';
+	const {css, alpha, luminance} = look;
+	style.color = alpha === 1 ? luminance > 0.1791 ? '#000' : '#fff' : '';
 	style.background = alpha < 1 ? `linear-gradient(${css} 0 0), var(--checks)` : css ?? '';
 	classList.toggle('alpha', alpha < 1);
 	return look;

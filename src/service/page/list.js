@@ -1,75 +1,76 @@
-
-/* The list on the screen. Of more than ALL colors, only those in view have a tile, so that 10,000 cost no more than 1,000. */
+/* The list on the screen: one field of tiles. Of more than ALL colors, only those in view have a tile, so that 10,000 cost no more than 1,000. */
 
 const ALL = 1000; // tiles; the browser's own search and screen readers find all of them
-const GAP = 5; // pixels between tiles
-const SIDES = 20; // pixels of a tile beside its name
-const WIDEST = 180; // pixels; a longer name may be cut
-const SMALLEST = 12; // pixels; the size of names where many have to fit
+const NARROWEST = 152; // pixels of a tile; the longest of CSS's names fits into it in the widest of the usual fonts
+const LOWEST = 30; // pixels of a tile with one line
+const LOW = 46; // pixels of a tile with two lines
+const ROW = 64; // pixels of a tile where not all fit on the screen
+const LARGE = 96; // pixels of a tile that has room for larger text
 const tiles = new Map();
 const collator = new Intl.Collator(undefined, {numeric: true});
-const orders = {
-	name: (a, b) => collator.compare(a.name, b.name),
-	hue: (a, b) => lookOf(a.value).hue - lookOf(b.value).hue,
-	lightness: (a, b) => lookOf(a.value).darkness - lookOf(b.value).darkness,
-};
+const numbers = {hue: ({value}) => lookOf(value).hue, lightness: ({value}) => lookOf(value).darkness};
 let list = []; // as the service has it
-const leaving = []; // names of colors that are being deleted: the first of each name is not shown
+const pending = []; // edits that the service has yet to make; they are shown
 let entries = [], shown = [];
-let longest = ''; // the name that is the widest
-let columns = 1, width = 1, row = 1; // pixels, with the gap
+let chosen, usual; // order that somebody has chosen, and the one without that
+let hues; // entries that are colors, as sorted by hue
+let columns = 1, row = 1, isAll = false;
 let current = 0; // index in `shown` of the tile that Tab leads to
+let carried; // key of the tile that is dragged
 
-/* Takes over a new list. */
+/* Takes over a new list, with the edits that are under way. */
 function take(colors) {
 	list = colors;
+	// the order of the names says nothing of the colors
+	if (list.length) usual ??= list.length > 2 && list.every(({name}, i) => !i || list[i - 1].name <= name) ? 'hue' : 'list';
 	const counts = new Map();
-	entries = leaving.reduce(without, list).map(({name, value}) => {
+	const seen = pending.reduce((colors, edit) => {
+		try {
+			return edit(colors).colors;
+		} catch {
+			// who sends it tells
+			return colors;
+		}
+	}, list);
+	entries = seen.map(({name, value}) => {
 		const nth = (counts.get(name) ?? 0) + 1;
 		counts.set(name, nth);
 		return {name, value, nth, key: `${nth} ${name}`};
 	});
-	let most = -1;
 	for (const entry of entries) entry.of = counts.get(entry.name);
-	for (const {name} of entries.slice(0, ALL)) {
-		const wide = widthOf(name, SMALLEST);
-		if (wide > most && wide <= WIDEST) [most, longest] = [wide, name];
-	}
+	hues = null;
 	arrange();
-}
-
-/* The colors without the first of a name. */
-function without(colors, name) {
-	const first = colors.findIndex(color => color.name === name);
-	return first < 0 ? colors : colors.toSpliced(first, 1);
-}
-
-/* Pixels of a name in a size. */
-function widthOf(name, size) {
-	canvas.font = `600 ${size}px system-ui, sans-serif`;
-	return canvas.measureText(name.slice(0, 60)).width;
+	followOpened();
+	followIncoming();
 }
 
 /* Finds out what is shown and in which order. The focus, and what is at the top of the screen, stay. */
 function arrange() {
-	const [focus, anchor] = [shown[current]?.key, scrollY && shown[Math.ceil(scrollY / row) * columns]?.key];
+	const [focus, anchor] = [shown[current]?.key, scrollY && !carried && shown[Math.ceil(scrollY / row) * columns]?.key];
 	const before = topOf(anchor);
+	at.order.value = chosen ?? usual ?? 'list';
 	const query = at.query.value.trim().toLowerCase();
 	shown = entries.filter(({name, value}) => name.toLowerCase().includes(query) || value.toLowerCase().includes(query));
-	shown.sort(orders[at.order.value] ?? (() => 0));
+	shown = sorted(shown, at.order.value);
 	const place = indexOf(focus);
 	current = Math.max(0, place < 0 ? Math.min(current, shown.length - 1) : place);
 
-	const count = number => number.toLocaleString('en');
-	say(at.count, `${query && `${count(shown.length)} of `}${count(entries.length)} ${entries.length === 1 ? 'color' : 'colors'}`);
+	say(at.count, (query && `${figure(shown.length)} of `) + amount(entries.length));
 	say(at.why, shown.length ? '' : query ? 'No color has this in its name or value.' : 'The list is empty.');
 	say(at.way, query ? 'Clear search' : 'Add color');
 	at.way.className = query ? '' : 'changes';
-	at.keys.hidden = !shown.length;
 	measure();
 	const after = topOf(anchor);
 	if (before >= 0 && after >= 0) scrollBy({top: after - before, behavior: 'instant'});
 	draw();
+}
+
+function sorted(colors, order) {
+	if (order === 'name') return colors.sort((a, b) => collator.compare(a.name, b.name));
+	const number = numbers[order];
+	if (!number) return colors;
+	// each number is found once, and not with each comparison
+	return colors.map(color => [number(color), color]).sort(([a], [b]) => a - b).map(([, color]) => color);
 }
 
 function indexOf(key) {
@@ -81,43 +82,47 @@ function topOf(key) {
 	return Math.floor(indexOf(key) / columns) * row;
 }
 
-/* Chooses the size of tiles: the largest with which all fit on the screen, or else one good to read. Names fit into them, on one line if they can. */
+/* Chooses the size of tiles by what there is room for, whatever the font: where all can fit on the screen, they fill it, with few gaps in */
+/* the last row and tiles somewhat wider than high. */
 function measure() {
-	const whole = at.list.clientWidth + GAP;
+	const root = document.documentElement;
+	root.classList.remove('long');
+	let whole = at.list.clientWidth;
 	const header = at.header.offsetHeight;
-	const least = widthOf(longest, SMALLEST) + SIDES + GAP;
-	// a phone has two columns, and names on two lines
-	const most = Math.max(1, Math.floor(whole / Math.max(105, least)), Math.min(2, Math.floor(whole / 130)));
-	columns = Math.min(most, Math.max(1, Math.round(whole / 157)));
-	row = Math.min(115, whole / columns * 0.62);
-	// where names are wide, as in DejaVu Sans, two lines of a narrow tile have room for the longest and for a break at a bad place
-	const narrow = Math.max(most, Math.floor(whole / Math.max(105, least * 0.6)));
-	for (let more = Math.ceil(whole / 300); more <= narrow; more++) {
-		const fitting = (innerHeight - header - 28) / Math.ceil(entries.length / more);
-		if (fitting < (whole / more < least ? 61 : 46)) continue;
-		columns = more;
-		row = Math.min(fitting, whole / more * 0.72);
-		break;
+	const most = Math.max(1, Math.floor(whole / NARROWEST), Math.min(2, Math.floor(whole / 130)));
+	let least = Infinity;
+	const fit = lowest => {
+		for (let count = Math.ceil(whole / 720); count <= most; count++) {
+			const rows = Math.ceil(entries.length / count);
+			const height = Math.floor((innerHeight - header) / rows);
+			const cost = Math.abs(Math.log(whole / count / height / 1.6)) + 4 * (1 - entries.length / rows / count);
+			if (height >= lowest && cost < least) [columns, row, least] = [count, height, cost];
+		}
+		return least < Infinity;
+	};
+	if (!fit(LOW) && !fit(LOWEST)) {
+		// with the room for a scroll bar, also while a search finds few
+		root.classList.add('long');
+		whole = at.list.clientWidth;
+		[columns, row] = [Math.max(Math.min(2, most), Math.floor(whole / 168)), ROW];
 	}
-	row = Math.floor(row);
-	width = whole / columns;
-	let size = 16;
-	while (size > SMALLEST && widthOf(longest, size) > width - GAP - SIDES) size--;
-	for (const [name, value] of Object.entries({width: `${width - GAP}px`, height: `${row - GAP}px`, size: `${size}px`, lines: row < 61 ? 1 : 2}))
-		at.list.style.setProperty(`--${name}`, value);
+	at.list.className = row < LOW ? 'low' : row >= LARGE && whole / columns > 1.4 * NARROWEST ? 'large' : '';
 	at.list.style.height = `${Math.ceil(shown.length / columns) * row}px`;
-	document.documentElement.style.setProperty('--header', `${header + 9}px`);
+	root.style.setProperty('--header', `${header}px`);
 }
 
 /* Sees to tiles for what is in view or near, and for the current one, or for all. */
 function draw() {
 	const top = scrollY - at.list.offsetTop;
-	const first = Math.floor((top - innerHeight / 2) / row) * columns;
-	const last = Math.ceil((top + innerHeight * 1.5) / row) * columns;
+	const [first, last] = [-0.5, 1.5].map(screens => Math.ceil((top + innerHeight * screens) / row) * columns);
+	// whole pixels, so that no line shows between tiles
+	const lefts = Array.from({length: columns + 1}, (_, column) => Math.round(column * at.list.clientWidth / columns));
 	const wanted = new Map();
-	shown.forEach((entry, index) => {
-		if (entries.length <= ALL || index >= first && index < last || index === current) wanted.set(entry.key, index);
-	});
+	if (isAll || entries.length <= ALL) shown.forEach(({key}, index) => wanted.set(key, index));
+	else {
+		for (let index = Math.max(0, first); index < Math.min(last, shown.length); index++) wanted.set(shown[index].key, index);
+		if (shown[current]) wanted.set(shown[current].key, current);
+	}
 	const focused = document.activeElement;
 	for (const [key, tile] of tiles) {
 		if (wanted.has(key)) continue;
@@ -128,32 +133,44 @@ function draw() {
 	for (const [key, index] of wanted) {
 		if (!tiles.has(key)) tiles.set(key, at.tile.content.firstChild.cloneNode(true));
 		const tile = tiles.get(key);
-		fill(tile, shown[index], index);
+		fill(tile, shown[index], index, lefts);
 		if (tile === next) next = next.nextSibling;
-		else at.list.insertBefore(tile, next);
+		// a tile that is only moved glides, where browsers know how (DOM Standard, moveBefore)
+		else at.list[tile.isConnected && at.list.moveBefore ? 'moveBefore' : 'insertBefore'](tile, next);
 	}
 	// what is moved or removed loses the focus
 	if (!focused.isConnected) focusOn(current);
 	else if (focused !== document.activeElement) focused.focus({preventScroll: true});
 }
 
-function fill(tile, entry, index) {
-	const [copy, edit] = tile.children;
-	tile.style.translate = `${index % columns * width}px ${Math.floor(index / columns) * row}px`;
+function fill(tile, entry, index, lefts) {
+	const open = tile.firstChild;
+	const column = index % columns;
+	tile.style.translate = `${lefts[column]}px ${Math.floor(index / columns) * row}px`;
+	tile.style.width = `${lefts[column + 1] - lefts[column]}px`;
+	tile.style.height = `${row}px`;
+	tile.classList.toggle('carried', entry.key === carried);
 	tile.ariaSetSize = shown.length;
 	tile.ariaPosInSet = index + 1;
-	copy.tabIndex = edit.tabIndex = index === current ? 0 : -1;
+	open.tabIndex = index === current ? 0 : -1;
 	if (tile.entry?.value !== entry.value || tile.entry.of !== entry.of) {
-		const [name, value, nth] = copy.children;
+		const [name, nth, value] = open.children;
 		paint(tile, entry.value);
 		for (const [element, text] of [[name, entry.name], [value, entry.value]]) {
 			element.textContent = text;
 			element.dataset.blank = blankness(text);
 		}
 		nth.textContent = entry.of > 1 ? `${entry.nth} of ${entry.of}` : '';
-		edit.ariaLabel = `Change ${called(entry.name)}`;
 	}
 	tile.entry = entry;
+}
+
+/* Lets tiles move to their new places, unless there are too many or the person prefers none of that. */
+function glide(action) {
+	at.list.style.setProperty('--glide', entries.length > ALL ? '0s' : '.35s');
+	action();
+	clearTimeout(glide.timer);
+	glide.timer = setTimeout(() => at.list.style.removeProperty('--glide'), 400);
 }
 
 function focusOn(index) {
@@ -161,8 +178,16 @@ function focusOn(index) {
 	current = Math.max(0, Math.min(index, shown.length - 1));
 	draw();
 	const tile = tiles.get(shown[current].key);
-	tile.firstElementChild.focus({preventScroll: true});
-	tile.scrollIntoView({block: 'nearest'});
+	tile.firstChild.focus({preventScroll: true});
+	// where it will be, should it be on its way
+	const top = at.list.offsetTop + Math.floor(current / columns) * row;
+	const [least, most] = [top + row - innerHeight, top - at.header.offsetHeight];
+	if (scrollY < least || scrollY > most) scrollTo({top: scrollY < least ? least : most, behavior: 'instant'});
+}
+
+/* The entries that are colors, sorted by hue. */
+function byHue() {
+	return hues ??= sorted(entries.filter(({value}) => lookOf(value).css), 'hue');
 }
 
 /* A mark for a text that shows nothing. */
@@ -172,8 +197,13 @@ function blankness(text) {
 
 /* A stranger's text in a sentence: isolated, as it may run from right to left, and short. */
 function called(text) {
-	return blankness(text) || `\u2068${text.length > 60 ? `${text.slice(0, 60)}…` : text}\u2069`;
+	const end = text.length > 60 ? '…' : '';
+	return blankness(text) || `\u2068${text.slice(0, 60)}${end}\u2069`;
 }
+
+const figure = number => number.toLocaleString('en');
+const amount = number => `${figure(number)} ${number === 1 ? 'color' : 'colors'}`;
+const element = (tag, text = '') => Object.assign(document.createElement(tag), {textContent: text});
 
 /* Sets a text, which is read out if it is another. */
 function say(element, text) {

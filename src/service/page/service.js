@@ -40,7 +40,8 @@ async function send(path, init) {
 		const json = text && JSON.parse(text);
 		const message = json.message ?? (status === 404 ? 'there is no such color any more' : `status ${status}`);
 		// a proxy that compresses makes tags weak, and If-Match wants them strong
-		return {status, json, message, tag: headers.get('ETag')?.replace('W/', ''), allow: headers.get('Allow') ?? ''};
+		const tag = headers.get('ETag')?.replace('W/', '');
+		return {status, json, message, tag, allow: headers.get('Allow') ?? '', isChallenged: headers.has('WWW-Authenticate')};
 	} catch {
 		throw new Error(AWAY);
 	}

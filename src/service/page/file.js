@@ -1,0 +1,128 @@
+/* Files in and out. A file that comes in is compared with the list; only then it may replace it. */
+
+const CHANGED = 'The list has just changed. This is what would change now.';
+let incoming; // {all, expected} of the open comparison
+
+/* The colors of a file: an array, or what the service answers. */
+function colorsOf(text) {
+	let data;
+	try {
+		data = JSON.parse(text);
+	} catch ({message}) {
+		throw new Error(`This file is not JSON: ${message}`);
+	}
+	const all = Array.isArray(data) ? data : data?.data;
+	if (!Array.isArray(all)) throw new Error('This file has no list of colors: an array of objects with name and value.');
+	return all.map((color, i) => {
+		for (const field of ['name', 'value']) {
+			if (typeof color?.[field] !== 'string') throw new Error(`Color ${i + 1} of this file has no text as its ${field}.`);
+		}
+		return {name: color.name, value: color.value};
+	});
+}
+
+async function read(file) {
+	if (file) compare(colorsOf(await file.text()));
+}
+
+/* Shows what a list would change. */
+function compare(all, reason = '') {
+	incoming = {all, expected: list};
+	const [before, after] = [list, all].map(colors => {
+		const counts = new Map();
+		return new Map(colors.map(({name, value}) => {
+			counts.set(name, (counts.get(name) ?? 0) + 1);
+			return [`${counts.get(name)} ${name}`, {name, value}];
+		}));
+	});
+	const differences = {New: [], Changed: [], Removed: []};
+	for (const [key, {name, value}] of after) {
+		const old = before.get(key);
+		if (!old) differences.New.push(name);
+		else if (old.value !== value) differences.Changed.push(name);
+	}
+	for (const [key, {name}] of before) if (!after.has(key)) differences.Removed.push(name);
+	const isSame = JSON.stringify(all) === JSON.stringify(list);
+	const kept = all.length - differences.New.length - differences.Changed.length;
+	say(at.becomes, `${amount(list.length)} ${list.length === 1 ? 'becomes' : 'become'} ${figure(all.length)}`);
+	say(at.summary, isSame ? 'The same colors in the same order.' : `Unchanged: ${amount(kept)}, in the order of the file.`);
+	at.differences.replaceChildren(...Object.entries(differences).filter(([, names]) => names.length).flatMap(([what, names]) => {
+		const more = names.length > 8 ? ` and ${figure(names.length - 8)} more` : '';
+		return [element('dt', `${what} (${figure(names.length)})`), element('dd', names.slice(0, 8).map(called).join(', ') + more)];
+	}));
+	drawField(at.before, list);
+	drawField(at.after, all);
+	say(at.obstacle, reason);
+	at.replace.disabled = isSame;
+	if (!at.incoming.open) at.incoming.showModal();
+}
+
+/* Draws colors as a field of squares. */
+function drawField(field, colors) {
+	field.ariaLabel = amount(colors.length);
+	field.width = Math.max(1, Math.min(400, Math.ceil(Math.sqrt(colors.length * 2))));
+	field.height = Math.max(1, Math.ceil(colors.length / field.width));
+	const pen = field.getContext('2d');
+	colors.forEach(({value}, i) => {
+		pen.fillStyle = lookOf(value).css ?? '#8884';
+		pen.fillRect(i % field.width, Math.floor(i / field.width), 1, 1);
+	});
+}
+
+/* Another list is compared anew, before anybody replaces what was never shown. */
+function followIncoming() {
+	if (!at.incoming.open || incoming.isBusy || JSON.stringify(list) === JSON.stringify(incoming.expected)) return;
+	compare(incoming.all, CHANGED);
+}
+
+function replaceAll() {
+	const mine = incoming;
+	if (mine.isBusy) return;
+	mine.isBusy = true;
+	attempt(async () => {
+		try {
+			await make(exchanging(mine.all, mine.expected), `Replaced ${amount(mine.expected.length)} by ${figure(mine.all.length)}.`);
+			at.incoming.close();
+		} catch (error) {
+			mine.isBusy = false;
+			if (error.all && at.incoming.open) return compare(mine.all, CHANGED);
+			say(at.obstacle, error.message);
+		}
+	});
+}
+
+/* Has the browser save a text as a file. */
+function download(name, type, text) {
+	const link = Object.assign(element('a'), {href: URL.createObjectURL(new Blob([text], {type})), download: name});
+	link.click();
+	setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+}
+
+at.saveJson.onclick = () => {
+	const lines = list.map(({name, value}) => `  ${JSON.stringify({name, value})}`);
+	download('colors.json', 'application/json', `[\n${lines.join(',\n')}\n]\n`);
+};
+/* Of a name only the first, as a path has it; what is no color could be anything. */
+at.saveCss.onclick = () => {
+	const colors = entries.filter(({name, value, nth}) => nth === 1 && name && lookOf(value).css);
+	const lines = colors.map(({name, value}) => `  ${CSS.escape('--' + name)}: ${value};`);
+	download('colors.css', 'text/css', `:root {\n${lines.join('\n')}\n}\n`);
+};
+at.choose.onclick = () => at.file.click();
+at.file.onchange = () => {
+	const [file] = at.file.files;
+	attempt(() => read(file));
+	at.file.value = '';
+};
+at.replace.onclick = replaceAll;
+const hasFile = event => mayChange() && !document.querySelector('dialog[open]') && event.dataTransfer?.types.includes('Files');
+ondragover = event => {
+	if (event.dataTransfer?.types.includes('Files')) event.preventDefault();
+	document.body.classList.toggle('dropping', hasFile(event));
+};
+ondragleave = ({relatedTarget}) => relatedTarget || document.body.classList.remove('dropping');
+ondrop = event => {
+	document.body.classList.remove('dropping');
+	event.preventDefault();
+	if (hasFile(event)) attempt(() => read(event.dataTransfer.files[0]));
+};

@@ -1,0 +1,186 @@
+/* A color opened: large, in the forms in which it can be copied, among its neighbors; and the fields in which it is changed or added. */
+
+let opened; // {entry, isNew, isChanging, isBusy} of the open dialog
+
+const isOpenFor = mine => at.opened.open && mine === opened;
+
+/* Shows a color. */
+function open(entry) {
+	opened = {entry};
+	say(at.refusal, '');
+	// who closes it is where it was
+	current = Math.max(0, indexOf(entry.key));
+	showOpened();
+	if (!at.opened.open) at.opened.showModal();
+	at.panel.scrollTop = 0;
+	draw();
+}
+
+/* Shows the fields for a new color, or for the open one. */
+function edit(entry) {
+	opened = {entry, isNew: !entry, isChanging: true};
+	at.name.value = entry?.name ?? '';
+	at.value.value = entry?.value ?? '';
+	// a field loses line breaks, but what nobody touched stays as it was
+	Object.assign(opened, {name: at.name.value, value: at.value.value});
+	say(at.refusal, '');
+	say(at.note, '');
+	at.save.textContent = entry ? 'Save' : 'Add';
+	showOpened();
+	if (!at.opened.open) at.opened.showModal();
+	const field = entry ? at.value : at.name;
+	field.focus();
+	field.select();
+}
+
+function showOpened() {
+	const {entry, isNew, isChanging} = opened;
+	at.opened.className = isChanging ? isNew ? 'changing new' : 'changing' : '';
+	const index = isNew ? -1 : indexOf(entry.key);
+	say(at.place, index < 0 ? '' : `${figure(index + 1)} of ${figure(shown.length)}`);
+	say(at.twins, entry?.of > 1 ? `Number ${entry.nth} of ${entry.of} with this name. A path means the first.` : '');
+	const name = isChanging ? at.name.value : entry.name;
+	const value = isChanging ? at.value.value : entry.value;
+	say(at.title, isNew && !name ? 'Add a color' : blankness(name) || name);
+	say(at.stored, isNew && !value ? '' : blankness(value) || value);
+	const look = paint(at.swatch, value);
+	at.picker.value = hexOf(look.rgb ?? [0, 0, 0]);
+	showForms(look);
+	at.near.hidden = isChanging || !look.css;
+	if (!at.near.hidden) showNeighbors(entry);
+}
+
+/* Has an element have so many buttons. They stay when others come, as does the focus. */
+function buttonsOf(parent, count) {
+	while (parent.childElementCount > count) parent.lastChild.remove();
+	while (parent.childElementCount < count) parent.append(element('button'));
+	return [...parent.children];
+}
+
+function showForms(look) {
+	at.formats.hidden = at.contrast.hidden = !look.css;
+	if (!look.css) return;
+	const forms = Object.entries(formsOf(look));
+	buttonsOf(at.formats, forms.length).forEach((button, i) => {
+		const [form, text] = forms[i];
+		button.replaceChildren(element('kbd', i + 1), element('span', form), element('code', text));
+		button.onclick = () => attempt(() => copy(text, button), opened);
+	});
+	at.contrast.hidden = look.alpha < 1;
+	at.contrast.replaceChildren(...Object.entries(contrastsOf(look)).map(([ink, ratio]) => {
+		const [sample, whole] = [element('i'), element('p')];
+		Object.assign(sample.style, {background: look.css, color: ink});
+		// never more than it is
+		whole.append(sample, `${(Math.floor(ratio * 100) / 100).toFixed(2)} : 1 with ${ink}`);
+		return whole;
+	}));
+}
+
+/* Up to seven colors around one, as sorted by hue: an endless round. */
+function showNeighbors(entry) {
+	const round = byHue();
+	const place = round.findIndex(({key}) => key === entry.key);
+	const reach = Math.min(3, (round.length - 1) >> 1);
+	const around = place < 0 ? [] : Array.from({length: 2 * reach + 1}, (_, i) => round.at((place + i - reach) % round.length));
+	at.near.hidden = around.length < 2;
+	buttonsOf(at.neighbors, around.length).forEach((button, i) => {
+		const neighbor = around[i];
+		button.className = 'ground';
+		button.title = blankness(neighbor.name) || neighbor.name;
+		button.ariaCurrent = i === reach;
+		paint(button, neighbor.value);
+		button.onclick = () => open(neighbor);
+	});
+}
+
+/* Follows a list that has changed. Fields that somebody fills in stay as they are. */
+function followOpened() {
+	if (!at.opened.open || opened.isNew) return;
+	const now = entries.find(({key}) => key === opened.entry.key);
+	if (opened.isChanging) return;
+	if (!now) return at.opened.close();
+	if (now.value !== opened.entry.value || now.of !== opened.entry.of) open(now);
+	else opened.entry = now;
+}
+
+/* Opens the color some steps away; after the last one comes the first. */
+function step(by) {
+	const next = indexOf(opened.entry.key) + by;
+	if (shown.length && !opened.isChanging) open(shown[Math.abs(by) > 1 ? Math.max(0, Math.min(next, shown.length - 1)) : (next + shown.length) % shown.length]);
+}
+
+/* Does what the fields say, once. The dialog stays open when that is refused. */
+function save() {
+	const mine = opened;
+	if (mine.isBusy) return;
+	const {entry, isNew} = mine;
+	const name = !isNew && at.name.value === mine.name ? entry.name : at.name.value;
+	const value = !isNew && at.value.value === mine.value ? entry.value : at.value.value;
+	if (name === entry?.name && value === entry.value) return at.opened.close();
+	mine.isBusy = true;
+	say(at.refusal, '');
+	const renamed = name === entry?.name ? `${called(name)} is ${called(value)} now.` : `Renamed ${called(entry?.name ?? '')} to ${called(name)}.`;
+	const text = isNew ? `Added ${called(name)} at the end.` : renamed;
+	const most = countOf(name);
+	attempt(async () => {
+		try {
+			await make(isNew ? inserting({name, value}, null, most) : replacing(entry, {name, value}), text);
+			if (isOpenFor(mine)) at.opened.close();
+		} catch (error) {
+			// who saves again has seen what it is now
+			const now = entries.find(({key}) => key === entry?.key);
+			if (now) mine.entry = now;
+			throw error;
+		} finally {
+			mine.isBusy = false;
+		}
+	}, mine);
+}
+
+function remove(entry) {
+	return make(removing(entry), `Deleted ${called(entry.name)}.`);
+}
+
+at.opened.onkeydown = event => {
+	if (event.ctrlKey || event.altKey || event.metaKey || opened.isChanging) return;
+	const {key} = event;
+	const steps = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns};
+	if (key in steps) step(steps[key]);
+	else if (/^[1-4]$/.test(key)) at.formats.children[key - 1]?.firstChild.click();
+	else if (key === 'c') attempt(() => copy(opened.entry.value, at.stored), opened);
+	else if (key === 'F2' && mayChange()) edit(opened.entry);
+	else if (key === 'Delete' && mayChange() && !event.repeat) at.delete.click();
+	else return;
+	event.preventDefault();
+	event.stopPropagation();
+};
+at.fields.onsubmit = event => {
+	event.preventDefault();
+	save();
+};
+at.opened.onclose = () => {
+	if (!opened.isNew) focusOn(current);
+};
+// the ground around the dialog closes it, unless something is being typed
+at.opened.onclick = ({target}) => {
+	if (target === at.opened && !opened.isChanging) at.opened.close();
+};
+at.previous.onclick = () => step(-1);
+at.next.onclick = () => step(1);
+at.change.onclick = () => edit(opened.entry);
+at.cancel.onclick = () => opened.isNew ? at.opened.close() : open(entries.find(({key}) => key === opened.entry.key) ?? opened.entry);
+at.delete.onclick = () => {
+	const {entry} = opened;
+	at.opened.close();
+	attempt(() => remove(entry));
+};
+at.value.oninput = showOpened;
+at.picker.oninput = () => {
+	at.value.value = at.picker.value;
+	showOpened();
+};
+at.name.oninput = () => {
+	const isTaken = at.name.value !== opened.entry?.name && entries.some(({name}) => name === at.name.value);
+	say(at.note, isTaken ? 'There is one of this name already. A path means the first.' : '');
+	showOpened();
+};

@@ -1,0 +1,119 @@
+/* The order of the list: a color is moved with Alt and an arrow key, or dragged. That is shown at once, and sent when the color rests. */
+
+const REST = 500; // milliseconds without another key
+const HOLD = 400; // milliseconds until a touch takes the tile instead of scrolling
+const SLACK = 6; // pixels that a pointer may stray in a click
+const EDGE = 56; // pixels at which a dragged tile scrolls the page
+let draft; // {seen, rest, from, to, edit} of the color that is being moved
+let drag; // {entry, x, y, isHeld} of the pointer that is down
+let wasDragged = false; // the click that ends a drag opens nothing
+
+/* Why nothing can be moved now. */
+function hindrance() {
+	if (at.order.value !== 'list') return 'To move colors, sort by list order.';
+	return at.query.value && 'To move colors, clear the search.';
+}
+
+function begin({name, value, nth}) {
+	const from = entries.findIndex(entry => entry.name === name && entry.nth === nth);
+	draft = {seen: {name, value, nth}, rest: entries.toSpliced(from, 1), from, to: from};
+}
+
+/* Shows the color at an index of the list. */
+function shift(to) {
+	draft.to = Math.max(0, Math.min(to, draft.rest.length));
+	if (draft.edit) pending.splice(pending.indexOf(draft.edit), 1);
+	pending.push(draft.edit = moving(draft.seen, placeOf(draft.rest, draft.to)));
+	glide(() => take(list));
+	current = draft.to;
+	if (drag) carried = shown[current]?.key;
+	focusOn(current);
+	at.said.textContent = `${called(draft.seen.name)}: ${draft.to + 1} of ${draft.rest.length + 1}`;
+}
+
+/* Sends the move, unless it is none or `isUnwanted`. */
+function settle(isUnwanted) {
+	if (!draft) return;
+	const {seen, from, to, edit} = draft;
+	clearTimeout(settle.timer);
+	draft = carried = null;
+	if (edit) pending.splice(pending.indexOf(edit), 1);
+	if (to === from || isUnwanted === true) return glide(() => take(list));
+	attempt(() => make(edit, `Moved ${called(seen.name)} to place ${figure(to + 1)}.`));
+}
+
+/* Alt and an arrow key. */
+function nudge(entry, by) {
+	const why = hindrance();
+	if (why) return tell(why);
+	if (!draft || indexOf(entry.key) !== draft.to) {
+		settle();
+		begin(entry);
+	}
+	shift(draft.to + by);
+	clearTimeout(settle.timer);
+	settle.timer = setTimeout(settle, REST);
+}
+
+/* From here on the pointer carries the tile. */
+function hold() {
+	const why = hindrance();
+	if (why) {
+		drag = null;
+		return tell(why);
+	}
+	settle();
+	drag.isHeld = true;
+	begin(drag.entry);
+	document.body.classList.add('dragging');
+	shift(draft.from);
+	carry();
+}
+
+/* Puts the tile where the pointer is, and scrolls at the edges, as long as it is held. */
+function carry() {
+	if (!drag?.isHeld) return;
+	const {x, y} = drag;
+	const edge = y > innerHeight - EDGE ? 1 : y < at.header.offsetHeight + EDGE ? -1 : 0;
+	if (edge) scrollBy({top: edge * 10, behavior: 'instant'});
+	const {left, top} = at.list.getBoundingClientRect();
+	const column = Math.max(0, Math.min(columns - 1, Math.floor((x - left) / at.list.clientWidth * columns)));
+	const to = Math.min(draft.rest.length, Math.max(0, Math.floor((y - top) / row)) * columns + column);
+	if (to !== draft.to) shift(to);
+	requestAnimationFrame(carry);
+}
+
+function release(isUnwanted) {
+	clearTimeout(drag?.timer);
+	if (drag?.isHeld) {
+		wasDragged = true;
+		setTimeout(() => wasDragged = false);
+		drag = null;
+		document.body.classList.remove('dragging');
+		settle(isUnwanted);
+	}
+	drag = null;
+}
+
+at.list.onpointerdown = event => {
+	const tile = event.target.closest('li');
+	if (!tile || event.button || !event.isPrimary || !mayChange()) return;
+	drag = {entry: tile.entry, x: event.clientX, y: event.clientY, isTouch: event.pointerType === 'touch'};
+	if (drag.isTouch) drag.timer = setTimeout(hold, HOLD);
+};
+onpointermove = event => {
+	if (!drag || !event.isPrimary) return;
+	const {clientX: x, clientY: y} = event;
+	if (drag.isHeld) return Object.assign(drag, {x, y});
+	if (Math.hypot(x - drag.x, y - drag.y) < SLACK) return;
+	// a touch that moves at once scrolls
+	if (drag.isTouch) return release();
+	hold();
+	if (drag) Object.assign(drag, {x, y});
+};
+onpointerup = () => release();
+onpointercancel = () => release(true);
+at.list.addEventListener('touchmove', event => drag?.isHeld && event.preventDefault(), {passive: false});
+at.list.oncontextmenu = event => {
+	if (drag?.isHeld) event.preventDefault();
+};
