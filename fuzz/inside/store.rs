@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{MapAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 use super::Colors;
@@ -40,6 +40,21 @@ impl<'de> Visitor<'de> for MembersVisitor {
     }
 }
 
+/// A list in either form.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum List {
+    Array(Vec<Entry>),
+    Envelope { data: Vec<Entry> },
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Entry {
+    Object(Members),
+    Other(IgnoredAny),
+}
+
 impl Members {
     /// The string of a field that is given once. `None` if there is another value, or more than one.
     fn string(&self, field: &str) -> Option<&str> {
@@ -74,23 +89,25 @@ pub fn json(content: &[u8]) {
     } else if let Ok(value) = serde_json::from_slice::<Value>(content) {
         assert!(!value.is_object() && create.is_err() && update.is_err());
     }
-    if let Ok(value) = serde_json::from_slice::<Value>(content) {
-        check_file(file, &value);
+    if serde_json::from_slice::<Value>(content).is_ok() {
+        check_file(file, serde_json::from_slice(content).ok());
     }
 }
 
-fn check_file(read: Result<Colors, JsonError>, value: &Value) {
-    let array = value.as_array().or_else(|| value.get("data")?.as_array());
-    let color = |entry: &Value| {
-        let name = entry.get("name")?.as_str().filter(|name| name.len() <= NAME_MAX)?;
-        Some(Color::new(name, entry.get("value")?.as_str()?))
+fn check_file(read: Result<Colors, JsonError>, list: Option<List>) {
+    let Some(List::Array(entries) | List::Envelope { data: entries }) = list else { return assert!(read.is_err()) };
+    let color = |entry: &Entry| {
+        let Entry::Object(members) = entry else { return None };
+        Some(Color::new(members.string("name").filter(|name| name.len() <= NAME_MAX)?, members.string("value")?))
     };
-    let expected = array.and_then(|entries| entries.iter().map(color).collect::<Option<Colors>>());
     match read {
-        Ok(colors) => assert_eq!(Some(colors), expected),
-        // a Value keeps the last of several members with one name
-        Err(error) if error.reason.contains("duplicate field ") => {}
-        Err(error) => assert_eq!(expected, None, "{error}"),
+        Ok(colors) => assert_eq!(Some(colors), entries.iter().map(color).collect()),
+        // it is refused at its first entry that is no color
+        Err(error) => {
+            let wrong = entries.iter().position(|entry| color(entry).is_none()).map(|index| index + 1);
+            let said = error.reason.strip_prefix("color ").and_then(|rest| rest.split_once(": ")?.0.parse().ok());
+            assert!(wrong.is_some() && said == wrong, "{error}");
+        }
     }
 }
 
