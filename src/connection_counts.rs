@@ -2,10 +2,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Connections that a worker is given before the next one gets any. So few do not keep a processor busy, and what takes time with them is
-/// putting threads to sleep and waking them.
-const FIRST_CONNECTIONS: usize = 4;
-
 #[derive(Debug)]
 pub(crate) struct ConnectionCounts {
     /// By worker; those in its inbox included.
@@ -23,10 +19,9 @@ impl ConnectionCounts {
         self.open.len()
     }
 
-    /// The worker for the next connection: the one that has the fewest, see [`FIRST_CONNECTIONS`].
+    /// The worker for the next connection: the one that has the fewest.
     pub(crate) fn next_worker(&self) -> usize {
-        let load = |worker: &usize| (self.open[*worker].load(Relaxed) + 1).max(FIRST_CONNECTIONS);
-        (0..self.workers()).min_by_key(load).expect("there is a worker")
+        (0..self.workers()).min_by_key(|worker| self.open[*worker].load(Relaxed)).expect("there is a worker")
     }
 
     pub(crate) fn add(&self, worker: usize) {
@@ -51,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_four_go_together_and_then_the_fewest_count() {
+    fn the_worker_with_the_fewest_is_next() {
         let counts = ConnectionCounts::new(2, 10);
         let workers: Vec<usize> = (0..10)
             .map(|_| {
@@ -60,7 +55,7 @@ mod tests {
                 worker
             })
             .collect();
-        assert_eq!(workers, [0, 0, 0, 0, 1, 1, 1, 1, 0, 1]);
+        assert_eq!(workers, [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
         assert!(counts.is_full());
         counts.remove(1);
         assert_eq!((counts.next_worker(), counts.total(), counts.is_full()), (1, 9, false));

@@ -8,12 +8,12 @@
 //!   `watchdog` (heartbeats for the service manager)
 //! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path names), `origin` (browsers), `token` (who may
 //!   change the list), `page` (for browsers)
-//! - `store`: the list in memory: `list` (the mutex around the colors), `colors`, `envelope` (what `GET /colors` answers), `retired` (old
-//!   representations), `color`, `change` (what a write does); on disk: `writer` (group commit), `database` (SQLite), `data_file` (what is at
-//!   the path)
+//! - `store`: the list in memory: `list` (the mutex around the current version), `colors` (one version), `json`, `retired` (old
+//!   representations), `color`, `change` (what a write does), `reservation` (memory for lists on their way in); on disk: `writer` (group commit), `database` (SQLite),
+//!   `files` (of a database that is open), `data_file` (what is at the path)
 //! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `chunked`, `request`, `response`, `conditional`
-//! - `connection_counts`: how many connections each worker has
 //! - `metrics`: what is counted, and the text that Prometheus reads
+//! - `connection_counts`: how many connections each worker has
 //! - `service_manager`: what systemd is told
 //! - `logging`: log lines, how many there may be (`limiter`), and the thread that writes them
 
@@ -99,7 +99,8 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     let reload = args.token_file.as_ref().map(|_| reload_on_signal()).transpose().map_err(Failure::System)?;
     let stop = stop_on_signals(&is_starting, reload.is_none()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(&args)?.unzip();
-    let load::Loaded { store, writer, details, is_new } = load::open(&args)?;
+    let memory_max = server::memory_max();
+    let load::Loaded { store, writer, details, is_new } = load::open(&args, memory_max)?;
     is_starting.store(false, SeqCst);
     let is_activated = !inherited.is_empty();
     let listeners = if is_activated { inherited } else { listen_all(&args)? };
@@ -111,12 +112,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         listeners.iter().map(|Listener { endpoint, .. }| format!("{endpoint}{}{base}", endpoint.separator(base))).collect();
     let open_endpoint = listeners.iter().map(|listener| &listener.endpoint).find(|endpoint| endpoint.is_open()).cloned();
     let workers = args.worker_count();
-    let limits = Limits {
-        content_max: args.max_body,
-        request_timeout: args.request_timeout,
-        keep_alive: args.keep_alive,
-        memory_max: server::memory_max(),
-    };
+    let limits = Limits { content_max: args.max_body, request_timeout: args.request_timeout, keep_alive: args.keep_alive, memory_max };
     let allowlist = Allowlist { origins: args.allow_origin, hosts: args.allow_host };
     let connections = Arc::new(ConnectionCounts::new(workers, server::connections_max(listeners.len(), workers)));
     let metrics = Metrics::new(Arc::clone(&connections));

@@ -25,12 +25,12 @@ pub(crate) struct Loaded {
     pub(crate) is_new: bool,
 }
 
-/// Reads the list, or makes its file.
-pub(crate) fn open(args: &Args) -> Result<Loaded, Failure> {
+/// Reads the list, or makes its file. `memory_max`: see [`Store::in_memory`].
+pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Loaded, Failure> {
     let Some(file) = args.data.as_deref() else {
         let (colors, source) = read_seed(args)?;
         let details = format!("{} from {source}, in memory: changes are lost when it stops", count(colors.len()));
-        return Ok(Loaded { store: Store::in_memory(colors), writer: None, details, is_new: false });
+        return Ok(Loaded { store: Store::in_memory(colors, memory_max), writer: None, details, is_new: false });
     };
     let failed = |error| unusable(file, error);
     let seed = if data_file::has_list(file).map_err(failed)? { None } else { Some(read_seed(args)?) };
@@ -48,11 +48,11 @@ pub(crate) fn open(args: &Args) -> Result<Loaded, Failure> {
     }
     let (database, colors) = Database::open(&path, lock).map_err(failed)?;
     let details = format!("{} kept in {}, {origin}", count(colors.len()), file.display());
-    let (store, writer) = Store::in_database(database, colors);
+    let (store, writer) = Store::in_database(database, colors, memory_max);
     Ok(Loaded { store, writer: Some(writer), details, is_new })
 }
 
-/// Fails as a start would, or describes the list. Writes nothing and takes no lock: a service may be running on the same file.
+/// Fails as a start would, or describes the list. Changes nothing: a service may be running on the same file.
 pub(crate) fn check(args: &Args) -> Result<String, Failure> {
     let Some(file) = args.data.as_deref() else {
         let (colors, source) = read_seed(args)?;

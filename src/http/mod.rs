@@ -1,4 +1,4 @@
-//! HTTP/1.1 (RFC 9110, RFC 9112) on values: bytes become requests, responses become bytes. Knows no sockets and no colors.
+//! HTTP/1.1 (RFC 9110, RFC 9112) on values: bytes become requests, responses become bytes. Knows no sockets.
 
 mod accept;
 mod chunked;

@@ -1,4 +1,4 @@
-//! A response as a value, and its head as bytes. Knows neither sockets nor colors.
+//! A response as a value, and its head as bytes. Knows no sockets.
 
 use std::borrow::Cow;
 use std::fmt;

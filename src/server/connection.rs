@@ -296,6 +296,8 @@ impl Connection {
     /// Responds to the request whose change was saved, or was not.
     fn answer_change(&mut self, outcome: Result<Outcome, DatabaseError>, pass: &mut Pass<'_>) -> io::Result<Next> {
         let State::Answering(pending) = replace(&mut self.state, State::Idle) else { return Ok(Next::Close) };
+        // the time until the next request begins now
+        self.since = pass.now;
         let Pending { request, entry, detail, .. } = *pending;
         let complete = || pass.shared.service.complete(&request, outcome, detail);
         let Ok(response) = catch_unwind(AssertUnwindSafe(complete)) else {

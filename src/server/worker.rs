@@ -1,4 +1,4 @@
-//! A worker: one thread with one epoll instance. A connection stays with its worker until it is closed. The only lock is that of the inbox.
+//! A worker: one thread with one epoll instance. A connection stays with its worker until it is closed.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;

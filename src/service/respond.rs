@@ -69,7 +69,7 @@ impl Service {
     pub(crate) fn plain(colors: crate::store::Colors) -> Self {
         let base = BasePath::default();
         Self {
-            store: Store::in_memory(colors),
+            store: Store::in_memory(colors, 32 << 20),
             openapi: openapi(&base),
             base,
             read_only: false,

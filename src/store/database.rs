@@ -192,7 +192,7 @@ fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
 impl Database {
     /// Opens a locked database.
     pub(crate) fn open(path: &Path, lock: File) -> Result<(Self, Colors), DatabaseError> {
-        let shm = SharedMemory::open(path)?;
+        let mut files = Files::new(path)?;
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         check_pages(&connection)?;
         let mode: String = connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
@@ -204,7 +204,7 @@ impl Database {
         connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304")?;
         // SQLite makes FILE-wal at the first transaction
         let (data_version, colors) = read_in_transaction(&connection, "BEGIN", &Colors::default())?;
-        let files = Files::of(path, shm)?;
+        files.note_opened()?;
         let database = Self { connection, files, data_version, _lock: lock };
         database.roll_back();
         Ok((database, colors))

@@ -26,11 +26,12 @@ const CONNECTED_BYTE: u64 = 128;
 /// Bytes of a frame with a page of 1,024 bytes; newer databases have 4,096.
 const FRAME_BYTES_MIN: u64 = 1024 + 24;
 
-/// The files of a database that is open.
+/// The files of a database. Make it before the connection and drop it after that: when a process closes any descriptor of a file, it loses
+/// SQLite's locks on it.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// FILE, FILE-wal and FILE-shm, which has the locks.
-    opened: [(PathBuf, FileId); 3],
+    /// FILE, FILE-wal and FILE-shm, which has the locks; with what they were when SQLite had opened them.
+    opened: [(PathBuf, Option<FileId>); 3],
     shm: SharedMemory,
     has_warned_of_wal: bool,
 }
@@ -118,27 +119,33 @@ impl Drop for SharedMemory {
 }
 
 impl Files {
-    /// The files of a database that SQLite has opened. `shm` is from before that.
-    pub(super) fn of(path: &Path, mut shm: SharedMemory) -> Result<Self, DatabaseError> {
+    pub(super) fn new(path: &Path) -> Result<Self, DatabaseError> {
+        let opened = ["", "-wal", "-shm"].map(|suffix| (data_file::with_suffix(path, suffix), None));
+        Ok(Self { opened, shm: SharedMemory::open(path)?, has_warned_of_wal: false })
+    }
+
+    /// Notes which files SQLite has opened.
+    pub(super) fn note_opened(&mut self) -> Result<(), DatabaseError> {
+        for (path, id) in &mut self.opened {
+            *id = file_id(path);
+            if id.is_none() {
+                return Err(replaced(path));
+            }
+        }
         // SQLite may have cut it
-        shm.length = 0;
-        shm.make_room(wal_length(path))?;
-        let opened = ["", "-wal", "-shm"].map(|suffix| data_file::with_suffix(path, suffix));
-        let opened = opened.map(|path| file_id(&path).map(|id| (path, id)));
-        let [Some(file), Some(wal), Some(index)] = opened else { return Err(DatabaseError::Replaced("a file of the database".to_owned())) };
-        Ok(Self { opened: [file, wal, index], shm, has_warned_of_wal: false })
+        self.shm.length = 0;
+        self.shm.make_room(length_of(&self.opened[1].0))
     }
 
     /// Fails if a file is not the one that was opened, or FILE-shm was cut: SQLite must not use them then. Makes room in FILE-shm.
     pub(super) fn check(&mut self) -> Result<(), DatabaseError> {
-        let replaced = |path: &Path| Err(DatabaseError::Replaced(path.file_name().unwrap_or_default().display().to_string()));
         for (path, opened) in &self.opened {
-            if file_id(path) != Some(*opened) {
-                return replaced(path);
+            if file_id(path) != *opened {
+                return Err(replaced(path));
             }
         }
         if !self.shm.is_whole() {
-            return replaced(&self.opened[2].0);
+            return Err(replaced(&self.opened[2].0));
         }
         let (wal, _) = &self.opened[1];
         let length = length_of(wal);
@@ -161,6 +168,10 @@ impl Files {
     pub(super) fn shared_memory(&self) -> &SharedMemory {
         &self.shm
     }
+}
+
+fn replaced(path: &Path) -> DatabaseError {
+    DatabaseError::Replaced(path.file_name().unwrap_or_default().display().to_string())
 }
 
 fn file_id(path: &Path) -> Option<FileId> {

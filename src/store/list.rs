@@ -1,5 +1,6 @@
 //! The list that everybody sees: one mutex around its current version, which all workers share. Knows no disk.
 
+use std::collections::HashSet;
 use std::mem::replace;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,8 +21,10 @@ pub(crate) struct SharedList {
 }
 
 impl SharedList {
-    pub(super) fn new(colors: Colors) -> Self {
-        Self { current: Mutex::new(colors), changing: Mutex::default(), retired: Mutex::default(), withdrawn: AtomicUsize::new(0) }
+    /// `retired_max`: bytes of old representations that are still being sent.
+    pub(super) fn new(colors: Colors, retired_max: usize) -> Self {
+        let (current, retired) = (Mutex::new(colors), Mutex::new(Retired::new(retired_max)));
+        Self { current, changing: Mutex::default(), retired, withdrawn: AtomicUsize::new(0) }
     }
 
     /// The list as it is now.
@@ -78,12 +81,12 @@ impl SharedList {
 
     /// Makes a change of a list that lives in memory alone, or finds that it cannot be made.
     pub(super) fn change(&self, change: &Change) -> Outcome {
-        let _changing = lock(&self.changing);
-        if change.needs_list_tag() {
-            // made without the lock that readers wait for, and then in the current version
-            self.version().envelope();
-        }
         let (outcome, removed) = {
+            let _changing = lock(&self.changing);
+            if change.needs_list_tag() {
+                // made without the lock that readers wait for, and then in the current version
+                self.version().envelope().tag();
+            }
             let mut current = lock(&self.current);
             let (outcome, edit) = change.decide(&current);
             (outcome, edit.map(|edit| current.apply(edit)))
@@ -99,10 +102,17 @@ impl SharedList {
         self.free(removed);
     }
 
-    /// Has everybody see another list.
+    /// Has everybody see another list, which may have some of the same colors.
     pub(super) fn replace(&self, colors: Colors) {
-        let before = { replace(&mut *lock(&self.current), colors) };
-        self.free([before.into()]);
+        let is_long = |json: &&Arc<Representation>| json.bytes().len() >= TRACKED_BYTES_MIN;
+        let kept: HashSet<*const Representation> = colors.iter().map(|color| &color.json).filter(is_long).map(Arc::as_ptr).collect();
+        let before = Removed::from(replace(&mut *lock(&self.current), colors));
+        let gone = before.representations().filter(is_long).filter(|json| !kept.contains(&Arc::as_ptr(json)));
+        let gone: Vec<_> = gone.map(Arc::downgrade).collect();
+        drop(before);
+        if !gone.is_empty() {
+            self.retire(gone);
+        }
     }
 
     /// Frees what was removed, but for what clients are still reading.
@@ -137,8 +147,10 @@ mod tests {
     use super::*;
     use crate::http::Conditions;
 
+    const RETIRED_MAX: usize = 64 * 1024 * 1024;
+
     fn list(colors: usize) -> SharedList {
-        SharedList::new(Colors::from_iter((0..colors).map(|number| Color::new(number.to_string(), ""))))
+        SharedList::new(Colors::from_iter((0..colors).map(|number| Color::new(number.to_string(), ""))), RETIRED_MAX)
     }
 
     fn delete(name: &str) -> Change {
@@ -176,7 +188,7 @@ mod tests {
 
     /// A list of one color of 20 MiB.
     fn long_list() -> SharedList {
-        SharedList::new(Colors::from_iter([Color::new("long", &"x".repeat(20 * 1024 * 1024))]))
+        SharedList::new(Colors::from_iter([Color::new("long", &"x".repeat(20 * 1024 * 1024))]), RETIRED_MAX)
     }
 
     #[test]
@@ -205,6 +217,18 @@ mod tests {
             .collect();
         let withdrawn = envelopes.iter().filter(|envelope| list.is_withdrawn(envelope)).count();
         assert_eq!((list.withdrawn(), withdrawn), (4, 4));
+    }
+
+    #[test]
+    fn colors_that_another_list_has_as_well_are_not_withdrawn() {
+        let list = long_list();
+        let reader = list.first("long").unwrap();
+        for _ in 0..8 {
+            let mut other = Colors::default();
+            list.version().iter().for_each(|color| other.push(color.clone()));
+            list.replace(other);
+        }
+        assert_eq!((list.withdrawn(), list.is_withdrawn(&reader)), (0, false));
     }
 
     #[test]

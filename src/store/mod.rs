@@ -1,5 +1,5 @@
-//! The list and how it is kept: one mutex around its current version, which all workers share, and one writer for the database. Nothing here
-//! but the writer waits for the disk. No HTTP but its representations and conditions.
+//! The list and how it is kept: one mutex around its current version, which all workers share, and one writer for the database. Once the
+//! service runs, only the writer waits for the disk. No HTTP but its representations and conditions.
 
 mod change;
 mod color;
@@ -40,7 +40,7 @@ const LOOK_INTERVAL: u64 = 1000;
 /// The list, and the way to its writer.
 #[derive(Debug)]
 pub(crate) struct Store {
-    /// What is read; changed by [`Store::apply`] and [`Store::submit`] alone.
+    /// What is read.
     pub(crate) list: Arc<SharedList>,
     pub(crate) saves: Arc<Saves>,
     /// Where changes wait for the writer; `None` when the list lives in memory alone.
@@ -52,22 +52,23 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// A list that lives in memory alone.
-    pub(crate) fn in_memory(colors: Colors) -> Self {
+    /// A list that lives in memory alone. `memory_max`: bytes for lists on their way in; old representations may take twice as many, since
+    /// most of them are the list itself.
+    pub(crate) fn in_memory(colors: Colors, memory_max: usize) -> Self {
         Self {
-            list: Arc::new(SharedList::new(colors)),
+            list: Arc::new(SharedList::new(colors, 2 * memory_max)),
             saves: Arc::default(),
             queue: None,
-            reservations: Reservations::default(),
+            reservations: Reservations::new(memory_max),
             started: Instant::now(),
             looked: AtomicU64::new(0),
         }
     }
 
     /// A list that is kept in a database, which has these colors, and the writer, which has to run for changes to be made.
-    pub(crate) fn in_database(database: Database, colors: Colors) -> (Self, Writer) {
+    pub(crate) fn in_database(database: Database, colors: Colors, memory_max: usize) -> (Self, Writer) {
         let (queue, messages) = mpsc::channel();
-        let store = Self { queue: Some(queue), ..Self::in_memory(colors) };
+        let store = Self { queue: Some(queue), ..Self::in_memory(colors, memory_max) };
         let (list, saves) = (Arc::clone(&store.list), Arc::clone(&store.saves));
         (store, Writer { list, saves, messages, database, free_until: None, warned: None })
     }

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Bytes of memory for all of them together.
-const LISTS_BYTES_MAX: usize = 32 * 1024 * 1024;
-
 /// What a list takes, as a multiple of its JSON: 176 bytes for the shortest color, which has 24 in JSON.
 const MEMORY_FACTOR: usize = 8;
 
 /// How much is reserved.
-#[derive(Debug, Default)]
-pub(super) struct Reservations(Arc<AtomicUsize>);
+#[derive(Debug)]
+pub(super) struct Reservations {
+    /// Bytes of memory for all of them together.
+    bytes_max: usize,
+    reserved: Arc<AtomicUsize>,
+}
 
 /// Memory for one list, until it is dropped.
 #[derive(Clone, Debug, Default)]
@@ -24,12 +25,16 @@ struct Reserved {
 }
 
 impl Reservations {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, reserved: Arc::default() }
+    }
+
     /// Reserves memory for a list with so many bytes of JSON, if there is enough. A single one is always let through, however long it is.
     pub(super) fn reserve(&self, json: usize) -> Option<Reservation> {
         let bytes = json * MEMORY_FACTOR;
-        let enough = |used: usize| (used == 0 || used + bytes <= LISTS_BYTES_MAX).then_some(used + bytes);
-        self.0.fetch_update(Relaxed, Relaxed, enough).ok()?;
-        Some(Reservation(Arc::new(Reserved { all: Arc::clone(&self.0), bytes })))
+        let enough = |used: usize| (used == 0 || used + bytes <= self.bytes_max).then_some(used + bytes);
+        self.reserved.fetch_update(Relaxed, Relaxed, enough).ok()?;
+        Some(Reservation(Arc::new(Reserved { all: Arc::clone(&self.reserved), bytes })))
     }
 }
 
@@ -45,7 +50,7 @@ mod tests {
 
     #[test]
     fn one_is_always_let_through_and_more_as_long_as_there_is_memory() {
-        let reservations = Reservations::default();
+        let reservations = Reservations::new(32 * 1024 * 1024);
         let reserve = |bytes| reservations.reserve(bytes);
         let long = reserve(16 * 1024 * 1024).unwrap();
         assert!(reserve(1).is_none());

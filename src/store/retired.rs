@@ -1,11 +1,9 @@
 //! Old representations that are still being sent: limits the memory of all of them together.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use crate::http::Representation;
-
-/// Bytes of all of them together, however often the list changes.
-const RETIRED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The limit is at least this many times the longest of them.
 const LONGEST_FACTOR: usize = 4;
@@ -14,25 +12,29 @@ const LONGEST_FACTOR: usize = 4;
 pub(super) const TRACKED_BYTES_MIN: usize = 4096;
 
 /// Long representations that are not current any more and still being sent, the oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Retired {
+    /// Bytes of all of them together, however often the list changes.
+    bytes_max: usize,
     tolerated: Vec<Weak<Representation>>,
     /// Those that are to be sent no further.
     withdrawn: Vec<Weak<Representation>>,
 }
 
 impl Retired {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, tolerated: Vec::new(), withdrawn: Vec::new() }
+    }
+
     /// Adds representations, and withdraws the oldest if those that are still being sent take too much. Returns how many it withdrew.
     pub(super) fn add(&mut self, representations: impl IntoIterator<Item = Weak<Representation>>) -> usize {
-        for old in representations {
-            // its maker may have added it as well as who replaced it
-            if !self.tolerated.iter().any(|other| other.ptr_eq(&old)) {
-                self.tolerated.push(old);
-            }
-        }
+        // an envelope may be added twice: by who made it, and by who replaced it
+        let mut known: HashSet<*const Representation> = self.tolerated.iter().map(Weak::as_ptr).collect();
+        let sent = |old: &Weak<Representation>| old.strong_count() > 0;
+        self.tolerated.extend(representations.into_iter().filter(sent).filter(|old| known.insert(old.as_ptr())));
         let mut sent: Vec<Arc<Representation>> = self.tolerated.iter().filter_map(Weak::upgrade).collect();
         let longest = sent.iter().map(|old| old.bytes().len()).max().unwrap_or_default();
-        let limit = RETIRED_BYTES_MAX.max(LONGEST_FACTOR * longest);
+        let limit = self.bytes_max.max(LONGEST_FACTOR * longest);
         let mut bytes: usize = sent.iter().map(|old| old.bytes().len()).sum();
         let mut count = 0;
         while bytes > limit {
@@ -54,10 +56,12 @@ impl Retired {
 mod tests {
     use super::*;
 
+    const BYTES_MAX: usize = 64 * 1024 * 1024;
+
     #[test]
     fn the_oldest_are_withdrawn_when_all_take_too_much() {
-        let mut retired = Retired::default();
-        let versions: Vec<_> = (0..8).map(|_| Arc::new(Representation::new(vec![b'x'; RETIRED_BYTES_MAX / 5]))).collect();
+        let mut retired = Retired::new(BYTES_MAX);
+        let versions: Vec<_> = (0..8).map(|_| Arc::new(Representation::new(vec![b'x'; BYTES_MAX / 5]))).collect();
         // each is added twice, and counts once
         let counts: Vec<usize> = versions.iter().map(|version| retired.add([Arc::downgrade(version), Arc::downgrade(version)])).collect();
         assert_eq!(counts, [0, 0, 0, 0, 0, 1, 1, 1]);
@@ -67,9 +71,9 @@ mod tests {
 
     #[test]
     fn those_that_nobody_has_any_more_count_nothing() {
-        let mut retired = Retired::default();
+        let mut retired = Retired::new(BYTES_MAX);
         for _ in 0..8 {
-            let old = Arc::new(Representation::new(vec![b'x'; RETIRED_BYTES_MAX]));
+            let old = Arc::new(Representation::new(vec![b'x'; BYTES_MAX]));
             assert_eq!(retired.add([Arc::downgrade(&old)]), 0);
         }
         assert_eq!(retired.add([]), 0);

@@ -256,6 +256,10 @@ impl Writer {
 
     /// The outcome of a change that is not saved. One that changes nothing succeeds all the same.
     fn outcome_unsaved(&self, change: &Change, error: &DatabaseError) -> Result<Outcome, DatabaseError> {
+        if *error == DatabaseError::Panicked {
+            // it would panic again
+            return Err(error.clone());
+        }
         match change.decide(&self.list.version()) {
             (outcome, None) => Ok(outcome),
             (_, Some(_)) => Err(error.clone()),
@@ -324,7 +328,7 @@ mod tests {
         let lock = database::lock(&path).unwrap();
         database::fill(&path, &Colors::default()).unwrap();
         let (database, colors) = Database::open(&path, lock).unwrap();
-        let (store, writer) = Store::in_database(database, colors);
+        let (store, writer) = Store::in_database(database, colors, 32 << 20);
         let (store, list) = (Arc::new(store), Colors::from_iter([Color::new("a", "1")]));
         let action = Action::ReplaceAll(list.clone(), store.reserve_list(16 * 1024 * 1024).unwrap());
         assert!(store.reserve_list(1).is_none());
