@@ -14,22 +14,19 @@ use crate::http::Representation;
 pub(crate) struct Colors {
     /// Duplicates of a name are entries like any other (spec, Color, rule 3). Ids rise along the list, so an id finds its position.
     colors: Vector<Color>,
-    /// The colors with each name.
-    names: OrdMap<Arc<str>, Named>,
+    /// The ids of the colors with each name. No JSON is in it: a new value leaves it as it is.
+    names: OrdMap<Arc<str>, Ids>,
     /// Bytes of all colors as JSON.
     bytes: usize,
     /// Shared by the clones of this version, and made by the first that needs it.
     envelope: Arc<OnceLock<Arc<Representation>>>,
 }
 
-/// The colors with one name.
+/// The ids of the colors with one name, at least one.
 #[derive(Clone, Debug)]
-struct Named {
-    first: i64,
-    /// That of the first, so that a read of one color is one lookup.
-    json: Arc<Representation>,
-    /// The ids of the others, if there are any.
-    others: Option<Arc<OrdSet<i64>>>,
+enum Ids {
+    One(i64),
+    Several(Arc<OrdSet<i64>>),
 }
 
 /// One step from a version to the next.
@@ -50,7 +47,7 @@ pub(super) enum Edit {
 pub(super) struct Removed {
     colors: Vector<Color>,
     /// Only here to be freed with the rest: that takes long for a long list, and is not done under a lock.
-    _names: OrdMap<Arc<str>, Named>,
+    _names: OrdMap<Arc<str>, Ids>,
     envelope: Arc<OnceLock<Arc<Representation>>>,
 }
 
@@ -59,11 +56,8 @@ impl Colors {
     pub(super) fn push(&mut self, color: Color) {
         self.bytes += color.json_len();
         match self.names.get_mut(&*color.name) {
-            Some(named) => drop(Arc::make_mut(named.others.get_or_insert_default()).insert(color.id)),
-            None => {
-                let named = Named { first: color.id, json: Arc::clone(&color.json), others: None };
-                self.names.insert(Arc::clone(&color.name), named);
-            }
+            Some(ids) => ids.insert(color.id),
+            None => drop(self.names.insert(Arc::clone(&color.name), Ids::One(color.id))),
         }
         self.colors.push_back(color);
     }
@@ -89,10 +83,17 @@ impl Colors {
 
     /// The first color whose name equals `name` exactly: its id and its JSON.
     pub(super) fn find(&self, name: &str) -> Option<(i64, &Arc<Representation>)> {
-        self.names.get(name).map(|named| (named.first, &named.json))
+        let color = self.colors.get(self.position(self.names.get(name)?.first()))?;
+        Some((color.id, &color.json))
     }
 
+    /// The position of the color with this id, which is in the list.
     fn position(&self, id: i64) -> usize {
+        // where it is unless a color before it was removed, and no color can be behind that
+        let last = self.colors.front().map_or(0, |front| id.wrapping_sub(front.id) as usize);
+        if self.colors.get(last).is_some_and(|color| color.id == id) {
+            return last;
+        }
         self.colors.binary_search_by_key(&id, |color| color.id).expect("an id that is looked up is in the list")
     }
 
@@ -106,40 +107,22 @@ impl Colors {
             }
             Edit::Replace(id, json) => {
                 let color = self.colors.get_mut(self.position(id)).expect("a position in the list");
-                let before = replace(color, Color { id, name: Arc::clone(&color.name), json: Arc::clone(&json) });
+                let before = replace(color, Color { id, name: Arc::clone(&color.name), json });
                 self.bytes += color.json_len();
                 self.bytes -= before.json_len();
-                if let Some(named) = self.names.get_mut(&*before.name) {
-                    named.json = json;
-                }
                 Vector::unit(before)
             }
             Edit::Remove(id) => {
                 let color = self.colors.remove(self.position(id));
                 self.bytes -= color.json_len();
-                self.remove_first(&color.name);
+                if self.names.get_mut(&*color.name).is_none_or(|ids| ids.remove(id)) {
+                    self.names.remove(&*color.name);
+                }
                 Vector::unit(color)
             }
             Edit::ReplaceAll(colors) => return Removed { envelope, ..replace(self, colors).into() },
         };
         Removed { colors, _names: OrdMap::new(), envelope }
-    }
-
-    /// Has the second color with this name be the first, in the index.
-    fn remove_first(&mut self, name: &str) {
-        let others = self.names.get(name).and_then(|named| named.others.as_deref());
-        let Some(next) = others.and_then(OrdSet::get_min).copied() else {
-            self.names.remove(name);
-            return;
-        };
-        let json = self.colors.get(self.position(next)).map(|color| Arc::clone(&color.json));
-        if let (Some(named), Some(json)) = (self.names.get_mut(name), json) {
-            (named.first, named.json) = (next, json);
-            named.others = named.others.take().filter(|others| others.len() > 1);
-            if let Some(others) = &mut named.others {
-                Arc::make_mut(others).remove(&next);
-            }
-        }
     }
 
     /// The length of the envelope in bytes, without making it.
@@ -196,6 +179,33 @@ impl FromIterator<Color> for Colors {
 impl PartialEq for Colors {
     fn eq(&self, other: &Self) -> bool {
         self.colors == other.colors
+    }
+}
+
+impl Ids {
+    fn first(&self) -> i64 {
+        match self {
+            Self::One(id) => *id,
+            Self::Several(ids) => *ids.get_min().expect("there is at least one"),
+        }
+    }
+
+    fn insert(&mut self, id: i64) {
+        match self {
+            Self::One(first) => *self = Self::Several(Arc::new(OrdSet::from_iter([*first, id]))),
+            Self::Several(ids) => drop(Arc::make_mut(ids).insert(id)),
+        }
+    }
+
+    /// Removes an id. True if it was the only one.
+    fn remove(&mut self, id: i64) -> bool {
+        match self {
+            Self::One(_) => true,
+            Self::Several(ids) => {
+                Arc::make_mut(ids).remove(&id);
+                ids.is_empty()
+            }
+        }
     }
 }
 
