@@ -115,7 +115,7 @@ fn check_file(read: Result<Colors, JsonError>, list: Option<List>) {
 fn check_color(color: &Color) {
     assert_eq!(from_create(color.json.bytes()).as_ref(), Ok(color));
     let value: Value = serde_json::from_slice(color.json.bytes()).expect("a color is written as JSON");
-    assert_eq!((value.as_object().map(serde_json::Map::len), value["name"].as_str()), (Some(2), Some(&*color.name)));
+    assert_eq!((value.as_object().map(serde_json::Map::len), value["name"].as_str()), (Some(2), Some(&*color.fields().name)));
 }
 
 /// An error is short, and names a place in the content.

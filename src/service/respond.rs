@@ -306,7 +306,7 @@ fn check_coding(request: &Request) -> Result<(), (StatusCode, String)> {
 /// What the access log says of a change, if it is made: what neither the target nor the status tells.
 fn detail(action: &Action) -> Option<String> {
     match action {
-        Action::Create(color) => Some(format!("name {}", excerpt(&color.name))),
+        Action::Create(color) => Some(format!("name {}", excerpt(&color.fields().name))),
         Action::Update(_, Some(value)) => Some(format!("value {}", excerpt(value))),
         _ => None,
     }
@@ -317,7 +317,7 @@ fn written(service: &Service, outcome: Result<Outcome, DatabaseError>, detail: O
     match outcome {
         Ok(Outcome::Created { color, is_first }) => {
             // RFC 9110 §10.2.2: Location names the created color, so there is none when an earlier entry has its name
-            let location = is_first.then(|| service.base.location_of(&color.name)).flatten();
+            let location = is_first.then(|| service.base.location_of(&color.fields().name)).flatten();
             Response { location, detail, ..Response::new(StatusCode::CREATED, Content::Shared(color.json)) }
         }
         Ok(Outcome::Updated(json) | Outcome::Deleted(json)) => Response { detail, ..Response::new(StatusCode::OK, Content::Shared(json)) },

@@ -70,7 +70,7 @@ impl Change {
             (Action::Update(_, None), Some((_, json))) => (Outcome::Updated(Arc::clone(json)), None),
             (Action::Delete(_), Some((id, json))) => (Outcome::Deleted(Arc::clone(json)), Some(Edit::Remove(id))),
             (Action::Create(color), _) => {
-                let is_first = colors.find(&color.name).is_none();
+                let is_first = colors.find(&color.fields().name).is_none();
                 let color = Color { id: colors.next_id(), ..color.clone() };
                 (Outcome::Created { color: color.clone(), is_first }, Some(Edit::Append(color)))
             }

@@ -1,8 +1,8 @@
 //! A color: one entry of the list. Knows nothing of where colors come from.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::http::Representation;
@@ -10,28 +10,32 @@ use crate::http::Representation;
 /// Bytes of UTF-8. Percent-encoded it is at most three times as long, which fits into the head of a request, 64 KiB.
 pub(super) const NAME_BYTES_MAX: usize = 4096;
 
-/// One entry of the list. Both parts are shared: a copy of a color, or of the whole list, copies no text.
+/// One entry of the list. It is small, and in one piece: a change of the list copies some of its neighbors, and no text.
 #[derive(Clone, Debug)]
 pub(crate) struct Color {
     /// Rises along the list; the id of its row in the database. 0 before it is in a list.
     pub(super) id: i64,
-    /// At most 4,096 bytes, may be empty, need not be unique.
-    pub(crate) name: Arc<str>,
     pub(crate) json: Arc<Representation>,
 }
 
-/// The two fields of a color in JSON.
+/// The fields of a color: exactly these, in this order (spec, Color, rule 1).
 #[derive(Deserialize, Serialize)]
-struct ColorFields<N, V> {
-    name: N,
-    value: V,
+pub(crate) struct ColorFields<'a> {
+    /// At most 4,096 bytes, may be empty, need not be unique.
+    #[serde(borrow)]
+    pub(crate) name: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) value: Cow<'a, str>,
 }
 
 impl Color {
-    pub(crate) fn new(name: impl Into<Arc<str>>, value: &str) -> Self {
-        let name = name.into();
-        let json = Arc::new(json(&name, value));
-        Self { id: 0, name, json }
+    pub(crate) fn new(name: &str, value: &str) -> Self {
+        Self { id: 0, json: Arc::new(json(name, value)) }
+    }
+
+    /// Name and value, parsed from the JSON: there is no other place for them.
+    pub(crate) fn fields(&self) -> ColorFields<'_> {
+        fields(&self.json)
     }
 
     /// Bytes of [`Color::json_in_list`].
@@ -45,18 +49,18 @@ impl Color {
     }
 }
 
-/// The JSON of a color: exactly the fields `name` and `value`, in this order (spec, Color, rule 1), and a line feed.
+/// The JSON of a color, and a line feed.
 pub(super) fn json(name: &str, value: &str) -> Representation {
     let mut json = Vec::with_capacity(24 + name.len() + value.len()); // bytes; 23 of them are not the name or the value
-    serde_json::to_writer(&mut json, &ColorFields { name, value }).expect("strings always serialize, and a Vec takes every byte");
+    let fields = ColorFields { name: name.into(), value: value.into() };
+    serde_json::to_writer(&mut json, &fields).expect("strings always serialize, and a Vec takes every byte");
     json.push(b'\n');
     Representation::new(json)
 }
 
-/// The value in the JSON of a color: only the database needs it by itself.
-pub(super) fn value(json: &Representation) -> String {
-    let fields: ColorFields<IgnoredAny, String> = serde_json::from_slice(json.bytes()).expect("it was made of a name and a value");
-    fields.value
+/// The fields in the JSON of a color.
+pub(super) fn fields(json: &Representation) -> ColorFields<'_> {
+    serde_json::from_slice(json.bytes()).expect("it was made of a name and a value")
 }
 
 /// Colors are equal when they have the same name and value.

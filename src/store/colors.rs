@@ -55,9 +55,10 @@ impl Colors {
     /// Appends a color, whose id has to be higher than all others, to a version that nobody has seen yet.
     pub(super) fn push(&mut self, color: Color) {
         self.bytes += color.json_len();
-        match self.names.get_mut(&*color.name) {
+        let name = color.fields().name;
+        match self.names.get_mut(&*name) {
             Some(ids) => ids.insert(color.id),
-            None => drop(self.names.insert(Arc::clone(&color.name), Ids::One(color.id))),
+            None => drop(self.names.insert(name.into(), Ids::One(color.id))),
         }
         self.colors.push_back(color);
     }
@@ -107,7 +108,7 @@ impl Colors {
             }
             Edit::Replace(id, json) => {
                 let color = self.colors.get_mut(self.position(id)).expect("a position in the list");
-                let before = replace(color, Color { id, name: Arc::clone(&color.name), json });
+                let before = replace(color, Color { id, json });
                 self.bytes += color.json_len();
                 self.bytes -= before.json_len();
                 Vector::unit(before)
@@ -115,8 +116,9 @@ impl Colors {
             Edit::Remove(id) => {
                 let color = self.colors.remove(self.position(id));
                 self.bytes -= color.json_len();
-                if self.names.get_mut(&*color.name).is_none_or(|ids| ids.remove(id)) {
-                    self.names.remove(&*color.name);
+                let name = color.fields().name;
+                if self.names.get_mut(&*name).is_none_or(|ids| ids.remove(id)) {
+                    self.names.remove(&*name);
                 }
                 Vector::unit(color)
             }

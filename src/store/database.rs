@@ -85,7 +85,8 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
     transaction.execute_batch(SCHEMA)?;
     let mut insert = transaction.prepare(INSERT)?;
     for color in colors.iter() {
-        insert.execute((color.id, &*color.name, color::value(&color.json)))?;
+        let fields = color.fields();
+        insert.execute((color.id, fields.name, fields.value))?;
     }
     drop(insert);
     transaction.commit()?;
@@ -247,8 +248,11 @@ impl Database {
     /// Writes an edit of this list, after [`Database::begin`]. The rows have to be those of the list.
     pub(super) fn write(&self, edit: &Edit, colors: &Colors) -> Result<(), DatabaseError> {
         match edit {
-            Edit::Append(color) => self.change_rows(INSERT, (color.id, &*color.name, color::value(&color.json)), 1),
-            Edit::Replace(id, json) => self.change_rows(UPDATE, (id, color::value(json)), 1),
+            Edit::Append(color) => {
+                let fields = color.fields();
+                self.change_rows(INSERT, (color.id, fields.name, fields.value), 1)
+            }
+            Edit::Replace(id, json) => self.change_rows(UPDATE, (id, color::fields(json).value), 1),
             Edit::Remove(id) => self.change_rows(DELETE, [id], 1),
             Edit::ReplaceAll(list) => {
                 self.change_rows(DELETE_ALL, [], colors.len())?;

@@ -137,7 +137,7 @@ struct NewColor {
 
 impl<'de> Deserialize<'de> for Color {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Object::deserialize(deserializer).map(|Object(NewColor { name, value })| Self::new(name, &value))
+        Object::deserialize(deserializer).map(|Object(NewColor { name, value })| Self::new(&name, &value))
     }
 }
 

@@ -150,7 +150,7 @@ mod tests {
     const RETIRED_MAX: usize = 64 * 1024 * 1024;
 
     fn list(colors: usize) -> SharedList {
-        SharedList::new(Colors::from_iter((0..colors).map(|number| Color::new(number.to_string(), ""))), RETIRED_MAX)
+        SharedList::new(Colors::from_iter((0..colors).map(|number| Color::new(&number.to_string(), ""))), RETIRED_MAX)
     }
 
     fn delete(name: &str) -> Change {
