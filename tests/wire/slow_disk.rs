@@ -147,7 +147,9 @@ fn the_end_waits_for_a_disk_that_hangs_no_longer_than_for_a_client() {
     // the documents promise 5 s
     assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     kill_process(tracer, Signal::KILL).unwrap();
-    client.expect_close();
+    // the disk works again for the moment in which the process ends, so the change may have been saved, and its answer sent
+    let answer = client.whatever_comes();
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let (status, log) = disk.server.wait();
     assert_eq!(status.code(), Some(0));
     assert!(log.contains("connections closed because they were still open 4 s after the signal: 1\n"), "{log}");
