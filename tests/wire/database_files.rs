@@ -199,6 +199,9 @@ fn what_is_printed_while_a_service_starts_and_stops_is_a_list_that_was() {
             let Some((mut child, trace)) = slowed(&scratch, &[mode, "--data", &file]) else { return };
             let reads = |trace: &str| fs::read_to_string(trace).unwrap_or_default().matches("colors.db>").count();
             eventually("it reads", || (reads(&trace) > 5).then_some(()));
+            // it stands still in the middle of the file
+            let pid = Pid::from_child(&child);
+            kill_process(pid, Signal::STOP).unwrap();
             let mut lists = vec![(list("before", 1000), 1000)];
             for round in 0..rounds {
                 let server = Server::start(&["--data", &file]);
@@ -209,6 +212,7 @@ fn what_is_printed_while_a_service_starts_and_stops_is_a_list_that_was() {
                 lists.push((changed, count));
             }
             assert!(child.try_wait().unwrap().is_none(), "it was not slow enough");
+            kill_process(pid, Signal::CONT).unwrap();
             let output = child.wait_with_output().unwrap();
             let (out, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
             let was_one = lists.iter().any(|(list, count)| match mode {
