@@ -110,16 +110,17 @@ fn chunked_content_without_end_is_cut_off() {
 fn what_is_sent_behind_a_refused_request_costs_no_answer_before_it() {
     let target = Target::of(|| Server::durable(&long_list(90_000), &[]));
     for too_much in ["POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n", "GET / HTTP/0.0\r\n\r\n"] {
+        // the service drops what follows for 2 s, in which a client has to read its answers, on a busy machine as well
         let mut client = Client::new(narrow(target.server.address));
         let mut sender = client.stream.try_clone().unwrap();
-        let requests = "GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(20) + too_much;
+        let requests = "GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(8) + too_much;
         thread::scope(|scope| {
             scope.spawn(move || {
                 sender.write_all(requests.as_bytes()).unwrap();
                 // The service may close before it has read everything.
                 let _ = sender.write_all(&vec![b' '; 3_000_000]);
             });
-            (0..20).for_each(|_| assert_eq!(client.response().status, 200));
+            (0..8).for_each(|_| assert_eq!(client.response().status, 200));
             let refusal = client.response();
             assert!(refusal.status >= 400 && refusal.closes(), "{refusal:?}");
         });
