@@ -202,7 +202,7 @@ impl Browser {
     /// Waits until the page knows that the list may be changed.
     #[track_caller]
     pub(crate) fn expect_controls(&self) {
-        self.until("return document.querySelector('#add').offsetParent");
+        self.until("return document.querySelector('#add').checkVisibility({visibilityProperty: true})");
     }
 
     /// The same with any address.

@@ -31,6 +31,8 @@ fn a_file_replaces_the_list_after_it_was_shown_what_that_changes_and_undo_brings
             expect_comparison(browser, "3 colors become 3");
             assert_eq!(browser.text("#summary"), "Unchanged: 1 color, in the order of the file.");
             let differences = browser.text("#differences").replace(['\u{2068}', '\u{2069}'], "");
+            let captions = [browser.text("#both p"), browser.text("#source"), browser.text("#differences + p")];
+            assert_eq!(captions, ["Now", "new.json", "You can undo this."]);
             assert_eq!(differences, "New (1)seaChanged (1)inkRemoved (1)red");
             assert_eq!(server.list(), before);
             if is_wanted {

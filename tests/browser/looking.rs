@@ -1,8 +1,8 @@
 //! What the page shows: swatches, search, order, copies.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::browser::actions::{CONTROL, ESCAPE};
+use crate::browser::actions::{CONTROL, DELETE, END, ESCAPE};
 use crate::browser::driver::{PLAIN_HOST, browse};
 use crate::common::harness::Server;
 
@@ -166,6 +166,61 @@ fn the_list_is_shown_by_name_hue_and_lightness_and_as_it_is() {
             assert_eq!(browser.names(), names, "{order}");
         }
         assert_eq!(server.list(), before);
+    });
+}
+
+#[test]
+fn on_a_phone_help_is_whole_the_count_is_on_one_line_and_the_menu_is_below_its_button() {
+    browse(|browser| {
+        let many: Vec<Value> = (0..10_000).map(|number| json!({"name": number.to_string(), "value": "#99cccc"})).collect();
+        let server = Server::with_seed(&json!(many).to_string(), &[]);
+        for (width, height) in [(320, 568), (390, 844), (1440, 900)] {
+            browser.resize(width, height);
+            browser.open(&server);
+            browser.expect_controls();
+            let lines = "const count = document.querySelector('#count'); return count.clientHeight / parseFloat(getComputedStyle(count).lineHeight)";
+            assert!(browser.run(lines).as_f64().unwrap() < 1.5, "{width}");
+            browser.click("#more");
+            let offset = "const [menu, more] = ['#menu', '#more'].map(part => document.querySelector(part).getBoundingClientRect());
+                return [menu.left >= 0, Math.abs(menu.right - more.right) < 1, menu.top > more.bottom && menu.top < more.bottom + 12]";
+            assert_eq!(browser.run(offset), json!([true, true, true]), "{width}");
+            browser.press(&[ESCAPE]);
+            browser.click("#asks");
+            let is_whole = "const help = document.querySelector('#help'); return help.scrollHeight <= help.clientHeight";
+            assert_eq!(browser.run(is_whole), true, "{width}");
+        }
+    });
+}
+
+#[test]
+fn a_notice_leaves_room_to_scroll_to_the_last_row() {
+    browse(|browser| {
+        let server = Server::start(&[]);
+        for (width, height) in [(320, 640), (1440, 900)] {
+            browser.resize(width, height);
+            browser.open(&server);
+            browser.expect_controls();
+            browser.run("document.querySelector('li .open').focus()");
+            browser.press(&[END, DELETE]);
+            browser.until("return document.querySelector('#told').textContent");
+            let is_seen = "scrollTo(0, 1e6);
+                return document.querySelector('#list').getBoundingClientRect().bottom <= document.querySelector('#message').getBoundingClientRect().top";
+            assert_eq!(browser.run(is_seen), true, "{width}");
+            browser.click("#dismiss");
+            assert_eq!(browser.run("return document.body.style.paddingBottom"), "");
+        }
+    });
+}
+
+#[test]
+fn with_forced_colors_every_tile_has_an_edge() {
+    browse(|browser| {
+        let server = Server::start(&[]);
+        for (forced, expected) in [("none", "none"), ("active", "solid")] {
+            browser.prefer("forced-colors", forced);
+            browser.open(&server);
+            assert_eq!(browser.run("return getComputedStyle(document.querySelector('li')).outlineStyle"), expected);
+        }
     });
 }
 

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use crate::browser::actions::{DOWN, RIGHT};
+use crate::browser::actions::{DOWN, F2, RIGHT};
 use crate::browser::driver::browse;
 use crate::common::harness::Server;
 
@@ -62,28 +62,76 @@ fn what_is_no_color_is_opened_without_forms() {
 }
 
 #[test]
-fn arrow_keys_and_neighbors_lead_from_color_to_color() {
+fn arrow_keys_lead_from_color_to_color() {
     browse(|browser| {
         let server = Server::start(&[]);
         browser.open(&server);
         let names = browser.names();
         browser.open_color(&names[4]);
         browser.expect_text("#place", "5 of 148");
-        let around = "return [...document.querySelectorAll('#neighbors button')].map(button => button.title)";
-        assert_eq!(browser.run(around), json!(names[1..8]));
         browser.press(&[RIGHT]);
         browser.expect_text("#title", &names[5]);
         browser.click("#previous");
         browser.expect_text("#title", &names[4]);
-        browser.click("#neighbors button:nth-child(7)");
-        browser.expect_text("#title", &names[7]);
         browser.press(&[DOWN]);
         let columns = "const tops = [...document.querySelectorAll('li')].map(li => li.getBoundingClientRect().top); return tops.filter(top => top === tops[0]).length";
         let columns = usize::try_from(browser.run(columns).as_u64().unwrap()).unwrap();
-        browser.expect_text("#title", &names[7 + columns]);
+        browser.expect_text("#title", &names[4 + columns]);
         // the focus is where one has looked last
         browser.click("#opened .close");
-        assert_eq!(browser.run("return document.activeElement.firstChild.textContent"), json!(names[7 + columns]));
+        assert_eq!(browser.run("return document.activeElement.firstChild.textContent"), json!(names[4 + columns]));
+    });
+}
+
+#[test]
+fn neighbors_are_the_nearest_in_hue_and_lead_there() {
+    browse(|browser| {
+        let server = Server::start(&[]);
+        browser.open(&server);
+        let purples = ["mediumpurple", "blueviolet", "indigo", "rebeccapurple", "darkviolet", "darkorchid", "mediumorchid"];
+        let around = "return [...document.querySelectorAll('#neighbors button')].map(button => button.title)";
+        browser.open_color("rebeccapurple");
+        assert_eq!((browser.run(around), browser.text("#nearby").as_str()), (json!(purples), "Neighbors in hue"));
+        browser.click("#neighbors button:nth-child(5)");
+        browser.expect_text("#title", "darkviolet");
+        browser.click("#opened .close");
+        // grays have no hue
+        let grays = ["slategray", "slategrey", "dimgray", "dimgrey", "darkslategray", "darkslategrey", "black"];
+        browser.open_color("black");
+        assert_eq!((browser.run(around), browser.text("#nearby").as_str()), (json!(grays), "Neighbors in lightness"));
+        // on a round, pink and red are neighbors
+        let seed =
+            r##"[{"name":"pink","value":"oklch(0.7 0.1 355)"},{"name":"green","value":"lime"},{"name":"red","value":"oklch(0.7 0.1 5)"}]"##;
+        browser.open(&Server::with_seed(seed, &[]));
+        browser.open_color("red");
+        assert_eq!(browser.run(around), json!(["pink", "red", "green"]));
+    });
+}
+
+#[test]
+fn keys_that_copy_a_form_type_in_a_field_and_are_not_shown_there_nor_to_those_who_tap() {
+    const SEEN: &str = "const {content} = getComputedStyle(document.querySelector('#formats'), '::before');
+        return [document.querySelector('#formats kbd').checkVisibility(), content]";
+    browse(|browser| {
+        let server = Server::start(&[]);
+        browser.open(&server);
+        browser.expect_controls();
+        browser.open_color("red");
+        assert_eq!(browser.run(SEEN), json!([true, "none"]));
+        browser.press(&[F2]);
+        browser.expect_fields();
+        assert_eq!(browser.run(SEEN), json!([false, "none"]));
+        for field in ["name", "value"] {
+            browser.fill(&format!("#{field}"), "1234");
+            assert_eq!(browser.run(&format!("return document.querySelector('#{field}').value")), "1234");
+        }
+        assert_eq!(browser.text("#heard"), "");
+        let fonts = "return new Set(['#value', '#stored'].map(text => getComputedStyle(document.querySelector(text)).fontFamily)).size";
+        assert_eq!(browser.run(fonts), 1);
+        browser.resize_as(390, 844, true);
+        browser.open(&server);
+        browser.open_color("red");
+        assert_eq!(browser.run(SEEN), json!([false, "\"Tap a value to copy it\""]));
     });
 }
 

@@ -166,7 +166,7 @@ async function undo() {
 	try {
 		await make(last.back, `Undone: ${last.text}`, true);
 	} catch (error) {
-		if (error.all) return compare(error.all, 'The list has changed since. This is what undoing would replace.');
+		if (error.all) return compare(error.all, 'Before', 'The list has changed since. This is what undoing would replace.');
 		// what was only not sent, or refused, can be tried again
 		if (!(error instanceof Late)) done.push(last);
 		throw error;
@@ -180,6 +180,8 @@ function tell(text = '') {
 	at.told.textContent = text;
 	offerUndo();
 	clearTimeout(timer);
+	// so that one can scroll the last tiles out from under it
+	document.body.style.paddingBottom = text && `${at.message.offsetHeight + 24}px`;
 	if (text) timer = setTimeout(tell, 12000);
 }
 

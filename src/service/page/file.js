@@ -1,7 +1,7 @@
 /* Files in and out. A file that comes in is compared with the list; only then it may replace it. */
 
 const CHANGED = 'The list has just changed. This is what would change now.';
-let incoming; // {all, expected} of the open comparison
+let incoming; // {all, source, expected} of the open comparison
 
 /* The colors of a file: an array, or what the service answers. */
 function colorsOf(text) {
@@ -22,12 +22,13 @@ function colorsOf(text) {
 }
 
 async function read(file) {
-	if (file) compare(colorsOf(await file.text()));
+	if (file) compare(colorsOf(await file.text()), file.name);
 }
 
-/* Shows what a list would change. */
-function compare(all, reason = '') {
-	incoming = {all, expected: list};
+/* Shows what a list would change, and where it is from. */
+function compare(all, source, reason = '') {
+	incoming = {all, source, expected: list};
+	say(at.source, source);
 	const [before, after] = [list, all].map(colors => {
 		const counts = new Map();
 		return new Map(colors.map(({name, value}) => {
@@ -72,7 +73,7 @@ function drawField(field, colors) {
 /* Another list is compared anew, before anybody replaces what was never shown. */
 function followIncoming() {
 	if (!at.incoming.open || incoming.isBusy || JSON.stringify(list) === JSON.stringify(incoming.expected)) return;
-	compare(incoming.all, CHANGED);
+	compare(incoming.all, incoming.source, CHANGED);
 }
 
 function replaceAll() {
@@ -85,7 +86,7 @@ function replaceAll() {
 			at.incoming.close();
 		} catch (error) {
 			mine.isBusy = false;
-			if (error.all && at.incoming.open) return compare(mine.all, CHANGED);
+			if (error.all && at.incoming.open) return compare(mine.all, mine.source, CHANGED);
 			say(at.obstacle, error.message);
 		}
 	});

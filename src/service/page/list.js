@@ -8,12 +8,19 @@ const ROW = 64; // pixels of a tile where not all fit on the screen
 const LARGE = 96; // pixels of a tile that has room for larger text
 const tiles = new Map();
 const collator = new Intl.Collator(undefined, {numeric: true});
-const numbers = {hue: ({value}) => lookOf(value).hue, lightness: ({value}) => lookOf(value).darkness};
+const numbers = {
+	hue: ({value}) => lookOf(value).hue,
+	lightness: ({value}) => lookOf(value).darkness,
+	angle({value}) {
+		const {hue, angle, darkness} = lookOf(value);
+		return hue < 1000 ? angle : 360 + darkness;
+	},
+};
 let list = []; // as the service has it
 const pending = []; // edits that the service has yet to make; they are shown
 let entries = [], shown = [];
 let chosen, usual; // order that somebody has chosen, and the one without that
-let hues; // entries that are colors, as sorted by hue
+let hues; // what byAngle gives
 let columns = 1, row = 1, isAll = false;
 let current = 0; // index in `shown` of the tile that Tab leads to
 let carried; // key of the tile that is dragged
@@ -185,9 +192,9 @@ function focusOn(index) {
 	if (scrollY < least || scrollY > most) scrollTo({top: scrollY < least ? least : most, behavior: 'instant'});
 }
 
-/* The entries that are colors, sorted by hue. */
-function byHue() {
-	return hues ??= sorted(entries.filter(({value}) => lookOf(value).css), 'hue');
+/* The entries that are colors, by the angle of their hue, and grays behind them by lightness. */
+function byAngle() {
+	return hues ??= sorted(entries.filter(({value}) => lookOf(value).css), 'angle');
 }
 
 /* A mark for a text that shows nothing. */

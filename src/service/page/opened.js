@@ -63,7 +63,7 @@ function showForms(look) {
 	const forms = Object.entries(formsOf(look));
 	buttonsOf(at.formats, forms.length).forEach((button, i) => {
 		const [form, text] = forms[i];
-		button.replaceChildren(element('kbd', i + 1), element('span', form), element('code', text));
+		button.replaceChildren(element('span', form), element('code', text), element('kbd', i + 1));
 		button.onclick = () => attempt(() => copy(text, button), opened);
 	});
 	at.contrast.hidden = look.alpha < 1;
@@ -76,18 +76,24 @@ function showForms(look) {
 	}));
 }
 
-/* Up to seven colors around one, as sorted by hue: an endless round. */
+/* A color among the six that are nearest in hue, sorted by it; grays, which have none, among grays by lightness. */
 function showNeighbors(entry) {
-	const round = byHue();
+	const {angle} = numbers;
+	const mine = angle(entry);
+	const away = other => (angle(other) - mine + 540) % 360 - 180;
+	const round = byAngle().filter(other => angle(other) < 360 === mine < 360);
 	const place = round.findIndex(({key}) => key === entry.key);
-	const reach = Math.min(3, (round.length - 1) >> 1);
-	const around = place < 0 ? [] : Array.from({length: 2 * reach + 1}, (_, i) => round.at((place + i - reach) % round.length));
+	// 0, 1, -1, 2, … steps along the round, which may be shorter
+	const near = place < 0 ? [] : Array.from({length: 13}, (_, i) => round.at((place + (i % 2 ? i + 1 : -i) / 2) % round.length));
+	const nearest = [...new Set(near)].sort((a, b) => Math.abs(away(a)) - Math.abs(away(b)));
+	const around = nearest.slice(0, 7).sort((a, b) => away(a) - away(b) || round.indexOf(a) - round.indexOf(b));
 	at.near.hidden = around.length < 2;
+	say(at.nearby, `Neighbors in ${mine < 360 ? 'hue' : 'lightness'}`);
 	buttonsOf(at.neighbors, around.length).forEach((button, i) => {
 		const neighbor = around[i];
 		button.className = 'ground';
 		button.title = blankness(neighbor.name) || neighbor.name;
-		button.ariaCurrent = i === reach;
+		button.ariaCurrent = neighbor.key === entry.key;
 		paint(button, neighbor.value);
 		button.onclick = () => open(neighbor);
 	});
@@ -146,7 +152,7 @@ at.opened.onkeydown = event => {
 	const {key} = event;
 	const steps = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns};
 	if (key in steps) step(steps[key]);
-	else if (/^[1-4]$/.test(key)) at.formats.children[key - 1]?.firstChild.click();
+	else if (/^[1-4]$/.test(key)) at.formats.children[key - 1]?.click();
 	else if (key === 'c') attempt(() => copy(opened.entry.value, at.stored), opened);
 	else if (key === 'F2' && mayChange()) edit(opened.entry);
 	else if (key === 'Delete' && mayChange() && !event.repeat) at.delete.click();
