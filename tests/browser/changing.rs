@@ -195,6 +195,7 @@ fn of_two_colors_with_the_same_name_either_is_changed_and_says_which_it_is() {
         browser.open_nth_color("red", 0);
         browser.click("#delete");
         browser.expect_text("#count", "2 colors");
+        browser.expect_text("#told", "Deleted red.");
         assert_eq!(server.list(), r##"{"data":[{"name":"ink","value":"#191970"},{"name":"red","value":"#dd0000"}]}"##);
         browser.until("return document.querySelector('li:last-child .open span').textContent === ''");
         browser.click("#add");
