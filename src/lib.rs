@@ -100,7 +100,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     let stop = stop_on_signals(&is_starting, reload.is_none()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(&args)?.unzip();
     let memory_max = server::memory_max();
-    let load::Loaded { store, writer, details, is_new } = load::open(&args, memory_max)?;
+    let load::Opened { store, writer, details, is_new } = load::open(&args, memory_max)?;
     is_starting.store(false, SeqCst);
     let is_activated = !inherited.is_empty();
     let listeners = if is_activated { inherited } else { listen_all(&args)? };

@@ -15,7 +15,7 @@ const SEED_FILE: &str = "seed/colors.json";
 const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 
 /// What the service starts with.
-pub(crate) struct Loaded {
+pub(crate) struct Opened {
     pub(crate) store: Store,
     /// There is one if the list is durable.
     pub(crate) writer: Option<Writer>,
@@ -26,11 +26,11 @@ pub(crate) struct Loaded {
 }
 
 /// Reads the list, or makes its file. `memory_max`: see [`Store::in_memory`].
-pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Loaded, Failure> {
+pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
     let Some(file) = args.data.as_deref() else {
         let (colors, source) = read_seed(args)?;
         let details = format!("{} from {source}, in memory: changes are lost when it stops", count(colors.len()));
-        return Ok(Loaded { store: Store::in_memory(colors, memory_max), writer: None, details, is_new: false });
+        return Ok(Opened { store: Store::in_memory(colors, memory_max), writer: None, details, is_new: false });
     };
     let failed = |error| unusable(file, error);
     let seed = if data_file::has_list(file).map_err(failed)? { None } else { Some(read_seed(args)?) };
@@ -49,7 +49,7 @@ pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Loaded, Failure> {
     let (database, colors) = Database::open(&path, lock).map_err(failed)?;
     let details = format!("{} kept in {}, {origin}", count(colors.len()), file.display());
     let (store, writer) = Store::in_database(database, colors, memory_max);
-    Ok(Loaded { store, writer: Some(writer), details, is_new })
+    Ok(Opened { store, writer: Some(writer), details, is_new })
 }
 
 /// Fails as a start would, or describes the list. Changes nothing: a service may be running on the same file.
