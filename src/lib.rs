@@ -14,6 +14,7 @@
 //! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `chunked`, `request`, `response`, `conditional`
 //! - `metrics`: what is counted, and the text that Prometheus reads
 //! - `connection_counts`: how many connections each worker has
+//! - `file_lock`: keeps other processes of the service away
 //! - `service_manager`: what systemd is told
 //! - `logging`: log lines, how many there may be (`limiter`), and the thread that writes them
 
@@ -23,6 +24,7 @@ mod connection_counts;
 mod documents;
 mod environment;
 mod failure;
+mod file_lock;
 mod http;
 mod load;
 mod logging;

@@ -4,14 +4,11 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use rustix::fs::Mode;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// Longest wait for other processes that start in the same directory; each takes less than a millisecond.
-const LOCK_TIME: Duration = Duration::from_secs(2);
+use crate::file_lock;
 
 /// A socket file that this process made; removed when dropped.
 #[derive(Debug)]
@@ -49,14 +46,10 @@ impl SocketFile {
 fn lock_directory_of(path: &Path) -> io::Result<Option<File>> {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Ok(directory) = File::open(directory) else { return Ok(None) };
-    let begun = Instant::now();
-    while let Err(TryLockError::WouldBlock) = directory.try_lock() {
-        if begun.elapsed() > LOCK_TIME {
-            return Err(io::Error::other("another process keeps its directory locked"));
-        }
-        sleep(Duration::from_millis(5));
+    match file_lock::lock(&directory) {
+        Err(TryLockError::WouldBlock) => Err(io::Error::other("another process keeps its directory locked")),
+        _ => Ok(Some(directory)),
     }
-    Ok(Some(directory))
 }
 
 impl Drop for SocketFile {

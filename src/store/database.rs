@@ -8,7 +8,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::mem::forget;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Params, ffi};
@@ -18,13 +18,10 @@ use super::colors::{Colors, Edit};
 use super::data_file;
 use super::database_error::DatabaseError;
 use super::files::{Files, SharedMemory};
-use crate::logging;
+use crate::{file_lock, logging};
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and the owner of FILE.
 const NEW_FILE_MODE: u32 = 0o600;
-
-/// How long a start waits for another service: one that is stopping ends sooner.
-const LOCK_TIME: Duration = Duration::from_secs(1);
 
 /// How long a save waits for another program that writes.
 const BUSY_TIME: Duration = Duration::from_secs(5);
@@ -59,14 +56,10 @@ pub(crate) fn lock(path: &Path) -> Result<File, DatabaseError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(NEW_FILE_MODE);
     let file = options.open(path).map_err(|error| data_file::path_error(path, &error))?;
-    let begun = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::Error(error)) => return Err(data_file::path_error(path, &error)),
-            Err(TryLockError::WouldBlock) if begun.elapsed() > LOCK_TIME => return Err(DatabaseError::Busy),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
-        }
+    match file_lock::lock(&file) {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(DatabaseError::Busy),
+        Err(TryLockError::Error(error)) => Err(data_file::path_error(path, &error)),
     }
 }
 
