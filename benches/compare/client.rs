@@ -60,16 +60,8 @@ impl Client {
         Ok(self.0.get_mut().write_all(bytes)?)
     }
 
-    /// Receives one response. Fails unless it tells of success.
+    /// Receives one response, with a `Content-Length`, which all servers here send. Fails unless it tells of success.
     pub(crate) fn receive(&mut self) -> Result<Response> {
-        let response = self.receive_any(false)?;
-        let line = response.0.split(|byte| *byte == b'\r').next().unwrap_or_default();
-        ensure!(line.starts_with(b"HTTP/1.1 20"), "answered with {:?}", String::from_utf8_lossy(line));
-        Ok(response)
-    }
-
-    /// Receives one response, whatever it tells, with a `Content-Length`, which all servers here send. `to_head`: to a HEAD, without content.
-    pub(crate) fn receive_any(&mut self, to_head: bool) -> Result<Response> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             ensure!(self.0.read_until(b'\n', &mut head)? > 0, "the connection ended within a response");
@@ -77,8 +69,9 @@ impl Client {
         let text = String::from_utf8_lossy(&head).to_ascii_lowercase();
         let length: Option<usize> = text.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
         let length = length.context("a response without Content-Length")?;
-        let mut content = vec![0; if to_head { 0 } else { length }];
+        let mut content = vec![0; length];
         self.0.read_exact(&mut content)?;
+        ensure!(text.starts_with("http/1.1 20"), "answered with {:?}", text.lines().next());
         Ok(Response(head, content))
     }
 

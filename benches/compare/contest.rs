@@ -7,12 +7,15 @@ use anyhow::{Context, Result, ensure};
 use tempfile::NamedTempFile;
 
 use crate::Args;
-use crate::server::{Kind, Programs, Server};
+use crate::server::{Kind, Programs, Server, Usage};
 use crate::table::{Table, median, number, range};
 use crate::workload::{Color, Workload, colors};
 
-const TITLES: &str = "workload       | colors | threads | conn. | server    | requests/s | min–max         | CPU µs/request | p99 ms | RSS MiB | rate × \
-    | CPU ×  | errors";
+const TITLES: &str = "workload       | colors | threads | conn. | server    | requests/s | min–max         | CPU µs/request | switches/request | p99 ms \
+    | RSS MiB | rate ×  | CPU ×  | errors";
+
+/// One waits for each answer, some leave the processors idle now and then, many never do.
+const CONNECTIONS: [u32; 4] = [2, 8, 32, 256];
 
 /// What the servers of some rows have in common.
 struct Load<'a> {
@@ -24,26 +27,29 @@ struct Load<'a> {
 
 /// A measured run of one server.
 struct Run {
-    /// Requests/s, CPU µs/request, p99 in ms, and resident memory in MiB.
-    figures: [f64; 4],
+    /// Requests/s, CPU µs/request, context switches/request, p99 in ms, and resident memory in MiB.
+    figures: [f64; 5],
     /// Failed connections, statuses from 400 up, and responses that came too late.
     errors: [f64; 3],
 }
 
+/// A server, the response that it gives, and what was measured.
+pub(crate) struct Contestant<Run> {
+    pub(crate) kind: Kind,
+    pub(crate) server: Server,
+    pub(crate) response: Vec<u8>,
+    pub(crate) runs: Vec<Run>,
+}
+
 pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
-    let before = programs.before.iter().map(|_| Kind::Before);
-    let peers = args.only.iter().copied().filter(|kind| *kind != Kind::Colors);
-    let kinds: Vec<Kind> = [Kind::Colors].into_iter().chain(before).chain(peers).collect();
     println!();
     let table = Table::begin(TITLES, 5);
-    for &count in if args.colors_count.is_empty() { &[148] } else { &args.colors_count[..] } {
+    for &count in args.colors_count(&[148]) {
         let colors = &colors(count as usize)[..];
         for &workload in &args.workloads {
-            for &connections in &args.connections {
+            for &connections in args.connections(&CONNECTIONS) {
                 for &threads in args.threads.iter().filter(|threads| **threads <= connections) {
-                    let load = Load { workload, colors, connections, threads };
-                    let kinds = kinds.iter().copied().filter(|kind| kind.serves(workload));
-                    print_rows(&table, &load, kinds, programs, args)?;
+                    print_rows(&table, &Load { workload, colors, connections, threads }, programs, args)?;
                 }
             }
         }
@@ -51,29 +57,38 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
     Ok(())
 }
 
-/// Starts all servers anew, gives each its turn in every round, and prints a row for each.
-fn print_rows(table: &Table, load: &Load, kinds: impl Iterator<Item = Kind>, programs: &Programs, args: &Args) -> Result<()> {
-    let Load { workload, colors, connections, threads } = *load;
-    let mut contestants: Vec<(Kind, Server, Vec<Run>)> = Vec::new();
-    let mut response = Vec::new();
-    for kind in kinds {
-        let server = Server::start(kind, programs, colors, &response)?;
-        let checked = workload.check(&server, colors).context(kind.name())?;
-        if kind == Kind::Colors {
-            response = checked; // for the floor
-        }
-        contestants.push((kind, server, Vec::new()));
+/// Starts servers, colors first, and checks what they respond with.
+pub(crate) fn start_all<Run>(
+    kinds: impl Iterator<Item = Kind>,
+    programs: &Programs,
+    workload: Workload,
+    colors: &[Color],
+) -> Result<Vec<Contestant<Run>>> {
+    let mut contestants: Vec<Contestant<Run>> = Vec::new();
+    for kind in kinds.filter(|kind| kind.serves(workload)) {
+        // for the floor
+        let of_colors = contestants.first().map_or(&[][..], |colors| &colors.response);
+        let server = Server::start(kind, programs, colors, of_colors)?;
+        let response = workload.check(&server, colors).context(kind.name())?;
+        contestants.push(Contestant { kind, server, response, runs: Vec::new() });
     }
+    Ok(contestants)
+}
+
+/// Starts all servers anew, gives each its turn in every round, and prints a row for each.
+fn print_rows(table: &Table, load: &Load, programs: &Programs, args: &Args) -> Result<()> {
+    let Load { workload, colors, connections, threads } = *load;
+    let mut contestants = start_all(args.kinds(), programs, workload, colors)?;
     for round in 1..=args.rounds {
-        for (kind, server, runs) in &mut contestants {
+        for Contestant { kind, server, runs, .. } in &mut contestants {
             eprintln!("{}, {} colors, {threads}/{connections}, round {round}: {}", workload.name(), colors.len(), kind.name());
             measure(load, 1, server)?; // to warm up
             runs.push(measure(load, args.seconds, server)?);
         }
     }
     let words = [workload.name().to_owned(), colors.len().to_string(), threads.to_string(), connections.to_string()];
-    for (kind, _, runs) in &contestants {
-        table.row(words.iter().cloned().chain([kind.name().to_owned()]).chain(row(runs, &contestants[0].2)));
+    for Contestant { kind, runs, .. } in &contestants {
+        table.row(words.iter().cloned().chain([kind.name().to_owned()]).chain(row(runs, &contestants[0].runs)));
     }
     Ok(())
 }
@@ -87,9 +102,9 @@ fn measure(load: &Load, seconds: u32, server: &Server) -> Result<Run> {
     wrk.args(["--duration", &format!("{seconds}s"), "--timeout", "10s", "--latency", "--script"]).arg(script.path());
     wrk.args(request.fields().iter().flat_map(|field| ["--header", field]));
     wrk.arg(format!("http://{}{}", server.address, request.target));
-    let before = server.cpu_us()?;
+    let before = server.usage()?;
     let output = wrk.output().context("wrk does not start")?;
-    let cpu_us = server.cpu_us()? - before;
+    let Usage { cpu_us, switches } = server.usage()? - before;
     let resident_mib = server.resident_mib();
     ensure!(output.status.success(), "wrk failed: {}", String::from_utf8_lossy(&output.stderr));
     load.workload.tidy(server)?;
@@ -97,16 +112,16 @@ fn measure(load: &Load, seconds: u32, server: &Server) -> Result<Run> {
     let line = text.lines().find_map(|line| line.strip_prefix("measured ")).context("wrk printed no results")?;
     let numbers: Vec<f64> = line.split(' ').map(str::parse).collect::<Result<_, _>>()?;
     let [requests, time_us, p99_us, errors @ ..] = <[f64; 6]>::try_from(numbers).ok().context("wrk printed other results")?;
-    Ok(Run { figures: [requests / time_us * 1e6, cpu_us / requests, p99_us / 1e3, resident_mib], errors })
+    Ok(Run { figures: [requests / time_us * 1e6, cpu_us / requests, switches / requests, p99_us / 1e3, resident_mib], errors })
 }
 
 /// The figures of a row. The ratios are of colors to this server, within each round.
-fn row(runs: &[Run], colors: &[Run]) -> [String; 8] {
-    let [rate, cpu, p99, resident] = [0, 1, 2, 3].map(|figure| number(median(runs.iter().map(|run| run.figures[figure]))));
+fn row(runs: &[Run], colors: &[Run]) -> [String; 9] {
+    let [rate, cpu, switches, p99, resident] = [0, 1, 2, 3, 4].map(|figure| number(median(runs.iter().map(|run| run.figures[figure]))));
     let ratios = |figure: usize| colors.iter().zip(runs).map(move |(colors, run)| colors.figures[figure] / run.figures[figure]);
     let [rate_ratio, cpu_ratio] = [0, 1].map(|figure| number(median(ratios(figure))));
     let sums = [0, 1, 2].map(|kind| runs.iter().map(|run| run.errors[kind]).sum::<f64>());
     let errors = sums.iter().zip(["connection", "status", "timeout"]).filter(|(sum, _)| **sum > 0.0);
     let errors = errors.map(|(sum, what)| format!("{sum} {what}")).collect::<Vec<_>>().join(", ");
-    [rate, range(runs.iter().map(|run| run.figures[0])), cpu, p99, resident, rate_ratio, cpu_ratio, errors]
+    [rate, range(runs.iter().map(|run| run.figures[0])), cpu, switches, p99, resident, rate_ratio, cpu_ratio, errors]
 }

@@ -66,14 +66,14 @@ fn measure(server: &Server, count: usize, time: Duration) -> Result<[Spent; 6]> 
 impl Spent {
     /// Sends requests, one on each connection at a time, and adds what they took.
     fn send(&mut self, server: &Server, clients: &mut [Client], mut requests: impl Iterator<Item = Request>) -> Result<()> {
-        let (cpu, began) = (server.cpu_us()?, Instant::now());
+        let (cpu, began) = (server.usage()?.cpu_us, Instant::now());
         while let Some(first) = requests.next() {
             let batch: Vec<Request> = iter::once(first).chain(requests.by_ref().take(clients.len() - 1)).collect();
             clients.iter_mut().zip(&batch).try_for_each(|(client, request)| client.send(request))?;
             clients.iter_mut().zip(&batch).try_for_each(|(client, _)| client.receive().map(drop))?;
             self.0 += batch.len() as f64;
         }
-        self.1 += server.cpu_us()? - cpu;
+        self.1 += server.usage()?.cpu_us - cpu;
         self.2 += began.elapsed();
         Ok(())
     }

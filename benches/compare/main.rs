@@ -4,16 +4,18 @@ mod client;
 mod contest;
 mod growth;
 mod instructions;
+mod latency;
 mod server;
 mod soak;
 mod table;
-mod waiting;
 mod workload;
 mod writers;
 
+use std::hint::black_box;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::Duration;
-use std::{env, thread};
+use std::{env, io, thread};
 
 use anyhow::Result;
 use clap::Parser;
@@ -36,13 +38,13 @@ struct Args {
     /// Length of a measured run
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
-    /// How many connections wrk keeps busy
-    #[arg(long, value_name = "N,...", default_value = "1,32,256", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    /// How many connections there are [default: 2,8,32,256; for --latency 64]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     connections: Vec<u32>,
     /// How many threads wrk has; more threads than connections are skipped
     #[arg(long, value_name = "N,...", default_value = "1,2", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: Vec<u32>,
-    /// How many colors the list has, in the comparison and for --writers [default: 148; for --writers 148,10000,100000,1000000]
+    /// How many colors the list has, in the comparison and for --latency and --writers [default: 148; for --writers 148,10000,100000,1000000]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     colors_count: Vec<u32>,
     /// Which requests to send
@@ -63,19 +65,59 @@ struct Args {
     /// Print what a change takes that is saved before its answer, with 1 and 64 writers, as the list grows
     #[arg(long)]
     writers: bool,
-    /// Print how long a read takes beside clients that change a long list
+    /// Print how long a read takes at fixed rates
     #[arg(long)]
-    waiting: bool,
+    latency: bool,
+    /// Which rates, per second, for --latency
+    #[arg(long, value_name = "N,...", default_value = "1000,20000,50000", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rates: Vec<u32>,
+    /// For --latency: meanwhile, another client changes a color and reads the list, one after the other
+    #[arg(long)]
+    changes: bool,
+    /// Meanwhile, so many processes compute
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=256))]
+    busy: u32,
+    /// Compute until the standard input ends: one of the processes of --busy
+    #[arg(long, hide = true)]
+    compute: bool,
+}
+
+impl Args {
+    fn connections<'a>(&'a self, default: &'a [u32]) -> &'a [u32] {
+        if self.connections.is_empty() { default } else { &self.connections }
+    }
+
+    fn colors_count<'a>(&'a self, default: &'a [u32]) -> &'a [u32] {
+        if self.colors_count.is_empty() { default } else { &self.colors_count }
+    }
+
+    /// The servers of the tables that have several, colors first.
+    fn kinds(&self) -> impl Iterator<Item = Kind> {
+        let before = self.before.iter().map(|_| Kind::Before);
+        [Kind::Colors].into_iter().chain(before).chain(self.only.iter().copied().filter(|kind| *kind != Kind::Colors))
+    }
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
+    if args.compute {
+        thread::spawn(|| {
+            loop {
+                black_box(0);
+            }
+        });
+        io::copy(&mut io::stdin(), &mut io::sink())?;
+        return Ok(());
+    }
     if let Some(time) = args.soak {
         return soak::print(&Programs::find_colors(args.colors.as_deref())?, time);
     }
     let programs = Programs::build(args.colors.as_deref(), args.before.as_deref())?;
     println!("{} processors, `compare {}`", thread::available_parallelism()?, env::args().skip(1).collect::<Vec<_>>().join(" "));
-    if !(args.instructions || args.growth || args.writers || args.waiting) {
+    // their standard input ends with this process, however it ends
+    let compute = |_| Command::new(env::current_exe()?).arg("--compute").stdin(Stdio::piped()).spawn();
+    let _busy = (0..args.busy).map(compute).collect::<io::Result<Vec<_>>>()?;
+    if !(args.instructions || args.growth || args.writers || args.latency) {
         contest::print(&args, &programs)?;
     }
     if args.instructions {
@@ -87,8 +129,8 @@ fn main() -> Result<()> {
     if args.writers {
         writers::print(&args, &programs)?;
     }
-    if args.waiting {
-        waiting::print(&programs, args.seconds)?;
+    if args.latency {
+        latency::print(&args, &programs)?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::Sub;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -84,6 +85,22 @@ fn build(package: &Path, options: &[&str]) -> Result<PathBuf> {
 pub(crate) fn place() -> Result<(TempDir, SocketAddr)> {
     let files = tempfile::Builder::new().prefix("compare-").tempdir_in(Path::new(env!("CARGO_MANIFEST_DIR")).join("target"))?;
     Ok((files, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?))
+}
+
+/// What a server has used of the machine: CPU time, user and system, that of threads that have ended included; and how often one of its
+/// threads that are still there went to sleep or had to give way.
+#[derive(Clone, Copy)]
+pub(crate) struct Usage {
+    pub(crate) cpu_us: f64,
+    pub(crate) switches: f64,
+}
+
+impl Sub for Usage {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self { cpu_us: self.cpu_us - before.cpu_us, switches: self.switches - before.switches }
+    }
 }
 
 /// A running server; stopped when this value is dropped.
@@ -191,20 +208,29 @@ impl Server {
         [root as i32].into_iter().chain(children.split_whitespace().filter_map(|child| child.parse().ok())).collect()
     }
 
-    /// User and system time so far, that of threads that have ended included.
-    pub(crate) fn cpu_us(&self) -> Result<f64> {
-        let time = |process| Ok(Duration::from(clock_gettime(clock_getcpuclockid(Pid::from_raw(process))?)?).as_secs_f64() * 1e6);
-        self.processes().into_iter().map(time).sum()
+    /// What it has used so far.
+    pub(crate) fn usage(&self) -> Result<Usage> {
+        let mut usage = Usage { cpu_us: 0.0, switches: 0.0 };
+        for process in self.processes() {
+            usage.cpu_us += Duration::from(clock_gettime(clock_getcpuclockid(Pid::from_raw(process))?)?).as_secs_f64() * 1e6;
+            for thread in fs::read_dir(format!("/proc/{process}/task"))? {
+                let path = thread?.path();
+                usage.switches += status(&path, "voluntary_ctxt_switches:") + status(&path, "nonvoluntary_ctxt_switches:");
+            }
+        }
+        Ok(usage)
     }
 
     /// Resident memory; pages that processes share count once for each.
     pub(crate) fn resident_mib(&self) -> f64 {
-        let of_one = |process| {
-            let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-            status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok())
-        };
-        self.processes().into_iter().filter_map(of_one).sum::<f64>() / 1024.0
+        self.processes().into_iter().map(|process| status(format!("/proc/{process}"), "VmRSS:")).sum::<f64>() / 1024.0
     }
+}
+
+/// A number that the kernel tells of a process or thread, whose directory this is; 0 if it has ended.
+pub(crate) fn status(directory: impl AsRef<Path>, title: &str) -> f64 {
+    let status = fs::read_to_string(directory.as_ref().join("status")).unwrap_or_default();
+    status.lines().find_map(|line| line.strip_prefix(title)?.split_whitespace().next()?.parse().ok()).unwrap_or(0.0)
 }
 
 impl Drop for Server {

@@ -19,7 +19,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::client::{Client, Request};
-use crate::server::{Server, place};
+use crate::server::{Server, place, status};
 use crate::table::{Table, number};
 use crate::workload::{Color, colors, to_json};
 
@@ -183,12 +183,9 @@ impl Soak<'_> {
             if due + interval > time {
                 check(&self.dump()?, &models).context("the dump beside the server")?;
             }
-            let now = (self.operations.load(Relaxed), server.cpu_us()?);
+            let now = (self.operations.load(Relaxed), server.usage()?.cpu_us);
             let process = format!("/proc/{}", server.id());
-            let status = fs::read_to_string(format!("{process}/status"))?;
-            let line = |title| {
-                status.lines().find_map(|line| line.strip_prefix(title)?.split_whitespace().next()?.parse().ok()).unwrap_or(f64::NAN)
-            };
+            let line = |title| status(&process, title);
             let cpu = (now.1 - before.1) / (now.0 - before.0) as f64;
             let figures = [began.elapsed().as_secs_f64() / 60.0, cpu, line("VmRSS:") / 1024.0, line("VmHWM:") / 1024.0].map(number);
             let descriptors = fs::read_dir(format!("{process}/fd"))?.count();

@@ -51,7 +51,7 @@ struct Run {
 pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
     println!("\nChanges that are on the disk before they are answered:\n");
     let table = Table::begin(TITLES, 0);
-    for &count in if args.colors_count.is_empty() { &COUNTS } else { &args.colors_count[..] } {
+    for &count in args.colors_count(&COUNTS) {
         let colors = colors(count as usize);
         let mut contestants = start_all(programs, &colors)?;
         let mut runs: Vec<[Vec<Run>; WRITERS.len()]> = contestants.iter().map(|_| Default::default()).collect();
@@ -175,7 +175,7 @@ fn write(
     time: Duration,
 ) -> Result<Run> {
     let mut clients = (0..writers).map(|_| Client::connect(server.address)).collect::<Result<Vec<_>>>()?;
-    let (cpu_before, began, mut times) = (server.cpu_us()?, Instant::now(), Vec::new());
+    let (before, began, mut times) = (server.usage()?, Instant::now(), Vec::new());
     let mut sent = vec![began; writers];
     let mut send = |client: &mut Client| client.send_bytes(&requests.next().context("there is always another")?);
     clients.iter_mut().try_for_each(&mut send)?;
@@ -196,5 +196,6 @@ fn write(
         }
     }
     let changes = times.len() as f64;
-    Ok(Run { rate: changes / began.elapsed().as_secs_f64(), cpu_us: (server.cpu_us()? - cpu_before) / changes, times })
+    let rate = changes / began.elapsed().as_secs_f64();
+    Ok(Run { rate, cpu_us: (server.usage()? - before).cpu_us / changes, times })
 }
