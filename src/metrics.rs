@@ -104,19 +104,19 @@ pub(crate) struct SaveMetrics {
 #[derive(Debug)]
 pub(crate) struct Metrics {
     /// By worker.
-    pub(crate) workers: Vec<Arc<WorkerCounters>>,
+    pub(crate) workers: Vec<WorkerCounters>,
     connections: Arc<ConnectionCounts>,
     started: SystemTime,
 }
 
 impl Metrics {
     pub(crate) fn new(connections: Arc<ConnectionCounts>) -> Self {
-        Self { workers: (0..connections.workers()).map(|_| Arc::default()).collect(), connections, started: SystemTime::now() }
+        Self { workers: (0..connections.workers()).map(|_| WorkerCounters::default()).collect(), connections, started: SystemTime::now() }
     }
 
     /// All of it in the text format of Prometheus, version 0.0.4, for a list of so many colors and bytes.
     pub(crate) fn page(&self, (colors, list_bytes): (usize, usize), saves: &SaveMetrics) -> String {
-        let mut page = Page(String::with_capacity(8 * 1024)); // bytes; the text has 7 KiB
+        let mut page = Exposition(String::with_capacity(8 * 1024)); // bytes; the text has 7 KiB
         let counters = || self.workers.iter();
         page.family("colors_http_requests_total", "counter", "Responses by method and class of status; other: also what is no request.");
         for (method, name) in METHODS.iter().enumerate() {
@@ -174,9 +174,9 @@ fn since_1970(time: SystemTime) -> f64 {
 }
 
 /// Metrics as text: families, each with its samples.
-struct Page(String);
+struct Exposition(String);
 
-impl Page {
+impl Exposition {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string takes all");
     }

@@ -149,8 +149,9 @@ fn talk<'a>(shared: &Arc<Shared>, pieces: impl IntoIterator<Item = &'a [u8]>, on
 fn serve(connection: Option<Connection>, shared: &Shared, client: &UnixStream, output: &mut Vec<u8>) -> Option<Connection> {
     let (mut connection, mut event, now) = (connection?, Event::Readable, Instant::now());
     let mut scratch = [0; 8192];
+    let counters = &shared.service.metrics.workers[0];
     loop {
-        let next = connection.advance(event, &mut Pass { shared, now, scratch: &mut scratch, answered: 0 });
+        let next = connection.advance(event, &mut Pass { shared, counters, now, scratch: &mut scratch, answered: 0 });
         let before = output.len();
         let _ = receive(client, output);
         event = match next {

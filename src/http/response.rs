@@ -103,10 +103,8 @@ pub(crate) struct Response {
     pub(crate) challenge: Option<Challenge>,
     /// No shared cache may keep it.
     pub(crate) is_private: bool,
-    /// For the access log: the message of an error, or what a change has made.
+    /// For the log: the reason of an error, or what a change has made.
     pub(crate) detail: Cow<'static, str>,
-    /// A warning for the log.
-    pub(crate) log: Option<String>,
 }
 
 /// Content that is not JSON.
@@ -157,7 +155,6 @@ impl Response {
             challenge: None,
             is_private: false,
             detail: Cow::Borrowed(""),
-            log: None,
         }
     }
 

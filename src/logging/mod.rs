@@ -1,7 +1,7 @@
 //! Log lines: how they look, how many a client can cause, and how they reach standard error.
 //!
-//! There are three kinds with rules of their own: a [`fault`] of the service itself, a [`client_warning`] about what clients do, and the
-//! [`access`] line of a request. Everything else is logged by the macros of `log`.
+//! There are two kinds with rules of their own: a [`fault`] of the service itself, and a [`client_warning`] about what clients do. Everything
+//! else, the access log included, is logged by the macros of `log`.
 //!
 //! A slow reader of the log must not slow down the service: one thread writes the lines, from a bounded queue. Lines that do not fit are
 //! dropped and counted. Errors have room of their own, so no number of other lines keeps them out.
@@ -17,11 +17,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use simplelog::{ConfigBuilder, FormatItem, WriteLogger, format_description};
-use tiny_http::{Method, StatusCode};
 
 use limiter::Limiter;
 
@@ -117,31 +116,6 @@ pub(crate) fn counts() -> (u64, u64) {
 
 fn limiters() -> [&'static Limiter; 4] {
     [&FAULTS, &WRONG_TOKENS, &FORBIDDEN, &CONNECTIONS]
-}
-
-/// Logs a response. With the access log, when `begun` is given: client, method, target, status, bytes, microseconds, and the detail: the reason
-/// of an error, or what a change has made. Without it: errors alone, at debug. `client` may begin with the name of a token; `request` is `None`
-/// for bytes that are no request.
-pub(crate) fn access(
-    client: &str,
-    request: Option<(&Method, &str)>,
-    status: StatusCode,
-    detail: &str,
-    bytes: usize,
-    begun: Option<Instant>,
-) {
-    let what =
-        request.map_or_else(|| "-".to_owned(), |(method, target)| format!("{:.32} {}", method.as_str(), excerpt(without_query(target))));
-    match begun.map(|begun| begun.elapsed().as_micros()) {
-        Some(taken) if detail.is_empty() => log::info!(target: "access", "{client} {what} {} {bytes} {taken}us", status.0),
-        Some(taken) => log::info!(target: "access", "{client} {what} {} {bytes} {taken}us {detail}", status.0),
-        None => log::debug!("refused {client} {what} with {}: {detail}", status.0),
-    }
-}
-
-/// The query, which the service ignores, may have a token (RFC 6750 §2.3), which does not belong in a log.
-fn without_query(target: &str) -> &str {
-    target.split('?').next().unwrap_or_default()
 }
 
 /// What a client sent, for a log line: escaped as by `{:?}`, and cut with `…` if that is longer than 200 characters.

@@ -1,11 +1,10 @@
 //! One connection: a state machine that receives, answers and sends, and never waits for its client. Knows nothing of other connections.
 
 use std::io;
-use std::mem::{replace, take};
-use std::net::{IpAddr, SocketAddr};
+use std::mem::replace;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
@@ -13,10 +12,11 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 use tiny_http::Method;
 
+use super::access_log::{self, LogEntry};
 use super::output::{Output, Sent};
 use super::shared::{Quota, Shared};
-use crate::http::{CLOSES, Challenge, Parser, ProtocolError, Request, Response};
-use crate::logging::{self, Topic};
+use crate::http::{CLOSES, Parser, ProtocolError, Request, Response};
+use crate::metrics::WorkerCounters;
 use crate::service::{Answer, Arrival};
 use crate::store::{Change, DatabaseError, Outcome};
 
@@ -55,7 +55,7 @@ enum State {
     Reading,
     /// The outcome of a change. Nothing is received meanwhile, so that requests are answered in order, and no timeout closes the connection,
     /// so that its memory stays counted.
-    Answering(Box<Pending>),
+    Changing(Box<Changing>),
     /// Room in the socket for more of the output. When all of it is sent, this follows.
     Writing(After),
     /// The end of the client's side, after the last response. Up to `left` bytes are received and dropped.
@@ -74,20 +74,11 @@ enum After {
     Linger,
 }
 
-/// What the access log says of a request; nothing without the access log.
-#[derive(Debug, Default)]
-struct LogEntry {
-    /// When the service began to answer.
-    begun: Option<Instant>,
-    /// The name of the request's token.
-    token_name: Option<Arc<str>>,
-}
-
 /// A request whose change is being saved.
 #[derive(Debug)]
-struct Pending {
+struct Changing {
     request: Request,
-    entry: LogEntry,
+    entry: Option<LogEntry>,
     /// What the access log will say of the change.
     detail: Option<String>,
     /// Bytes that request and change take.
@@ -125,6 +116,8 @@ pub(super) enum Next {
 /// One pass of a worker over the connections that are ready.
 pub(super) struct Pass<'a> {
     pub(super) shared: &'a Shared,
+    /// Those of the worker.
+    pub(super) counters: &'a WorkerCounters,
     /// When it began.
     pub(super) now: Instant,
     /// The receive buffer of all connections.
@@ -159,7 +152,7 @@ impl Connection {
     pub(super) fn advance(&mut self, event: Event, pass: &mut Pass<'_>) -> Next {
         // An error means that the client has gone, so there is no response.
         let next = self.handle(event, pass).unwrap_or(Next::Close);
-        let change = if let State::Answering(pending) = &self.state { pending.memory } else { 0 };
+        let change = if let State::Changing(changing) = &self.state { changing.memory } else { 0 };
         self.quota.set_memory(self.parser.memory() + self.output.memory() + change);
         next
     }
@@ -171,7 +164,7 @@ impl Connection {
             State::New | State::Idle if shared.is_stopping() => STOPPING_KEEP_ALIVE.min(limits.keep_alive),
             State::Idle => limits.keep_alive + KEEP_ALIVE_GRACE,
             State::New | State::Reading | State::Writing(_) => limits.request_timeout,
-            State::Answering(_) => return None,
+            State::Changing(_) => return None,
             State::Lingering { .. } => LINGER_TIME,
         };
         Some(self.since + time)
@@ -179,7 +172,7 @@ impl Connection {
 
     /// When the worker has to look at the connection at the latest, although nothing has happened to it. One that sends a shared representation
     /// is looked at often, since that may be withdrawn.
-    pub(super) fn next_look(&self, pass: &Pass<'_>) -> Option<Instant> {
+    pub(super) fn next_check(&self, pass: &Pass<'_>) -> Option<Instant> {
         if self.output.shared_content().is_some() { Some(pass.now + WITHDRAWAL_TIME) } else { self.deadline(pass.shared) }
     }
 
@@ -188,7 +181,7 @@ impl Connection {
     pub(super) fn eviction_rank(&self, now: Instant) -> Option<(bool, Instant)> {
         match self.state {
             State::Idle => Some((false, self.since)),
-            State::Answering(_) => None,
+            State::Changing(_) => None,
             _ => (now.duration_since(self.since) >= STALL_TIME).then_some((true, self.since)),
         }
     }
@@ -198,8 +191,8 @@ impl Connection {
             (Event::Readable, State::New | State::Idle | State::Reading) => self.receive_requests(pass),
             (Event::Readable, State::Lingering { left }) if *left > 0 => drop_received(&self.socket, left, pass.scratch),
             (Event::Resume, State::New | State::Idle | State::Reading) => self.answer_waiting(pass),
-            (Event::Outcome(outcome), State::Answering(_)) => self.answer_change(outcome, pass),
-            (Event::Readable | Event::Writable, State::Answering(_)) => Ok(Next::Unwatch),
+            (Event::Outcome(outcome), State::Changing(_)) => self.answer_outcome(outcome, pass),
+            (Event::Readable | Event::Writable, State::Changing(_)) => Ok(Next::Unwatch),
             (Event::Readable | Event::Writable, State::Writing(after)) => {
                 let after = *after;
                 self.send(after, pass)
@@ -237,7 +230,7 @@ impl Connection {
         let next = self.answer(pass);
         let count = pass.answered - before;
         pass.answered = before;
-        self.quota.counters.time_answers(count, self.received.elapsed());
+        pass.counters.time_answers(count, self.received.elapsed());
         next
     }
 
@@ -261,11 +254,7 @@ impl Connection {
             // what follows is another request, with a time of its own
             (self.state, self.since) = (State::Idle, pass.now);
             let service = &pass.shared.service;
-            let entry = if service.access_log {
-                LogEntry { begun: Some(Instant::now()), token_name: service.token_name(&request) }
-            } else {
-                LogEntry::default()
-            };
+            let entry = LogEntry::begin(service, Some(&request));
             let memory = request.memory();
             if self.quota.is_refused(memory + self.output.memory()) {
                 return self.refuse(Some((request, entry)), &ProtocolError::Overloaded, pass);
@@ -275,14 +264,14 @@ impl Connection {
             match catch_unwind(AssertUnwindSafe(|| service.respond(&request, arrival))) {
                 Ok(Answer::Now(response)) => {
                     pass.answered += 1;
-                    if self.respond(&request, &entry, response, pass.shared) == After::Close {
+                    if self.respond(&request, entry.as_ref(), response, pass) == After::Close {
                         return self.send(After::Close, pass);
                     }
                 }
                 Ok(Answer::Change(change, detail)) => {
                     // the change has its own copy of what it needs
                     let request = Request { content: Vec::new(), ..request };
-                    self.state = State::Answering(Box::new(Pending { request, entry, detail, memory }));
+                    self.state = State::Changing(Box::new(Changing { request, entry, detail, memory }));
                     self.output.send(&self.socket)?;
                     return Ok(Next::Change(change));
                 }
@@ -294,64 +283,49 @@ impl Connection {
     }
 
     /// Responds to the request whose change was saved, or was not.
-    fn answer_change(&mut self, outcome: Result<Outcome, DatabaseError>, pass: &mut Pass<'_>) -> io::Result<Next> {
-        let State::Answering(pending) = replace(&mut self.state, State::Idle) else { return Ok(Next::Close) };
+    fn answer_outcome(&mut self, outcome: Result<Outcome, DatabaseError>, pass: &mut Pass<'_>) -> io::Result<Next> {
+        let State::Changing(changing) = replace(&mut self.state, State::Idle) else { return Ok(Next::Close) };
         // the time until the next request begins now
         self.since = pass.now;
-        let Pending { request, entry, detail, .. } = *pending;
-        let complete = || pass.shared.service.complete(&request, outcome, detail);
-        let Ok(response) = catch_unwind(AssertUnwindSafe(complete)) else {
+        let Changing { request, entry, detail, .. } = *changing;
+        let respond = || pass.shared.service.respond_to_outcome(&request, outcome, detail);
+        let Ok(response) = catch_unwind(AssertUnwindSafe(respond)) else {
             return self.refuse(Some((request, entry)), &ProtocolError::Panicked, pass);
         };
-        let after = self.respond(&request, &entry, response, pass.shared);
+        let after = self.respond(&request, entry.as_ref(), response, pass);
         let next = self.send(after, pass);
-        self.quota.counters.durable.add(1, self.received.elapsed());
+        pass.counters.durable.add(1, self.received.elapsed());
         next
     }
 
     /// Appends the response to a request to the output. Returns what follows.
-    fn respond(&mut self, request: &Request, entry: &LogEntry, response: Response, shared: &Shared) -> After {
+    fn respond(&mut self, request: &Request, entry: Option<&LogEntry>, response: Response, pass: &Pass<'_>) -> After {
+        let shared = pass.shared;
         let is_last = !request.keep_alive || shared.is_stopping() || shared.limit_reached();
-        if let Some(line) = &response.log {
-            logging::client_warning(Topic::Forbidden, format_args!("{line}"));
-        }
-        if response.challenge == Some(Challenge::InvalidToken) {
-            let client = client(self.peer, request.fields.forwarded_for);
-            logging::client_warning(Topic::WrongTokens, format_args!("a wrong token from {client}"));
-        }
         let (after, connection) = if is_last { (After::Close, CLOSES) } else { (After::Answer, shared.stays_open.as_str()) };
-        self.push(Some(request), entry, response, connection);
+        self.push(Some(request), entry, response, connection, pass);
         after
     }
 
     /// Responds with an error to a request that cannot be served, or, without one, to what cannot be read as one. Nothing that follows is read
     /// as a request.
-    fn refuse(&mut self, request: Option<(Request, LogEntry)>, error: &ProtocolError, pass: &mut Pass<'_>) -> io::Result<Next> {
+    fn refuse(&mut self, request: Option<(Request, Option<LogEntry>)>, error: &ProtocolError, pass: &mut Pass<'_>) -> io::Result<Next> {
         let unfinished = self.parser.refuse();
         let service = &pass.shared.service;
         let (request, entry) = match request {
             Some((request, entry)) => (Some(request), entry),
-            None => (unfinished, LogEntry { begun: service.access_log.then(Instant::now), token_name: None }),
+            None => (unfinished, LogEntry::begin(service, None)),
         };
-        self.push(request.as_ref(), &entry, service.refuse(request.as_ref(), error), CLOSES);
+        self.push(request.as_ref(), entry.as_ref(), service.refuse(request.as_ref(), error), CLOSES, pass);
         self.send(After::Linger, pass)
     }
 
     /// Appends a response to the output, counts it, and logs it.
-    fn push(&mut self, request: Option<&Request>, entry: &LogEntry, mut response: Response, connection: &str) {
-        let (status, detail) = (response.status, take(&mut response.detail));
+    fn push(&mut self, request: Option<&Request>, entry: Option<&LogEntry>, mut response: Response, connection: &str, pass: &Pass<'_>) {
         let is_head = request.is_some_and(|request| request.method == Method::Head);
-        let bytes = self.output.push(response, is_head, connection);
-        self.quota.counters.count_response(request.map(|request| &request.method), status);
-        if entry.begun.is_some() || (status.0 >= 400 && log::log_enabled!(log::Level::Debug)) {
-            let client = client(self.peer, request.and_then(|request| request.fields.forwarded_for));
-            let client = match &entry.token_name {
-                Some(name) => format!("{name}@{client}"),
-                None => client,
-            };
-            let what = request.map(|request| (&request.method, request.target.as_str()));
-            logging::access(&client, what, status, &detail, bytes, entry.begun);
-        }
+        let bytes = self.output.push(&mut response, is_head, connection);
+        pass.counters.count_response(request.map(|request| &request.method), response.status);
+        access_log::log(entry, self.peer, request, &response, bytes);
     }
 
     /// Sends what the socket has room for, and goes on when that is all of the output.
@@ -408,28 +382,5 @@ fn receive<'a>(socket: &OwnedFd, buffer: &'a mut [u8]) -> io::Result<Option<&'a 
         Ok((_, received)) => Ok(Some(&buffer[..received])),
         Err(Errno::AGAIN | Errno::INTR) => Ok(None),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Whom a request is from, for the log. Every client can send X-Forwarded-For, so it counts only on a unix socket, which its permissions leave
-/// to the proxy.
-fn client(peer: Option<SocketAddr>, forwarded_for: Option<IpAddr>) -> String {
-    match (peer, forwarded_for) {
-        (Some(peer), _) => peer.to_string(),
-        (None, Some(address)) => address.to_string(),
-        (None, None) => "unix".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_unix_socket_is_believed() {
-        let (peer, forwarded_for) = ("198.51.100.7:50000".parse().unwrap(), "203.0.113.9".parse().unwrap());
-        assert_eq!(client(Some(peer), Some(forwarded_for)), "198.51.100.7:50000");
-        assert_eq!(client(None, Some(forwarded_for)), "203.0.113.9");
-        assert_eq!(client(None, None), "unix");
     }
 }

@@ -1,10 +1,12 @@
 //! Sockets and threads: the accept loop, on the main thread, and the workers, to which it passes connections.
 
+mod access_log;
 mod connection;
 mod control_group;
 #[cfg(fuzzing)]
 #[path = "../../fuzz/inside/server.rs"]
 pub(crate) mod fuzzing;
+mod inbox;
 mod listen;
 mod output;
 mod shared;
@@ -23,10 +25,11 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use threadpool::ThreadPool;
 
+use inbox::Inbox;
 pub(crate) use listen::{Endpoint, Listener, inherited, listen};
 pub(crate) use shared::{Limits, Shared};
 use watchdog::Watchdog;
-use worker::{Inbox, Worker};
+use worker::Worker;
 
 use crate::logging::{self, Topic};
 use crate::service_manager;

@@ -1,6 +1,7 @@
 //! The output of a connection. Sends as much as the socket has room for, and never waits for the client.
 
 use std::io::{self, IoSlice};
+use std::mem::take;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ const COPY_BYTES_MAX: usize = 1024;
 const BATCH_BYTES: usize = 8 * 1024;
 
 /// Capacity up to which an empty buffer is kept for the next response.
-const KEEP_BYTES_MAX: usize = 1024;
+const KEPT_BUFFER_BYTES_MAX: usize = 1024;
 
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
@@ -40,12 +41,12 @@ pub(super) enum Sent {
 }
 
 impl Output {
-    /// Appends a response with these fields about the connection. Returns its length in bytes.
-    pub(super) fn push(&mut self, response: Response, is_head: bool, connection: &str) -> usize {
+    /// Appends a response with these fields about the connection, and takes its content. Returns its length in bytes.
+    pub(super) fn push(&mut self, response: &mut Response, is_head: bool, connection: &str) -> usize {
         let before = self.buffer.len();
         response.write_head_now(&mut self.buffer, connection);
         // RFC 9110 §9.3.2: a response to HEAD MUST NOT have content
-        let content = if is_head { Content::None } else { response.content };
+        let content = if is_head { Content::None } else { take(&mut response.content) };
         if content.bytes().len() <= COPY_BYTES_MAX {
             self.buffer.extend_from_slice(content.bytes());
         } else {
@@ -64,13 +65,13 @@ impl Output {
         matches!(self.content, Content::None) && self.buffer.len() < BATCH_BYTES
     }
 
-    /// Bytes of memory of this connection alone: a content that is shared with the list does not count.
+    /// Bytes of memory of this connection alone: a content that others share does not count.
     pub(super) fn memory(&self) -> usize {
         let own = if let Content::Own(json) = &self.content { json.capacity() } else { 0 };
         if self.buffer.is_empty() { 0 } else { self.buffer.capacity() + own }
     }
 
-    /// The content that is being sent, if it is shared with the list.
+    /// The content that is being sent, if others share it: one of the list, the page or the OpenAPI document.
     pub(super) fn shared_content(&self) -> Option<&Arc<Representation>> {
         if let Content::Shared(representation) = &self.content { Some(representation) } else { None }
     }
@@ -90,7 +91,7 @@ impl Output {
         }
         (self.content, self.sent) = (Content::None, 0);
         self.buffer.clear();
-        if self.buffer.capacity() > KEEP_BYTES_MAX {
+        if self.buffer.capacity() > KEPT_BUFFER_BYTES_MAX {
             self.buffer = Vec::new();
         }
         Ok(Sent::All)
@@ -120,7 +121,7 @@ mod tests {
         theirs.set_nonblocking(true).expect("it is ours");
         let json: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
         let mut output = Output::default();
-        let length = output.push(Response::new(StatusCode::OK, Content::Own(json.clone())), false, CLOSES);
+        let length = output.push(&mut Response::new(StatusCode::OK, Content::Own(json.clone())), false, CLOSES);
         assert!(length > json.len() && !output.has_room());
         let (mut rounds, mut received) = (0, Vec::new());
         while output.send(&ours).expect("the reader is there") != Sent::All {
@@ -129,7 +130,7 @@ mod tests {
             let count = theirs.read(&mut some).expect("something was sent");
             received.extend_from_slice(&some[..count]);
         }
-        assert!(output.has_room() && output.memory() <= KEEP_BYTES_MAX);
+        assert!(output.has_room() && output.memory() <= KEPT_BUFFER_BYTES_MAX);
         drop(ours);
         theirs.read_to_end(&mut received).expect("the rest is there");
         assert!(rounds > 1, "the socket took all at once");
@@ -140,8 +141,8 @@ mod tests {
     fn short_responses_go_together() {
         let mut output = Output::default();
         output.push_continue();
-        output.push(Response::no_such_color(), false, CLOSES);
-        output.push(Response::no_such_color(), true, CLOSES);
+        output.push(&mut Response::no_such_color(), false, CLOSES);
+        output.push(&mut Response::no_such_color(), true, CLOSES);
         let Some([bytes, b""]) = output.rest() else { panic!("one buffer") };
         let text = str::from_utf8(bytes).unwrap();
         assert_eq!((text.matches("HTTP/1.1 404 ").count(), text.matches(r#"{"error":true}"#).count()), (2, 1));

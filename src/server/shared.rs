@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::connection_counts::ConnectionCounts;
 use crate::http::stays_open;
-use crate::metrics::WorkerCounters;
 use crate::service::Service;
 
 /// Bytes of requests and responses in the buffers of all connections together: 500 requests of 64 KiB.
@@ -78,17 +77,15 @@ impl Shared {
 #[derive(Debug)]
 pub(super) struct Quota {
     shared: Arc<Shared>,
-    /// The worker that serves the connection, and its counters.
+    /// The number of the worker that serves the connection.
     worker: usize,
-    pub(super) counters: Arc<WorkerCounters>,
     memory: usize,
 }
 
 impl Quota {
     pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
         shared.connections.add(worker);
-        let counters = Arc::clone(&shared.service.metrics.workers[worker]);
-        Self { shared, worker, counters, memory: 0 }
+        Self { shared, worker, memory: 0 }
     }
 
     /// Sets how many bytes the buffers of the connection take.

@@ -2,23 +2,19 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::mem::take;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
 
 use super::connection::{Connection, Event, Next, Pass};
-use super::shared::{Quota, Shared};
+use super::inbox::{Inbox, Mail};
+use super::shared::Shared;
 use crate::logging::{self, Topic};
-use crate::metrics::WorkerCounters;
-use crate::store::{DatabaseError, Outcome};
 
 /// Deadlines that are closer together are looked at together; this long a deadline may be missed.
 const TICK: Duration = Duration::from_millis(100);
@@ -35,70 +31,6 @@ const RECEIVE_BYTES_MAX: usize = 64 * 1024;
 /// The epoll data of the inbox; that of a connection is its id, from 1 on.
 const INBOX: u64 = 0;
 
-/// How the accept loop and the writer reach a worker.
-pub(super) struct Inbox {
-    mail: Mutex<Mail>,
-    /// Readable while there is mail.
-    eventfd: OwnedFd,
-    /// The number of the worker.
-    worker: usize,
-    has_ponged: AtomicBool,
-}
-
-#[derive(Default)]
-struct Mail {
-    connections: Vec<Connection>,
-    /// Outcomes of changes, with the ids of the connections that wait for them.
-    outcomes: Vec<(u64, Result<Outcome, DatabaseError>)>,
-}
-
-impl Inbox {
-    pub(super) fn new(worker: usize) -> io::Result<Self> {
-        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { mail: Mutex::default(), eventfd, worker, has_ponged: AtomicBool::new(true) })
-    }
-
-    /// Passes a new connection to the worker.
-    pub(super) fn add(&self, socket: OwnedFd, peer: Option<SocketAddr>, checks_host: bool, shared: &Arc<Shared>) {
-        let quota = Quota::new(Arc::clone(shared), self.worker);
-        let connection = Connection::new(socket, peer, checks_host, quota, Instant::now());
-        self.post(|mail| mail.connections.push(connection));
-    }
-
-    /// The worker has made a pass since the last [`Inbox::ping`].
-    pub(super) fn has_ponged(&self) -> bool {
-        self.has_ponged.load(Relaxed)
-    }
-
-    pub(super) fn ping(&self) {
-        self.has_ponged.store(false, Relaxed);
-        self.wake();
-    }
-
-    pub(super) fn wake(&self) {
-        // It fails only when the counter is at 2^64 - 2, and then the worker wakes anyway.
-        let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
-    }
-
-    fn post(&self, put: impl FnOnce(&mut Mail)) {
-        let was_empty = {
-            let mut mail = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
-            let was_empty = mail.connections.is_empty() && mail.outcomes.is_empty();
-            put(&mut mail);
-            was_empty
-        };
-        if was_empty {
-            self.wake();
-        }
-    }
-
-    fn take(&self) -> Mail {
-        // It fails when an earlier read has reset the counter.
-        let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
-        take(&mut *self.mail.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 struct Entry {
     connection: Connection,
     /// What epoll watches the socket for; `None` before the first event, and after [`Next::Unwatch`].
@@ -109,7 +41,6 @@ struct Entry {
 
 pub(super) struct Worker {
     shared: Arc<Shared>,
-    counters: Arc<WorkerCounters>,
     inbox: Arc<Inbox>,
     epoll: OwnedFd,
     /// By id; ids are not reused.
@@ -118,13 +49,13 @@ pub(super) struct Worker {
     /// The ids of connections that have more requests in their buffers.
     run_queue: VecDeque<u64>,
     /// No later than the first deadline of a connection; `None` when no connection has one.
-    next_look: Option<Instant>,
+    next_check: Option<Instant>,
     /// When idle connections may be closed at the connection limit.
     next_eviction: Instant,
     /// The deadlines are those of a service that is stopping.
     is_stopping: bool,
-    /// `store.list.withdrawn()` when connections were last closed because of it.
-    withdrawn: usize,
+    /// How many representations were withdrawn when connections were last closed because of it.
+    withdrawals: usize,
 }
 
 impl Worker {
@@ -132,17 +63,16 @@ impl Worker {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
         Ok(Self {
-            counters: Arc::clone(&shared.service.metrics.workers[inbox.worker]),
             shared,
             inbox,
             epoll,
             connections: HashMap::new(),
             last_id: INBOX,
             run_queue: VecDeque::new(),
-            next_look: None,
+            next_check: None,
             next_eviction: Instant::now(),
             is_stopping: false,
-            withdrawn: 0,
+            withdrawals: 0,
         })
     }
 
@@ -156,25 +86,26 @@ impl Worker {
 
     fn serve_all(&mut self) {
         let (shared, mut scratch, mut events) = (Arc::clone(&self.shared), vec![0; RECEIVE_BYTES_MAX], Vec::new());
+        let counters = &shared.service.metrics.workers[self.inbox.worker];
         let (mut before, mut is_busy) = (Instant::now(), false);
         loop {
             let now = self.wait(&mut events, before, is_busy);
-            self.inbox.has_ponged.store(true, Relaxed);
+            self.inbox.pong();
             is_busy = events.len() >= BUSY_EVENTS_MIN;
-            let mut pass = Pass { shared: &shared, now, scratch: &mut scratch, answered: 0 };
+            let mut pass = Pass { shared: &shared, counters, now, scratch: &mut scratch, answered: 0 };
             self.serve_ready(&mut events, &mut pass);
             if pass.answered > 0 {
                 shared.service.store.note_requests(now);
             }
-            if shared.service.store.list.withdrawn() != self.withdrawn {
+            if shared.service.store.list.withdrawn() != self.withdrawals {
                 self.close_withdrawn();
             }
             if self.is_stopping != shared.is_stopping() {
-                (self.is_stopping, self.next_look) = (true, Some(before));
+                (self.is_stopping, self.next_check) = (true, Some(before));
             }
             // A client that had sent something before the last look at epoll has been served in this pass, so none is late only because the
             // worker was.
-            if self.next_look.is_some_and(|look| look <= before) {
+            if self.next_check.is_some_and(|check| check <= before) {
                 self.end_overdue(before, &mut pass);
             }
             if shared.limit_reached() && now >= self.next_eviction {
@@ -182,7 +113,7 @@ impl Worker {
                 self.evict(&mut pass);
             }
             let end = Instant::now();
-            self.counters.time_answers(pass.answered, end - now);
+            counters.time_answers(pass.answered, end - now);
             before = end;
         }
     }
@@ -204,7 +135,7 @@ impl Worker {
             self.poll(events, Some(Duration::ZERO));
         }
         if events.is_empty() {
-            self.poll(events, self.next_look.map(|look| look.saturating_duration_since(before)));
+            self.poll(events, self.next_check.map(|check| check.saturating_duration_since(before)));
         }
         Instant::now()
     }
@@ -237,16 +168,17 @@ impl Worker {
     }
 
     fn take_mail(&mut self, pass: &mut Pass<'_>) {
-        let Mail { connections, outcomes } = self.inbox.take();
-        for (id, outcome) in outcomes {
-            // if the connection is closed by now, nobody is told; the change stands
-            self.serve(id, Event::Outcome(outcome), pass);
-        }
-        for connection in connections {
-            self.last_id += 1;
-            self.connections.insert(self.last_id, Entry { connection, watched: None, queued: false });
-            // Most clients have sent a request by now, so receive first; a connection that ends with the response never needs epoll.
-            self.serve(self.last_id, Event::Readable, pass);
+        for mail in self.inbox.take() {
+            match mail {
+                // if the connection is closed by now, nobody is told; the change stands
+                Mail::Outcome(id, outcome) => self.serve(id, Event::Outcome(outcome), pass),
+                Mail::Connection(connection) => {
+                    self.last_id += 1;
+                    self.connections.insert(self.last_id, Entry { connection, watched: None, queued: false });
+                    // Most clients have sent a request by now, so receive first; a connection that ends with the response never needs epoll.
+                    self.serve(self.last_id, Event::Readable, pass);
+                }
+            }
         }
     }
 
@@ -255,8 +187,8 @@ impl Worker {
         let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else { return };
         // one that has panicked may be in any state
         let next = catch_unwind(AssertUnwindSafe(|| entry.connection.advance(event, pass))).unwrap_or(Next::Close);
-        if let Some(look) = entry.connection.next_look(pass) {
-            self.next_look = Some(self.next_look.map_or(look, |earlier| earlier.min(look)));
+        if let Some(check) = entry.connection.next_check(pass) {
+            self.next_check = Some(self.next_check.map_or(check, |earlier| earlier.min(check)));
         }
         let wanted = match next {
             Next::Wait(flags) => Some(flags),
@@ -279,12 +211,12 @@ impl Worker {
         entry.watched = wanted;
         if let Err(error) = watched {
             self.connections.remove(&id);
-            self.counters.refused.add(1);
+            pass.counters.refused.add(1);
             logging::client_warning(Topic::Connections, format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
         if let Next::Change(change) = next {
             let inbox = Arc::clone(&self.inbox);
-            self.shared.service.store.submit(change, move |outcome| inbox.post(|mail| mail.outcomes.push((id, outcome))));
+            self.shared.service.store.submit(change, move |outcome| inbox.post(Mail::Outcome(id, outcome)));
         }
     }
 
@@ -293,14 +225,14 @@ impl Worker {
         let is_over = |entry: &Entry| entry.connection.deadline(pass.shared).is_some_and(|deadline| deadline <= now);
         let over: Vec<u64> = self.connections.iter().filter(|(_, entry)| is_over(entry)).map(|(id, _)| *id).collect();
         over.into_iter().for_each(|id| self.serve(id, Event::Deadline, pass));
-        let first = self.connections.values().filter_map(|entry| entry.connection.next_look(pass)).min();
-        self.next_look = first.map(|first| first.max(now + TICK));
+        let first = self.connections.values().filter_map(|entry| entry.connection.next_check(pass)).min();
+        self.next_check = first.map(|first| first.max(now + TICK));
     }
 
     /// Closes the connections that still send a representation that was withdrawn.
     fn close_withdrawn(&mut self) {
         let list = &self.shared.service.store.list;
-        self.withdrawn = list.withdrawn();
+        self.withdrawals = list.withdrawn();
         let is_withdrawn = |entry: &Entry| entry.connection.output.shared_content().is_some_and(|content| list.is_withdrawn(content));
         let count = self.connections.extract_if(|_, entry| is_withdrawn(entry)).count();
         if count > 0 {
@@ -319,7 +251,7 @@ impl Worker {
         candidates.sort_unstable();
         candidates.truncate(connections.div_ceil(8));
         candidates.into_iter().for_each(|(_, id)| self.serve(id, Event::LimitReached, pass));
-        self.counters.refused.add((connections - self.connections.len()) as u64);
+        pass.counters.refused.add((connections - self.connections.len()) as u64);
     }
 }
 
@@ -328,6 +260,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;
 
+    use super::super::shared::Quota;
     use super::*;
     use crate::connection_counts::ConnectionCounts;
     use crate::server::Limits;
@@ -346,7 +279,8 @@ mod tests {
     /// A pass at this time.
     fn pass_at<T>(worker: &mut Worker, now: Instant, work: impl FnOnce(&mut Worker, &mut Pass<'_>) -> T) -> T {
         let (shared, mut scratch) = (Arc::clone(&worker.shared), [0; 8192]);
-        work(worker, &mut Pass { shared: &shared, now, scratch: &mut scratch, answered: 0 })
+        let counters = &shared.service.metrics.workers[0];
+        work(worker, &mut Pass { shared: &shared, counters, now, scratch: &mut scratch, answered: 0 })
     }
 
     /// Sends requests on a connection of their own, and reads until it ends.
@@ -366,8 +300,9 @@ mod tests {
     fn a_panic_is_answered_with_500_and_ends_its_connection_alone() {
         let mut worker = worker("#f00");
         // the page has the number of answers that took up to a second, which overflows
-        worker.counters.time_answers(u64::MAX, Duration::ZERO);
-        worker.counters.time_answers(1, Duration::from_secs(1));
+        let counters = &worker.shared.service.metrics.workers[0];
+        counters.time_answers(u64::MAX, Duration::ZERO);
+        counters.time_answers(1, Duration::from_secs(1));
         let red = "GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n";
         for (method, expected) in
             [("GET", "{\"error\":true,\"message\":\"the service failed on this request, its log says where\"}\n"), ("HEAD", "")]
@@ -408,6 +343,6 @@ mod tests {
             assert_eq!(worker.connections.len(), 1, "step {step}");
         }
         pass_at(&mut worker, Instant::now() + Duration::from_secs(600), Worker::evict);
-        assert_eq!((worker.connections.len(), worker.counters.refused.read()), (0, 1));
+        assert_eq!((worker.connections.len(), worker.shared.service.metrics.workers[0].refused.read()), (0, 1));
     }
 }

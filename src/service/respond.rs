@@ -47,8 +47,7 @@ pub(crate) struct Arrival {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Now(Response),
-    /// A change that has to be saved first: [`Service::complete`] returns the response when the outcome is known, for which it needs the detail
-    /// as well.
+    /// A change that has to be saved first: [`Service::respond_to_outcome`] has the response then, for which it needs the detail as well.
     Change(Change, Option<String>),
     /// There is no memory for what the request would become.
     Overloaded,
@@ -89,14 +88,19 @@ impl Service {
                 Answer::Now(response) => response,
                 other => return other,
             },
-            Err(forbidden) => Response { log: Some(forbidden.log()), ..Response::error(StatusCode::FORBIDDEN, forbidden.message()) },
+            Err(forbidden) => Response { detail: forbidden.log().into(), ..Response::error(StatusCode::FORBIDDEN, forbidden.message()) },
         };
         Answer::Now(self.with_common_fields(Some(request), response))
     }
 
     /// The response to a request whose change was saved, or could not be.
-    pub(crate) fn complete(&self, request: &Request, outcome: Result<Outcome, DatabaseError>, detail: Option<String>) -> Response {
-        self.with_common_fields(Some(request), written(self, outcome, detail))
+    pub(crate) fn respond_to_outcome(
+        &self,
+        request: &Request,
+        outcome: Result<Outcome, DatabaseError>,
+        detail: Option<String>,
+    ) -> Response {
+        self.with_common_fields(Some(request), outcome_response(self, outcome, detail))
     }
 
     /// The name of the token that a request has, for the log.
@@ -283,7 +287,7 @@ fn write(service: &Service, request: &Request, name: Option<&str>, action: Resul
             let detail = if service.access_log { detail(&change.action) } else { None };
             match service.store.is_durable() {
                 true => Answer::Change(change, detail),
-                false => Answer::Now(written(service, Ok(service.store.apply(&change)), detail)),
+                false => Answer::Now(outcome_response(service, Ok(service.store.apply(&change)), detail)),
             }
         }
         // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with invalid content
@@ -312,7 +316,7 @@ fn detail(action: &Action) -> Option<String> {
     }
 }
 
-fn written(service: &Service, outcome: Result<Outcome, DatabaseError>, detail: Option<String>) -> Response {
+fn outcome_response(service: &Service, outcome: Result<Outcome, DatabaseError>, detail: Option<String>) -> Response {
     let detail = Cow::Owned(detail.unwrap_or_default());
     match outcome {
         Ok(Outcome::Created { color, is_first }) => {

@@ -1,0 +1,77 @@
+//! What the log says of a response: a line of the access log, and a warning where the client is at fault.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use tiny_http::StatusCode;
+
+use crate::http::{Challenge, Request, Response};
+use crate::logging::{Topic, client_warning, excerpt};
+use crate::service::Service;
+
+/// What the access log says of a request, and the response does not tell.
+#[derive(Debug)]
+pub(super) struct LogEntry {
+    /// When the service began to answer.
+    begun: Instant,
+    /// The name of the request's token.
+    token_name: Option<Arc<str>>,
+}
+
+impl LogEntry {
+    /// `None` without the access log.
+    pub(super) fn begin(service: &Service, request: Option<&Request>) -> Option<Self> {
+        let begin = || Self { begun: Instant::now(), token_name: request.and_then(|request| service.token_name(request)) };
+        service.access_log.then(begin)
+    }
+}
+
+/// Logs a response. With the access log: client, method, target, status, bytes, microseconds, and the reason of an error, or what a change has
+/// made. Without it: errors alone, at debug. `request` is `None` for bytes that are no request.
+pub(super) fn log(entry: Option<&LogEntry>, peer: Option<SocketAddr>, request: Option<&Request>, response: &Response, bytes: usize) {
+    let client = || client(peer, request.and_then(|request| request.fields.forwarded_for));
+    let (StatusCode(status), detail) = (response.status, &response.detail);
+    if response.challenge == Some(Challenge::InvalidToken) {
+        client_warning(Topic::WrongTokens, format_args!("a wrong token from {}", client()));
+    } else if response.status == StatusCode::FORBIDDEN {
+        client_warning(Topic::Forbidden, format_args!("{detail}"));
+    }
+    if entry.is_none() && (status < 400 || !log::log_enabled!(log::Level::Debug)) {
+        return;
+    }
+    // the query, which the service ignores, may have a token (RFC 6750 §2.3), which does not belong in a log
+    let what = request.map_or_else(
+        || "-".to_owned(),
+        |request| format!("{:.32} {}", request.method.as_str(), excerpt(request.target.split('?').next().unwrap_or_default())),
+    );
+    let Some(LogEntry { begun, token_name }) = entry else {
+        return log::debug!("refused {} {what} with {status}: {detail}", client());
+    };
+    let taken = begun.elapsed().as_micros();
+    let token = token_name.as_ref().map(|name| format!("{name}@")).unwrap_or_default();
+    let space = if detail.is_empty() { "" } else { " " };
+    log::info!(target: "access", "{token}{} {what} {status} {bytes} {taken}us{space}{detail}", client());
+}
+
+/// Whom a request is from. Every client can send X-Forwarded-For, so it counts only on a unix socket, which its permissions leave to the proxy.
+fn client(peer: Option<SocketAddr>, forwarded_for: Option<IpAddr>) -> String {
+    match (peer, forwarded_for) {
+        (Some(peer), _) => peer.to_string(),
+        (None, Some(address)) => address.to_string(),
+        (None, None) => "unix".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_unix_socket_is_believed() {
+        let (peer, forwarded_for) = ("198.51.100.7:50000".parse().unwrap(), "203.0.113.9".parse().unwrap());
+        assert_eq!(client(Some(peer), Some(forwarded_for)), "198.51.100.7:50000");
+        assert_eq!(client(None, Some(forwarded_for)), "203.0.113.9");
+        assert_eq!(client(None, None), "unix");
+    }
+}

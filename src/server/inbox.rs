@@ -1,0 +1,81 @@
+//! How the accept loop and the writer reach a worker. Serves nobody.
+
+use std::io;
+use std::mem::take;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::connection::Connection;
+use super::shared::{Quota, Shared};
+use crate::store::{DatabaseError, Outcome};
+
+pub(super) struct Inbox {
+    mail: Mutex<Vec<Mail>>,
+    /// Readable while there is mail.
+    pub(super) eventfd: OwnedFd,
+    /// The number of the worker.
+    pub(super) worker: usize,
+    has_ponged: AtomicBool,
+}
+
+#[expect(clippy::large_enum_variant, reason = "most mail is connections")]
+pub(super) enum Mail {
+    Connection(Connection),
+    /// Of a change, for the connection with this id.
+    Outcome(u64, Result<Outcome, DatabaseError>),
+}
+
+impl Inbox {
+    pub(super) fn new(worker: usize) -> io::Result<Self> {
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { mail: Mutex::default(), eventfd, worker, has_ponged: AtomicBool::new(true) })
+    }
+
+    /// Passes a new connection to the worker.
+    pub(super) fn add(&self, socket: OwnedFd, peer: Option<SocketAddr>, checks_host: bool, shared: &Arc<Shared>) {
+        let quota = Quota::new(Arc::clone(shared), self.worker);
+        self.post(Mail::Connection(Connection::new(socket, peer, checks_host, quota, Instant::now())));
+    }
+
+    pub(super) fn post(&self, mail: Mail) {
+        let was_empty = {
+            let mut waiting = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.push(mail);
+            waiting.len() == 1
+        };
+        if was_empty {
+            self.wake();
+        }
+    }
+
+    pub(super) fn take(&self) -> Vec<Mail> {
+        // It fails when an earlier read has reset the counter.
+        let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
+        take(&mut *self.mail.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn wake(&self) {
+        // It fails only when the counter is at 2^64 - 2, and then the worker wakes anyway.
+        let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
+    }
+
+    pub(super) fn ping(&self) {
+        self.has_ponged.store(false, Relaxed);
+        self.wake();
+    }
+
+    /// Called by the worker in each pass.
+    pub(super) fn pong(&self) {
+        self.has_ponged.store(true, Relaxed);
+    }
+
+    /// The worker has made a pass since the last [`Inbox::ping`].
+    pub(super) fn has_ponged(&self) -> bool {
+        self.has_ponged.load(Relaxed)
+    }
+}
