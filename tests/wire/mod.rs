@@ -25,6 +25,7 @@ mod packaging;
 mod page;
 mod parallel;
 mod readme;
+mod recipes;
 mod replacing;
 mod replacing_durably;
 mod restart;

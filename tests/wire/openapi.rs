@@ -9,7 +9,7 @@ use crate::common::client::Response;
 use crate::common::harness::{Scratch, Server};
 use crate::wire::readme::rows;
 
-const README: &str = include_str!("../../README.md");
+const HTTP: &str = include_str!("../../docs/http.md");
 
 /// The only documented status that no request brings about: it is there for failures of the disk and for bugs.
 const UNPROVOKED: &str = "500";
@@ -196,7 +196,7 @@ fn it_is_served_with_the_base_path_as_the_server() {
 #[test]
 fn it_has_exactly_the_resources_and_methods_of_the_service() {
     let (document, server) = (Document::new(), Server::start(&[]));
-    let rows = readme_rows("| resource |");
+    let rows = rows_of_document("| resource |");
     let resources: BTreeSet<String> = rows.iter().map(|row| row[0].trim_matches('`').replace("<name>", "{name}")).collect();
     assert_eq!(document.paths().map(|(path, _)| path.to_owned()).collect::<BTreeSet<_>>(), resources);
     for (path, item) in document.paths() {
@@ -323,13 +323,13 @@ fn the_fields_for_pages_of_allowed_origins_are_documented() {
 }
 
 #[test]
-fn readme_has_the_same_statuses() {
+fn the_document_for_people_has_the_same_statuses() {
     let document = Document::new();
     let operations = document.operations();
     let refusals: BTreeSet<String> = operations.iter().flat_map(Operation::statuses).filter(|status| status.as_str() >= "400").collect();
-    assert_eq!(readme_rows("| status |").iter().flat_map(|row| statuses_in(row[0])).collect::<BTreeSet<_>>(), refusals);
+    assert_eq!(rows_of_document("| status |").iter().flat_map(|row| statuses_in(row[0])).collect::<BTreeSet<_>>(), refusals);
     let methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"];
-    for row in readme_rows("| resource |") {
+    for row in rows_of_document("| resource |") {
         let path = row[0].trim_matches('`').replace("<name>", "{name}");
         for (method, cell) in methods.into_iter().zip([1, 1, 2, 3, 4, 5].map(|column| row[column])) {
             let documented = operations.iter().find(|operation| operation.path == path && operation.method == method);
@@ -342,9 +342,9 @@ fn readme_has_the_same_statuses() {
     }
 }
 
-/// The rows of the table in README whose head begins like this, cell by cell.
-fn readme_rows(head: &str) -> Vec<Vec<&'static str>> {
-    rows(README, head).into_iter().map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
+/// The rows of the table in docs/http.md whose head begins like this, cell by cell.
+fn rows_of_document(head: &str) -> Vec<Vec<&'static str>> {
+    rows(HTTP, head).into_iter().map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
 }
 
 /// The numbers of three digits in a text.

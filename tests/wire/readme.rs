@@ -5,16 +5,20 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::common::harness::{Scratch, Server, colors, eventually, is_installed};
+use crate::wire::recipes::{block, path_with};
 
 const README: &str = include_str!("../../README.md");
 const HTTP: &str = include_str!("../../docs/http.md");
 const OPERATING: &str = include_str!("../../docs/operating.md");
 
 /// All documents, by their paths.
-const DOCUMENTS: [(&str, &str); 7] = [
+const DOCUMENTS: [(&str, &str); 10] = [
     ("README.md", README),
     ("CHANGELOG.md", include_str!("../../CHANGELOG.md")),
     ("CONTRIBUTING.md", include_str!("../../CONTRIBUTING.md")),
+    ("SECURITY.md", include_str!("../../SECURITY.md")),
+    ("benches/README.md", include_str!("../../benches/README.md")),
+    ("fuzz/README.md", include_str!("../../fuzz/README.md")),
     ("docs/durability.md", include_str!("../../docs/durability.md")),
     ("docs/http.md", HTTP),
     ("docs/limits.md", include_str!("../../docs/limits.md")),
@@ -73,9 +77,7 @@ impl Terminal {
         }
         let mut shell = Command::new("sh");
         shell.args(["-c", &here]).current_dir(&self.scratch.0).env("PAUSE", "0").stderr(Stdio::inherit());
-        // where `colors` is this build
-        let programs = Path::new(env!("CARGO_BIN_EXE_colors")).parent().unwrap().display().to_string();
-        shell.env("PATH", format!("{programs}:{}", std::env::var("PATH").unwrap()));
+        shell.env("PATH", path_with(""));
         let printed = String::from_utf8(shell.output().unwrap().stdout).unwrap();
         if command.contains("kill -HUP $!") {
             self.last.1 += 1;
@@ -118,13 +120,6 @@ fn every_command_for_operators_prints_what_it_shows() {
     check_commands(OPERATING, 17);
 }
 
-/// The `sh` block of the document for operators that has this text.
-#[track_caller]
-fn block(text: &str) -> &'static str {
-    let blocks = OPERATING.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    blocks.into_iter().find(|block| block.contains(text)).expect("the document has it")
-}
-
 #[test]
 fn a_service_that_cannot_start_has_the_backup_again_after_the_commands_for_that() {
     let (scratch, kept) = (Scratch::new(), Scratch::new());
@@ -142,7 +137,7 @@ fn a_service_that_cannot_start_has_the_backup_again_after_the_commands_for_that(
             assert_eq!(colors(&["--data", &scratch.file("colors.db")]).status().unwrap().code(), Some(1));
         }
         let mut server = None;
-        for line in block("mv --backup=t").lines() {
+        for line in block(OPERATING, "sh", "mv --backup=t").lines() {
             match line {
                 "systemctl stop colors.service" => {}
                 "systemctl start colors.service" => server = Some(start()),
@@ -172,33 +167,32 @@ fn no_other_document_has_commands_with_output() {
 }
 
 #[test]
-fn colors_are_found_by_name_with_jq() {
-    if !is_installed("jq") {
-        return;
-    }
-    let block = README.split("```sh\n").find(|block| block.contains("| jq ")).unwrap().split("```").next().unwrap();
-    let mut terminal = Terminal::new();
-    let found: Vec<String> = block.lines().map(|command| terminal.run(command)).collect();
-    assert_eq!(found[0], "{\"name\":\"red\",\"value\":\"#ff0000\"}\n");
-    assert_eq!(found[1].lines().count(), 19, "{}", found[1]);
-}
-
-#[test]
 fn curl_says_why_it_fails_wherever_it_is_shown() {
     for (path, document) in [("README.md", README), ("docs/operating.md", OPERATING)] {
         assert!(!document.contains("curl -s ") && !document.contains("curl -sf "), "{path}");
     }
 }
 
+/// Options of other programs that the documents name by themselves.
+const OTHER_OPTIONS: [&str; 6] = ["--before", "--help", "--json", "--memory", "--path-as-is", "--property"];
+
 #[test]
-fn its_option_table_is_that_of_the_program() {
+fn options_that_the_documents_name_are_those_of_the_program() {
     let help = String::from_utf8(colors(&["--help"]).output().unwrap().stdout).unwrap();
-    let options = |text: &str, start: &str| -> Vec<String> {
-        text.lines().filter_map(|line| line.trim_start().strip_prefix(start)?.split([' ', '`']).next().map(str::to_owned)).collect()
-    };
-    let mut of_program = options(&help, "--");
-    of_program.retain(|option| option != "help" && option != "version");
-    assert_eq!(options(README, "| `--"), of_program);
+    let of_program: BTreeSet<&str> = help.split_whitespace().filter_map(|word| word.split(['[', ',']).next()).collect();
+    for (path, document) in DOCUMENTS.iter().filter(|(path, _)| *path != "benches/README.md") {
+        for name in document.split("`--").skip(1).map(|rest| format!("--{}", rest.split([' ', '=', '`']).next().unwrap())) {
+            assert!(of_program.contains(name.as_str()) || OTHER_OPTIONS.contains(&name.as_str()), "{path}: {name}");
+        }
+    }
+}
+
+#[test]
+fn the_documents_are_short() {
+    let words = |document: &str| document.split_whitespace().count();
+    assert!(words(README) <= 1_500, "{}", words(README));
+    let all: usize = DOCUMENTS.iter().map(|(_, document)| words(document)).sum();
+    assert!(all <= 10_000, "{all}");
 }
 
 /// The rows of the table whose head begins like this.
@@ -208,17 +202,6 @@ pub(crate) fn rows<'a>(document: &'a str, head: &str) -> Vec<&'a str> {
     let rows: Vec<_> = table.skip(2).collect();
     assert!(!rows.is_empty(), "{head}");
     rows
-}
-
-/// The `openapi` tests compare README with the OpenAPI document.
-#[test]
-fn the_contract_has_the_tables_of_readme() {
-    assert_eq!(rows(HTTP, "| resource |"), rows(README, "| resource |"));
-    let statuses = |document| -> BTreeSet<&str> {
-        let cells = rows(document, "| status |").into_iter().map(|row| row.split('|').nth(1).expect("a row has cells"));
-        cells.flat_map(|cell| cell.split(',').map(str::trim)).collect()
-    };
-    assert_eq!(statuses(HTTP), statuses(README));
 }
 
 /// What a link to this heading has behind its `#`.

@@ -229,7 +229,7 @@ fn the_unit_is_sound_with_tokens_as_a_credential() {
     let service = fs::read_to_string(units.0.join("colors.service")).unwrap();
     let lines = ["LoadCredential=tokens:/etc/colors/tokens", "Environment=COLORS_TOKEN_FILE=%d/tokens"];
     let with_tokens = lines.iter().fold(service, |service, line| {
-        assert!(service.contains(&format!("\n#{line}\n")) && include_str!("../../README.md").contains(&format!("\n{line}\n")));
+        assert!(service.contains(&format!("\n#{line}\n")) && include_str!("../../docs/operating.md").contains(&format!("\n{line}\n")));
         service.replace(&format!("#{line}"), line)
     });
     units.write("colors.service", with_tokens);
