@@ -84,8 +84,10 @@ impl Front {
         // an address for this test process alone: these programs do not tell which port the kernel has picked
         let [_, high, middle, low] = std::process::id().to_be_bytes();
         let address = format!("127.{}.{middle}.{low}:{port}", high | 64);
-        let server = Server::start(&["--listen", &format!("unix:{directory}/service"), "--access-log"]);
-        let configuration = configure(&address, &directory).replace("/run/colors/colors.sock", &format!("{directory}/service"));
+        let unix = format!("unix:{directory}/service");
+        let server = Server::start(&["--listen", &unix, "--access-log", "--allow-host", "colors.example.org"]);
+        let configuration = configure(&address, &directory).replace("127.0.0.1:8080", &server.address.to_string());
+        let configuration = configuration.replace("/run/colors/colors.sock", &format!("{directory}/service"));
         scratch.write("configuration", configuration);
         let mut command = Command::new(program[0]);
         command.args(&program[1..]).current_dir(&scratch.0).env("HOME", &directory).stdout(Stdio::null()).stderr(Stdio::null());
