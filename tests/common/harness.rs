@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -227,7 +227,26 @@ impl Server {
         eventually("the service is stopped", || process_stat(&directory).filter(|stat| stat[0] == "T"));
     }
 
-    /// Ends the strace that the service runs below, and so what it does to the service.
+    /// Has strace do something to the service from now on, until [`Server::end_strace`]; false if that is not installed.
+    #[track_caller]
+    pub(crate) fn strace(&self, options: &[&str]) -> bool {
+        if !is_installed("strace") {
+            return false;
+        }
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-o", "/dev/null", "-p", &self.pid().to_string()]).args(options);
+        let mut strace = command.stdin(Stdio::null()).spawn().unwrap();
+        let threads = || fs::read_dir(format!("/proc/{}/task", self.pid())).expect("the service runs");
+        let is_traced = |thread: &Path| fs::read_to_string(thread.join("status")).is_ok_and(|status| !status.contains("TracerPid:\t0\n"));
+        eventually("strace traces every thread", || {
+            assert_eq!(strace.try_wait().unwrap(), None, "strace has ended");
+            threads().all(|thread| is_traced(&thread.unwrap().path())).then_some(())
+        });
+        std::thread::spawn(move || strace.wait());
+        true
+    }
+
+    /// Ends the strace that traces the service, and so what it does to the service.
     #[track_caller]
     pub(crate) fn end_strace(&self) {
         let tracer = rustix::process::Pid::from_raw(self.proc_status("TracerPid") as i32).expect("strace traces the service");
@@ -256,6 +275,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            figures(&format!("the log of the service:\n{}", self.log.lock().unwrap_or_else(PoisonError::into_inner)));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -332,6 +354,15 @@ pub(crate) fn long_list(bytes: usize) -> String {
     let long = (0..bytes / 4096).map(|number| format!(r#"{{"name":"long-{number}","value":"{}"}}"#, "x".repeat(4096 - 31)));
     let red = r##"{"name":"red","value":"#ff0000"}"##.to_owned();
     format!("[{}]", short.chain(long).chain([red]).collect::<Vec<_>>().join(","))
+}
+
+/// Checks that two lists are the same. Prints where they differ, and not all of them.
+#[track_caller]
+pub(crate) fn assert_same_list(actual: &str, expected: &str) {
+    let same = actual.bytes().zip(expected.bytes()).take_while(|(one, other)| one == other).count();
+    let excerpt = |list: &str| list.as_bytes()[same.saturating_sub(60)..list.len().min(same + 60)].escape_ascii().to_string();
+    let is_same = actual == expected;
+    assert!(is_same, "the list differs from byte {same} on:\n    is: {}\nshould: {}", excerpt(actual), excerpt(expected));
 }
 
 /// Waits until `probe` gives something, and fails the test if it does not before the deadline.

