@@ -90,12 +90,22 @@ fn the_synopsis_has_each_value_as_it_is_given() {
     }
 }
 
-/// Makes the script for bash, which takes `--option=value` apart into three words; clap_complete looks for the option one word back.
+/// Makes the script for bash, which takes `--option=value` apart into three words, where clap_complete looks for the option one word back. Behind
+/// an option that takes its value with an equals sign alone, other options follow a space.
 fn bash_completions() -> String {
     let script = String::from_utf8(completions(Shell::Bash)).unwrap();
     let (before, after) = script.split_once("    prev=\"$3\"\n").expect("it sets the word before");
+    let command = Args::command();
+    let names = command.get_arguments().filter(|option| option.is_require_equals_set()).filter_map(Arg::get_long);
+    let needs_equals: String = names.map(|name| format!("--{name} ")).collect();
     format!(
-        "{before}    prev=\"$3\"\n    if [[ \"${{prev}}\" == \"=\" ]]; then\n        prev=\"${{COMP_WORDS[COMP_CWORD-2]}}\"\n    fi\n{after}"
+        r#"{before}    prev="$3"
+    if [[ "${{prev}}" == "=" ]]; then
+        prev="${{COMP_WORDS[COMP_CWORD-2]}}"
+    elif [[ " {needs_equals}" == *" ${{prev}} "* && "${{COMP_WORDS[COMP_CWORD]}}" != "=" ]]; then
+        prev=""
+    fi
+{after}"#
     )
 }
 
@@ -111,6 +121,8 @@ fn bash_completes_a_value_behind_an_equals_sign() {
     assert_eq!(complete(&["--read-only", "=", "t"]), "true");
     assert_eq!(complete(&["--log-level", "d"]), "debug");
     assert_eq!(complete(&["--log-l"]), "--log-level");
+    let options = complete(&["--read-only", ""]);
+    assert!(options.contains("--listen") && !options.contains("true"), "{options}");
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //!
 //! - this file: the start in reading order, with `args` and `environment` (options), `load` (where the list comes from), `signals`,
 //!   `failure` (why it ends) and, in tests only, `documents` (man page and completions)
-//! - `server`: sockets and threads: the accept loop (`mod`), `worker` (an event loop), `connection` (the state machine), `output`, `listen`,
-//!   `watchdog` (heartbeats for the service manager)
+//! - `server`: sockets and threads: the accept loop (`mod`), `inbox` (how it reaches a worker), `worker` (an event loop), `connection` (the state
+//!   machine), `output`, `access_log`, `listen`, `watchdog` (heartbeats for the service manager)
 //! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path names), `origin` (browsers), `token` (who may
 //!   change the list), `page` (for browsers)
 //! - `store`: the list in memory: `list` (the mutex around the current version), `colors` (one version), `json`, `retired` (old

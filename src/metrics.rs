@@ -1,6 +1,6 @@
-//! What the service counts, and the text that Prometheus reads. Knows no color and no request; writes no log.
+//! What the service counts, and the text that Prometheus reads.
 //!
-//! Each counter is written by one thread and summed only when `/metrics` is read: workers share no cache line for counting.
+//! Each counter here is written by one thread, and summed when `/metrics` is read: workers share no cache line for counting.
 
 use std::fmt::{Display, Write as _};
 use std::fs;

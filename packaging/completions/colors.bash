@@ -9,6 +9,8 @@ _colors() {
     prev="$3"
     if [[ "${prev}" == "=" ]]; then
         prev="${COMP_WORDS[COMP_CWORD-2]}"
+    elif [[ " --read-only --private --access-log " == *" ${prev} "* && "${COMP_WORDS[COMP_CWORD]}" != "=" ]]; then
+        prev=""
     fi
     cmd=""
     opts=""

@@ -1,4 +1,4 @@
-//! How many log lines of one kind there may be. Knows nothing of what they say.
+//! How many log lines of one kind there may be.
 
 use std::fmt;
 use std::mem::take;

@@ -35,7 +35,7 @@ const LINGER_BYTES_MAX: usize = 1024 * 1024;
 const STALL_TIME: Duration = Duration::from_secs(2);
 
 /// How much longer than the keep-alive time an idle connection stays open: a request that the client sends just before that time is over
-/// still arrives. The field Keep-Alive says a second at least, however short the time is, so the field never promises too much.
+/// still arrives. The field Keep-Alive says a second at least, however short the time is; unless the service stops, it does not promise too much.
 const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
 /// How long it takes at most until a representation that was withdrawn is not sent any more.

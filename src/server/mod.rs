@@ -197,7 +197,7 @@ fn has_pending(listener: &Listener) -> bool {
 
 /// How much memory the buffers of all connections may take together.
 pub(crate) fn memory_max() -> usize {
-    shared::memory_max(control_group::memory_limit())
+    shared::memory_max_within(control_group::memory_limit())
 }
 
 /// The connection limit: as many as there are descriptors left for, at most [`CONNECTIONS_MAX`]. Raises the soft limit of descriptors to

@@ -15,7 +15,7 @@ const MEMORY_MAX: usize = 32 * 1024 * 1024;
 const MEMORY_MIN: usize = 2 * 1024 * 1024;
 
 /// A connection with no more bytes than this does not count, so that small requests are served however much the others take.
-const MEMORY_FREE: usize = 4096;
+const UNCOUNTED_BYTES: usize = 4096;
 
 /// Limits for clients; see the options of the same names.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Limits {
 
 /// How much memory all buffers may take where the control group of the process has this limit: a quarter of it, so that as much is left for the
 /// list, and for what the allocator and the kernel need beside the buffers.
-pub(super) fn memory_max(limit: Option<usize>) -> usize {
+pub(super) fn memory_max_within(limit: Option<usize>) -> usize {
     limit.map_or(MEMORY_MAX, |limit| (limit / 4).clamp(MEMORY_MIN, MEMORY_MAX))
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     pub(super) stays_open: String,
     /// Bytes counted against [`Limits::memory_max`].
     memory: AtomicUsize,
-    /// The connection limit is reached and clients wait: idle connections are closed now, the others after their next response.
+    /// The connection limit is reached and clients wait: idle and stalled connections are closed, the others after their next response.
     limit_reached: AtomicBool,
     is_stopping: AtomicBool,
 }
@@ -90,7 +90,7 @@ impl Quota {
 
     /// Sets how many bytes the buffers of the connection take.
     pub(super) fn set_memory(&mut self, bytes: usize) {
-        let bytes = if bytes > MEMORY_FREE { bytes } else { 0 };
+        let bytes = if bytes > UNCOUNTED_BYTES { bytes } else { 0 };
         if bytes != self.memory {
             self.shared.memory.fetch_add(bytes, Relaxed);
             self.shared.memory.fetch_sub(self.memory, Relaxed);
@@ -100,7 +100,7 @@ impl Quota {
 
     /// Whether the connection would exceed [`Limits::memory_max`] with this many bytes.
     pub(super) fn is_refused(&self, bytes: usize) -> bool {
-        bytes > MEMORY_FREE && self.shared.memory.load(Relaxed) + bytes > self.shared.limits.memory_max + self.memory
+        bytes > UNCOUNTED_BYTES && self.shared.memory.load(Relaxed) + bytes > self.shared.limits.memory_max + self.memory
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
             (Some(mib(1)), 2),
             (Some(0), 2),
         ] {
-            assert_eq!(memory_max(limit), mib(expected), "{limit:?}");
+            assert_eq!(memory_max_within(limit), mib(expected), "{limit:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use sd_notify::NotifyState;
 use crate::service_manager::tell;
 
 /// How long after a thread has failed to answer in time it is asked again.
-const RETRY_TIME: Duration = Duration::from_secs(1);
+const ASK_AGAIN_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Watchdog {
@@ -30,7 +30,7 @@ impl Watchdog {
             self.due = now + heartbeat;
             tell(&[NotifyState::Watchdog]);
         } else {
-            self.due = now + heartbeat.min(RETRY_TIME);
+            self.due = now + heartbeat.min(ASK_AGAIN_TIME);
         }
     }
 
@@ -51,9 +51,9 @@ mod tests {
         assert_eq!(watchdog.poll_timeout(start), Some(heartbeat));
         watchdog.tick(start + heartbeat / 2, || panic!("it is not due"));
         watchdog.tick(start + heartbeat, || false);
-        assert_eq!(watchdog.poll_timeout(start + heartbeat), Some(RETRY_TIME));
-        watchdog.tick(start + heartbeat + RETRY_TIME, || true);
-        assert_eq!(watchdog.poll_timeout(start + heartbeat + RETRY_TIME), Some(heartbeat));
+        assert_eq!(watchdog.poll_timeout(start + heartbeat), Some(ASK_AGAIN_TIME));
+        watchdog.tick(start + heartbeat + ASK_AGAIN_TIME, || true);
+        assert_eq!(watchdog.poll_timeout(start + heartbeat + ASK_AGAIN_TIME), Some(heartbeat));
         assert_eq!(Watchdog { heartbeat: None, due: start }.poll_timeout(start), None);
     }
 }

@@ -4,7 +4,7 @@ use tiny_http::{Method, StatusCode};
 
 use super::tests::{ask, request, respond, service};
 use super::{BasePath, Service};
-use crate::http::Fields;
+use crate::http::{Fields, Request};
 
 #[test]
 fn a_preflight_is_answered_for_every_resource_whatever_its_accept() {
@@ -48,7 +48,9 @@ fn what_is_sent_instead_of_json_is_answered_with_what_to_send() {
     for (content, expected) in [
         ("name=a&value=b", &not_json),
         ("name,value\nred,#f00\n", &not_json),
-        ("1,red", &format!("invalid type: integer `1`, expected {form}")),
+        ("\"name\",\"value\"\n\"red\",\"#f00\"\n", &not_json),
+        ("1,red", &not_json),
+        ("1", &format!("invalid type: integer `1`, expected {form}")),
         ("<color/>", &not_json),
         (" ", &not_json),
         ("\u{feff}{}", &marked),
@@ -61,6 +63,14 @@ fn what_is_sent_instead_of_json_is_answered_with_what_to_send() {
             let message = response.detail.split(" at line ").next();
             assert_eq!((response.status, message), (StatusCode::BAD_REQUEST, Some(expected.as_str())), "{content}");
         }
+    }
+}
+
+#[test]
+fn json_in_utf_16_is_told_to_be_sent_in_utf_8() {
+    for content in [&b"\xff\xfe{\0}\0"[..], b"\xfe\xff\0{\0}"] {
+        let request = Request { content: content.to_vec(), ..request(Method::Post, "/colors", Fields::default(), "") };
+        assert_eq!(respond(&service(), &request).detail, "not valid JSON: it is UTF-16, send UTF-8 at line 1 column 1");
     }
 }
 

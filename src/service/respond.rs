@@ -1,4 +1,4 @@
-//! The rules of the HTTP contract: a request in, an answer out. No sockets, and no log.
+//! The rules of the HTTP contract: a request in, an answer out. No sockets; logs nothing.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -342,6 +342,10 @@ fn condition_failed() -> Response {
 #[cfg(test)]
 #[path = "respond_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "conditional_tests.rs"]
+mod conditional_tests;
 
 #[cfg(test)]
 #[path = "mistake_tests.rs"]

@@ -111,7 +111,8 @@ fn parse<'a, T>(text: &'a str, form: &str, read: impl FnOnce(&'a str) -> serde_j
     }
     read(text).map_err(|error| match text.trim_ascii_start().as_bytes().first() {
         Some(b'{' | b'[') => error.into(),
-        _ if error.is_data() => error.into(),
+        // such as a string
+        _ if serde_json::from_str::<IgnoredAny>(text).is_ok() => error.into(),
         _ => unplaced(format!("this is not JSON; send JSON: {form}")),
     })
 }
@@ -122,7 +123,9 @@ fn text(content: &[u8]) -> Result<&str, JsonError> {
         let before = &content[..error.valid_up_to()];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         let column = 1 + before.iter().rev().take_while(|byte| **byte != b'\n').count();
-        JsonError { reason: "not valid JSON: it is not UTF-8".to_owned(), line, column }
+        let is_utf_16 = content.starts_with(b"\xff\xfe") || content.starts_with(b"\xfe\xff");
+        let reason = if is_utf_16 { "not valid JSON: it is UTF-16, send UTF-8" } else { "not valid JSON: it is not UTF-8" };
+        JsonError { reason: reason.to_owned(), line, column }
     })
 }
 
