@@ -58,6 +58,14 @@ pub(super) fn json(name: &str, value: &str) -> Representation {
     Representation::new(json)
 }
 
+/// What the JSON of exactly the colors with this name starts with.
+pub(super) fn json_start(name: &str) -> Vec<u8> {
+    let mut start = Vec::with_capacity(10 + name.len());
+    start.extend_from_slice(br#"{"name":"#);
+    serde_json::to_writer(&mut start, name).expect("strings always serialize, and a Vec takes every byte");
+    start
+}
+
 /// The fields in the JSON of a color.
 pub(super) fn fields(json: &Representation) -> ColorFields<'_> {
     serde_json::from_slice(json.bytes()).expect("it was made of a name and a value")
@@ -77,5 +85,15 @@ mod tests {
     #[test]
     fn a_color_serializes_to_exactly_name_and_value() {
         assert_eq!(str::from_utf8(Color::new("a\"b", "#1").json.bytes()).unwrap(), "{\"name\":\"a\\\"b\",\"value\":\"#1\"}\n");
+    }
+
+    #[test]
+    fn its_start_tells_the_name() {
+        for name in ["", "a", "a\"", "a\\", "\u{e9}\n"] {
+            let json = Color::new(name, "").json;
+            assert!(json.bytes().starts_with(&json_start(name)));
+            assert!(!json.bytes().starts_with(&json_start(&format!("{name}b"))));
+            assert!(!json.bytes().starts_with(&json_start(&format!("{name}\",\"value\":\""))));
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! One version of the list. A clone shares everything with the list that it was made from, and takes the same time however long that is:
-//! a change is tried out on a clone, and readers keep the version that they have begun with. Knows no files and no locks.
+//! a change is tried out on a clone, and readers keep the version that they have begun with. Knows no files and no mutex.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::mem::{replace, take};
 use std::sync::{Arc, OnceLock};
 
 use imbl::{OrdMap, OrdSet, Vector};
 
-use super::color::Color;
+use super::color::{self, Color};
 use crate::http::Representation;
 
 /// All colors in stored order.
@@ -14,15 +15,17 @@ use crate::http::Representation;
 pub(crate) struct Colors {
     /// Duplicates of a name are entries like any other (spec, Color, rule 3). Ids rise along the list, so an id finds its position.
     colors: Vector<Color>,
-    /// The ids of the colors with each name. No JSON is in it: a new value leaves it as it is.
-    names: OrdMap<Arc<str>, Ids>,
+    /// The ids of the colors whose names have this hash: most often a single one. No name is in it, only in the JSON.
+    index: OrdMap<u64, Ids>,
+    /// With keys of its own, so that no client can choose names that have the same hash.
+    hasher: RandomState,
     /// Bytes of all colors as JSON.
     bytes: usize,
     /// Shared by the clones of this version, and made by the first that needs it.
     envelope: Arc<OnceLock<Arc<Representation>>>,
 }
 
-/// The ids of the colors with one name, at least one.
+/// At least one id.
 #[derive(Clone, Debug)]
 enum Ids {
     One(i64),
@@ -34,31 +37,30 @@ enum Ids {
 pub(super) enum Edit {
     /// Behind the last one; with [`Colors::next_id`].
     Append(Color),
-    /// The JSON of the color with this id, which is the first of its name.
+    /// The JSON of the color with this id.
     Replace(i64, Arc<Representation>),
-    /// The color with this id, which is the first of its name.
+    /// The color with this id.
     Remove(i64),
     /// The whole list.
     ReplaceAll(Colors),
 }
 
-/// What an edit took out of the list; clients may still be reading it.
+/// What an edit took out of the list. Freeing a whole list takes long, so it is not done under a lock.
 #[derive(Debug)]
-pub(super) struct Removed {
-    colors: Vector<Color>,
-    /// Only here to be freed with the rest: that takes long for a long list, and is not done under a lock.
-    _names: OrdMap<Arc<str>, Ids>,
-    envelope: Arc<OnceLock<Arc<Representation>>>,
+pub(super) enum Removed {
+    Nothing,
+    Color(Arc<Representation>),
+    List(Colors),
 }
 
 impl Colors {
-    /// Appends a color, whose id has to be higher than all others, to a version that nobody has seen yet.
+    /// Appends a color, whose id has to be higher than all others.
     pub(super) fn push(&mut self, color: Color) {
         self.bytes += color.json_len();
-        let name = color.fields().name;
-        match self.names.get_mut(&*name) {
+        let hash = self.hasher.hash_one(&*color.fields().name);
+        match self.index.get_mut(&hash) {
             Some(ids) => ids.insert(color.id),
-            None => drop(self.names.insert(name.into(), Ids::One(color.id))),
+            None => drop(self.index.insert(hash, Ids::One(color.id))),
         }
         self.colors.push_back(color);
     }
@@ -70,6 +72,10 @@ impl Colors {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Color> {
         self.colors.iter()
+    }
+
+    pub(super) fn representations(&self) -> impl Iterator<Item = &Arc<Representation>> {
+        self.iter().map(|color| &color.json)
     }
 
     /// The highest id, 0 without colors.
@@ -84,8 +90,16 @@ impl Colors {
 
     /// The first color whose name equals `name` exactly: its id and its JSON.
     pub(super) fn find(&self, name: &str) -> Option<(i64, &Arc<Representation>)> {
-        let color = self.colors.get(self.position(self.names.get(name)?.first()))?;
-        Some((color.id, &color.json))
+        let ids = self.index.get(&self.hasher.hash_one(name))?;
+        let start = color::json_start(name);
+        let named = |id: i64| {
+            let color = self.colors.get(self.position(id))?;
+            color.json.bytes().starts_with(&start).then_some((id, &color.json))
+        };
+        match ids {
+            Ids::One(id) => named(*id),
+            Ids::Several(ids) => ids.iter().copied().find_map(named),
+        }
     }
 
     /// The position of the color with this id, which is in the list.
@@ -100,31 +114,33 @@ impl Colors {
 
     /// Makes an edit that was decided for this version.
     pub(super) fn apply(&mut self, edit: Edit) -> Removed {
-        let envelope = take(&mut self.envelope);
-        let colors = match edit {
+        match Arc::get_mut(&mut self.envelope) {
+            Some(envelope) => drop(take(envelope)),
+            None => self.envelope = Arc::default(),
+        }
+        match edit {
             Edit::Append(color) => {
                 self.push(color);
-                Vector::new()
+                Removed::Nothing
             }
             Edit::Replace(id, json) => {
                 let color = self.colors.get_mut(self.position(id)).expect("a position in the list");
                 let before = replace(color, Color { id, json });
                 self.bytes += color.json_len();
                 self.bytes -= before.json_len();
-                Vector::unit(before)
+                Removed::Color(before.json)
             }
             Edit::Remove(id) => {
                 let color = self.colors.remove(self.position(id));
                 self.bytes -= color.json_len();
-                let name = color.fields().name;
-                if self.names.get_mut(&*name).is_none_or(|ids| ids.remove(id)) {
-                    self.names.remove(&*name);
+                let hash = self.hasher.hash_one(&*color.fields().name);
+                if self.index.get_mut(&hash).is_none_or(|ids| ids.remove(id)) {
+                    self.index.remove(&hash);
                 }
-                Vector::unit(color)
+                Removed::Color(color.json)
             }
-            Edit::ReplaceAll(colors) => return Removed { envelope, ..replace(self, colors).into() },
-        };
-        Removed { colors, _names: OrdMap::new(), envelope }
+            Edit::ReplaceAll(colors) => Removed::List(replace(self, colors)),
+        }
     }
 
     /// The length of the envelope in bytes, without making it.
@@ -185,13 +201,6 @@ impl PartialEq for Colors {
 }
 
 impl Ids {
-    fn first(&self) -> i64 {
-        match self {
-            Self::One(id) => *id,
-            Self::Several(ids) => *ids.get_min().expect("there is at least one"),
-        }
-    }
-
     fn insert(&mut self, id: i64) {
         match self {
             Self::One(first) => *self = Self::Several(Arc::new(OrdSet::from_iter([*first, id]))),
@@ -211,16 +220,15 @@ impl Ids {
     }
 }
 
-impl From<Colors> for Removed {
-    fn from(Colors { colors, names, envelope, .. }: Colors) -> Self {
-        Self { colors, _names: names, envelope }
-    }
-}
-
 impl Removed {
-    /// The representations that clients may still be reading.
+    /// The JSON of the colors that were removed.
     pub(super) fn representations(&self) -> impl Iterator<Item = &Arc<Representation>> {
-        self.colors.iter().map(|color| &color.json).chain(self.envelope.get())
+        let (color, list) = match self {
+            Self::Nothing => (None, None),
+            Self::Color(json) => (Some(json), None),
+            Self::List(list) => (None, Some(list)),
+        };
+        color.into_iter().chain(list.into_iter().flat_map(Colors::representations))
     }
 }
 
@@ -263,6 +271,20 @@ mod tests {
         assert_eq!(found(&colors, ""), Some(color("", "2")));
         for name in ["red", "Red ", "R", "e\u{301}"] {
             assert_eq!(found(&colors, name), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn names_with_the_same_hash_are_told_apart() {
+        let mut colors = Colors::from_iter([color("a", "1"), color("b", "2"), color("a", "3")]);
+        let mut both = Ids::One(1);
+        (2..=3).for_each(|id| both.insert(id));
+        for (name, ids) in [("a", both.clone()), ("b", both), ("c", Ids::One(1))] {
+            let hash = colors.hasher.hash_one(name);
+            colors.index.insert(hash, ids);
+        }
+        for (name, value) in [("a", Some("1")), ("b", Some("2")), ("c", None)] {
+            assert_eq!(found(&colors, name), value.map(|value| color(name, value)));
         }
     }
 

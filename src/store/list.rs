@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::mem::replace;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::change::{Change, Outcome};
 use super::colors::{Colors, Removed};
@@ -63,8 +63,8 @@ impl SharedList {
         // without the lock: it may take long
         let envelope = Arc::clone(version.envelope());
         let is_current = { lock(&self.current).is_same_version(version) };
-        if !is_current && envelope.bytes().len() >= TRACKED_BYTES_MIN {
-            self.retire([Arc::downgrade(&envelope)]);
+        if !is_current {
+            self.retire(long([&envelope].into_iter()));
         }
         envelope
     }
@@ -81,7 +81,7 @@ impl SharedList {
 
     /// Makes a change of a list that lives in memory alone, or finds that it cannot be made.
     pub(super) fn change(&self, change: &Change) -> Outcome {
-        let (outcome, removed) = {
+        let (outcome, changed) = {
             let _changing = lock(&self.changing);
             if change.needs_list_tag() {
                 // made without the lock that readers wait for, and then in the current version
@@ -89,49 +89,47 @@ impl SharedList {
             }
             let mut current = lock(&self.current);
             let (outcome, edit) = change.decide(&current);
-            (outcome, edit.map(|edit| current.apply(edit)))
+            (outcome, edit.map(|edit| (current.made_envelope().cloned(), current.apply(edit))))
         };
-        self.free(removed);
+        if let Some((envelope, removed)) = changed {
+            let old = long(removed.representations().chain(&envelope));
+            drop((envelope, removed));
+            self.retire(old);
+        }
         outcome
     }
 
     /// Has everybody see this version, which came of the current one by edits that removed this.
     pub(super) fn publish(&self, version: Colors, removed: Vec<Removed>) {
         let before = { replace(&mut *lock(&self.current), version) };
-        drop(before);
-        self.free(removed);
+        let old = long(removed.iter().flat_map(Removed::representations).chain(before.made_envelope()));
+        drop((before, removed));
+        self.retire(old);
     }
 
     /// Has everybody see another list, which may have some of the same colors.
     pub(super) fn replace(&self, colors: Colors) {
-        let is_long = |json: &&Arc<Representation>| json.bytes().len() >= TRACKED_BYTES_MIN;
-        let kept: HashSet<*const Representation> = colors.iter().map(|color| &color.json).filter(is_long).map(Arc::as_ptr).collect();
-        let before = Removed::from(replace(&mut *lock(&self.current), colors));
-        let gone = before.representations().filter(is_long).filter(|json| !kept.contains(&Arc::as_ptr(json)));
-        let gone: Vec<_> = gone.map(Arc::downgrade).collect();
+        let kept: HashSet<_> = long(colors.representations()).iter().map(Weak::as_ptr).collect();
+        let before = { replace(&mut *lock(&self.current), colors) };
+        let mut old = long(before.representations().chain(before.made_envelope()));
+        old.retain(|old| !kept.contains(&old.as_ptr()));
         drop(before);
-        if !gone.is_empty() {
-            self.retire(gone);
-        }
+        self.retire(old);
     }
 
-    /// Frees what was removed, but for what clients are still reading.
-    fn free(&self, removed: impl IntoIterator<Item = Removed>) {
-        let mut long = Vec::new();
-        for removed in removed {
-            let representations = removed.representations().filter(|old| old.bytes().len() >= TRACKED_BYTES_MIN);
-            long.extend(representations.map(Arc::downgrade));
-        }
-        if !long.is_empty() {
-            self.retire(long);
+    /// Limits what clients are still reading of representations that the list does not have any more.
+    fn retire(&self, old: Vec<Weak<Representation>>) {
+        if !old.is_empty() {
+            let count = { lock(&self.retired).add(old) };
+            // a worker that reads the new count finds them
+            self.withdrawn.fetch_add(count, Release);
         }
     }
+}
 
-    fn retire(&self, representations: impl IntoIterator<Item = std::sync::Weak<Representation>>) {
-        let count = { lock(&self.retired).add(representations) };
-        // a worker that reads the new count finds them
-        self.withdrawn.fetch_add(count, Release);
-    }
+/// Those that are long enough to be tracked when they are old.
+fn long<'a>(representations: impl Iterator<Item = &'a Arc<Representation>>) -> Vec<Weak<Representation>> {
+    representations.filter(|json| json.bytes().len() >= TRACKED_BYTES_MIN).map(Arc::downgrade).collect()
 }
 
 /// Poisoning is ignored: nothing that is done under these locks is known to panic.
