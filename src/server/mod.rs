@@ -17,6 +17,7 @@ mod worker;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,7 @@ use worker::Worker;
 
 use crate::logging::{self, Topic};
 use crate::service_manager;
+use crate::store::Change;
 
 /// How long after the signal connections are still accepted from the kernel's queue.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
@@ -74,15 +76,17 @@ impl Server {
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let shared = Arc::clone(&self.shared);
         let store = &shared.service.store;
-        let mut last_pongs = None;
+        let writer_has_ponged = Arc::new(AtomicBool::new(true));
         service_manager::ready();
         while !self.accept_ready(stop, reload)? {
             self.watchdog.tick(Instant::now(), || {
-                let pongs = store.pongs();
-                let are_alive = (pongs.is_none() || pongs != last_pongs) && self.inboxes.iter().all(|inbox| inbox.has_ponged());
+                let are_alive = writer_has_ponged.load(Relaxed) && self.inboxes.iter().all(|inbox| inbox.has_ponged());
                 if are_alive {
-                    last_pongs = pongs;
-                    store.ping();
+                    if store.is_durable() {
+                        writer_has_ponged.store(false, Relaxed);
+                        let has_ponged = Arc::clone(&writer_has_ponged);
+                        store.submit(Change::look(), move |looked| has_ponged.store(looked.is_ok(), Relaxed));
+                    }
                     self.inboxes.iter().for_each(|inbox| inbox.ping());
                 }
                 are_alive

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tiny_http::{Method, StatusCode};
 
@@ -17,6 +18,12 @@ use crate::store::{Action, Change, DatabaseError, JsonError, Outcome, SaveStatus
 
 /// Prometheus' text format, by its version.
 static METRICS_TYPE: OtherType = OtherType { media_type: "text/plain; version=0.0.4; charset=utf-8", fields: "" };
+
+/// A save that takes longer is not waited for by a request for the health.
+const HEALTH_WAIT: Duration = Duration::from_secs(1);
+
+/// A save that takes longer is a fault. One that waits for another program fails after this time.
+const SAVE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What requests are answered from.
 #[derive(Debug)]
@@ -100,7 +107,7 @@ impl Service {
         outcome: Result<Outcome, DatabaseError>,
         detail: Option<String>,
     ) -> Response {
-        self.with_common_fields(Some(request), outcome_response(self, outcome, detail))
+        self.with_common_fields(Some(request), outcome_response(self, request, outcome, detail))
     }
 
     /// The name of the token that a request has, for the log.
@@ -165,7 +172,11 @@ fn operate(service: &Service, request: &Request, resource: Resource<'_>, is_stop
         (Resource::Color(name), _) => {
             Answer::Now(service.store.list.first(&name).map_or_else(Response::no_such_color, |color| read(request, &color)))
         }
-        (Resource::Health, _) => Answer::Now(health(service, request, is_stopping)),
+        (Resource::Health, _) if is_stopping || service.store.saves.status().elapsed() > HEALTH_WAIT => {
+            Answer::Now(health(service, request, is_stopping))
+        }
+        // when other programs' changes are seen
+        (Resource::Health, _) => change(service, request, Change::look(), None),
         (Resource::Metrics, _) => Answer::Now(metrics(service)),
         (Resource::OpenApi, _) => Answer::Now(read(request, &service.openapi)),
         (Resource::Page, _) => {
@@ -237,12 +248,11 @@ fn target_error(error: &TargetError, base: &BasePath) -> Response {
 
 /// 200, or 503 with what is wrong.
 fn health(service: &Service, request: &Request, is_stopping: bool) -> Response {
-    // what it finds is in the next answer
-    service.store.ping();
     let saves = service.store.is_durable().then(|| service.store.saves.status());
     let (status, text) = match &saves {
-        _ if is_stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
         Some(SaveStatus { failure: Some(_), .. }) => (StatusCode::SERVICE_UNAVAILABLE, "the last change could not be saved"),
+        Some(saves) if saves.elapsed() > SAVE_TIME_MAX => (StatusCode::SERVICE_UNAVAILABLE, "saving takes longer than 5 s"),
+        _ if is_stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
         _ => (StatusCode::OK, "ok"),
     };
     let mut health = serde_json::json!({ "status": text, "version": env!("CARGO_PKG_VERSION"), "colors": service.store.list.len() });
@@ -277,22 +287,26 @@ fn read(request: &Request, representation: &Arc<Representation>) -> Response {
 
 /// Makes a change of the color `name`, or of the list.
 fn write(service: &Service, request: &Request, name: Option<&str>, action: Result<Action, JsonError>) -> Answer {
-    let change = check_coding(request).and_then(|()| {
+    let checked = check_coding(request).and_then(|()| {
         let action = action.map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
         let conditions = Conditions::of(request).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
         Ok(Change { action, conditions })
     });
-    match change {
-        Ok(change) => {
-            let detail = if service.access_log { detail(&change.action) } else { None };
-            match service.store.is_durable() {
-                true => Answer::Change(change, detail),
-                false => Answer::Now(outcome_response(service, Ok(service.store.apply(&change)), detail)),
-            }
+    match checked {
+        Ok(wanted) => {
+            let detail = if service.access_log { detail(&wanted.action) } else { None };
+            change(service, request, wanted, detail)
         }
         // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with invalid content
         Err(_) if name.is_some_and(|name| service.store.list.first(name).is_none()) => Answer::Now(Response::no_such_color()),
         Err((status, message)) => Answer::Now(Response::error(status, message)),
+    }
+}
+
+fn change(service: &Service, request: &Request, change: Change, detail: Option<String>) -> Answer {
+    match service.store.is_durable() {
+        true => Answer::Change(change, detail),
+        false => Answer::Now(outcome_response(service, request, Ok(service.store.apply(&change)), detail)),
     }
 }
 
@@ -316,7 +330,7 @@ fn detail(action: &Action) -> Option<String> {
     }
 }
 
-fn outcome_response(service: &Service, outcome: Result<Outcome, DatabaseError>, detail: Option<String>) -> Response {
+fn outcome_response(service: &Service, request: &Request, outcome: Result<Outcome, DatabaseError>, detail: Option<String>) -> Response {
     let detail = Cow::Owned(detail.unwrap_or_default());
     match outcome {
         Ok(Outcome::Created { color, is_first }) => {
@@ -328,6 +342,9 @@ fn outcome_response(service: &Service, outcome: Result<Outcome, DatabaseError>, 
         Ok(Outcome::Replaced(list)) => Response::new(StatusCode::OK, Content::Shared(service.store.list.envelope_of(&list))),
         Ok(Outcome::NotFound) => Response::no_such_color(),
         Ok(Outcome::ConditionFailed) => condition_failed(),
+        Ok(Outcome::Looked) => health(service, request, false),
+        // of the requests that go to the writer, only those for the health change nothing
+        Err(_) if request.is_safe() => health(service, request, true),
         // the writer logs it
         Err(error) => {
             Response::error(StatusCode::INTERNAL_SERVER_ERROR, format!("the change was not made, it could not be saved: {error}"))

@@ -15,7 +15,7 @@ pub(crate) struct Change {
     pub(crate) conditions: Conditions,
 }
 
-/// The three writing operations of the specification, and one on the whole list.
+/// The three writing operations of the specification, one on the whole list, and none.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Append this color.
@@ -26,6 +26,8 @@ pub(crate) enum Action {
     Delete(String),
     /// Have this list in place of the one that is there. The memory for it is reserved until then.
     ReplaceAll(Colors, Reservation),
+    /// Change nothing: only have what other programs have committed be seen.
+    Look,
 }
 
 /// What came of a change.
@@ -39,6 +41,8 @@ pub(crate) enum Outcome {
     Deleted(Arc<Representation>),
     /// The list is this one.
     Replaced(Colors),
+    /// The list is the one that the database has; or it could not be read, and [`super::Saves`] say why.
+    Looked,
     /// No color has the name.
     NotFound,
     /// A condition does not hold; nothing was changed.
@@ -46,10 +50,15 @@ pub(crate) enum Outcome {
 }
 
 impl Change {
+    pub(crate) fn look() -> Self {
+        Self { action: Action::Look, conditions: Conditions::default() }
+    }
+
     /// Returns what the client is told, and the edit to make, if any.
     pub(super) fn decide(&self, colors: &Colors) -> (Outcome, Option<Edit>) {
         let found = match &self.action {
             Action::Create(_) | Action::ReplaceAll(..) => None,
+            Action::Look => return (Outcome::Looked, None),
             Action::Update(name, _) | Action::Delete(name) => match colors.find(name) {
                 // RFC 9110 §13.2.1: a missing color comes before a failed condition
                 None => return (Outcome::NotFound, None),
@@ -75,7 +84,7 @@ impl Change {
                 (Outcome::Created { color: color.clone(), is_first }, Some(Edit::Append(color)))
             }
             (Action::ReplaceAll(list, _reserved), _) => (Outcome::Replaced(list.clone()), Some(Edit::ReplaceAll(list.clone()))),
-            (_, None) => (Outcome::NotFound, None),
+            (Action::Update(..) | Action::Delete(_) | Action::Look, _) => (Outcome::NotFound, None),
         }
     }
 

@@ -44,8 +44,8 @@ const DELETE_ALL: &str = "DELETE FROM color";
 pub(crate) struct Database {
     connection: Connection,
     files: Files,
-    /// What it was when the list was last read: it changes when another program commits.
-    data_version: i64,
+    /// What it was when the list was last read: it changes when another program commits. `None` if the list has to be read again.
+    data_version: Option<i64>,
     /// Against other processes of the service; dropped after the connection.
     _lock: File,
 }
@@ -199,7 +199,7 @@ impl Database {
         // SQLite makes FILE-wal at the first transaction
         let (data_version, colors) = read_in_transaction(&connection, "BEGIN", &Colors::default())?;
         files.note_opened()?;
-        let database = Self { connection, files, data_version, _lock: lock };
+        let database = Self { connection, files, data_version: Some(data_version), _lock: lock };
         database.roll_back();
         Ok((database, colors))
     }
@@ -212,7 +212,7 @@ impl Database {
             self.connection.execute_batch(&same_version())?;
         } else {
             self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-            if data_version(&self.connection)? == self.data_version {
+            if Some(data_version(&self.connection)?) == self.data_version {
                 return Ok(None);
             }
             self.roll_back();
@@ -223,7 +223,7 @@ impl Database {
     /// The list, if another program has committed since it was read. For readers: between saves.
     pub(super) fn look(&mut self, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
         self.files.check()?;
-        if data_version(&self.connection)? == self.data_version {
+        if Some(data_version(&self.connection)?) == self.data_version {
             return Ok(None);
         }
         let colors = self.read_again("BEGIN", known)?;
@@ -234,30 +234,36 @@ impl Database {
     fn read_again(&mut self, begin: &str, known: &Colors) -> Result<Colors, DatabaseError> {
         let read = read_in_transaction(&self.connection, begin, known);
         let (version, colors) = read.inspect_err(|_| self.roll_back())?;
-        self.data_version = version;
+        self.data_version = Some(version);
         Ok(colors)
     }
 
     /// Writes an edit of this list, after [`Database::begin`]. The rows have to be those of the list.
-    pub(super) fn write(&self, edit: &Edit, colors: &Colors) -> Result<(), DatabaseError> {
+    pub(super) fn write(&mut self, edit: &Edit, colors: &Colors) -> Result<(), DatabaseError> {
         match edit {
-            Edit::Append(color) => {
-                let fields = color.fields();
-                self.change_rows(INSERT, (color.id, fields.name, fields.value), 1)
-            }
+            Edit::Append(color) => self.insert(color),
             Edit::Replace(id, json) => self.change_rows(UPDATE, (id, color::fields(json).value), 1),
             Edit::Remove(id) => self.change_rows(DELETE, [id], 1),
             Edit::ReplaceAll(list) => {
                 self.change_rows(DELETE_ALL, [], colors.len())?;
-                list.iter().try_for_each(|color| self.write(&Edit::Append(color.clone()), list))
+                list.iter().try_for_each(|color| self.insert(color))
             }
         }
     }
 
+    fn insert(&mut self, color: &Color) -> Result<(), DatabaseError> {
+        let fields = color.fields();
+        self.change_rows(INSERT, (color.id, fields.name, fields.value), 1)
+    }
+
     /// Runs a statement that has to change so many rows.
-    fn change_rows(&self, statement: &str, values: impl Params, rows: usize) -> Result<(), DatabaseError> {
+    fn change_rows(&mut self, statement: &str, values: impl Params, rows: usize) -> Result<(), DatabaseError> {
         let changed = self.connection.prepare_cached(statement)?.execute(values)?;
-        if changed == rows { Ok(()) } else { Err(DatabaseError::OtherRows) }
+        if changed != rows {
+            self.data_version = None;
+            return Err(DatabaseError::OtherRows);
+        }
+        Ok(())
     }
 
     /// Makes durable what was written since [`Database::begin`], all or nothing.

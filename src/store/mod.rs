@@ -15,6 +15,7 @@ pub(crate) mod json;
 mod list;
 mod reservation;
 mod retired;
+mod saves;
 mod writer;
 
 use std::sync::Arc;
@@ -31,8 +32,9 @@ pub(crate) use database_error::DatabaseError;
 pub(crate) use json::JsonError;
 use list::SharedList;
 use reservation::{Reservation, Reservations};
+pub(crate) use saves::{SaveStatus, Saves};
+pub(crate) use writer::Writer;
 use writer::{Reply, WriterMessage};
-pub(crate) use writer::{SaveStatus, Saves, Writer};
 
 /// Milliseconds in which what another program has written may go unnoticed by readers.
 const LOOK_INTERVAL: u64 = 1000;
@@ -43,31 +45,35 @@ pub(crate) struct Store {
     /// What is read.
     pub(crate) list: Arc<SharedList>,
     pub(crate) saves: Arc<Saves>,
-    /// Where changes wait for the writer; `None` when the list lives in memory alone.
-    queue: Option<Sender<WriterMessage>>,
     reservations: Reservations,
-    started: Instant,
-    /// When [`Store::note_requests`] last had the writer look at the database, in milliseconds since `started`.
-    looked: AtomicU64,
+    /// `None` when the list lives in memory alone.
+    queue: Option<Queue>,
 }
+
+/// Where changes wait for the writer.
+#[derive(Debug)]
+struct Queue {
+    messages: Sender<WriterMessage>,
+    started: Instant,
+    /// When [`Store::note_requests`] last had the writer look at the database, in milliseconds since `started`; [`LOOKING`] while it does.
+    looked: Arc<AtomicU64>,
+}
+
+/// Later than all times.
+const LOOKING: u64 = u64::MAX - LOOK_INTERVAL;
 
 impl Store {
     /// A list that lives in memory alone. `memory_max`: bytes for lists on their way in; old representations may take twice as many, since
     /// most of them are the list itself.
     pub(crate) fn in_memory(colors: Colors, memory_max: usize) -> Self {
-        Self {
-            list: Arc::new(SharedList::new(colors, 2 * memory_max)),
-            saves: Arc::default(),
-            queue: None,
-            reservations: Reservations::new(memory_max),
-            started: Instant::now(),
-            looked: AtomicU64::new(0),
-        }
+        let list = Arc::new(SharedList::new(colors, 2 * memory_max));
+        Self { list, saves: Arc::default(), reservations: Reservations::new(memory_max), queue: None }
     }
 
     /// A list that is kept in a database, which has these colors, and the writer, which has to run for changes to be made.
     pub(crate) fn in_database(database: Database, colors: Colors, memory_max: usize) -> (Self, Writer) {
-        let (queue, messages) = mpsc::channel();
+        let (sender, messages) = mpsc::channel();
+        let queue = Queue { messages: sender, started: Instant::now(), looked: Arc::default() };
         let store = Self { queue: Some(queue), ..Self::in_memory(colors, memory_max) };
         let (list, saves) = (Arc::clone(&store.list), Arc::clone(&store.saves));
         (store, Writer { list, saves, messages, database, free_until: None, warned: None })
@@ -94,27 +100,14 @@ impl Store {
         self.send(WriterMessage::Change(change, Reply::new(reply)));
     }
 
-    /// How many pings the writer has taken; `None` without a writer.
-    pub(crate) fn pongs(&self) -> Option<u64> {
-        self.is_durable().then(|| self.saves.pongs.load(Relaxed))
-    }
-
-    /// Asks the writer to show that it is alive, and to look at the database: whether its files are there, and whether another program has
-    /// written to it. At most one ping waits.
-    pub(crate) fn ping(&self) {
-        if self.is_durable() && !self.saves.is_pinged.swap(true, Relaxed) {
-            self.send(WriterMessage::Ping);
-        }
-    }
-
     /// Has the writer look at the database if that is a second ago, so that readers see what other programs write. Call it when requests were
     /// answered: when nobody asks, nobody looks.
     pub(crate) fn note_requests(&self, now: Instant) {
-        if self.is_durable() {
-            let (now, looked) = (now.duration_since(self.started).as_millis() as u64, self.looked.load(Relaxed));
-            if now >= looked + LOOK_INTERVAL && self.looked.compare_exchange(looked, now, Relaxed, Relaxed).is_ok() {
-                self.ping();
-            }
+        let Some(queue) = &self.queue else { return };
+        let (now, last) = (now.duration_since(queue.started).as_millis() as u64, queue.looked.load(Relaxed));
+        if now >= last + LOOK_INTERVAL && queue.looked.compare_exchange(last, LOOKING, Relaxed, Relaxed).is_ok() {
+            let looked = Arc::clone(&queue.looked);
+            self.submit(Change::look(), move |_| looked.store(now, Relaxed));
         }
     }
 
@@ -128,7 +121,7 @@ impl Store {
     fn send(&self, message: WriterMessage) {
         if let Some(queue) = &self.queue {
             // Without a writer the message is dropped, and with it what would tell its outcome.
-            let _ = queue.send(message);
+            let _ = queue.messages.send(message);
         }
     }
 }

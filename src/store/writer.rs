@@ -2,19 +2,17 @@
 //! publishes the clone, and reports the outcomes. Changes that arrive meanwhile share the next commit.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::change::{Change, Outcome};
+use super::change::{Action, Change, Outcome};
 use super::colors::Colors;
 use super::database::Database;
 use super::database_error::DatabaseError;
 use super::list::SharedList;
-use crate::metrics::SaveMetrics;
-use crate::service_manager;
+use super::saves::Saves;
 
 /// How long after a failed commit the next is tried, if no change asks for one earlier.
 const RETRY_TIME: Duration = Duration::from_secs(2);
@@ -31,8 +29,6 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// What the writer is sent.
 pub(super) enum WriterMessage {
     Change(Change, Reply),
-    /// The writer shows that it is alive, and looks at the database.
-    Ping,
     /// The end: whatever came before is saved. Told when the database is closed.
     Close(Sender<()>),
 }
@@ -57,59 +53,6 @@ impl Drop for Reply {
     fn drop(&mut self) {
         if let Some(reply) = self.0.take() {
             reply(Err(DatabaseError::Closed));
-        }
-    }
-}
-
-/// How saving goes, for everybody to read.
-#[derive(Debug, Default)]
-pub(crate) struct Saves {
-    status: Mutex<SaveStatus>,
-    pub(crate) metrics: SaveMetrics,
-    /// There is a ping that the writer has not taken yet.
-    pub(super) is_pinged: AtomicBool,
-    /// How many pings the writer has taken.
-    pub(super) pongs: AtomicU64,
-}
-
-/// How the last saves went.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SaveStatus {
-    /// Why the last one failed, if it did.
-    pub(crate) failure: Option<DatabaseError>,
-    /// When the last one succeeded; `None` before the first since the start.
-    pub(crate) last_success: Option<SystemTime>,
-}
-
-impl Saves {
-    pub(crate) fn status(&self) -> SaveStatus {
-        self.lock().clone()
-    }
-
-    fn has_failed(&self) -> bool {
-        self.lock().failure.is_some()
-    }
-
-    /// Nothing that can panic is done under this lock.
-    fn lock(&self) -> MutexGuard<'_, SaveStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn note_success(&self) {
-        let failure = self.lock().failure.take();
-        if failure.is_some() {
-            log::info!("changes are saved again");
-            service_manager::status("ok");
-        }
-    }
-
-    /// Tells of the failure only if the one before had another reason.
-    fn note_failure(&self, error: DatabaseError) {
-        self.metrics.failures.add(1);
-        let before = self.lock().failure.replace(error.clone());
-        if before.as_ref() != Some(&error) {
-            log::error!("changes cannot be saved: {error}");
-            service_manager::status(&format!("changes cannot be saved: {error}"));
         }
     }
 }
@@ -140,44 +83,39 @@ impl Writer {
     fn save_until_closed(mut self) {
         let mut next_retry = Instant::now();
         loop {
-            let first = if self.saves.has_failed() {
-                // whether or not changes and pings arrive
+            let first = if self.saves.have_failed() {
+                // whether or not messages arrive
                 self.messages.recv_timeout(next_retry.saturating_duration_since(Instant::now()))
             } else {
                 let first = self.messages.recv().map_err(RecvTimeoutError::from);
                 next_retry = Instant::now() + RETRY_TIME;
                 first
             };
-            let (mut changes, mut replies, mut is_pinged, mut closed) = (Vec::new(), Vec::new(), false, None);
+            let (mut changes, mut replies, mut looks, mut closed) = (Vec::new(), Vec::new(), Vec::new(), None);
             match first {
                 Err(RecvTimeoutError::Timeout) => {
-                    let retried = self.begin();
-                    self.database.roll_back();
-                    next_retry = Instant::now() + RETRY_TIME;
-                    match retried {
-                        Ok(()) => self.saves.note_success(),
-                        Err(error) => {
-                            self.saves.note_failure(error);
-                            continue;
-                        }
+                    if self.save(&[]).is_ok() {
+                        self.saves.note_success(None);
                     }
+                    next_retry = Instant::now() + RETRY_TIME;
                 }
                 Err(RecvTimeoutError::Disconnected) => return self.database.close(),
                 Ok(first) => {
                     for message in std::iter::once(first).chain(self.messages.try_iter()) {
                         match message {
+                            WriterMessage::Change(Change { action: Action::Look, .. }, reply) => looks.push(reply),
                             WriterMessage::Change(change, reply) => {
                                 changes.push(change);
                                 replies.push(reply);
                             }
-                            WriterMessage::Ping => is_pinged = true,
                             WriterMessage::Close(told) => closed = Some(told),
                         }
                     }
                 }
             }
-            if is_pinged {
-                self.answer_ping();
+            if !looks.is_empty() {
+                self.look();
+                looks.into_iter().for_each(|reply| reply.send(Ok(Outcome::Looked)));
             }
             let outcomes = if changes.is_empty() { Vec::new() } else { self.save_all(&changes) };
             // before the answers: who has one may send the next list, and memory for this one is reserved until then
@@ -192,29 +130,23 @@ impl Writer {
         }
     }
 
-    fn answer_ping(&mut self) {
-        self.saves.is_pinged.store(false, Relaxed);
-        self.saves.pongs.fetch_add(1, Relaxed);
-        // once saving has failed, the retries tell when it works again
-        if !self.saves.has_failed() {
-            self.look().unwrap_or_else(|error| self.saves.note_failure(error));
-        }
-    }
-
     /// Begins a save, with the list that the database has.
     fn begin(&mut self) -> Result<(), DatabaseError> {
         let known = self.list.version();
-        let found = self.database.begin(&known, self.saves.has_failed())?;
+        let found = self.database.begin(&known, self.saves.have_failed())?;
         self.follow(&known, found);
         Ok(())
     }
 
-    /// Has readers see what other programs have committed.
-    fn look(&mut self) -> Result<(), DatabaseError> {
-        let known = self.list.version();
-        let found = self.database.look(&known)?;
-        self.follow(&known, found);
-        Ok(())
+    /// Has readers see what other programs have committed, unless saving fails: then that is done when it works again.
+    fn look(&mut self) {
+        if !self.saves.have_failed() {
+            let known = self.list.version();
+            match self.database.look(&known) {
+                Ok(found) => self.follow(&known, found),
+                Err(error) => self.saves.note_failure(error),
+            }
+        }
     }
 
     /// Publishes the list that was found in the database, unless it is the one that is known.
@@ -235,7 +167,7 @@ impl Writer {
     /// Saves all changes in one commit. If that fails and saving worked before, tries each alone, so that one bad change does not fail the
     /// others; stops after [`FAILURES_MAX`] failures, because later changes wait.
     fn save_all(&mut self, changes: &[Change]) -> Vec<Result<Outcome, DatabaseError>> {
-        let has_failed_before = self.saves.has_failed();
+        let has_failed_before = self.saves.have_failed();
         let error = match self.save(changes) {
             Ok(outcomes) => return outcomes.into_iter().map(Ok).collect(),
             Err(error) => error,
@@ -270,10 +202,13 @@ impl Writer {
     fn save(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, DatabaseError> {
         let mut saved = self.try_save(changes);
         if saved.as_ref().is_err_and(|error| *error == DatabaseError::OtherRows) {
-            // the list has been read again by the second time
+            // the list is read again this time
             saved = self.try_save(changes);
         }
-        saved
+        saved.inspect_err(|error| {
+            self.saves.metrics.failures.add(1);
+            self.saves.note_failure(error.clone());
+        })
     }
 
     fn try_save(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, DatabaseError> {
@@ -281,6 +216,7 @@ impl Writer {
             thread::sleep(time);
         }
         let mut begun = Instant::now();
+        self.saves.note_begun(Some(begun));
         let saved = catch_unwind(AssertUnwindSafe(|| {
             self.begin()?;
             begun = Instant::now();
@@ -298,16 +234,16 @@ impl Writer {
                 self.database.commit()?;
                 self.saves.metrics.durations.add(1, begun.elapsed());
                 self.list.publish(version, removed);
-                self.saves.note_success();
-                self.saves.lock().last_success = Some(SystemTime::now());
+                self.saves.note_success(Some(SystemTime::now()));
             }
             Ok(outcomes)
         }));
         self.database.roll_back();
+        self.saves.note_begun(None);
         // A program that waits for the write lock only looks now and then whether it is free. Between two saves without a pause it would
         // hardly ever be, so leave it free for as long as it was held.
         self.free_until = self.database.is_shared().then(|| Instant::now() + begun.elapsed().min(FREE_TIME_MAX));
-        saved.unwrap_or(Err(DatabaseError::Panicked)).inspect_err(|error| self.saves.note_failure(error.clone()))
+        saved.unwrap_or(Err(DatabaseError::Panicked))
     }
 }
 

@@ -76,6 +76,22 @@ fn update(value: &str) -> String {
 }
 
 #[test]
+fn a_disk_that_hangs_is_told_by_the_health() {
+    let Some(disk) = Stalled::start(LIST, &[]) else { return };
+    let (mut writer, mut reader) = (disk.server.connect(), disk.server.connect());
+    writer.send(update("2"));
+    disk.wait_for_save();
+    // a request for the health may wait a second for the save
+    writer.expect_nothing_for(Duration::from_secs(2));
+    let mut health = || reader.ask("GET", "/health", "");
+    assert_eq!(health().status, 200);
+    let unwell = eventually("the save takes too long", || Some(health()).filter(|health| health.status != 200));
+    assert!(unwell.content.contains(r#""status":"saving takes longer than 5 s""#), "{}", unwell.content);
+    disk.release();
+    assert_eq!((writer.response().status, health().status), (200, 200));
+}
+
+#[test]
 fn no_reader_waits_for_the_disk_and_nothing_large_is_kept_for_it() {
     let Some(disk) = Stalled::start(LIST, &["--workers", "1", "--max-body", "2000000"]) else { return };
     let server = &disk.server;
