@@ -294,7 +294,11 @@ impl Connection {
         };
         let after = self.respond(&request, entry.as_ref(), response, pass);
         let next = self.send(after, pass);
-        pass.counters.durable.add(1, self.received.elapsed());
+        // the health waits for the writer as well, but for no save
+        match request.is_safe() {
+            true => pass.counters.time_answers(1, self.received.elapsed()),
+            false => pass.counters.durable.add(1, self.received.elapsed()),
+        }
         next
     }
 

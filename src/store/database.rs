@@ -245,6 +245,8 @@ impl Database {
             Edit::Replace(id, json) => self.change_rows(UPDATE, (id, color::fields(json).value), 1),
             Edit::Remove(id) => self.change_rows(DELETE, [id], 1),
             Edit::ReplaceAll(list) => {
+                // twice the text is enough for rows, their pages and the frames' headers
+                self.files.make_room_for(2 * (colors.envelope_len() + list.envelope_len()) as u64)?;
                 self.change_rows(DELETE_ALL, [], colors.len())?;
                 list.iter().try_for_each(|color| self.insert(color))
             }

@@ -81,7 +81,7 @@ impl SharedMemory {
         Ok(shm)
     }
 
-    /// Allocates what SQLite will map for a log of this length in bytes, and a region more for what the next save adds.
+    /// Allocates what SQLite will map for a log of this length in bytes, and a region more for what a save of single colors adds.
     fn make_room(&mut self, wal: u64) -> Result<(), DatabaseError> {
         let needed = REGION_BYTES * (wal / FRAME_BYTES_MIN / REGION_FRAMES + 2);
         if needed > self.length {
@@ -156,6 +156,11 @@ impl Files {
         }
         self.has_warned_of_wal = is_long;
         self.shm.make_room(length)
+    }
+
+    /// Makes room in FILE-shm for a save that adds about so many bytes to FILE-wal.
+    pub(super) fn make_room_for(&mut self, bytes: u64) -> Result<(), DatabaseError> {
+        self.shm.make_room(length_of(&self.opened[1].0) + bytes)
     }
 
     /// Whether another process has the database open.
