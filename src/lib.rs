@@ -3,7 +3,7 @@
 //! A map of the code. Each folder uses only those below it in this list.
 //!
 //! - this file: the start in reading order, with `args` and `environment` (options), `load` (where the list comes from), `signals`,
-//!   `failure` (why it ends) and, in tests only, `documents` (man page and completions)
+//!   `failure` (why it ends) and, in tests only, `documents_tests` (man page and completions)
 //! - `server`: sockets and threads: the accept loop (`mod`), `inbox` (how it reaches a worker), `worker` (an event loop), `connection` (the state
 //!   machine), `output`, `access_log`, `listen`, `watchdog` (heartbeats for the service manager)
 //! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path names), `origin` (browsers), `token` (who may
@@ -21,7 +21,7 @@
 mod args;
 mod connection_counts;
 #[cfg(test)]
-mod documents;
+mod documents_tests;
 mod environment;
 mod failure;
 mod file_lock;

@@ -115,62 +115,59 @@ impl Metrics {
     }
 
     /// All of it in the text format of Prometheus, version 0.0.4, for a list of so many colors and bytes.
-    pub(crate) fn page(&self, (colors, list_bytes): (usize, usize), saves: &SaveMetrics) -> String {
-        let mut page = Exposition(String::with_capacity(8 * 1024)); // bytes; the text has 7 KiB
+    pub(crate) fn exposition(&self, (colors, list_bytes): (usize, usize), saves: &SaveMetrics) -> String {
+        let mut text = Exposition(String::with_capacity(8 * 1024)); // bytes; the text has 7 KiB
         let counters = || self.workers.iter();
-        page.family("colors_http_requests_total", "counter", "Responses by method and class of status; other: also what is no request.");
+        text.family("colors_http_requests_total", "counter", "Responses by method and class of status; other: also what is no request.");
         for (method, name) in METHODS.iter().enumerate() {
             for (class, status) in CLASSES.iter().enumerate() {
                 let count: u64 = counters().map(|counters| counters.responses[method][class].read()).sum();
-                page.sample("colors_http_requests_total", &format!("{{method=\"{name}\",status=\"{status}\"}}"), count);
+                text.sample("colors_http_requests_total", &format!("{{method=\"{name}\",status=\"{status}\"}}"), count);
             }
         }
         let durations = "colors_http_request_duration_seconds";
-        page.family(durations, "histogram", "Time from the last byte of a request to its answer; durable: changes that were saved first.");
-        page.histogram(durations, "durable=\"false\"", counters().map(|counters| &counters.immediate));
-        page.histogram(durations, "durable=\"true\"", counters().map(|counters| &counters.durable));
+        text.family(durations, "histogram", "Time from the last byte of a request to its answer; durable: changes that were saved first.");
+        text.histogram(durations, "durable=\"false\"", counters().map(|counters| &counters.immediate));
+        text.histogram(durations, "durable=\"true\"", counters().map(|counters| &counters.durable));
         let refused: u64 = counters().map(|counters| counters.refused.read()).sum();
         let (dropped, warnings) = logging::counts();
-        page.single("colors_connections", "gauge", "Open connections.", self.connections.total());
-        page.single("colors_connections_max", "gauge", "Most connections at a time; further clients wait.", self.connections.max);
-        page.single("colors_connections_refused_total", "counter", "Connections closed because there was no room for them.", refused);
-        page.single("colors_workers", "gauge", "Event loops.", self.workers.len());
-        page.single("colors_colors", "gauge", "Colors in the list.", colors);
-        page.single("colors_list_bytes", "gauge", "Bytes of the list as JSON.", list_bytes);
+        text.single("colors_connections", "gauge", "Open connections.", self.connections.total());
+        text.single("colors_connections_max", "gauge", "Most connections at a time; further clients wait.", self.connections.max);
+        text.single("colors_connections_refused_total", "counter", "Connections closed because there was no room for them.", refused);
+        text.single("colors_workers", "gauge", "Event loops.", self.workers.len());
+        text.single("colors_colors", "gauge", "Colors in the list.", colors);
+        text.single("colors_list_bytes", "gauge", "Bytes of the list as JSON.", list_bytes);
         let saved: u64 = saves.durations.buckets.iter().map(Counter::read).sum();
-        page.single("colors_saves_total", "counter", "Saves that succeeded; those of several changes together count once.", saved);
-        page.single("colors_save_failures_total", "counter", "Saves that failed, those tried again included.", saves.failures.read());
-        page.family("colors_save_duration_seconds", "histogram", "Time of a save that succeeded.");
-        page.histogram("colors_save_duration_seconds", "", iter::once(&saves.durations));
-        page.single("colors_log_lines_dropped_total", "counter", "Log lines dropped: standard error was not read fast enough.", dropped);
-        page.single("colors_log_warnings_total", "counter", "Warnings, those that were left out of the log included.", warnings);
-        page.family("colors_build_info", "gauge", "The version of the program.");
-        page.sample("colors_build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
-        page.single("process_start_time_seconds", "gauge", "Start of the process in seconds since 1970.", since_1970(self.started));
+        text.single("colors_saves_total", "counter", "Saves that succeeded; those of several changes together count once.", saved);
+        text.single("colors_save_failures_total", "counter", "Saves that failed, those tried again included.", saves.failures.read());
+        text.family("colors_save_duration_seconds", "histogram", "Time of a save that succeeded.");
+        text.histogram("colors_save_duration_seconds", "", iter::once(&saves.durations));
+        text.single("colors_log_lines_dropped_total", "counter", "Log lines dropped: standard error was not read fast enough.", dropped);
+        text.single("colors_log_warnings_total", "counter", "Warnings, those that were left out of the log included.", warnings);
+        text.family("colors_build_info", "gauge", "The version of the program.");
+        text.sample("colors_build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
+        let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        text.single("process_start_time_seconds", "gauge", "Start of the process in seconds since 1970.", started);
         // what proc(5) does not tell, as in an empty root directory, is left out
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         // utime and stime, the 14th and 15th field, in the unit of user space, 10 ms; the second is the name and has parentheses
         if let Some((_, fields)) = stat.rsplit_once(") ") {
             let ticks: u64 = fields.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-            page.single("process_cpu_seconds_total", "counter", "Processor time in user and in kernel mode.", ticks as f64 / 100.0);
+            text.single("process_cpu_seconds_total", "counter", "Processor time in user and in kernel mode.", ticks as f64 / 100.0);
         }
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
         if let Some(kibibytes) = resident {
-            page.single("process_resident_memory_bytes", "gauge", "Resident memory.", kibibytes * 1024);
+            text.single("process_resident_memory_bytes", "gauge", "Resident memory.", kibibytes * 1024);
         }
         if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
-            page.single("process_open_fds", "gauge", "Open file descriptors.", descriptors.count() - 1); // one reads the directory
+            text.single("process_open_fds", "gauge", "Open file descriptors.", descriptors.count() - 1); // one reads the directory
         }
         if let Some(limit) = getrlimit(Resource::Nofile).current {
-            page.single("process_max_fds", "gauge", "Most file descriptors.", limit);
+            text.single("process_max_fds", "gauge", "Most file descriptors.", limit);
         }
-        page.0
+        text.0
     }
-}
-
-fn since_1970(time: SystemTime) -> f64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// Metrics as text: families, each with its samples.

@@ -11,7 +11,7 @@ use log::Level;
 use super::WARNINGS;
 
 /// Lets a number of lines per second through, and counts the others.
-pub(super) struct Limiter {
+pub(crate) struct Limiter {
     pub(super) level: Level,
     /// What is left out, in the plural.
     what: &'static str,
@@ -23,7 +23,8 @@ impl Limiter {
         Self { level, what, rate: Mutex::new(Rate { max, second: None, said: 0, left_out: 0 }) }
     }
 
-    pub(super) fn log(&self, text: fmt::Arguments<'_>) {
+    /// Logs a line, unless there were too many in this second.
+    pub(crate) fn log(&self, text: fmt::Arguments<'_>) {
         if log::log_enabled!(self.level)
             && let Some(left_out) = self.rate().admit(Instant::now())
         {

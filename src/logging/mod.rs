@@ -1,7 +1,7 @@
 //! Log lines: how they look, how many a client can cause, and how they reach standard error.
 //!
-//! There are two kinds with rules of their own: a [`fault`] of the service itself, and a [`client_warning`] about what clients do. Everything
-//! else, the access log included, is logged by the macros of `log`.
+//! What may come many times has a [`Limiter`] each, so that none hides another: [`FAULTS`] of the service itself, and the warnings that any client
+//! can cause. Everything else, the access log included, is logged by the macros of `log`.
 //!
 //! A slow reader of the log must not slow down the service: one thread writes the lines, from a bounded queue. Lines that do not fit are
 //! dropped and counted. Errors have room of their own, so no number of other lines keeps them out.
@@ -28,7 +28,7 @@ const QUEUE_LINES: usize = 1024;
 const QUEUE_ERRORS: usize = 256; // as many more
 const GATHER_TIME: Duration = Duration::from_millis(5); // after a write, so that a busy access log does not wake the thread for each line
 const FLUSH_TIME: Duration = Duration::from_millis(500);
-const CLIENT_WARNINGS_MAX: u64 = 5; // of one topic, per second
+const CLIENT_WARNINGS_MAX: u64 = 5; // of one kind, per second
 const FAULTS_MAX: u64 = 100; // per second
 const EXCERPT_CHARS: usize = 200; // after escaping
 
@@ -39,10 +39,14 @@ static QUEUE: OnceLock<Sender<Message>> = OnceLock::new();
 static WAITING: AtomicUsize = AtomicUsize::new(0); // messages with lines in the queue
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static WARNINGS: AtomicU64 = AtomicU64::new(0);
-static FAULTS: Limiter = Limiter::new(Level::Error, FAULTS_MAX, "faults of the service");
-static WRONG_TOKENS: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about wrong tokens");
-static FORBIDDEN: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about requests refused with 403");
-static CONNECTIONS: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about connections");
+
+/// Nothing that clients send should bring them about; they are limited all the same, since a client that finds a way may cause many.
+pub(crate) static FAULTS: Limiter = Limiter::new(Level::Error, FAULTS_MAX, "faults of the service");
+pub(crate) static WRONG_TOKENS: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about wrong tokens");
+/// Requests of other origins, or for foreign hosts.
+pub(crate) static FORBIDDEN: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about requests refused with 403");
+/// Connections that are closed, or not accepted, for lack of something.
+pub(crate) static CONNECTIONS: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about connections");
 
 /// What the thread that writes is sent.
 enum Message {
@@ -57,9 +61,11 @@ pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
     let (queue, messages) = channel();
     thread::Builder::new().name("log".to_owned()).spawn(move || write_forever(&messages))?;
     QUEUE.set(queue).map_err(|_| io::ErrorKind::AlreadyExists)?;
-    log::set_boxed_logger(Box::new(Logger { errors: sink(send_error), others: sink(send) })).expect("the logger is set once, here");
+    let errors = sink(|lines| enqueue(lines, QUEUE_LINES + QUEUE_ERRORS));
+    let others = sink(|lines| enqueue(lines, QUEUE_LINES));
+    log::set_boxed_logger(Box::new(Logger { errors, others })).expect("the logger is set once, here");
     log::set_max_level(level);
-    std::panic::set_hook(Box::new(|panic| fault(format_args!("{panic}"))));
+    std::panic::set_hook(Box::new(|panic| FAULTS.log(format_args!("{panic}"))));
     Ok(())
 }
 
@@ -80,31 +86,6 @@ pub(crate) fn flush() {
     if QUEUE.get().is_some_and(|queue| queue.send(Message::Flush(done)).is_ok()) {
         // If it is not in time, the log is not read.
         let _ = is_done.recv_timeout(FLUSH_TIME);
-    }
-}
-
-/// Logs a fault of the service itself, as an error: nothing that clients send should bring it about. It has a limit all the same, since a client
-/// that finds a way may cause many: [`FAULTS_MAX`] per second.
-pub(crate) fn fault(text: fmt::Arguments<'_>) {
-    FAULTS.log(text);
-}
-
-/// What clients do to be warned of. Each has a limit of its own, so that many warnings of one topic hide none of another.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Topic {
-    WrongTokens,
-    /// Of other origins, or for foreign hosts.
-    Forbidden,
-    /// Connections that are closed, or not accepted, for lack of something.
-    Connections,
-}
-
-/// Logs a warning that any client can cause: at most [`CLIENT_WARNINGS_MAX`] per second and topic; the others are counted.
-pub(crate) fn client_warning(topic: Topic, text: fmt::Arguments<'_>) {
-    match topic {
-        Topic::WrongTokens => WRONG_TOKENS.log(text),
-        Topic::Forbidden => FORBIDDEN.log(text),
-        Topic::Connections => CONNECTIONS.log(text),
     }
 }
 
@@ -139,16 +120,7 @@ impl Display for Excerpt<'_> {
     }
 }
 
-/// Sends lines to the thread that writes, if there is room.
-fn send(lines: Vec<u8>) {
-    enqueue(lines, QUEUE_LINES);
-}
-
-/// The same for an error.
-fn send_error(lines: Vec<u8>) {
-    enqueue(lines, QUEUE_LINES + QUEUE_ERRORS);
-}
-
+/// Sends lines to the thread that writes, if fewer messages than `room` wait for it.
 fn enqueue(lines: Vec<u8>, room: usize) {
     let Some(queue) = QUEUE.get() else { return };
     let has_room = WAITING.fetch_update(Relaxed, Relaxed, |waiting| (waiting < room).then_some(waiting + 1)).is_ok();
@@ -157,14 +129,14 @@ fn enqueue(lines: Vec<u8>, room: usize) {
     }
 }
 
-/// Writes lines; blocks for as long as that takes.
-fn write(lines: Vec<u8>) {
-    // There is nowhere to complain.
-    let _ = io::stderr().write_all(&lines);
+/// Blocks for as long as writing takes.
+fn log_now(level: Level, text: fmt::Arguments<'_>) {
+    sink(|lines| write(&lines)).log(&Record::builder().level(level).args(text).build());
 }
 
-fn log_now(level: Level, text: fmt::Arguments<'_>) {
-    sink(write).log(&Record::builder().level(level).args(text).build());
+fn write(lines: &[u8]) {
+    // There is nowhere to complain.
+    let _ = io::stderr().write_all(lines);
 }
 
 /// Writes what is in the queue, several lines at a time.
@@ -181,7 +153,7 @@ fn write_forever(messages: &Receiver<Message>) {
                 Message::Flush(done) => flushes.push(done),
             }
         }
-        write(take(&mut lines));
+        write(&take(&mut lines));
         let dropped = DROPPED.load(Relaxed);
         if dropped > reported && log::log_enabled!(Level::Warn) {
             let count = dropped - replace(&mut reported, dropped);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use tiny_http::StatusCode;
 
 use crate::http::{Challenge, Request, Response};
-use crate::logging::{Topic, client_warning, excerpt};
+use crate::logging::{self, excerpt};
 use crate::service::Service;
 
 /// What the access log says of a request, and the response does not tell.
@@ -33,9 +33,9 @@ pub(super) fn log(entry: Option<&LogEntry>, peer: Option<SocketAddr>, request: O
     let client = || client(peer, request.and_then(|request| request.fields.forwarded_for));
     let (StatusCode(status), detail) = (response.status, &response.detail);
     if response.challenge == Some(Challenge::InvalidToken) {
-        client_warning(Topic::WrongTokens, format_args!("a wrong token from {}", client()));
+        logging::WRONG_TOKENS.log(format_args!("a wrong token from {}", client()));
     } else if response.status == StatusCode::FORBIDDEN {
-        client_warning(Topic::Forbidden, format_args!("{detail}"));
+        logging::FORBIDDEN.log(format_args!("{detail}"));
     }
     if entry.is_none() && (status < 400 || !log::log_enabled!(log::Level::Debug)) {
         return;

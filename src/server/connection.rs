@@ -5,6 +5,7 @@ use std::mem::replace;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
@@ -161,7 +162,7 @@ impl Connection {
     pub(super) fn deadline(&self, shared: &Shared) -> Option<Instant> {
         let limits = &shared.limits;
         let time = match self.state {
-            State::New | State::Idle if shared.is_stopping() => STOPPING_KEEP_ALIVE.min(limits.keep_alive),
+            State::New | State::Idle if shared.is_stopping.load(Relaxed) => STOPPING_KEEP_ALIVE.min(limits.keep_alive),
             State::Idle => limits.keep_alive + KEEP_ALIVE_GRACE,
             State::New | State::Reading | State::Writing(_) => limits.request_timeout,
             State::Changing(_) => return None,
@@ -259,7 +260,7 @@ impl Connection {
             if self.quota.is_refused(memory + self.output.memory()) {
                 return self.refuse(Some((request, entry)), &ProtocolError::Overloaded, pass);
             }
-            let arrival = Arrival { checks_host: self.checks_host, is_stopping: pass.shared.is_stopping() };
+            let arrival = Arrival { checks_host: self.checks_host, is_stopping: pass.shared.is_stopping.load(Relaxed) };
             // after a panic the list is consistent: a change is made as a whole or not at all
             match catch_unwind(AssertUnwindSafe(|| service.respond(&request, arrival))) {
                 Ok(Answer::Now(response)) => {
@@ -305,7 +306,7 @@ impl Connection {
     /// Appends the response to a request to the output. Returns what follows.
     fn respond(&mut self, request: &Request, entry: Option<&LogEntry>, response: Response, pass: &Pass<'_>) -> After {
         let shared = pass.shared;
-        let is_last = !request.keep_alive || shared.is_stopping() || shared.limit_reached();
+        let is_last = !request.keep_alive || shared.is_stopping.load(Relaxed) || shared.limit_reached.load(Relaxed);
         let (after, connection) = if is_last { (After::Close, CLOSES) } else { (After::Answer, shared.stays_open.as_str()) };
         self.push(Some(request), entry, response, connection, pass);
         after

@@ -32,7 +32,7 @@ pub(crate) use shared::{Limits, Shared};
 use watchdog::Watchdog;
 use worker::Worker;
 
-use crate::logging::{self, Topic};
+use crate::logging;
 use crate::service_manager;
 use crate::store::Change;
 
@@ -98,7 +98,7 @@ impl Server {
     /// Waits for connections and accepts them. True if the service has to stop.
     fn accept_ready(&mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<bool> {
         let is_full = self.shared.connections.is_full() && self.listeners.iter().any(has_pending);
-        self.shared.set_limit_reached(is_full);
+        self.shared.limit_reached.store(is_full, Relaxed);
         if is_full {
             // they have to close connections
             self.inboxes.iter().for_each(|inbox| inbox.wake());
@@ -165,7 +165,7 @@ impl Server {
         let begun = Instant::now();
         service_manager::stopping();
         self.listeners.iter_mut().for_each(Listener::unlink);
-        self.shared.set_stopping();
+        self.shared.is_stopping.store(true, Relaxed);
         self.inboxes.iter().for_each(|inbox| inbox.wake());
         // clients see connections in the kernel's queue as established
         while self.listeners.iter().any(has_pending) && begun.elapsed() < LAST_ACCEPTS {
@@ -175,7 +175,7 @@ impl Server {
             self.listeners.iter().for_each(|listener| self.accept_from(listener));
         }
         self.listeners.clear();
-        self.shared.set_limit_reached(false);
+        self.shared.limit_reached.store(false, Relaxed);
         while self.shared.connections.total() > 0 && Instant::now() < deadline {
             sleep(PAUSE);
         }
@@ -189,7 +189,7 @@ impl Server {
 
 /// Waits after the system has refused a connection, most likely for lack of a descriptor or memory.
 fn pause(error: &io::Error) {
-    logging::client_warning(Topic::Connections, format_args!("cannot accept connections for the moment: {error}"));
+    logging::CONNECTIONS.log(format_args!("cannot accept connections for the moment: {error}"));
     sleep(PAUSE);
 }
 

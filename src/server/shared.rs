@@ -34,7 +34,6 @@ pub(super) fn memory_max_within(limit: Option<usize>) -> usize {
     limit.map_or(MEMORY_MAX, |limit| (limit / 4).clamp(MEMORY_MIN, MEMORY_MAX))
 }
 
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) service: Service,
     pub(crate) limits: Limits,
@@ -44,8 +43,8 @@ pub(crate) struct Shared {
     /// Bytes counted against [`Limits::memory_max`].
     memory: AtomicUsize,
     /// The connection limit is reached and clients wait: idle and stalled connections are closed, the others after their next response.
-    limit_reached: AtomicBool,
-    is_stopping: AtomicBool,
+    pub(super) limit_reached: AtomicBool,
+    pub(super) is_stopping: AtomicBool,
 }
 
 impl Shared {
@@ -55,26 +54,9 @@ impl Shared {
         let stays_open = stays_open(limits.keep_alive.as_secs().max(1));
         Self { service, limits, connections, stays_open, memory, limit_reached, is_stopping }
     }
-
-    pub(super) fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Relaxed)
-    }
-
-    pub(super) fn set_stopping(&self) {
-        self.is_stopping.store(true, Relaxed);
-    }
-
-    pub(super) fn limit_reached(&self) -> bool {
-        self.limit_reached.load(Relaxed)
-    }
-
-    pub(super) fn set_limit_reached(&self, limit_reached: bool) {
-        self.limit_reached.store(limit_reached, Relaxed);
-    }
 }
 
 /// One connection's part of the connection limit and of [`Limits::memory_max`], until it is dropped.
-#[derive(Debug)]
 pub(super) struct Quota {
     shared: Arc<Shared>,
     /// The number of the worker that serves the connection.

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use super::connection::{Connection, Event, Next, Pass};
 use super::inbox::{Inbox, Mail};
 use super::shared::Shared;
-use crate::logging::{self, Topic};
+use crate::logging;
 
 /// Deadlines that are closer together are looked at together; this long a deadline may be missed.
 const TICK: Duration = Duration::from_millis(100);
@@ -100,7 +101,7 @@ impl Worker {
             if shared.service.store.list.withdrawn() != self.withdrawals {
                 self.close_withdrawn();
             }
-            if self.is_stopping != shared.is_stopping() {
+            if self.is_stopping != shared.is_stopping.load(Relaxed) {
                 (self.is_stopping, self.next_check) = (true, Some(before));
             }
             // A client that had sent something before the last look at epoll has been served in this pass, so none is late only because the
@@ -108,7 +109,7 @@ impl Worker {
             if self.next_check.is_some_and(|check| check <= before) {
                 self.end_overdue(before, &mut pass);
             }
-            if shared.limit_reached() && now >= self.next_eviction {
+            if shared.limit_reached.load(Relaxed) && now >= self.next_eviction {
                 self.next_eviction = now + TICK;
                 self.evict(&mut pass);
             }
@@ -212,7 +213,7 @@ impl Worker {
         if let Err(error) = watched {
             self.connections.remove(&id);
             pass.counters.refused.add(1);
-            logging::client_warning(Topic::Connections, format_args!("closed a connection: epoll does not take its socket: {error}"));
+            logging::CONNECTIONS.log(format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
         if let Next::Change(change) = next {
             let inbox = Arc::clone(&self.inbox);
@@ -236,10 +237,8 @@ impl Worker {
         let is_withdrawn = |entry: &Entry| entry.connection.output.shared_content().is_some_and(|content| list.is_withdrawn(content));
         let count = self.connections.extract_if(|_, entry| is_withdrawn(entry)).count();
         if count > 0 {
-            logging::client_warning(
-                Topic::Connections,
-                format_args!("connections closed: {count}; old representations that they were still reading took too much memory"),
-            );
+            logging::CONNECTIONS
+                .log(format_args!("connections closed: {count}; old representations that they were still reading took too much memory"));
         }
     }
 

@@ -26,7 +26,6 @@ const HEALTH_WAIT: Duration = Duration::from_secs(1);
 const SAVE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What requests are answered from.
-#[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) store: Store,
     pub(crate) base: BasePath,
@@ -268,8 +267,8 @@ fn health(service: &Service, request: &Request, is_stopping: bool) -> Response {
 }
 
 fn metrics(service: &Service) -> Response {
-    let page = service.metrics.page(service.store.list.size(), &service.store.saves.metrics);
-    Response { other_type: Some(&METRICS_TYPE), ..Response::new(StatusCode::OK, Content::Own(page.into_bytes())) }
+    let text = service.metrics.exposition(service.store.list.size(), &service.store.saves.metrics);
+    Response { other_type: Some(&METRICS_TYPE), ..Response::new(StatusCode::OK, Content::Own(text.into_bytes())) }
 }
 
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC 9110 §13.2.2.

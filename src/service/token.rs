@@ -103,12 +103,6 @@ impl Tokens {
     }
 }
 
-impl fmt::Debug for Tokens {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokens").field("file", &self.file).field("private", &self.private).finish_non_exhaustive()
-    }
-}
-
 impl Loaded {
     pub(crate) fn log(&self) {
         log::info!("{}", self.message);
@@ -301,10 +295,5 @@ mod tests {
             let credentials = authorization.map(|value| Credentials(value.as_bytes().into()));
             assert_eq!(tokens.check(credentials.as_ref()), expected, "{authorization:?}");
         }
-    }
-
-    #[test]
-    fn tokens_are_not_shown_for_debugging() {
-        assert_eq!(format!("{:?}", tokens(&["abcdefgh01234567"])), r#"Tokens { file: "tokens", private: false, .. }"#);
     }
 }

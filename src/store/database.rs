@@ -276,7 +276,7 @@ impl Database {
             && refused.sqlite_error().is_some_and(|refused| refused.extended_code == ffi::SQLITE_IOERR_FSYNC)
         {
             let error = DatabaseError::from(error);
-            logging::fault(format_args!("a change that was refused may be there after a crash: {error}"));
+            logging::FAULTS.log(format_args!("a change that was refused may be there after a crash: {error}"));
         }
         Ok(committed.map(drop)?)
     }
