@@ -2,7 +2,7 @@
 
 pub(crate) mod reference;
 
-use tiny_http::{HTTPVersion, Method};
+use tiny_http::Method;
 
 use self::reference::{PlainEnd, PlainRequest};
 use super::error::ProtocolError;
@@ -142,8 +142,7 @@ pub fn conditions(data: &[u8]) {
     let of = |method: Method, if_match: Option<&str>, if_none_match: Option<&str>| {
         let owned = |value: Option<&str>| value.map(str::to_owned);
         let fields = Fields { if_match: owned(if_match), if_none_match: owned(if_none_match), ..Fields::default() };
-        let (target, version) = (String::new(), HTTPVersion(1, 1));
-        Conditions::of(&Request { method, target, version, fields, content: Vec::new(), keep_alive: true })
+        Conditions::of(&Request { method, target: String::new(), fields, content: Vec::new(), keep_alive: true })
     };
     for method in [Method::Get, Method::Put] {
         let if_match = of(method.clone(), Some(&list), None);

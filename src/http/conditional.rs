@@ -97,7 +97,7 @@ fn any_tag(list: &str, is_wanted: impl Fn(&str, bool) -> bool) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use tiny_http::{HTTPVersion, Method};
+    use tiny_http::Method;
 
     use super::*;
     use crate::http::Fields;
@@ -109,8 +109,7 @@ mod tests {
     fn conditions(method: Method, if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Conditions, MalformedCondition> {
         let owned = |tags: Option<&str>| tags.map(|tags| tags.replace('T', &current().to_string()));
         let fields = Fields { if_match: owned(if_match), if_none_match: owned(if_none_match), ..Fields::default() };
-        let (target, version) = (String::new(), HTTPVersion(1, 1));
-        Conditions::of(&Request { method, target, version, fields, content: Vec::new(), keep_alive: true })
+        Conditions::of(&Request { method, target: String::new(), fields, content: Vec::new(), keep_alive: true })
     }
 
     /// Checks whether the tags, with `T` for the current one, have that; `None` if they are malformed.

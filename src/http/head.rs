@@ -2,8 +2,6 @@
 
 use std::mem::MaybeUninit;
 
-use tiny_http::HTTPVersion;
-
 use super::accept::asks_for_html;
 use super::chunked::ChunkedDecoder;
 use super::error::{FIELD_LINES_MAX, ProtocolError};
@@ -70,7 +68,6 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
     let request = Request {
         method: method.parse().map_err(|()| REQUEST_LINE)?,
         target: target.to_owned(),
-        version: HTTPVersion(1, minor),
         fields,
         content: Vec::new(),
         keep_alive: !lines.close && (is_1_1 || lines.keep_alive),
@@ -88,7 +85,6 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     Some(Request {
         method: parsed.method?.parse().ok()?,
         target: parsed.path.unwrap_or_default().to_owned(),
-        version: HTTPVersion(1, 1),
         fields: FramingFields::sort(parsed.headers, true).1,
         content: Vec::new(),
         keep_alive: false,

@@ -3,14 +3,13 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use tiny_http::{HTTPVersion, Method};
+use tiny_http::Method;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) method: Method,
     /// The request target as received: origin-form, absolute-form or `*` (RFC 9112 §3.2).
     pub(crate) target: String,
-    pub(crate) version: HTTPVersion,
     pub(crate) fields: Fields,
     /// Without its transfer coding.
     pub(crate) content: Vec<u8>,

@@ -99,7 +99,7 @@ pub(crate) struct Response {
     pub(crate) varies_by_accept: bool,
     /// `None` for JSON.
     pub(crate) other_type: Option<&'static OtherType>,
-    /// WWW-Authenticate, on a 401.
+    /// WWW-Authenticate: on a 401, and on the answer to OPTIONS where a write needs another token.
     pub(crate) challenge: Option<Challenge>,
     /// No shared cache may keep it.
     pub(crate) is_private: bool,

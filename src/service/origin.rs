@@ -162,13 +162,12 @@ pub(crate) fn parse_host(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use tiny_http::{HTTPVersion, Method};
+    use tiny_http::Method;
 
     use super::*;
 
     fn request(method: Method, fields: Fields) -> Request {
-        let version = HTTPVersion(1, 1);
-        Request { method, target: "/colors".to_owned(), version, fields, content: Vec::new(), keep_alive: true }
+        Request { method, target: "/colors".to_owned(), fields, content: Vec::new(), keep_alive: true }
     }
 
     const HOST: &str = "own.example:8080";

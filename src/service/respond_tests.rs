@@ -1,7 +1,6 @@
 //! The contract, row by row, without a socket.
 
 use super::*;
-use tiny_http::HTTPVersion;
 
 use crate::http::{Fields, Parser};
 use crate::store::{Color, Colors};
@@ -16,8 +15,7 @@ pub(super) fn service() -> Service {
 pub(super) const LIST: &str = r##"{"data":[{"name":"red","value":"#f00"},{"name":"blue","value":"#00f"},{"name":"red","value":"#e00"}]}"##;
 
 pub(super) fn request(method: Method, target: &str, fields: Fields, content: &str) -> Request {
-    let version = HTTPVersion(1, 1);
-    Request { method, target: target.to_owned(), version, fields, content: content.as_bytes().to_vec(), keep_alive: true }
+    Request { method, target: target.to_owned(), fields, content: content.as_bytes().to_vec(), keep_alive: true }
 }
 
 pub(super) fn respond(service: &Service, request: &Request) -> Response {

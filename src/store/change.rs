@@ -96,7 +96,7 @@ impl Change {
 
 #[cfg(test)]
 mod tests {
-    use tiny_http::{HTTPVersion, Method};
+    use tiny_http::Method;
 
     use super::*;
     use crate::http::{Fields, Request};
@@ -116,8 +116,8 @@ mod tests {
     /// Decides on an action under an If-Match.
     fn decide(action: Action, if_match: Option<&str>) -> (Outcome, Option<Edit>) {
         let fields = Fields { if_match: if_match.map(str::to_owned), ..Fields::default() };
-        let (method, target, version) = (Method::Put, String::new(), HTTPVersion(1, 1));
-        let conditions = Conditions::of(&Request { method, target, version, fields, content: Vec::new(), keep_alive: true }).unwrap();
+        let (method, target) = (Method::Put, String::new());
+        let conditions = Conditions::of(&Request { method, target, fields, content: Vec::new(), keep_alive: true }).unwrap();
         Change { action, conditions }.decide(&list())
     }
 
