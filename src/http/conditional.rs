@@ -34,8 +34,8 @@ impl fmt::Display for MalformedCondition {
 impl Conditions {
     /// Ignores a malformed If-None-Match on a safe method: a full response is never wrong.
     pub(crate) fn of(request: &Request) -> Result<Self, MalformedCondition> {
-        let if_match = Tags::parse("If-Match", request.fields.if_match.as_deref())?;
-        let if_none_match = match Tags::parse("If-None-Match", request.fields.if_none_match.as_deref()) {
+        let if_match = Tags::parse("If-Match", request.fields().if_match.as_deref())?;
+        let if_none_match = match Tags::parse("If-None-Match", request.fields().if_none_match.as_deref()) {
             Err(_) if request.is_safe() => None,
             parsed => parsed?,
         };
@@ -109,7 +109,14 @@ mod tests {
     fn conditions(method: Method, if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Conditions, MalformedCondition> {
         let owned = |tags: Option<&str>| tags.map(|tags| tags.replace('T', &current().to_string()));
         let fields = Fields { if_match: owned(if_match), if_none_match: owned(if_none_match), ..Fields::default() };
-        Conditions::of(&Request { method, target: String::new(), fields, content: Vec::new(), keep_alive: true })
+        Conditions::of(&Request {
+            method,
+            target: String::new(),
+            host: None,
+            rare_fields: Some(fields.into()),
+            content: Vec::new(),
+            keep_alive: true,
+        })
     }
 
     /// Checks whether the tags, with `T` for the current one, have that; `None` if they are malformed.

@@ -1,15 +1,22 @@
 //! Parses the head of a request (RFC 9112 §3 and §5) when all of it has arrived.
 
 use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use memchr::memchr;
 
 use super::accept::asks_for_html;
 use super::chunked::ChunkedDecoder;
 use super::error::{FIELD_LINES_MAX, ProtocolError};
+use super::host::Host;
 use super::request::{Credentials, Fields, Request};
-use super::syntax::{is_host, split_absolute_form};
+use super::syntax::split_absolute_form;
 
 const REQUEST_LINE: ProtocolError =
     ProtocolError::Malformed("the request line has to be method, target and HTTP/1.1, with one space between");
+
+/// Longest host that is kept for the next request; a DNS name has at most 253 bytes.
+const KEPT_HOST_BYTES_MAX: usize = 260;
 
 /// A request whose head has arrived.
 #[derive(Debug)]
@@ -41,34 +48,36 @@ struct FramingFields<'a> {
     error: Option<ProtocolError>,
 }
 
-/// Parses a head that ends with its empty line.
-pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
+/// Parses a head that ends with its empty line. `last_host` is that of the request before on the connection, and most often of this one.
+pub(super) fn parse(head: &[u8], content_max: usize, last_host: &mut Option<Arc<Host>>) -> Result<Incoming, ProtocolError> {
     let mut headers = [MaybeUninit::uninit(); FIELD_LINES_MAX];
     let mut parsed = httparse::Request::new(&mut []);
     match parsed.parse_with_uninit_headers(head, &mut headers) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
         Ok(_) => return Err(REQUEST_LINE),
-        Err(httparse::Error::Version) => return parse_as_1_1(head, content_max),
+        Err(httparse::Error::Version) => return parse_as_1_1(head, content_max, last_host),
         Err(httparse::Error::TooManyHeaders) => return Err(ProtocolError::HeadTooLarge),
         Err(httparse::Error::HeaderName) => return Err(ProtocolError::Malformed("a field name is malformed or followed by white space")),
         Err(httparse::Error::HeaderValue) => return Err(ProtocolError::Malformed("a field value has a control character")),
         Err(_) => return Err(REQUEST_LINE),
     }
     let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else { return Err(REQUEST_LINE) };
-    if !target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+    // httparse refuses control characters
+    if !target.is_ascii() || memchr(b'#', target.as_bytes()).is_some() {
         return Err(ProtocolError::Malformed("the request target has a character that belongs percent-encoded"));
     }
     let is_1_1 = minor == 1;
-    let (mut lines, mut fields) = FramingFields::sort(parsed.headers, is_1_1);
+    let (mut lines, rare_fields) = FramingFields::sort(parsed.headers, is_1_1);
     if let Some(error) = lines.error.take() {
         return Err(error);
     }
-    fields.host = lines.host(target, is_1_1)?;
+    let host = lines.host(target, is_1_1, last_host)?;
     let framing = lines.framing(is_1_1, content_max)?;
     let request = Request {
         method: method.parse().map_err(|()| REQUEST_LINE)?,
         target: target.to_owned(),
-        fields,
+        host,
+        rare_fields,
         content: Vec::new(),
         keep_alive: !lines.close && (is_1_1 || lines.keep_alive),
     };
@@ -85,21 +94,22 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     Some(Request {
         method: parsed.method?.parse().ok()?,
         target: parsed.path.unwrap_or_default().to_owned(),
-        fields: FramingFields::sort(parsed.headers, true).1,
+        host: None,
+        rare_fields: FramingFields::sort(parsed.headers, true).1,
         content: Vec::new(),
         keep_alive: false,
     })
 }
 
 /// Parses a head with a version that httparse does not know. A later minor version of 1 is served as 1.1 (RFC 9110 §2.5).
-fn parse_as_1_1(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
+fn parse_as_1_1(head: &[u8], content_max: usize, last_host: &mut Option<Arc<Host>>) -> Result<Incoming, ProtocolError> {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
     match version.strip_prefix(b"HTTP/") {
         Some([b'1', b'.', b'2'..=b'9']) => {
             let mut head = head.to_vec();
             head[line.len() - 1] = b'1';
-            parse(&head, content_max)
+            parse(&head, content_max, last_host)
         }
         Some([b'0' | b'2'..=b'9', b'.', b'0'..=b'9']) => Err(ProtocolError::Version),
         _ => Err(REQUEST_LINE),
@@ -107,8 +117,8 @@ fn parse_as_1_1(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolErr
 }
 
 impl<'a> FramingFields<'a> {
-    fn sort(headers: &[httparse::Header<'a>], is_1_1: bool) -> (Self, Fields) {
-        let (mut lines, mut fields) = (Self::default(), Fields::default());
+    fn sort(headers: &[httparse::Header<'a>], is_1_1: bool) -> (Self, Option<Box<Fields>>) {
+        let (mut lines, mut rare) = (Self::default(), None::<Box<Fields>>);
         for &httparse::Header { name, value } in headers {
             let is = |known: &str| name.eq_ignore_ascii_case(known);
             if is("host") {
@@ -131,47 +141,59 @@ impl<'a> FramingFields<'a> {
                 }
                 lines.expects_continue |= is_1_1 && members(value).next().is_some();
             } else if is("if-match") {
-                join(&mut fields.if_match, value);
+                join(&mut rare.get_or_insert_default().if_match, value);
             } else if is("if-none-match") {
-                join(&mut fields.if_none_match, value);
+                join(&mut rare.get_or_insert_default().if_none_match, value);
             } else if is("origin") {
-                join(&mut fields.origin, value);
+                join(&mut rare.get_or_insert_default().origin, value);
             } else if is("sec-fetch-site") {
-                join(&mut fields.sec_fetch_site, value);
+                join(&mut rare.get_or_insert_default().sec_fetch_site, value);
             } else if is("authorization") {
                 // RFC 9110 §11.6.2: it is not a list, and of two, a proxy might check the other one
-                if fields.authorization.replace(Credentials(value.into())).is_some() {
+                if rare.get_or_insert_default().authorization.replace(Credentials(value.into())).is_some() {
                     lines.error.get_or_insert(ProtocolError::Authorization);
                 }
             } else if is("x-forwarded-for") {
                 // each proxy appends the address of its client; the client may have sent the ones before
                 let last = value.rsplit(|byte| *byte == b',').next().and_then(|last| str::from_utf8(last).ok());
-                fields.forwarded_for = last.and_then(|last| last.trim().parse().ok());
+                rare.get_or_insert_default().forwarded_for = last.and_then(|last| last.trim().parse().ok());
             } else if is("accept") {
-                fields.asks_for_html |= asks_for_html(value);
+                if asks_for_html(value) {
+                    rare.get_or_insert_default().asks_for_html = true;
+                }
             } else if is("content-encoding") {
                 if members(value).any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
-                    join(&mut fields.content_coding, value);
+                    join(&mut rare.get_or_insert_default().content_coding, value);
                 }
             } else if is("access-control-request-method") {
-                join(&mut fields.preflight_method, value);
+                join(&mut rare.get_or_insert_default().preflight_method, value);
             }
         }
-        (lines, fields)
+        (lines, rare)
     }
 
     /// The host that the request is for (RFC 9112 §3.2).
-    fn host(&self, target: &str, is_1_1: bool) -> Result<Option<String>, ProtocolError> {
+    fn host(&self, target: &str, is_1_1: bool, last: &mut Option<Arc<Host>>) -> Result<Option<Arc<Host>>, ProtocolError> {
+        let mut parse = |value: &[u8]| match last {
+            Some(last) if last.as_str().as_bytes() == value => Some(Arc::clone(last)),
+            _ => {
+                let host = Arc::new(Host::parse(str::from_utf8(value).ok()?)?);
+                *last = (value.len() <= KEPT_HOST_BYTES_MAX).then(|| Arc::clone(&host));
+                Some(host)
+            }
+        };
         let host = match self.host {
-            Some(host) => Some(str::from_utf8(host).ok().filter(|host| is_host(host)).ok_or(ProtocolError::Host)?),
+            Some(host) => Some(parse(host).ok_or(ProtocolError::Host)?),
             None if is_1_1 => return Err(ProtocolError::Host),
             None => None,
         };
         match split_absolute_form(target) {
             // RFC 9112 §3.2.2: the authority of an absolute-form target replaces Host
-            Some((authority, _)) if is_host(authority) => Ok(Some(authority.to_owned())),
-            Some(_) => Err(ProtocolError::Malformed("the authority of the request target is not of the form host[:port]")),
-            None => Ok(host.map(str::to_owned)),
+            Some((authority, _)) => {
+                let malformed = ProtocolError::Malformed("the authority of the request target is not of the form host[:port]");
+                parse(authority.as_bytes()).map(Some).ok_or(malformed)
+            }
+            None => Ok(host),
         }
     }
 
@@ -216,7 +238,8 @@ mod tests {
     use super::*;
 
     fn fields(lines: &str) -> Result<Fields, ProtocolError> {
-        parse(format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n").as_bytes(), 0).map(|incoming| incoming.request.fields)
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        parse(head.as_bytes(), 0, &mut None).map(|incoming| incoming.request.fields().clone())
     }
 
     #[test]

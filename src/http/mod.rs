@@ -9,6 +9,7 @@ mod error;
 #[path = "../../fuzz/inside/http.rs"]
 pub(crate) mod fuzzing;
 mod head;
+mod host;
 mod methods;
 mod parser;
 mod request;
@@ -17,8 +18,11 @@ mod syntax;
 
 pub(crate) use conditional::Conditions;
 pub(crate) use error::ProtocolError;
+pub(crate) use host::Host;
 pub(crate) use methods::Methods;
 pub(crate) use parser::Parser;
-pub(crate) use request::{Credentials, Fields, Request};
+#[cfg(any(test, fuzzing))]
+pub(crate) use request::Fields;
+pub(crate) use request::{Credentials, Request};
 pub(crate) use response::{CLOSES, Challenge, Content, Cors, OtherType, Representation, Response, stays_open};
-pub(crate) use syntax::{has_valid_escapes, split_absolute_form, split_port};
+pub(crate) use syntax::{has_valid_escapes, split_absolute_form, split_at_byte};

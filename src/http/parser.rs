@@ -1,9 +1,13 @@
 //! Makes requests of the bytes that a connection receives (RFC 9112). Knows no socket, no clock and no color.
 
 use std::mem::take;
+use std::sync::Arc;
+
+use memchr::memchr;
 
 use super::error::{HEAD_BYTES_MAX, ProtocolError};
 use super::head::{self, Framing, Incoming};
+use super::host::Host;
 use super::request::Request;
 use super::syntax::is_tchar;
 
@@ -21,6 +25,8 @@ pub(crate) struct Parser {
     skipped_empty_line: bool,
     /// The next request, when its head is parsed.
     incoming: Option<Incoming>,
+    /// The host of the request before.
+    last_host: Option<Arc<Host>>,
 }
 
 impl Parser {
@@ -59,7 +65,7 @@ impl Parser {
             Some(incoming) => incoming,
             None => {
                 let Some(end) = self.find_head_end()? else { return Ok(None) };
-                let incoming = head::parse(&self.received[self.start..end], content_max)?;
+                let incoming = head::parse(&self.received[self.start..end], content_max, &mut self.last_host)?;
                 (self.start, self.searched, self.skipped_empty_line) = (end, 0, false);
                 self.incoming.insert(incoming)
             }
@@ -109,7 +115,7 @@ impl Parser {
         if bytes.first().is_some_and(|first| !is_tchar(first) && *first != b'\r') {
             return Err(ProtocolError::Malformed("this is not an HTTP request"));
         }
-        while let Some(length) = bytes[self.searched..].iter().position(|byte| *byte == b'\n') {
+        while let Some(length) = memchr(b'\n', &bytes[self.searched..]) {
             self.searched += length + 1;
             match &bytes[..self.searched] {
                 _ if self.searched > HEAD_BYTES_MAX => break,

@@ -58,32 +58,46 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
         let mut parser = Parser::default();
         parser.append(request.as_bytes());
         let Ok(Some(request)) = parser.next_request(16) else { panic!("{request:?}") };
-        request.fields
+        (request.host.as_ref().map(|host| host.as_str().to_owned()), request.fields().clone())
     };
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(
         fields("GET /a HTTP/1.1\r\nHOST: \ta:1 \r\nIf-Match: \"a\"\r\nCookie: x\r\nif-match:\t\"\u{e9}\"\r\nOrigin:\r\n\r\n"),
-        Fields { host: some("a:1"), if_match: some("\"a\", \"\u{e9}\""), origin: some(""), ..Fields::default() }
+        (some("a:1"), Fields { if_match: some("\"a\", \"\u{e9}\""), origin: some(""), ..Fields::default() })
     );
     assert_eq!(
         fields(
             "OPTIONS http://b/a HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\nOrigin: x\r\nOrigin: y\r\nSec-Fetch-Site: none\r\nAccept: a/b, text/html\r\n\
              Access-Control-Request-Method: PUT\r\nContent-Encoding: gzip\r\n\r\n"
         ),
-        Fields {
-            authorization: None,
-            content_coding: some("gzip"),
-            forwarded_for: None,
-            host: some("b"),
-            if_match: None,
-            if_none_match: some("*"),
-            origin: some("x, y"),
-            sec_fetch_site: some("none"),
-            preflight_method: some("PUT"),
-            asks_for_html: true,
-        }
+        (
+            some("b"),
+            Fields {
+                authorization: None,
+                content_coding: some("gzip"),
+                forwarded_for: None,
+                if_match: None,
+                if_none_match: some("*"),
+                origin: some("x, y"),
+                sec_fetch_site: some("none"),
+                preflight_method: some("PUT"),
+                asks_for_html: true,
+            }
+        )
     );
-    assert_eq!(fields("GET /a HTTP/1.0\r\n\r\n"), Fields::default());
+    assert_eq!(fields("GET /a HTTP/1.0\r\n\r\n"), (None, Fields::default()));
+}
+
+#[test]
+fn each_request_of_a_connection_has_its_own_host() {
+    let (mut parser, long) = (Parser::default(), "a".repeat(1000));
+    for host in ["a", "a", "b:80", "[::1]", "[::1]", &long, &long, "a"] {
+        parser.append(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        let Ok(Some(request)) = parser.next_request(0) else { panic!("{host} is a host") };
+        assert_eq!(request.host.unwrap().as_str(), host);
+    }
+    parser.append(b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n");
+    assert_eq!(parser.next_request(0), Err(ProtocolError::Host));
 }
 
 #[test]
@@ -217,7 +231,7 @@ fn what_is_wrong_does_not_depend_on_what_has_arrived_beyond_it() {
             parser.next_request(16) == Err(ProtocolError::BareLineFeed)
         });
         let told = parser.refuse().unwrap();
-        assert_eq!((refused, told.target.as_str(), told.fields.origin.as_deref()), (true, "/a", Some("b")), "in pieces of {size}");
+        assert_eq!((refused, told.target.as_str(), told.fields().origin.as_deref()), (true, "/a", Some("b")), "in pieces of {size}");
     }
     check("a".repeat(HEAD_BYTES_MAX + 1) + "\n", Err(ProtocolError::HeadTooLarge));
 }

@@ -2,22 +2,28 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use tiny_http::Method;
+
+use super::host::Host;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) method: Method,
     /// The request target as received: origin-form, absolute-form or `*` (RFC 9112 §3.2).
     pub(crate) target: String,
-    pub(crate) fields: Fields,
+    /// Host, or the authority of an absolute-form target; `None` only with HTTP/1.0.
+    pub(crate) host: Option<Arc<Host>>,
+    /// Those of [`Request::fields`], if it has any: most have none, and are small without them.
+    pub(crate) rare_fields: Option<Box<Fields>>,
     /// Without its transfer coding.
     pub(crate) content: Vec<u8>,
     /// The client may send another request on this connection (RFC 9112 §9.3).
     pub(crate) keep_alive: bool,
 }
 
-/// The fields that the service evaluates. Values of repeated ones are joined by commas (RFC 9110 §5.3).
+/// Further fields that the service evaluates. Values of repeated ones are joined by commas (RFC 9110 §5.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
     pub(crate) authorization: Option<Credentials>,
@@ -25,8 +31,6 @@ pub(crate) struct Fields {
     pub(crate) content_coding: Option<String>,
     /// The last address of X-Forwarded-For. Every client can send one, so believe it only when it comes from a trusted proxy.
     pub(crate) forwarded_for: Option<IpAddr>,
-    /// Host, or the authority of an absolute-form target; `None` only with HTTP/1.0.
-    pub(crate) host: Option<String>,
     pub(crate) if_match: Option<String>,
     pub(crate) if_none_match: Option<String>,
     pub(crate) origin: Option<String>,
@@ -35,6 +39,28 @@ pub(crate) struct Fields {
     pub(crate) preflight_method: Option<String>,
     /// Accept has `text/html`: a browser opens the page.
     pub(crate) asks_for_html: bool,
+}
+
+impl Fields {
+    const NONE: &Self = &Self {
+        authorization: None,
+        content_coding: None,
+        forwarded_for: None,
+        if_match: None,
+        if_none_match: None,
+        origin: None,
+        sec_fetch_site: None,
+        preflight_method: None,
+        asks_for_html: false,
+    };
+
+    /// Bytes on the heap.
+    fn memory(&self) -> usize {
+        let Self { authorization, content_coding, if_match, if_none_match, origin, sec_fetch_site, preflight_method, .. } = self;
+        let fields = [content_coding, if_match, if_none_match, origin, sec_fetch_site, preflight_method];
+        let fields = fields.into_iter().flatten().map(String::capacity).sum::<usize>();
+        fields + authorization.as_ref().map_or(0, |Credentials(value)| value.len())
+    }
 }
 
 /// The value of Authorization (RFC 9110 §11.6.2), hidden from logs.
@@ -48,6 +74,10 @@ impl fmt::Debug for Credentials {
 }
 
 impl Request {
+    pub(crate) fn fields(&self) -> &Fields {
+        self.rare_fields.as_deref().unwrap_or(Fields::NONE)
+    }
+
     /// RFC 9110 §9.2.1.
     pub(crate) fn is_safe(&self) -> bool {
         matches!(self.method, Method::Get | Method::Head | Method::Options)
@@ -55,15 +85,12 @@ impl Request {
 
     /// Whether a browser asks what a page of another origin may send (Fetch standard, CORS protocol).
     pub(crate) fn is_preflight(&self) -> bool {
-        self.method == Method::Options && self.fields.preflight_method.is_some()
+        self.method == Method::Options && self.fields().preflight_method.is_some()
     }
 
     /// Bytes on the heap.
     pub(crate) fn memory(&self) -> usize {
-        let Fields { content_coding, host, if_match, if_none_match, origin, sec_fetch_site, preflight_method, .. } = &self.fields;
-        let authorization = self.fields.authorization.as_ref();
-        let fields = [content_coding, host, if_match, if_none_match, origin, sec_fetch_site, preflight_method];
-        let fields = fields.into_iter().flatten().map(String::capacity).sum::<usize>();
-        self.target.capacity() + self.content.capacity() + fields + authorization.map_or(0, |Credentials(value)| value.len())
+        let host = self.host.as_ref().map_or(0, |host| host.as_str().len());
+        self.target.capacity() + self.content.capacity() + host + self.rare_fields.as_ref().map_or(0, |fields| fields.memory())
     }
 }

@@ -30,7 +30,7 @@ impl LogEntry {
 /// Logs a response. With the access log: client, method, target, status, bytes, microseconds, and the reason of an error, or what a change has
 /// made. Without it: errors alone, at debug. `request` is `None` for bytes that are no request.
 pub(super) fn log(entry: Option<&LogEntry>, peer: Option<SocketAddr>, request: Option<&Request>, response: &Response, bytes: usize) {
-    let client = || client(peer, request.and_then(|request| request.fields.forwarded_for));
+    let client = || client(peer, request.and_then(|request| request.fields().forwarded_for));
     let (StatusCode(status), detail) = (response.status, &response.detail);
     if response.challenge == Some(Challenge::InvalidToken) {
         logging::WRONG_TOKENS.log(format_args!("a wrong token from {}", client()));

@@ -2,9 +2,9 @@
 //! loopback address). Browsers say where a request comes from; curl and other programs do not, and pass the first check. The second is the
 //! same for all.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
-use crate::http::{Cors, Fields, Request, split_port};
+use crate::http::{Cors, Host, Request};
 use crate::logging::excerpt;
 
 /// What the operator allows besides the service's own pages and names.
@@ -43,7 +43,7 @@ impl Forbidden<'_> {
         let what = match self {
             Self::CrossOrigin(Some(origin)) | Self::NotTheHost(origin) => format!("refused a change from the origin {}", excerpt(origin)),
             Self::CrossOrigin(None) => "refused a change from another site, the browser did not say which".to_owned(),
-            Self::ForeignHost(host) => format!("refused a request to the host {}", excerpt(split_port(host).0)),
+            Self::ForeignHost(host) => format!("refused a request to the host {}", excerpt(host)),
         };
         format!("{what}{}", self.advice())
     }
@@ -55,7 +55,7 @@ impl Forbidden<'_> {
             Self::NotTheHost(origin) if parse_origin(origin).is_ok() => {
                 "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that"
             }
-            Self::ForeignHost(host) if parse_host(split_port(host).0).is_ok() => "; --allow-host with it would allow that",
+            Self::ForeignHost(host) if parse_host(host).is_ok() => "; --allow-host with it would allow that",
             _ => "",
         }
     }
@@ -63,17 +63,17 @@ impl Forbidden<'_> {
 
 /// `checks_host`: the listener can be reached by DNS rebinding, as far as the service knows.
 pub(super) fn check<'a>(allowlist: &Allowlist, request: &'a Request, checks_host: bool) -> Result<(), Forbidden<'a>> {
-    if let Some(host) = request.fields.host.as_deref()
+    if let Some(host) = request.host.as_deref()
         && checks_host
         && !is_own_host(allowlist, host)
     {
-        return Err(Forbidden::ForeignHost(host));
+        return Err(Forbidden::ForeignHost(host.name()));
     }
     // RFC 9110 §9.2.1: these change nothing
-    if request.is_safe() || is_same_origin(allowlist, &request.fields) {
+    if request.is_safe() || is_same_origin(allowlist, request) {
         Ok(())
     } else {
-        Err(match (given(&request.fields.sec_fetch_site), given(&request.fields.origin)) {
+        Err(match (given(&request.fields().sec_fetch_site), given(&request.fields().origin)) {
             (None, Some(origin)) => Forbidden::NotTheHost(origin),
             (_, origin) => Forbidden::CrossOrigin(origin),
         })
@@ -82,19 +82,20 @@ pub(super) fn check<'a>(allowlist: &Allowlist, request: &'a Request, checks_host
 
 /// The CORS fields for the response to a request; `None` unless its origin is allowed.
 pub(super) fn cors(allowlist: &Allowlist, request: &Request) -> Option<Cors> {
-    let origin = request.fields.origin.as_deref().filter(|origin| is_allowed(allowlist, origin))?;
+    let origin = request.fields().origin.as_deref().filter(|origin| is_allowed(allowlist, origin))?;
     Some(Cors { origin: origin.to_owned(), preflight: request.is_preflight() })
 }
 
 /// The algorithm of `http.CrossOriginProtection` of Go 1.25, after Filippo Valsorda's research of 2025. No browser sends an empty field; it is
 /// the same as none, as in Go.
-fn is_same_origin(allowlist: &Allowlist, fields: &Fields) -> bool {
+fn is_same_origin(allowlist: &Allowlist, request: &Request) -> bool {
+    let fields = request.fields();
     match (given(&fields.sec_fetch_site), given(&fields.origin)) {
         (Some("same-origin" | "none"), _) | (None, None) => true,
         (_, Some(origin)) if is_allowed(allowlist, origin) => true,
         (None, Some(origin)) => {
             let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-            host.is_some() && host == fields.host.as_deref()
+            host.is_some() && host == request.host.as_deref().map(Host::as_str)
         }
         (Some(_), _) => false,
     }
@@ -109,21 +110,9 @@ fn is_allowed(allowlist: &Allowlist, origin: &str) -> bool {
     allowlist.origins.iter().any(|allowed| allowed == origin)
 }
 
-/// Whether DNS rebinding cannot lead to this name: an IP address, `localhost` or below it (RFC 6761 §6.3), or an allowed name.
-fn is_own_host(allowlist: &Allowlist, host: &str) -> bool {
-    if let Some(rest) = host.strip_prefix('[') {
-        return rest.split(']').next().is_some_and(|address| address.parse::<IpAddr>().is_ok());
-    }
-    let name = without_root(split_port(host).0);
-    let top = || name.rsplit('.').next().unwrap_or_default();
-    name.parse::<Ipv4Addr>().is_ok()
-        || top().eq_ignore_ascii_case("localhost")
-        || allowlist.hosts.iter().any(|allowed| without_root(allowed).eq_ignore_ascii_case(name))
-}
-
-/// A host name without the dot of the DNS root, which may follow any (RFC 1034 §3.1).
-fn without_root(name: &str) -> &str {
-    name.strip_suffix('.').unwrap_or(name)
+/// Whether DNS rebinding cannot lead to this host, or the operator allowed its name.
+fn is_own_host(allowlist: &Allowlist, host: &Host) -> bool {
+    host.needs_no_dns || allowlist.hosts.iter().any(|allowed| host.is_named(allowed))
 }
 
 /// Parses an origin of `--allow-origin`: scheme, `://`, host and port as a browser spells them (RFC 6454 §6.2).
@@ -165,9 +154,11 @@ mod tests {
     use tiny_http::Method;
 
     use super::*;
+    use crate::http::Fields;
 
-    fn request(method: Method, fields: Fields) -> Request {
-        Request { method, target: "/colors".to_owned(), fields, content: Vec::new(), keep_alive: true }
+    fn request(method: Method, host: Option<&str>, fields: Fields) -> Request {
+        let host = host.map(|host| Host::parse(host).unwrap().into());
+        Request { method, target: "/colors".to_owned(), host, rare_fields: Some(fields.into()), content: Vec::new(), keep_alive: true }
     }
 
     const HOST: &str = "own.example:8080";
@@ -180,14 +171,14 @@ mod tests {
         text.map(str::to_owned)
     }
 
-    fn fields(host: Option<&str>, origin: Option<&str>) -> Fields {
-        Fields { host: owned(host), origin: owned(origin), ..Fields::default() }
+    fn fields(origin: Option<&str>) -> Fields {
+        Fields { origin: owned(origin), ..Fields::default() }
     }
 
     /// Checks what every method that changes something, and every other, makes of these two fields.
     #[track_caller]
     fn check_origin(sec_fetch_site: Option<&str>, origin: Option<&str>, allowed: bool) {
-        let fields = &Fields { sec_fetch_site: owned(sec_fetch_site), ..fields(Some(HOST), origin) };
+        let fields = &Fields { sec_fetch_site: owned(sec_fetch_site), ..fields(origin) };
         for (method, changes) in [
             (Method::Post, true),
             (Method::Put, true),
@@ -197,7 +188,7 @@ mod tests {
             (Method::Head, false),
             (Method::Options, false),
         ] {
-            let request = request(method, fields.clone());
+            let request = request(method, Some(HOST), fields.clone());
             let forbidden = match (sec_fetch_site, origin.filter(|origin| !origin.is_empty())) {
                 (None | Some(""), Some(origin)) => Forbidden::NotTheHost(origin),
                 (_, origin) => Forbidden::CrossOrigin(origin),
@@ -256,14 +247,14 @@ mod tests {
 
     #[test]
     fn an_origin_needs_a_host_to_equal() {
-        let request = request(Method::Post, fields(None, Some("http://")));
+        let request = request(Method::Post, None, fields(Some("http://")));
         assert_eq!(check(&allowlist(), &request, true), Err(Forbidden::NotTheHost("http://")));
     }
 
     #[test]
     fn where_the_host_is_checked_foreign_names_are_refused() {
         let ask = |host, checks_host| {
-            let request = request(Method::Get, fields(host, None));
+            let request = request(Method::Get, host, Fields::default());
             check(&allowlist(), &request, checks_host).map_err(|forbidden| forbidden.log())
         };
         for host in [
@@ -291,7 +282,6 @@ mod tests {
             "127.0.0.1.evil.example",
             "127.1",
             "0x7f000001",
-            "[evil]",
             "localhost..",
             ".",
             "friend.example..",
@@ -305,8 +295,8 @@ mod tests {
     #[test]
     fn only_allowed_origins_get_cors_fields() {
         let ask = |method, origin, preflight_method| {
-            let fields = Fields { preflight_method: owned(preflight_method), ..fields(Some(HOST), origin) };
-            cors(&allowlist(), &request(method, fields))
+            let fields = Fields { preflight_method: owned(preflight_method), ..fields(origin) };
+            cors(&allowlist(), &request(method, Some(HOST), fields))
         };
         let friend = Some("https://friend.example");
         let expected = |preflight| Some(Cors { origin: "https://friend.example".to_owned(), preflight });
@@ -374,7 +364,7 @@ mod tests {
         let host = |host, quoted: &str, advice| {
             check_words(&Forbidden::ForeignHost(host), message, &format!("refused a request to the host {quoted}"), advice);
         };
-        host("evil.example:80", "\"evil.example\"", "; --allow-host with it would allow that");
+        host("evil.example", "\"evil.example\"", "; --allow-host with it would allow that");
         host("a!b", "\"a!b\"", "");
     }
 }

@@ -111,7 +111,7 @@ impl Service {
 
     /// The name of the token that a request has, for the log.
     pub(crate) fn token_name(&self, request: &Request) -> Option<Arc<str>> {
-        self.tokens.as_ref()?.name(request.fields.authorization.as_ref())
+        self.tokens.as_ref()?.name(request.fields().authorization.as_ref())
     }
 
     /// The response to a request that is malformed or cannot be served. `request` is the part of it that could be parsed.
@@ -133,7 +133,7 @@ fn route(service: &Service, request: &Request, arrival: Arrival) -> Answer {
     let is_page = matches!(found, Ok(Resource::Page));
     let mut answer = match found {
         // a preflight has the Accept of no request (Fetch standard, CORS-preflight fetch)
-        Ok(Resource::Page) if !request.fields.asks_for_html && !request.is_preflight() => {
+        Ok(Resource::Page) if !request.fields().asks_for_html && !request.is_preflight() => {
             Answer::Now(target_error(&TargetError::Unknown, &service.base))
         }
         Ok(resource) => operate(service, request, resource, arrival.is_stopping),
@@ -196,7 +196,7 @@ fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) ->
     if !is_needed {
         return None;
     }
-    let challenge = tokens.check(request.fields.authorization.as_ref()).err()?;
+    let challenge = tokens.check(request.fields().authorization.as_ref()).err()?;
     Some(Response { challenge: Some(challenge), ..Response::error(StatusCode::UNAUTHORIZED, challenge.message()) })
 }
 
@@ -205,7 +205,7 @@ fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) ->
 fn options(service: &Service, resource: &Resource<'_>, request: &Request, allow: Methods) -> Response {
     let is_written = matches!(resource, Resource::Colors | Resource::Color(_)) && !service.read_only;
     let tokens = service.tokens.as_ref().filter(|_| is_written);
-    let challenge = tokens.and_then(|tokens| tokens.check(request.fields.authorization.as_ref()).err());
+    let challenge = tokens.and_then(|tokens| tokens.check(request.fields().authorization.as_ref()).err());
     Response { allow: Some(allow), challenge, ..Response::new(StatusCode::NO_CONTENT, Content::None) }
 }
 
@@ -311,7 +311,7 @@ fn change(service: &Service, request: &Request, change: Change, detail: Option<S
 
 /// RFC 9110 §15.5.16: a content coding that the service does not have is a 415. What DELETE ignores may have any.
 fn check_coding(request: &Request) -> Result<(), (StatusCode, String)> {
-    match &request.fields.content_coding {
+    match &request.fields().content_coding {
         Some(coding) if !request.content.is_empty() && request.method != Method::Delete => {
             let message = format!("the content has the coding {}, send it without one", excerpt(coding));
             Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, message))

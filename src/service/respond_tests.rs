@@ -2,7 +2,7 @@
 
 use super::*;
 
-use crate::http::{Fields, Parser};
+use crate::http::{Fields, Host, Parser};
 use crate::store::{Color, Colors};
 
 /// A service with the colors `red`, `blue` and a second `red`.
@@ -15,7 +15,14 @@ pub(super) fn service() -> Service {
 pub(super) const LIST: &str = r##"{"data":[{"name":"red","value":"#f00"},{"name":"blue","value":"#00f"},{"name":"red","value":"#e00"}]}"##;
 
 pub(super) fn request(method: Method, target: &str, fields: Fields, content: &str) -> Request {
-    Request { method, target: target.to_owned(), fields, content: content.as_bytes().to_vec(), keep_alive: true }
+    Request {
+        method,
+        target: target.to_owned(),
+        host: None,
+        rare_fields: Some(fields.into()),
+        content: content.as_bytes().to_vec(),
+        keep_alive: true,
+    }
 }
 
 pub(super) fn respond(service: &Service, request: &Request) -> Response {
@@ -182,8 +189,9 @@ fn targets_that_name_nothing_say_why() {
 fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
     let service = service();
     let ask = |method, target, origin: Option<&str>, host: Option<&str>| {
-        let fields = Fields { origin: origin.map(str::to_owned), host: host.map(str::to_owned), ..Fields::default() };
-        respond(&service, &request(method, target, fields, ""))
+        let fields = Fields { origin: origin.map(str::to_owned), ..Fields::default() };
+        let host = host.map(|host| Host::parse(host).unwrap().into());
+        respond(&service, &Request { host, ..request(method, target, fields, "") })
     };
     for target in ["/colors/red", "/nowhere", "/%"] {
         let refused = ask(Method::Delete, target, Some("http://evil.example"), None);

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tiny_http::Method;
 
-use crate::http::{has_valid_escapes, split_absolute_form};
+use crate::http::{has_valid_escapes, split_absolute_form, split_at_byte};
 
 /// Bytes of a Location: nginx takes 4 KiB for the whole head of a response, most others 8 KiB.
 const LOCATION_BYTES_MAX: usize = 3500;
@@ -83,16 +84,21 @@ pub(super) fn find<'a>(method: &Method, target: &'a str, base: &BasePath) -> Res
         return Ok(Resource::Asterisk);
     }
     let path = path_of(target)?;
-    // a malformed path is a 400 wherever it points
-    decode(path)?;
-    // by a closure: for so short a string, a search for the character takes longer
-    let is_slash = |c| c == '/';
-    let mut segments = path.split(is_slash).map(|segment| decode(segment).expect("the whole path decodes"));
-    let mut base = base.0.split(is_slash).skip(1);
-    if !base.all(|expected| segments.next().as_deref() == Some(expected)) {
+    let has_escapes = memchr(b'%', path.as_bytes()).is_some();
+    if has_escapes {
+        // a malformed path is a 400 wherever it points
+        decode(path)?;
+    }
+    let mut rest = Some(path);
+    let mut next = || {
+        let (segment, after) = split_at_byte(rest?, b'/');
+        rest = after;
+        Some(if has_escapes { decode(segment).expect("the whole path decodes") } else { Cow::Borrowed(segment) })
+    };
+    if !base.0.is_empty() && !base.0[1..].split('/').all(|expected| next().as_deref() == Some(expected)) {
         return Err(TargetError::Unknown);
     }
-    match (segments.next().as_deref(), segments.next(), segments.next()) {
+    match (next().as_deref(), next(), next()) {
         (Some("colors"), None, None) => Ok(Resource::Colors),
         (Some("colors"), Some(name), None) => Ok(Resource::Color(name)),
         (Some("health"), None, None) => Ok(Resource::Health),
@@ -106,7 +112,7 @@ pub(super) fn find<'a>(method: &Method, target: &'a str, base: &BasePath) -> Res
 /// The path of a target without its first slash and its query.
 fn path_of(target: &str) -> Result<&str, TargetError> {
     let (path, is_absolute_form) = split_absolute_form(target).map_or((target, false), |(_, path)| (path, true));
-    let path = path.bytes().position(|byte| byte == b'?').map_or(path, |end| &path[..end]);
+    let path = memchr(b'?', path.as_bytes()).map_or(path, |end| &path[..end]);
     match path.strip_prefix('/') {
         Some(path) => Ok(path),
         // RFC 9110 §4.2.3: an empty path is the same as "/"
@@ -117,9 +123,6 @@ fn path_of(target: &str) -> Result<&str, TargetError> {
 
 /// Percent-decodes one segment (RFC 3986 §2.1); `+` stays a plus sign.
 fn decode(segment: &str) -> Result<Cow<'_, str>, TargetError> {
-    if !segment.bytes().any(|byte| byte == b'%') {
-        return Ok(Cow::Borrowed(segment));
-    }
     if !has_valid_escapes(segment) {
         return Err(TargetError::Escape);
     }

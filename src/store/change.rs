@@ -117,7 +117,15 @@ mod tests {
     fn decide(action: Action, if_match: Option<&str>) -> (Outcome, Option<Edit>) {
         let fields = Fields { if_match: if_match.map(str::to_owned), ..Fields::default() };
         let (method, target) = (Method::Put, String::new());
-        let conditions = Conditions::of(&Request { method, target, fields, content: Vec::new(), keep_alive: true }).unwrap();
+        let conditions = Conditions::of(&Request {
+            method,
+            target,
+            host: None,
+            rare_fields: Some(fields.into()),
+            content: Vec::new(),
+            keep_alive: true,
+        })
+        .unwrap();
         Change { action, conditions }.decide(&list())
     }
 
