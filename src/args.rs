@@ -23,7 +23,7 @@ const LEVELS: [&str; 5] = ["off", "error", "warn", "info", "debug"];
 
 /// Serves an ordered list of named colors over HTTP, as JSON.
 #[derive(Clone, Debug, Parser)]
-#[command(version, max_term_width = 100, after_help = ENVIRONMENT)]
+#[command(version = env!("BUILD_VERSION"), max_term_width = 100, after_help = ENVIRONMENT)]
 pub(crate) struct Args {
     /// Address, port, or unix:PATH; repeatable
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_delimiter = ',', value_hint = ValueHint::Other)]

@@ -137,7 +137,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     let server = Server::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
     // after everything that can fail: a failed start logs one line, its error
     let level = if is_new { log::Level::Warn } else { log::Level::Info };
-    log::log!(level, "listening on {} (colors {}, {details})", places[0], env!("CARGO_PKG_VERSION"));
+    log::log!(level, "listening on {} (colors {}, {details})", places[0], env!("BUILD_VERSION"));
     places[1..].iter().for_each(|place| log::info!("listening on {place}"));
     args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
     if let (true, Some(name)) = (is_activated, &args.listen_name) {

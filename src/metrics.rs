@@ -144,8 +144,8 @@ impl Metrics {
         text.histogram("colors_save_duration_seconds", "", iter::once(&saves.durations));
         text.single("colors_log_lines_dropped_total", "counter", "Log lines dropped: standard error was not read fast enough.", dropped);
         text.single("colors_log_warnings_total", "counter", "Warnings, those that were left out of the log included.", warnings);
-        text.family("colors_build_info", "gauge", "The version of the program.");
-        text.sample("colors_build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
+        text.family("colors_build_info", "gauge", "The version of the program, with the commit unless it is a release.");
+        text.sample("colors_build_info", concat!("{version=\"", env!("BUILD_VERSION"), "\"}"), 1);
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         text.single("process_start_time_seconds", "gauge", "Start of the process in seconds since 1970.", started);
         // what proc(5) does not tell, as in an empty root directory, is left out

@@ -254,7 +254,7 @@ fn health(service: &Service, request: &Request, is_stopping: bool) -> Response {
         _ if is_stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
         _ => (StatusCode::OK, "ok"),
     };
-    let mut health = serde_json::json!({ "status": text, "version": env!("CARGO_PKG_VERSION"), "colors": service.store.list.len() });
+    let mut health = serde_json::json!({ "status": text, "version": env!("BUILD_VERSION"), "colors": service.store.list.len() });
     if let Some(saves) = saves {
         health["saved"] = saves.last_success.map(rfc3339).into();
     }

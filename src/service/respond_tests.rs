@@ -165,7 +165,7 @@ fn health_is_ok_until_the_end() {
     let service = service();
     assert_eq!(
         json(&ask(&service, Method::Get, "/health", "")),
-        concat!(r#"{"colors":3,"status":"ok","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#)
+        concat!(r#"{"colors":3,"status":"ok","version":""#, env!("BUILD_VERSION"), r#""}"#)
     );
     assert_eq!(ask(&service, Method::Post, "/health", "").allow.map(|allow| allow.to_string()).as_deref(), Some("GET, HEAD, OPTIONS"));
     let arrival = Arrival { is_stopping: true, ..Arrival::default() };

@@ -329,7 +329,7 @@ fn a_start_that_the_system_refuses_threads_is_one_line() {
 
 #[test]
 fn the_first_line_says_where_what_and_whether_it_lasts() {
-    let version = env!("CARGO_PKG_VERSION");
+    let version = env!("BUILD_VERSION");
     #[track_caller]
     fn check(server: &Server, base: &str, details: &str) {
         let line = server.log().lines().next().unwrap().to_owned();

@@ -172,7 +172,7 @@ fn the_process_is_told_of() {
     let descriptors = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count() as f64;
     assert!((value(&page, "process_open_fds") - descriptors).abs() <= 2.0);
     assert!(value(&page, "process_max_fds") >= value(&page, "colors_connections_max"));
-    assert_eq!(value(&page, &format!("colors_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"))), 1.0);
+    assert_eq!(value(&page, &format!("colors_build_info{{version=\"{}\"}}", env!("BUILD_VERSION"))), 1.0);
 }
 
 #[test]

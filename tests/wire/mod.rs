@@ -34,3 +34,4 @@ mod startup;
 mod stopping;
 mod systemd;
 mod token;
+mod which_build;

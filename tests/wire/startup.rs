@@ -108,7 +108,7 @@ fn help_and_version_go_to_standard_output() {
     for option in ["--listen", "--seed", "--base-path", "--workers", "--max-body", "--read-only", "--log-level", "--access-log"] {
         assert!(help.contains(option), "{option}");
     }
-    assert_eq!(run(&mut colors(&["--version"])), (Some(0), format!("colors {}\n", env!("CARGO_PKG_VERSION")), String::new()));
+    assert_eq!(run(&mut colors(&["--version"])), (Some(0), format!("colors {}\n", env!("BUILD_VERSION")), String::new()));
 }
 
 #[test]
