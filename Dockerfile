@@ -1,0 +1,22 @@
+# An image with nothing but the static binary, built from these sources: podman build -t colors .
+# packaging/dist puts a binary that it has already into the last stage.
+ARG RUST=docker.io/library/rust:1-bookworm
+FROM ${RUST} AS build
+WORKDIR /source
+COPY . .
+RUN RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --release --target "$(rustc --print host-tuple)" && \
+    mv target/*/release/colors /colors
+
+FROM scratch
+COPY --from=build --chmod=755 /colors /colors
+# the licenses of everything in it
+COPY packaging/debian/copyright /copyright
+# no image has to agree on this number, and no file of a host belongs to it
+USER 65532:65532
+# made by the user above, so a volume that starts as a copy of it can be written
+WORKDIR /data
+VOLUME /data
+# variables, so that options at the end of the run command add to them
+ENV COLORS_LISTEN=0.0.0.0:8080 COLORS_DATA=/data/colors.db
+EXPOSE 8080
+ENTRYPOINT ["/colors"]

@@ -1,0 +1,79 @@
+#!/bin/sh
+# Installs colors, which is built or unpacked, below PREFIX: `./install.sh`, or `./install.sh --uninstall`, which keeps the list, its copies,
+# and /etc/default/colors when it was changed. Variables: PREFIX (/usr/local); UNITS, where systemd looks for units; BINARY, the program;
+# DESTDIR, a directory in place of /, for packages.
+set -eu
+cd "$(dirname "$0")"
+PREFIX=${PREFIX-/usr/local}
+UNITS=${UNITS:-$PREFIX/lib/systemd/system}
+DESTDIR=${DESTDIR-}
+[ -e colors ] && built=colors || built=${CARGO_TARGET_DIR:-target}/release/colors
+BINARY=${BINARY:-$built}
+share=$PREFIX/share
+doc=$share/doc/colors
+
+case "$*" in
+'') verb=install ;;
+--uninstall) verb=uninstall ;;
+*) echo "install.sh: $* is no option: there is --uninstall, and variables, see the beginning of this file" >&2 && exit 2 ;;
+esac
+if [ "$verb" = install ] && [ ! -x "$BINARY" ]; then
+    echo "install.sh: there is no $BINARY: run make first, or say where it is with BINARY=" >&2
+    exit 1
+fi
+
+# the files name /usr
+relocate() {
+    sed "s|/usr/|$PREFIX/|g" "$1"
+}
+file() { # file MODE FILE PATH: installs a file, or removes it
+    case $verb,$3 in
+    uninstall,*) rm -f "$DESTDIR$3" ;;
+    *.service | */examples/*)
+        relocate "$2" >"$DESTDIR$3"
+        chmod "$1" "$DESTDIR$3"
+        ;;
+    *) install -m "$1" "$2" "$DESTDIR$3" ;;
+    esac
+}
+directory() { # directory PATH
+    [ "$verb" = uninstall ] || install -d "$DESTDIR$1"
+}
+
+for path in "$PREFIX/bin" "$PREFIX/lib/colors" "$share/colors" "$share/man/man8" "$share/bash-completion/completions" \
+    "$share/zsh/site-functions" "$share/fish/vendor_completions.d" "$doc/docs" "$doc/examples" "$UNITS" /etc/default; do
+    directory "$path"
+done
+file 755 "$BINARY" "$PREFIX/bin/colors"
+file 755 packaging/backup "$PREFIX/lib/colors/backup"
+file 644 seed/colors.json "$share/colors/colors.json"
+file 644 packaging/man/colors.8 "$share/man/man8/colors.8"
+file 644 packaging/completions/colors.bash "$share/bash-completion/completions/colors"
+file 644 packaging/completions/_colors "$share/zsh/site-functions/_colors"
+file 644 packaging/completions/colors.fish "$share/fish/vendor_completions.d/colors.fish"
+for path in README.md CHANGELOG.md LICENSE packaging/debian/copyright; do
+    file 644 $path "$doc/${path##*/}"
+done
+for path in docs/*; do
+    file 644 "$path" "$doc/$path"
+done
+for path in packaging/systemd/activation/* packaging/prometheus/colors.rules.yml; do
+    file 644 "$path" "$doc/examples/${path##*/}"
+done
+file 644 packaging/nginx/colors.conf "$doc/examples/nginx.conf"
+file 755 packaging/openrc "$doc/examples/openrc"
+file 755 packaging/runit "$doc/examples/runit"
+for path in packaging/systemd/*.service packaging/systemd/*.timer; do
+    file 644 "$path" "$UNITS/${path##*/}"
+done
+
+defaults=$DESTDIR/etc/default/colors
+if [ "$verb" = uninstall ]; then
+    ! relocate packaging/systemd/colors.default | cmp -s - "$defaults" || rm "$defaults"
+    for path in "$PREFIX/lib/colors" "$share/colors" "$doc/docs" "$doc/examples" "$doc"; do
+        [ ! -d "$DESTDIR$path" ] || rmdir "$DESTDIR$path" 2>/dev/null || echo "install.sh: $path is kept: it has other files" >&2
+    done
+elif [ ! -e "$defaults" ]; then
+    relocate packaging/systemd/colors.default >"$defaults"
+    chmod 644 "$defaults"
+fi
