@@ -1,4 +1,5 @@
-//! The man page and the completions of the shells, made from the definition of the command line. A test fails when those in the tree are stale.
+//! The man page and the completions of the shells, made from the definition of the command line, and the unit of further services, made from
+//! that of the first. A test fails when those in the tree are stale.
 
 use std::fs;
 use std::path::Path;
@@ -130,4 +131,36 @@ fn the_completions_are_those_of_the_options() {
     check("completions/colors.bash", bash_completions().as_bytes());
     check("completions/_colors", &completions(Shell::Zsh));
     check("completions/colors.fish", &completions(Shell::Fish));
+}
+
+/// The unit of further services, whose names stand behind `@`: the first one's, with files and a user of their own.
+fn template_unit() -> String {
+    let unit = include_str!("../packaging/systemd/colors.service");
+    let (_, settings) = unit.split_once("[Unit]\n").expect("it has a section of that name");
+    let renamed = [
+        ("/etc/default/colors", "/etc/default/colors@%i"),
+        ("/var/lib/colors", "/var/lib/colors@%i"),
+        ("/etc/colors/tokens", "/etc/colors/tokens@%i"),
+        ("Directory=colors\n", "Directory=colors@%i\n"),
+        ("systemctl restart colors", "systemctl restart colors@%i"),
+        ("systemctl edit colors", "systemctl edit colors@NAME"),
+        ("named colors over HTTP\n", "named colors over HTTP: %i\n"),
+        // systemd derives none from a name with @
+        ("DynamicUser=yes\n", "DynamicUser=yes\nUser=colors-%i\n"),
+        // without a port of its own it cannot start
+        ("EnvironmentFile=-", "EnvironmentFile="),
+    ];
+    let settings = renamed.iter().fold(settings.to_owned(), |settings, (first, further)| {
+        assert!(settings.contains(first), "{first}");
+        settings.replace(first, further)
+    });
+    format!(
+        "# A further service, as in colors@work.service: its port (COLORS_LISTEN) and options are in /etc/default/colors@work, its list is in\n\
+         # /var/lib/colors@work. Made from colors.service.\n[Unit]\n{settings}"
+    )
+}
+
+#[test]
+fn the_template_unit_is_the_unit_with_files_of_its_own() {
+    check("systemd/colors@.service", template_unit().as_bytes());
 }

@@ -12,13 +12,14 @@ use crate::wire::systemd::analyze;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Everything that `make install` installs, with its mode.
-const FILES: [(u32, &str); 24] = [
+const FILES: [(u32, &str); 27] = [
     (0o644, "etc/default/colors"),
     (0o755, "usr/local/bin/colors"),
     (0o755, "usr/local/lib/colors/backup"),
     (0o644, "usr/local/lib/systemd/system/colors-backup.service"),
     (0o644, "usr/local/lib/systemd/system/colors-backup.timer"),
     (0o644, "usr/local/lib/systemd/system/colors.service"),
+    (0o644, "usr/local/lib/systemd/system/colors@.service"),
     (0o644, "usr/local/share/bash-completion/completions/colors"),
     (0o644, "usr/local/share/colors/colors.json"),
     (0o644, "usr/local/share/doc/colors/CHANGELOG.md"),
@@ -34,6 +35,8 @@ const FILES: [(u32, &str); 24] = [
     (0o644, "usr/local/share/doc/colors/examples/colors.rules.yml"),
     (0o644, "usr/local/share/doc/colors/examples/colors.socket"),
     (0o644, "usr/local/share/doc/colors/examples/nginx.conf"),
+    (0o755, "usr/local/share/doc/colors/examples/openrc"),
+    (0o755, "usr/local/share/doc/colors/examples/runit"),
     (0o644, "usr/local/share/fish/vendor_completions.d/colors.fish"),
     (0o644, "usr/local/share/man/man8/colors.8"),
     (0o644, "usr/local/share/zsh/site-functions/_colors"),
@@ -115,17 +118,18 @@ fn the_installed_units_are_sound_and_leave_little_exposed() {
     make(&scratch, "install");
     let units = scratch.0.join("units");
     fs::create_dir(&units).unwrap();
-    let names = ["colors.service", "colors-backup.service", "colors-backup.timer"];
+    let instance = |name: &str| name.replace("@.", "@work.");
+    let names = ["colors.service", "colors@.service", "colors-backup.service", "colors-backup.timer"];
     for name in names {
         let unit = fs::read_to_string(scratch.0.join("usr/local/lib/systemd/system").join(name)).unwrap();
         assert!(!unit.contains("/usr/") || unit.matches("/usr/").count() == unit.matches("/usr/local/").count(), "{unit}");
-        // systemd-analyze looks for the programs that they name
-        fs::write(units.join(name), unit.replace("/usr/local/", &format!("{}/usr/local/", scratch.0.display()))).unwrap();
+        // systemd-analyze looks for the programs that they name, and takes no template
+        fs::write(units.join(instance(name)), unit.replace("/usr/local/", &format!("{}/usr/local/", scratch.0.display()))).unwrap();
     }
     for name in names {
-        assert_eq!(analyze(&units, &["verify", "--man=no", &format!("./{name}")]), (true, String::new()), "{name}");
+        assert_eq!(analyze(&units, &["verify", "--man=no", &format!("./{}", instance(name))]), (true, String::new()), "{name}");
     }
-    for name in &names[..2] {
+    for name in names[..3].iter().map(|name| instance(name)) {
         let (_, report) = analyze(&units, &["security", "--offline=yes", "--no-pager", &format!("./{name}")]);
         let exposure = report.split(&format!("exposure level for {name}: ")).nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
         assert!(exposure.parse::<f64>().unwrap() <= 0.9, "{report}");
@@ -156,7 +160,8 @@ fn the_shell_scripts_are_clean() {
         return;
     }
     let output = Command::new("shellcheck")
-        .args(["packaging/backup", "packaging/deb", "packaging/debian/postinst", "packaging/debian/postrm", "packaging/debian/prerm"])
+        .args(["install.sh", "packaging/backup", "packaging/deb", "packaging/dist", "packaging/openrc", "packaging/runit"])
+        .args(["packaging/debian/postinst", "packaging/debian/postrm", "packaging/debian/prerm"])
         .args([".ci/arm64", ".ci/boot", ".ci/clients", ".ci/container", ".ci/crate", ".ci/package", ".ci/run"])
         .current_dir(ROOT)
         .output();
