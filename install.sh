@@ -26,23 +26,22 @@ fi
 relocate() {
     sed "s|/usr/|$PREFIX/|g" "$1"
 }
-file() { # file MODE FILE PATH: installs a file, or removes it
-    case $verb,$3 in
-    uninstall,*) rm -f "$DESTDIR$3" ;;
-    *.service | */examples/*)
-        relocate "$2" >"$DESTDIR$3"
-        chmod "$1" "$DESTDIR$3"
-        ;;
-    *) install -m "$1" "$2" "$DESTDIR$3" ;;
-    esac
-}
-directory() { # directory PATH
-    [ "$verb" = uninstall ] || install -d "$DESTDIR$1"
+file() { # file MODE FILE PATH: installs a file, or removes it; a running program keeps the file that it was started from
+    if [ "$verb" = uninstall ]; then
+        rm -f "$DESTDIR$3"
+        return
+    fi
+    case $3 in
+    *.service | */examples/* | */default/*) relocate "$2" ;;
+    *) cat "$2" ;;
+    esac >"$DESTDIR$3.new"
+    chmod "$1" "$DESTDIR$3.new"
+    mv "$DESTDIR$3.new" "$DESTDIR$3"
 }
 
 for path in "$PREFIX/bin" "$PREFIX/lib/colors" "$share/colors" "$share/man/man8" "$share/bash-completion/completions" \
     "$share/zsh/site-functions" "$share/fish/vendor_completions.d" "$doc/docs" "$doc/examples" "$UNITS" /etc/default; do
-    directory "$path"
+    [ "$verb" = uninstall ] || mkdir -p "$DESTDIR$path"
 done
 file 755 "$BINARY" "$PREFIX/bin/colors"
 file 755 packaging/backup "$PREFIX/lib/colors/backup"
@@ -67,13 +66,13 @@ for path in packaging/systemd/*.service packaging/systemd/*.timer; do
     file 644 "$path" "$UNITS/${path##*/}"
 done
 
-defaults=$DESTDIR/etc/default/colors
+defaults=/etc/default/colors
+# changed options stay
+if [ ! -e "$DESTDIR$defaults" ] || [ "$(relocate packaging/systemd/colors.default)" = "$(cat "$DESTDIR$defaults")" ]; then
+    file 644 packaging/systemd/colors.default $defaults
+fi
 if [ "$verb" = uninstall ]; then
-    ! relocate packaging/systemd/colors.default | cmp -s - "$defaults" || rm "$defaults"
     for path in "$PREFIX/lib/colors" "$share/colors" "$doc/docs" "$doc/examples" "$doc"; do
         [ ! -d "$DESTDIR$path" ] || rmdir "$DESTDIR$path" 2>/dev/null || echo "install.sh: $path is kept: it has other files" >&2
     done
-elif [ ! -e "$defaults" ]; then
-    relocate packaging/systemd/colors.default >"$defaults"
-    chmod 644 "$defaults"
 fi
