@@ -233,7 +233,9 @@ fn every_example_request_has_the_first_documented_response_and_its_example() {
             assert_eq!(Some(&real.status.to_string()), operation.statuses().first());
             let documented = document.response(&operation, &real.status.to_string());
             if let Some(example) = documented.pointer("/content/application~1json/example").filter(|_| operation.method != "HEAD") {
-                assert!(shows(example, &serde_json::from_str(&real.content).unwrap()), "{example} {real:?}");
+                // the examples are those of a release
+                let content = real.content.replace(env!("BUILD_VERSION"), env!("CARGO_PKG_VERSION"));
+                assert!(shows(example, &serde_json::from_str(&content).unwrap()), "{example} {real:?}");
             }
         }
     }
