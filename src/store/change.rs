@@ -88,7 +88,7 @@ impl Change {
         }
     }
 
-    /// Whether the decision depends on the tag of the whole list.
+    /// Whether the decision may need the tag of the whole list.
     pub(super) fn needs_list_tag(&self) -> bool {
         matches!(self.action, Action::Create(_) | Action::ReplaceAll(..)) && !self.conditions.is_empty()
     }

@@ -142,7 +142,7 @@ fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
     }
 }
 
-/// Reads the list, or says why it cannot be used. Colors that are as in `known` share their memory with those.
+/// Reads the list, or says why it cannot be used. A color that is the same as the one at its place in `known` shares its memory.
 fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
     let triggers = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'color' COLLATE NOCASE";
     if connection.query_row(triggers, [], |row| row.get::<_, i64>(0))? > 0 {
