@@ -91,10 +91,9 @@ impl Colors {
     /// The first color whose name equals `name` exactly: its id and its JSON.
     pub(super) fn find(&self, name: &str) -> Option<(i64, &Arc<Representation>)> {
         let ids = self.index.get(&self.hasher.hash_one(name))?;
-        let start = color::json_start(name);
         let named = |id: i64| {
             let color = self.colors.get(self.position(id))?;
-            color.json.bytes().starts_with(&start).then_some((id, &color.json))
+            color::is_named(&color.json, name).then_some((id, &color.json))
         };
         match ids {
             Ids::One(id) => named(*id),
