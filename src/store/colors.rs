@@ -54,8 +54,19 @@ pub(super) enum Removed {
 }
 
 impl Colors {
+    /// A list of colors whose ids rise. Hashes are sorted first: in random order, most steps would wait for memory.
+    pub(super) fn with_ids(colors: Vector<Color>) -> Self {
+        let hasher = RandomState::new();
+        let bytes = colors.iter().map(Color::json_len).sum();
+        let mut hashes: Vec<_> = colors.iter().map(|color| (hasher.hash_one(&*color.fields().name), color.id)).collect();
+        hashes.sort_unstable();
+        let same = hashes.chunk_by(|(one, _), (next, _)| one == next);
+        let index = same.map(|same| (same[0].0, same.iter().map(|(_, id)| *id).collect())).collect();
+        Self { colors, index, hasher, bytes, envelope: Arc::default() }
+    }
+
     /// Appends a color, whose id has to be higher than all others.
-    pub(super) fn push(&mut self, color: Color) {
+    fn push(&mut self, color: Color) {
         self.bytes += color.json_len();
         let hash = self.hasher.hash_one(&*color.fields().name);
         match self.index.get_mut(&hash) {
@@ -184,11 +195,7 @@ const ENVELOPE: [&[u8]; 2] = [br#"{"data":["#, b"]}\n"];
 impl FromIterator<Color> for Colors {
     /// These colors with new ids, from 1 on.
     fn from_iter<I: IntoIterator<Item = Color>>(colors: I) -> Self {
-        let mut all = Self::default();
-        for (id, color) in (1..).zip(colors) {
-            all.push(Color { id, ..color });
-        }
-        all
+        Self::with_ids((1..).zip(colors).map(|(id, color)| Color { id, ..color }).collect())
     }
 }
 
@@ -196,6 +203,17 @@ impl FromIterator<Color> for Colors {
 impl PartialEq for Colors {
     fn eq(&self, other: &Self) -> bool {
         self.colors == other.colors
+    }
+}
+
+impl FromIterator<i64> for Ids {
+    fn from_iter<I: IntoIterator<Item = i64>>(ids: I) -> Self {
+        let mut ids = ids.into_iter();
+        let first = Self::One(ids.next().expect("there is at least one"));
+        ids.fold(first, |mut all, id| {
+            all.insert(id);
+            all
+        })
     }
 }
 

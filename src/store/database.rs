@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
+use imbl::Vector;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Params, ffi};
 
@@ -151,7 +152,7 @@ fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, Database
         ));
     }
     let mut statement = connection.prepare("SELECT id, name, value FROM color ORDER BY id")?;
-    let (mut rows, mut colors, mut known) = (statement.query([])?, Colors::default(), known.iter());
+    let (mut rows, mut colors, mut known) = (statement.query([])?, Vector::new(), known.iter());
     while let Some(row) = rows.next()? {
         let id = row.get(0)?;
         let text = |column| match row.get_ref(column)? {
@@ -164,8 +165,9 @@ fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, Database
         }
         let color = Color::new(name, value);
         let known = known.next().filter(|known| **known == color);
-        colors.push(Color { id, ..known.cloned().unwrap_or(color) });
+        colors.push_back(Color { id, ..known.cloned().unwrap_or(color) });
     }
+    let colors = Colors::with_ids(colors);
     if colors.last_id() > LAST_ID_MAX {
         return Err(DatabaseError::LastId(colors.last_id()));
     }

@@ -9,9 +9,7 @@ fn color(id: i64, name: &str) -> Color {
 }
 
 fn list(colors: impl IntoIterator<Item = Color>) -> Colors {
-    let mut list = Colors::default();
-    colors.into_iter().for_each(|color| list.push(color));
-    list
+    Colors::with_ids(colors.into_iter().collect())
 }
 
 fn ids(colors: &Colors) -> Vec<i64> {

@@ -222,9 +222,7 @@ mod tests {
         let list = long_list();
         let reader = list.first("long").unwrap();
         for _ in 0..8 {
-            let mut other = Colors::default();
-            list.version().iter().for_each(|color| other.push(color.clone()));
-            list.replace(other);
+            list.replace(Colors::from_iter(list.version().iter().cloned()));
         }
         assert_eq!((list.withdrawn(), list.is_withdrawn(&reader)), (0, false));
     }
