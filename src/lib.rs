@@ -76,7 +76,7 @@ const CLOSE_TIME: Duration = Duration::from_millis(500);
 pub fn main() -> ExitCode {
     let args = Args::read();
     // before there are threads: it takes variables out of the environment
-    let inherited = server::inherited();
+    let inherited = server::inherited(args.request_timeout);
     let started = logging::start(args.log_level).map_err(|error| Failure::System(thread_error(&error)));
     match started.and_then(|()| match &args.data {
         Some(file) if args.dump => load::dump(file),
@@ -106,9 +106,6 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     is_starting.store(false, SeqCst);
     let is_activated = !inherited.is_empty();
     let listeners = if is_activated { inherited } else { listen_all(&args)? };
-    for listener in &listeners {
-        listener.limit_unsent(args.request_timeout).map_err(Failure::System)?;
-    }
     let base = args.base_path.as_str();
     let places: Vec<String> =
         listeners.iter().map(|Listener { endpoint, .. }| format!("{endpoint}{}{base}", endpoint.separator(base))).collect();
@@ -179,8 +176,9 @@ fn load_tokens(args: &Args) -> Result<Option<(Tokens, Loaded)>, Failure> {
 }
 
 fn listen_all(args: &Args) -> Result<Vec<Listener>, Failure> {
-    let listen =
-        |endpoint: &Endpoint| server::listen(endpoint, args.unix_mode).map_err(|error| Failure::Listen(endpoint.to_string(), error));
+    let listen = |endpoint: &Endpoint| {
+        server::listen(endpoint, args.unix_mode, args.request_timeout).map_err(|error| Failure::Listen(endpoint.to_string(), error))
+    };
     args.listen.iter().map(listen).collect()
 }
 

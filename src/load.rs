@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::args::Args;
 use crate::failure::Failure;
@@ -33,9 +33,8 @@ pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
         return Ok(Opened { store: Store::in_memory(colors, memory_max), writer: None, details, is_new: false });
     };
     let failed = |error| unusable(file, error);
-    let seed = if data_file::has_list(file).map_err(failed)? { None } else { Some(read_seed(args)?) };
-    let path = data_file::resolve(file);
-    data_file::check_writable(&path).map_err(failed)?;
+    let (path, has_list) = writable(file).map_err(failed)?;
+    let seed = if has_list { None } else { Some(read_seed(args)?) };
     let lock = database::lock(&path).map_err(failed)?;
     let mut origin = "which was there".to_owned();
     let mut is_new = false;
@@ -59,10 +58,8 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
         return Ok(format!("{} from {source}", count(colors.len())));
     };
     let failed = |error| unusable(file, error);
-    let exists = data_file::has_list(file).map_err(failed)?;
-    let path = data_file::resolve(file);
-    data_file::check_writable(&path).map_err(failed)?;
-    if exists {
+    let (path, has_list) = writable(file).map_err(failed)?;
+    if has_list {
         let colors = database::read(&path, true).map_err(failed)?;
         return Ok(format!("{} kept in {}", count(colors.len()), file.display()));
     }
@@ -78,6 +75,14 @@ pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
     }
     let colors = database::read(&data_file::resolve(file), false).map_err(failed)?;
     io::stdout().write_all(colors.envelope().bytes()).map_err(Failure::Output)
+}
+
+/// Where the file of `--data` is, and whether it has a list; an error if the service could not write there.
+fn writable(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
+    let has_list = data_file::has_list(file)?;
+    let path = data_file::resolve(file);
+    data_file::check_writable(&path)?;
+    Ok((path, has_list))
 }
 
 fn unusable(file: &Path, error: DatabaseError) -> Failure {

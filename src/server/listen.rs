@@ -123,20 +123,13 @@ impl Listener {
     pub(crate) fn unlink(&mut self) {
         self.file = None;
     }
-
-    /// Limits how long the kernel goes on sending to a client that does not answer; its default is many minutes.
-    pub(crate) fn limit_unsent(&self, request_timeout: Duration) -> io::Result<()> {
-        match &self.socket {
-            tiny_http::Listener::Tcp(listener) => SockRef::from(listener).set_tcp_user_timeout(Some(request_timeout)),
-            tiny_http::Listener::Unix(_) => Ok(()),
-        }
-    }
 }
 
-/// `unix_mode` are the permissions of the file of a unix socket.
-pub(crate) fn listen(endpoint: &Endpoint, unix_mode: u32) -> io::Result<Listener> {
+/// `unix_mode` are the permissions of the file of a unix socket; `unsent` limits how long the kernel goes on sending to a client that does not
+/// answer.
+pub(crate) fn listen(endpoint: &Endpoint, unix_mode: u32, unsent: Duration) -> io::Result<Listener> {
     match endpoint {
-        Endpoint::Tcp(address) => listen_on_tcp(*address),
+        Endpoint::Tcp(address) => listen_on_tcp(*address, unsent),
         Endpoint::Unix(path) => {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             let file = SocketFile::listen(&socket, path, unix_mode, BACKLOG)?;
@@ -145,7 +138,7 @@ pub(crate) fn listen(endpoint: &Endpoint, unix_mode: u32) -> io::Result<Listener
     }
 }
 
-fn listen_on_tcp(address: SocketAddr) -> io::Result<Listener> {
+fn listen_on_tcp(address: SocketAddr, unsent: Duration) -> io::Result<Listener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // without it, a restart fails while the kernel has connections of the previous process in TIME-WAIT
     socket.set_reuse_address(true)?;
@@ -154,21 +147,21 @@ fn listen_on_tcp(address: SocketAddr) -> io::Result<Listener> {
     }
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    adopt_tcp(socket.into())
+    adopt_tcp(socket.into(), unsent)
 }
 
 /// The listening sockets from the service manager (sd_listen_fds(3)). Call it before there are threads, because it changes the environment.
-pub(crate) fn inherited() -> io::Result<Vec<Listener>> {
+pub(crate) fn inherited(unsent: Duration) -> io::Result<Vec<Listener>> {
     // a parent may pass the variables on to a child that they are not meant for; listenfd accepts them without LISTEN_PID
     let is_ours = std::env::var("LISTEN_PID").is_ok_and(|pid| pid.parse() == Ok(std::process::id()));
     let mut sockets = if is_ours { ListenFd::from_env() } else { ListenFd::empty() };
-    (0..sockets.len()).map(|index| inherit(&mut sockets, index)).collect()
+    (0..sockets.len()).map(|index| inherit(&mut sockets, index, unsent)).collect()
 }
 
-fn inherit(sockets: &mut ListenFd, index: usize) -> io::Result<Listener> {
+fn inherit(sockets: &mut ListenFd, index: usize, unsent: Duration) -> io::Result<Listener> {
     let unfit = || io::Error::other(format!("number {} is not a TCP or unix stream socket that listens", index + 1));
     if let Ok(Some(listener)) = sockets.take_tcp_listener(index) {
-        return if SockRef::from(&listener).is_listener()? { adopt_tcp(listener) } else { Err(unfit()) };
+        return if SockRef::from(&listener).is_listener()? { adopt_tcp(listener, unsent) } else { Err(unfit()) };
     }
     match sockets.take_unix_listener(index) {
         Ok(Some(listener)) if SockRef::from(&listener).is_listener()? => adopt_unix(listener),
@@ -177,11 +170,13 @@ fn inherit(sockets: &mut ListenFd, index: usize) -> io::Result<Listener> {
 }
 
 /// Sets the options of a listening TCP socket, which accepted connections inherit on Linux.
-fn adopt_tcp(listener: TcpListener) -> io::Result<Listener> {
+fn adopt_tcp(listener: TcpListener, unsent: Duration) -> io::Result<Listener> {
     listener.set_nonblocking(true)?;
     let socket = SockRef::from(&listener);
     // without it, the second segment of a response waits up to 40 ms for the acknowledgement of the first
     socket.set_tcp_nodelay(true)?;
+    // by default it is many minutes
+    socket.set_tcp_user_timeout(Some(unsent))?;
     let endpoint = Endpoint::Tcp(listener.local_addr()?);
     Ok(Listener { socket: tiny_http::Listener::Tcp(listener), endpoint, file: None })
 }
@@ -229,7 +224,7 @@ mod tests {
 
     #[test]
     fn port_0_becomes_the_one_picked() {
-        let listener = listen(&"127.0.0.1:0".parse().unwrap(), 0o600).unwrap();
+        let listener = listen(&"127.0.0.1:0".parse().unwrap(), 0o600, Duration::from_secs(1)).unwrap();
         assert!(matches!(listener.endpoint, Endpoint::Tcp(address) if address.port() != 0));
     }
 }
