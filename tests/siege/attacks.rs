@@ -1,6 +1,6 @@
 //! Clients that send or take what no legitimate client does: they get a refusal or nothing, and the service frees what they took.
 //!
-//! Times and sizes are bounds that a slow machine keeps, not the figures that an idle one reaches; those are in docs/limits.md.
+//! Times and sizes are bounds that a slow machine keeps, not the figures that an idle one reaches; `--nocapture` prints those.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

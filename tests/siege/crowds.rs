@@ -1,7 +1,7 @@
 //! Many more clients at once than the service has threads, most of them attackers: legitimate clients are served, and soon. None of these
 //! tests runs beside another attack, since it measures for how long one waits.
 //!
-//! Times are bounds that a slow machine keeps, not the figures that an idle one reaches; those are in docs/limits.md.
+//! Times are bounds that a slow machine keeps, not the figures that an idle one reaches; `--nocapture` prints those.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::common::client::Client;
 use crate::common::harness::{Scratch, Server, copy_program, skip};
 
-/// Names the binary to try out; docs/operating.md has the command that builds it.
+/// Names the binary to try out: the static one that `packaging/dist` compiles.
 const BINARY: &str = "STATIC_BINARY";
 
 #[test]
