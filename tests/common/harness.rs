@@ -1,4 +1,4 @@
-//! Starts the real binary on a free port, watches its process from outside, and stops it. Does not speak HTTP; `client` does.
+//! Starts the real binary on a free port, and stops it. Does not speak HTTP; `client` does. What is seen of its process is in `process`.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::common::client::{Client, Response};
+use crate::common::process::sockets_of;
 
 /// The colors that the service starts with by default.
 pub(crate) const SEED: &str = include_str!("../../seed/colors.json");
@@ -27,7 +28,7 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) address: SocketAddr,
     /// The sockets that it has without any connection.
-    own_sockets: HashSet<String>,
+    pub(super) own_sockets: HashSet<String>,
     log: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
     /// Where its list is, if that is to go with it.
@@ -187,11 +188,6 @@ impl Server {
         self.child.id()
     }
 
-    /// Processor time it has used, in hundredths of a second; `None` once it has ended.
-    pub(crate) fn cpu_ticks(&self) -> Option<u64> {
-        cpu_ticks_of(self.pid())
-    }
-
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).expect("the service runs");
@@ -199,70 +195,6 @@ impl Server {
 
     pub(crate) fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
-    }
-
-    /// A number of the process's status in proc(5), by its name; sizes are in KiB.
-    #[track_caller]
-    pub(crate) fn proc_status(&self, name: &str) -> usize {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the service runs");
-        let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).expect("proc(5) has the name");
-        value.trim().trim_end_matches(" kB").parse().expect("the value is a number")
-    }
-
-    /// How many connections the service has.
-    pub(crate) fn connections(&self) -> usize {
-        sockets_of(self.pid()).difference(&self.own_sockets).count()
-    }
-
-    /// Processor time that each of its threads has used, in hundredths of a second (proc_pid_stat(5)).
-    pub(crate) fn cpu_ticks_of_threads(&self) -> Vec<u64> {
-        let threads = fs::read_dir(format!("/proc/{}/task", self.pid())).expect("the service runs");
-        threads.filter_map(|thread| Some(cpu_ticks(&process_stat(&thread.ok()?.path())?))).collect()
-    }
-
-    /// Stops the process with SIGSTOP. The signal is asynchronous, so this waits until the process has stopped.
-    pub(crate) fn pause(&self) {
-        self.signal(rustix::process::Signal::STOP);
-        let directory = PathBuf::from(format!("/proc/{}", self.pid()));
-        eventually("the service is stopped", || process_stat(&directory).filter(|stat| stat[0] == "T"));
-    }
-
-    /// Has strace do something to the service from now on, until [`Server::end_strace`]; false if that is not installed.
-    #[track_caller]
-    pub(crate) fn strace(&self, options: &[&str]) -> bool {
-        if !is_installed("strace") {
-            return false;
-        }
-        let mut command = Command::new("strace");
-        command.args(["-f", "-qq", "-o", "/dev/null", "-p", &self.pid().to_string()]).args(options);
-        let mut strace = command.stdin(Stdio::null()).spawn().unwrap();
-        let threads = || fs::read_dir(format!("/proc/{}/task", self.pid())).expect("the service runs");
-        let is_traced = |thread: &Path| fs::read_to_string(thread.join("status")).is_ok_and(|status| !status.contains("TracerPid:\t0\n"));
-        eventually("strace traces every thread", || {
-            assert_eq!(strace.try_wait().unwrap(), None, "strace has ended");
-            threads().all(|thread| is_traced(&thread.unwrap().path())).then_some(())
-        });
-        std::thread::spawn(move || strace.wait());
-        true
-    }
-
-    /// Ends the strace that traces the service, and so what it does to the service.
-    #[track_caller]
-    pub(crate) fn end_strace(&self) {
-        let tracer = rustix::process::Pid::from_raw(self.proc_status("TracerPid") as i32).expect("strace traces the service");
-        rustix::process::kill_process(tracer, rustix::process::Signal::KILL).expect("strace runs");
-        eventually("strace has ended", || (self.proc_status("TracerPid") == 0).then_some(()));
-    }
-
-    /// Bytes that the kernel has for it over TCP: those not sent yet, closed connections included, and those not received yet
-    /// (proc_net_tcp(5)). Connections that are not accepted yet count among the latter.
-    pub(crate) fn queued_bytes(&self) -> (u64, u64) {
-        let port = format!(":{:04X}", self.address.port());
-        let table = fs::read_to_string("/proc/net/tcp").expect("Linux has proc(5)");
-        let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let queues = lines.filter(|columns| columns[1].ends_with(&port)).map(|columns| columns[4].to_owned());
-        let number = |digits: &str| u64::from_str_radix(digits, 16).expect("queues are hexadecimal");
-        queues.map(|queue| (number(&queue[..8]), number(&queue[9..]))).fold((0, 0), |sum, queue| (sum.0 + queue.0, sum.1 + queue.1))
     }
 
     /// Waits for the service to end by itself; gives its exit status and all of its log.
@@ -281,31 +213,6 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// The fields of `stat` from the state on (proc_pid_stat(5)); `None` if the process or thread has ended.
-fn process_stat(directory: &Path) -> Option<Vec<String>> {
-    let stat = fs::read_to_string(directory.join("stat")).ok()?;
-    // the name before it is in parentheses and may contain anything
-    Some(stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect())
-}
-
-/// Processor time in user and in kernel mode.
-fn cpu_ticks(stat: &[String]) -> u64 {
-    stat[11].parse::<u64>().unwrap() + stat[12].parse::<u64>().unwrap()
-}
-
-/// Processor time that a process has used, in hundredths of a second; `None` once it has ended.
-pub(crate) fn cpu_ticks_of(process: u32) -> Option<u64> {
-    let stat = process_stat(Path::new(&format!("/proc/{process}")))?;
-    (stat[0] != "Z").then(|| cpu_ticks(&stat))
-}
-
-/// The sockets of a process, each once, however many descriptors lead to it.
-fn sockets_of(process: u32) -> HashSet<String> {
-    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten();
-    let targets = descriptors.filter_map(|descriptor| fs::read_link(descriptor.ok()?.path()).ok()?.into_os_string().into_string().ok());
-    targets.filter(|target| target.starts_with("socket:")).collect()
 }
 
 /// Whether a program is installed; if not, the test is to be skipped.

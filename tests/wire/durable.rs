@@ -1,4 +1,4 @@
-//! `--data`: what was acknowledged is on the disk, whatever happens next, and what could not be saved was not made.
+//! `--data`: what was acknowledged is on the disk, whatever happens next. Disks that fail are in `failing_disk`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -8,30 +8,25 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
+use rustix::process::Signal;
 
 use crate::common::client::request;
 use crate::common::harness::{DEADLINE, Scratch, Server, colors_below_strace, eventually, stored};
 
-const A: &str = r#"{"name":"a","value":"1"}"#;
+pub(super) const A: &str = r#"{"name":"a","value":"1"}"#;
 
 /// Makes a database of this list.
-fn make(file: &str, seed: &str) {
+pub(super) fn make(file: &str, seed: &str) {
     Server::with_data(seed, file, &[]).stop();
 }
 
-/// Has this happen to system calls on the log of the database from now on; false if strace is not installed.
-fn trouble(server: &Server, file: &str, call: &str, what: &str) -> bool {
-    server.strace(&["-P", &format!("{file}-wal"), "-e", &format!("trace={call}"), "-e", &format!("inject={call}:{what}")])
-}
-
-fn health(server: &Server) -> (u16, serde_json::Value) {
+pub(super) fn health(server: &Server) -> (u16, serde_json::Value) {
     let response = server.ask("GET", "/health", "");
     (response.status, serde_json::from_str(&response.content).unwrap())
 }
 
 /// Kills the service, as a crash would, and gives the list of the next start.
-fn list_after_kill(server: Server, file: &str) -> String {
+pub(super) fn list_after_kill(server: Server, file: &str) -> String {
     server.signal(Signal::KILL);
     server.wait();
     let again = Server::start(&["--data", file]);
@@ -209,87 +204,6 @@ fn every_change_is_synced_before_its_answer() {
     assert_eq!(steps, [&saved[..], &saved, &saved, &["sync"]].concat(), "{log}");
 }
 
-#[test]
-fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
-    for is_lasting in [false, true] {
-        let scratch = Scratch::new();
-        let file = scratch.file("colors.db");
-        let list = format!(r#"{{"data":[{A}]}}"#);
-        let server = Server::with_data("[]", &file, &[]);
-        assert_eq!(server.ask("POST", "/colors", A).status, 201);
-        if !trouble(&server, &file, "fdatasync", if is_lasting { "error=EIO" } else { "error=EIO:when=1" }) {
-            return;
-        }
-        let response = server.ask("DELETE", "/colors/a", "");
-        assert_eq!(response.status, 500);
-        assert_eq!(response.message(), "the change was not made, it could not be saved: the disk reported an error on sync");
-        assert_eq!(server.list(), list);
-        assert_eq!(health(&server).0, 503);
-        if !is_lasting {
-            eventually("it recovers by itself", || (health(&server).0 == 200).then_some(()));
-            assert_eq!(server.ask("POST", "/colors", r#"{"name":"b","value":"2"}"#).status, 201);
-            assert_eq!(list_after_kill(server, &file), format!(r#"{{"data":[{A},{{"name":"b","value":"2"}}]}}"#));
-        } else {
-            assert_eq!(list_after_kill(server, &file), list);
-        }
-    }
-}
-
-#[test]
-fn a_full_disk_changes_nothing_and_health_recovers_with_the_disk() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data("[]", &file, &[]);
-    let create = |value: &str| server.ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{value}"}}"#));
-    assert_eq!(create("0").status, 201);
-    if !trouble(&server, &file, "pwrite64", "error=ENOSPC") {
-        return;
-    }
-    let refused = create("1");
-    assert_eq!(refused.status, 500);
-    assert_eq!(refused.message(), "the change was not made, it could not be saved: the disk is full; make room on it");
-    let list = server.list();
-    // requests that save nothing tell nothing of the disk
-    assert_eq!((server.ask("DELETE", "/colors/none", "").status, server.ask("PUT", "/colors/none", "{}").status), (404, 404));
-    let (status, json) = health(&server);
-    assert_eq!((status, &json["status"]), (503, &"the last change could not be saved".into()));
-    assert_eq!(stored(&file), list);
-
-    server.end_strace();
-    eventually("it recovers by itself", || (health(&server).0 == 200).then_some(()));
-    assert_eq!(server.list(), list);
-    assert_eq!(create("3").status, 201);
-    let log = eventually("the recovery is logged", || Some(server.log()).filter(|log| log.contains("[INFO] changes are saved again\n")));
-    assert_eq!(log.matches("[ERROR] changes cannot be saved: the disk is full; make room on it\n").count(), 1, "{log}");
-    let list = server.list();
-    assert_eq!(list_after_kill(server, &file), list);
-}
-
-#[test]
-fn a_limit_of_the_files_size_is_a_500_until_it_is_raised() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    make(&file, "[]");
-    let server = Server::start(&["--data", &file]);
-    let create = |value: &str| server.ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{value}"}}"#));
-    assert_eq!(create("1").status, 201);
-    let list = server.list();
-    let pid = Pid::from_raw(server.pid() as i32);
-    let limit = |bytes: Option<u64>| prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
-    limit(Some(64));
-    for _ in 0..3 {
-        assert!(create("2").message().contains("the file cannot be written: "));
-        // it saves nothing, so it tells nothing of the disk
-        assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"1"}"#).status, 200);
-        assert_eq!(health(&server).0, 503);
-    }
-    assert_eq!((server.list(), stored(&file)), (list.clone(), list));
-    limit(None);
-    assert_eq!(create("3").status, 201);
-    assert_eq!(stored(&file), server.list());
-    assert!(!server.log().contains("another program has written"), "{}", server.log());
-}
-
 /// Moves a file away, puts something else in its place, and expects changes to be refused until it is back.
 #[track_caller]
 fn check_removal(name: &str, replacement: Option<&str>) {
@@ -412,36 +326,6 @@ fn a_log_that_a_power_cut_cut_short_is_a_list_that_was_acknowledged() {
     }
     assert_eq!((&found[0], found.last()), (&lists[0], lists.last()));
     assert!(found.is_sorted_by_key(String::len), "{found:?}");
-}
-
-#[test]
-fn many_changes_that_cannot_be_saved_are_refused_after_a_few_attempts() {
-    const WRITERS: usize = 300;
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data("[]", &file, &["--max-body", "16MiB"]);
-    assert_eq!(server.ask("POST", "/colors", A).status, 201);
-    let saved = fs::metadata(format!("{file}-wal")).unwrap().len();
-    // each attempt takes a fifth of a second: one for each change would take a minute
-    if !trouble(&server, &file, "fdatasync", "error=EIO:delay_enter=200000") {
-        return;
-    }
-    let post = |content: &str| request("POST", "/colors", "Host: localhost\r\n", content);
-    let mut clients: Vec<_> = (0..WRITERS).map(|_| server.connect()).collect();
-    let mut first = server.connect();
-    first.send(post(&format!(r#"{{"name":"long","value":"{}"}}"#, "x".repeat(16_000_000))));
-    // it is long enough for the others to arrive while it is being saved
-    eventually("it is being saved", || (fs::metadata(format!("{file}-wal")).unwrap().len() > saved).then_some(()));
-    for (number, client) in clients.iter_mut().enumerate() {
-        client.send(post(&format!(r#"{{"name":"name-{number}","value":"1"}}"#)));
-    }
-    let begun = Instant::now();
-    assert_eq!(first.response().status, 500);
-    for client in &mut clients {
-        assert_eq!(client.response().status, 500);
-    }
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    assert_eq!(list_after_kill(server, &file).matches("\"name\"").count(), 1);
 }
 
 #[test]

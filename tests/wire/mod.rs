@@ -7,6 +7,7 @@ mod contract;
 mod data_file;
 mod database_files;
 mod durable;
+mod failing_disk;
 mod framing;
 mod histories;
 mod http_rules;

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use crate::common::client::{Client, Response, request};
-use crate::common::harness::{Scratch, Server, colors_below_strace, cpu_ticks_of, eventually, long_list, stored};
+use crate::common::harness::{Scratch, Server, colors_below_strace, eventually, long_list, stored};
+use crate::common::process::cpu_ticks_of;
 
 /// A service whose disk finishes no save before it is told to.
 struct Stalled {
