@@ -23,9 +23,8 @@ pub(super) struct Inbox {
     has_ponged: AtomicBool,
 }
 
-#[expect(clippy::large_enum_variant, reason = "most mail is connections")]
 pub(super) enum Mail {
-    Connection(Connection),
+    Connection(Box<Connection>),
     /// Of a change, for the connection with this id.
     Outcome(u64, Result<Outcome, DatabaseError>),
 }
@@ -39,7 +38,8 @@ impl Inbox {
     /// Passes a new connection to the worker.
     pub(super) fn add(&self, socket: OwnedFd, peer: Option<SocketAddr>, checks_host: bool, shared: &Arc<Shared>) {
         let quota = Quota::new(Arc::clone(shared), self.worker);
-        self.post(Mail::Connection(Connection::new(socket, peer, checks_host, quota, Instant::now())));
+        let connection = Connection::new(socket, peer, checks_host, quota, Instant::now());
+        self.post(Mail::Connection(Box::new(connection)));
     }
 
     pub(super) fn post(&self, mail: Mail) {

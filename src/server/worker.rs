@@ -175,7 +175,7 @@ impl Worker {
                 Mail::Outcome(id, outcome) => self.serve(id, Event::Outcome(outcome), pass),
                 Mail::Connection(connection) => {
                     self.last_id += 1;
-                    self.connections.insert(self.last_id, Entry { connection, watched: None, queued: false });
+                    self.connections.insert(self.last_id, Entry { connection: *connection, watched: None, queued: false });
                     // Most clients have sent a request by now, so receive first; a connection that ends with the response never needs epoll.
                     self.serve(self.last_id, Event::Readable, pass);
                 }
