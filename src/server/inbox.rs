@@ -4,7 +4,7 @@ use std::io;
 use std::mem::take;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -20,19 +20,20 @@ pub(super) struct Inbox {
     pub(super) eventfd: OwnedFd,
     /// The number of the worker.
     pub(super) worker: usize,
-    has_ponged: AtomicBool,
 }
 
 pub(super) enum Mail {
     Connection(Box<Connection>),
     /// Of a change, for the connection with this id.
     Outcome(u64, Result<Outcome, DatabaseError>),
+    /// The worker adds 1 to it, to show that it is alive.
+    Ping(Arc<AtomicUsize>),
 }
 
 impl Inbox {
     pub(super) fn new(worker: usize) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { mail: Mutex::default(), eventfd, worker, has_ponged: AtomicBool::new(true) })
+        Ok(Self { mail: Mutex::default(), eventfd, worker })
     }
 
     /// Passes a new connection to the worker.
@@ -62,20 +63,5 @@ impl Inbox {
     pub(super) fn wake(&self) {
         // It fails only when the counter is at 2^64 - 2, and then the worker wakes anyway.
         let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
-    }
-
-    pub(super) fn ping(&self) {
-        self.has_ponged.store(false, Relaxed);
-        self.wake();
-    }
-
-    /// Called by the worker in each pass.
-    pub(super) fn pong(&self) {
-        self.has_ponged.store(true, Relaxed);
-    }
-
-    /// The worker has made a pass since the last [`Inbox::ping`].
-    pub(super) fn has_ponged(&self) -> bool {
-        self.has_ponged.load(Relaxed)
     }
 }

@@ -17,7 +17,7 @@ mod worker;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use threadpool::ThreadPool;
 
-use inbox::Inbox;
+use inbox::{Inbox, Mail};
 pub(crate) use listen::{Endpoint, Listener, inherited, listen};
 pub(crate) use shared::{Limits, Shared};
 use watchdog::Watchdog;
@@ -74,22 +74,16 @@ impl Server {
 
     /// Serves until `stop` becomes readable. When `reload` becomes readable, reads the tokens again.
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<Self> {
-        let shared = Arc::clone(&self.shared);
-        let store = &shared.service.store;
-        let writer_has_ponged = Arc::new(AtomicBool::new(true));
         service_manager::ready();
         while !self.accept_ready(stop, reload)? {
-            self.watchdog.tick(Instant::now(), || {
-                let are_alive = writer_has_ponged.load(Relaxed) && self.inboxes.iter().all(|inbox| inbox.has_ponged());
-                if are_alive {
-                    if store.is_durable() {
-                        writer_has_ponged.store(false, Relaxed);
-                        let has_ponged = Arc::clone(&writer_has_ponged);
-                        store.submit(Change::look(), move |looked| has_ponged.store(looked.is_ok(), Relaxed));
-                    }
-                    self.inboxes.iter().for_each(|inbox| inbox.ping());
+            let store = &self.shared.service.store;
+            self.watchdog.tick(Instant::now(), |answers| {
+                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::Ping(Arc::clone(answers))));
+                if store.is_durable() {
+                    let answers = Arc::clone(answers);
+                    store.submit(Change::look(), move |looked| drop(looked.map(|_| answers.fetch_add(1, Relaxed))));
                 }
-                are_alive
+                self.inboxes.len() + usize::from(store.is_durable())
             });
         }
         Ok(self)

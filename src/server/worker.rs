@@ -91,7 +91,6 @@ impl Worker {
         let (mut before, mut is_busy) = (Instant::now(), false);
         loop {
             let now = self.wait(&mut events, before, is_busy);
-            self.inbox.pong();
             is_busy = events.len() >= BUSY_EVENTS_MIN;
             let mut pass = Pass { shared: &shared, counters, now, scratch: &mut scratch, answered: 0 };
             self.serve_ready(&mut events, &mut pass);
@@ -171,6 +170,7 @@ impl Worker {
     fn take_mail(&mut self, pass: &mut Pass<'_>) {
         for mail in self.inbox.take() {
             match mail {
+                Mail::Ping(answers) => drop(answers.fetch_add(1, Relaxed)),
                 // if the connection is closed by now, nobody is told; the change stands
                 Mail::Outcome(id, outcome) => self.serve(id, Event::Outcome(outcome), pass),
                 Mail::Connection(connection) => {
