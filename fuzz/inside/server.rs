@@ -151,7 +151,7 @@ fn serve(connection: Option<Connection>, shared: &Shared, client: &UnixStream, o
     let mut scratch = [0; 8192];
     let counters = &shared.service.metrics.workers[0];
     loop {
-        let next = connection.advance(event, &mut Pass { shared, counters, now, scratch: &mut scratch, answered: 0 });
+        let next = connection.advance(event, &mut Pass { shared, counters, now, date: "", scratch: &mut scratch, answered: 0 });
         let before = output.len();
         let _ = receive(client, output);
         event = match next {

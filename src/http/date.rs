@@ -1,31 +1,28 @@
-//! Dates as text. That of the Date field (RFC 9110 §5.6.7) is formatted once per second and thread.
+//! Dates as text. Reads the clock for one of them, that of the field Date.
 
-use std::cell::RefCell;
-use std::ops::Range;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-thread_local! {
-    /// The second that was formatted last, and its text.
-    static LAST: RefCell<(Range<SystemTime>, String)> = const { RefCell::new((UNIX_EPOCH..UNIX_EPOCH, String::new())) };
+/// The current time as an IMF-fixdate (RFC 9110 §5.6.7). The clock is read, and the text made, once per second.
+#[derive(Debug, Default)]
+pub(crate) struct Date {
+    text: String,
+    /// When the second is over.
+    end: Option<Instant>,
 }
 
-/// Calls `use_it` with the current time as an IMF-fixdate.
-pub(super) fn now<T>(use_it: impl FnOnce(&str) -> T) -> T {
-    let now = SystemTime::now();
-    LAST.with_borrow_mut(|(last, text)| {
-        // two comparisons of times take a quarter of the instructions of one difference
-        if !last.contains(&now) {
+impl Date {
+    pub(crate) fn at(&mut self, now: Instant) -> &str {
+        if self.end.is_none_or(|end| now >= end) {
             // httpdate panics on times before 1970
-            let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-            let second = UNIX_EPOCH + Duration::from_secs(since.as_secs());
-            *last = second..second + Duration::from_secs(1);
-            *text = httpdate::fmt_http_date(second);
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.text = httpdate::fmt_http_date(UNIX_EPOCH + since);
+            self.end = Some(now + (Duration::from_secs(1) - Duration::from_nanos(since.subsec_nanos().into())));
         }
-        use_it(text)
-    })
+        &self.text
+    }
 }
 
 /// A time in UTC and whole seconds, as in `1994-11-06T08:49:37Z`.
@@ -39,12 +36,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_is_the_current_time() {
-        let before = SystemTime::now();
-        let told = now(|text| httpdate::parse_http_date(text).unwrap());
+    fn a_date_is_of_the_second_until_that_is_over() {
+        let mut date = Date::default();
+        let (before, now) = (SystemTime::now(), Instant::now());
+        let told = httpdate::parse_http_date(date.at(now)).unwrap();
         let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs();
         assert!((since(before)..=since(SystemTime::now())).contains(&since(told)));
-        assert_eq!(now(str::len), "Sun, 06 Nov 1994 08:49:37 GMT".len());
+        let end = date.end.unwrap();
+        assert!(now < end && end <= now + Duration::from_secs(1));
+        date.text = "a text of this second".to_owned();
+        assert_eq!(date.at(end - Duration::from_nanos(1)), "a text of this second");
+        assert_eq!(date.at(end).len(), "Sun, 06 Nov 1994 08:49:37 GMT".len());
     }
 
     #[test]

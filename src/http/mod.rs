@@ -3,7 +3,7 @@
 mod accept;
 mod chunked;
 mod conditional;
-pub(crate) mod date;
+mod date;
 mod error;
 #[cfg(fuzzing)]
 #[path = "../../fuzz/inside/http.rs"]
@@ -17,6 +17,7 @@ mod response;
 mod syntax;
 
 pub(crate) use conditional::Conditions;
+pub(crate) use date::{Date, rfc3339};
 pub(crate) use error::ProtocolError;
 pub(crate) use host::Host;
 pub(crate) use methods::Methods;
@@ -24,5 +25,5 @@ pub(crate) use parser::Parser;
 #[cfg(any(test, fuzzing))]
 pub(crate) use request::Fields;
 pub(crate) use request::{Credentials, Request};
-pub(crate) use response::{CLOSES, Challenge, Content, Cors, OtherType, Representation, Response, stays_open};
+pub(crate) use response::{CLOSES, Challenge, CommonFields, Content, Cors, OtherType, Representation, Response, stays_open};
 pub(crate) use syntax::{has_valid_escapes, split_absolute_form, split_at_byte};

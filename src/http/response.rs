@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 use tiny_http::StatusCode;
 
-use super::date;
 use super::methods::Methods;
 
 /// A strong entity tag (RFC 9110 §8.8.3): 128 bits of a hash of the representation, written as 32 hexadecimal digits in quotes.
@@ -85,7 +84,7 @@ impl Content {
     }
 }
 
-/// A response without the fields that every response has.
+/// A response without its [`CommonFields`].
 #[derive(Clone, Debug)]
 pub(crate) struct Response {
     pub(crate) status: StatusCode,
@@ -93,18 +92,27 @@ pub(crate) struct Response {
     pub(crate) tag: Option<EntityTag>,
     pub(crate) location: Option<String>,
     pub(crate) allow: Option<Methods>,
-    pub(crate) cors: Option<Cors>,
-    /// The response depends on the Origin of the request.
-    pub(crate) varies_by_origin: bool,
     pub(crate) varies_by_accept: bool,
     /// `None` for JSON.
     pub(crate) other_type: Option<&'static OtherType>,
     /// WWW-Authenticate: on a 401, and on the answer to OPTIONS where a write needs another token.
     pub(crate) challenge: Option<Challenge>,
-    /// No shared cache may keep it.
-    pub(crate) is_private: bool,
     /// For the log: the reason of an error, or what a change has made.
     pub(crate) detail: Cow<'static, str>,
+}
+
+/// What decides the fields that do not depend on what is answered.
+#[derive(Debug)]
+pub(crate) struct CommonFields<'a> {
+    /// An IMF-fixdate (RFC 9110 §5.6.7).
+    pub(crate) date: &'a str,
+    /// [`CLOSES`], or what [`stays_open`] returned.
+    pub(crate) connection: &'a str,
+    pub(crate) cors: Option<Cors<'a>>,
+    /// The response depends on the Origin of the request.
+    pub(crate) varies_by_origin: bool,
+    /// No shared cache may keep it.
+    pub(crate) is_private: bool,
 }
 
 /// Content that is not JSON.
@@ -133,10 +141,10 @@ pub(crate) fn stays_open(seconds: u64) -> String {
 }
 
 /// The CORS fields (Fetch standard, CORS protocol).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cors {
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Cors<'a> {
     /// The allowed origin, echoed.
-    pub(crate) origin: String,
+    pub(crate) origin: &'a str,
     pub(crate) preflight: bool,
 }
 
@@ -148,12 +156,9 @@ impl Response {
             tag: None,
             location: None,
             allow: None,
-            cors: None,
-            varies_by_origin: false,
             varies_by_accept: false,
             other_type: None,
             challenge: None,
-            is_private: false,
             detail: Cow::Borrowed(""),
         }
     }
@@ -182,13 +187,8 @@ impl Response {
         Self { detail: Cow::Borrowed("no such color"), ..Self::new(StatusCode::NOT_FOUND, content) }
     }
 
-    /// Appends status line and fields, with the current time. `connection` is [`CLOSES`], or what [`stays_open`] returned.
-    pub(crate) fn write_head_now(&self, out: &mut Vec<u8>, connection: &str) {
-        date::now(|date| self.write_head(out, date, connection));
-    }
-
-    /// `date` is an IMF-fixdate (RFC 9110 §5.6.7).
-    fn write_head(&self, out: &mut Vec<u8>, date: &str, connection: &str) {
+    /// Appends status line and fields.
+    pub(crate) fn write_head(&self, out: &mut Vec<u8>, common: &CommonFields<'_>) {
         let reason = match self.status {
             StatusCode::PAYLOAD_TOO_LARGE => "Content Too Large", // RFC 9110 §15.5.14; the library has the older name
             status => status.default_reason_phrase(),
@@ -198,8 +198,8 @@ impl Response {
         out.push(b' ');
         out.extend_from_slice(reason.as_bytes());
         out.extend_from_slice(b"\r\nDate: ");
-        out.extend_from_slice(date.as_bytes());
-        out.extend_from_slice(match (self.challenge, self.is_private) {
+        out.extend_from_slice(common.date.as_bytes());
+        out.extend_from_slice(match (self.challenge, common.is_private) {
             (Some(_), _) => b"\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff",
             (None, true) => b"\r\nCache-Control: private, no-cache\r\nX-Content-Type-Options: nosniff",
             (None, false) => b"\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff".as_slice(),
@@ -217,7 +217,7 @@ impl Response {
             out.extend_from_slice(b"\r\nETag: ");
             out.extend_from_slice(&tag.text());
         }
-        let vary = match (self.varies_by_accept, self.varies_by_origin) {
+        let vary = match (self.varies_by_accept, common.varies_by_origin) {
             (true, true) => Some("Accept, Origin"),
             (true, false) => Some("Accept"),
             (false, true) => Some("Origin"),
@@ -233,12 +233,12 @@ impl Response {
                 push_field(out, name, value);
             }
         }
-        out.extend_from_slice(connection.as_bytes());
+        out.extend_from_slice(common.connection.as_bytes());
         if let Some(allow) = self.allow {
             push_field(out, "Allow", &allow.to_string());
         }
         out.extend_from_slice(self.other_type.map_or("", |other| other.fields).as_bytes());
-        if let Some(cors) = &self.cors {
+        if let Some(cors) = &common.cors {
             cors.write(out);
         }
         out.extend_from_slice(b"\r\n\r\n");
@@ -263,9 +263,9 @@ impl Challenge {
     }
 }
 
-impl Cors {
+impl Cors<'_> {
     fn write(&self, out: &mut Vec<u8>) {
-        push_field(out, "Access-Control-Allow-Origin", &self.origin);
+        push_field(out, "Access-Control-Allow-Origin", self.origin);
         if self.preflight {
             push_field(out, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE");
             push_field(out, "Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, If-Match, If-None-Match");
@@ -293,7 +293,8 @@ mod tests {
     #[track_caller]
     fn written(response: &Response, connection: &str, expected: &str) {
         let mut out = Vec::new();
-        response.write_head(&mut out, "Sat, 21 Nov 2026 01:02:03 GMT", connection);
+        let date = "Sat, 21 Nov 2026 01:02:03 GMT";
+        response.write_head(&mut out, &CommonFields { date, connection, cors: None, varies_by_origin: false, is_private: false });
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 

@@ -121,6 +121,8 @@ pub(super) struct Pass<'a> {
     pub(super) counters: &'a WorkerCounters,
     /// When it began.
     pub(super) now: Instant,
+    /// The same for the field Date.
+    pub(super) date: &'a str,
     /// The receive buffer of all connections.
     pub(super) scratch: &'a mut [u8],
     /// Requests that were answered without a save, and are to be timed at its end.
@@ -321,14 +323,15 @@ impl Connection {
             Some((request, entry)) => (Some(request), entry),
             None => (unfinished, LogEntry::begin(service, None)),
         };
-        self.push(request.as_ref(), entry.as_ref(), service.refuse(request.as_ref(), error), CLOSES, pass);
+        self.push(request.as_ref(), entry.as_ref(), Response::error(error.status(), error.to_string()), CLOSES, pass);
         self.send(After::Linger, pass)
     }
 
     /// Appends a response to the output, counts it, and logs it.
     fn push(&mut self, request: Option<&Request>, entry: Option<&LogEntry>, mut response: Response, connection: &str, pass: &Pass<'_>) {
         let is_head = request.is_some_and(|request| request.method == Method::Head);
-        let bytes = self.output.push(&mut response, is_head, connection);
+        let common = pass.shared.service.common_fields(request, pass.date, connection);
+        let bytes = self.output.push(&mut response, is_head, &common);
         pass.counters.count_response(request.map(|request| &request.method), response.status);
         access_log::log(entry, self.peer, request, &response, bytes);
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
-use crate::http::{Content, Representation, Response};
+use crate::http::{CommonFields, Content, Representation, Response};
 
 /// Longest content in bytes that is copied into the buffer; a longer one is sent from its place in memory.
 const COPY_BYTES_MAX: usize = 1024;
@@ -41,10 +41,10 @@ pub(super) enum Sent {
 }
 
 impl Output {
-    /// Appends a response with these fields about the connection, and takes its content. Returns its length in bytes.
-    pub(super) fn push(&mut self, response: &mut Response, is_head: bool, connection: &str) -> usize {
+    /// Appends a response, and takes its content. Returns its length in bytes.
+    pub(super) fn push(&mut self, response: &mut Response, is_head: bool, common: &CommonFields<'_>) -> usize {
         let before = self.buffer.len();
-        response.write_head_now(&mut self.buffer, connection);
+        response.write_head(&mut self.buffer, common);
         // RFC 9110 §9.3.2: a response to HEAD MUST NOT have content
         let content = if is_head { Content::None } else { take(&mut response.content) };
         if content.bytes().len() <= COPY_BYTES_MAX {
@@ -115,13 +115,15 @@ mod tests {
     use super::*;
     use crate::http::CLOSES;
 
+    const COMMON: CommonFields<'_> = CommonFields { date: "", connection: CLOSES, cors: None, varies_by_origin: false, is_private: false };
+
     #[test]
     fn all_of_it_arrives_once_however_often_the_reader_makes_room() {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
         theirs.set_nonblocking(true).expect("it is ours");
         let json: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
         let mut output = Output::default();
-        let length = output.push(&mut Response::new(StatusCode::OK, Content::Own(json.clone())), false, CLOSES);
+        let length = output.push(&mut Response::new(StatusCode::OK, Content::Own(json.clone())), false, &COMMON);
         assert!(length > json.len() && !output.has_room());
         let (mut rounds, mut received) = (0, Vec::new());
         while output.send(&ours).expect("the reader is there") != Sent::All {
@@ -141,8 +143,8 @@ mod tests {
     fn short_responses_go_together() {
         let mut output = Output::default();
         output.push_continue();
-        output.push(&mut Response::no_such_color(), false, CLOSES);
-        output.push(&mut Response::no_such_color(), true, CLOSES);
+        output.push(&mut Response::no_such_color(), false, &COMMON);
+        output.push(&mut Response::no_such_color(), true, &COMMON);
         let Some([bytes, b""]) = output.rest() else { panic!("one buffer") };
         let text = str::from_utf8(bytes).unwrap();
         assert_eq!((text.matches("HTTP/1.1 404 ").count(), text.matches(r#"{"error":true}"#).count()), (2, 1));

@@ -15,6 +15,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use super::connection::{Connection, Event, Next, Pass};
 use super::inbox::{Inbox, Mail};
 use super::shared::Shared;
+use crate::http::Date;
 use crate::logging;
 
 /// Deadlines that are closer together are looked at together; this long a deadline may be missed.
@@ -88,11 +89,11 @@ impl Worker {
     fn serve_all(&mut self) {
         let (shared, mut scratch, mut events) = (Arc::clone(&self.shared), vec![0; RECEIVE_BYTES_MAX], Vec::new());
         let counters = &shared.service.metrics.workers[self.inbox.worker];
-        let (mut before, mut is_busy) = (Instant::now(), false);
+        let (mut before, mut is_busy, mut date) = (Instant::now(), false, Date::default());
         loop {
             let now = self.wait(&mut events, before, is_busy);
             is_busy = events.len() >= BUSY_EVENTS_MIN;
-            let mut pass = Pass { shared: &shared, counters, now, scratch: &mut scratch, answered: 0 };
+            let mut pass = Pass { shared: &shared, counters, now, date: date.at(now), scratch: &mut scratch, answered: 0 };
             self.serve_ready(&mut events, &mut pass);
             if pass.answered > 0 {
                 shared.service.store.note_requests(now);
@@ -279,7 +280,7 @@ mod tests {
     fn pass_at<T>(worker: &mut Worker, now: Instant, work: impl FnOnce(&mut Worker, &mut Pass<'_>) -> T) -> T {
         let (shared, mut scratch) = (Arc::clone(&worker.shared), [0; 8192]);
         let counters = &shared.service.metrics.workers[0];
-        work(worker, &mut Pass { shared: &shared, counters, now, scratch: &mut scratch, answered: 0 })
+        work(worker, &mut Pass { shared: &shared, counters, now, date: "", scratch: &mut scratch, answered: 0 })
     }
 
     /// Sends requests on a connection of their own, and reads until it ends.

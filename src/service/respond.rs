@@ -10,8 +10,8 @@ use super::origin::{self, Allowlist};
 use super::page;
 use super::target::{self, BasePath, Resource, TargetError};
 use super::token::Tokens;
-use crate::http::date::rfc3339;
-use crate::http::{Conditions, Content, Methods, OtherType, ProtocolError, Representation, Request, Response};
+use crate::http::rfc3339;
+use crate::http::{CommonFields, Conditions, Content, Methods, OtherType, Representation, Request, Response};
 use crate::logging::excerpt;
 use crate::metrics::Metrics;
 use crate::store::{Action, Change, DatabaseError, JsonError, Outcome, SaveStatus, Store, json};
@@ -89,14 +89,27 @@ impl Service {
 impl Service {
     /// Answers a request; an error is a response too.
     pub(crate) fn respond(&self, request: &Request, arrival: Arrival) -> Answer {
-        let response = match origin::check(&self.allowlist, request, arrival.checks_host) {
-            Ok(()) => match route(self, request, arrival) {
-                Answer::Now(response) => response,
-                other => return other,
-            },
-            Err(forbidden) => Response { detail: forbidden.log().into(), ..Response::error(StatusCode::FORBIDDEN, forbidden.message()) },
-        };
-        Answer::Now(self.with_common_fields(Some(request), response))
+        if let Err(forbidden) = origin::check(&self.allowlist, request, arrival.checks_host) {
+            let response = Response::error(StatusCode::FORBIDDEN, forbidden.message());
+            return Answer::Now(Response { detail: forbidden.log().into(), ..response });
+        }
+        route(self, request, arrival)
+    }
+
+    /// The name of the token that a request has, for the log.
+    pub(crate) fn token_name(&self, request: &Request) -> Option<Arc<str>> {
+        self.tokens.as_ref()?.name(request.fields().authorization.as_ref())
+    }
+
+    /// For whom the response is, and the fields for pages of allowed origins. `request` is the part that could be parsed.
+    pub(crate) fn common_fields<'a>(&self, request: Option<&'a Request>, date: &'a str, connection: &'a str) -> CommonFields<'a> {
+        CommonFields {
+            date,
+            connection,
+            cors: request.and_then(|request| origin::cors(&self.allowlist, request)),
+            varies_by_origin: !self.allowlist.origins.is_empty(),
+            is_private: self.tokens.as_ref().is_some_and(|tokens| tokens.private),
+        }
     }
 
     /// The response to a request whose change was saved, or could not be.
@@ -106,25 +119,27 @@ impl Service {
         outcome: Result<Outcome, DatabaseError>,
         detail: Option<String>,
     ) -> Response {
-        self.with_common_fields(Some(request), outcome_response(self, request, outcome, detail))
-    }
-
-    /// The name of the token that a request has, for the log.
-    pub(crate) fn token_name(&self, request: &Request) -> Option<Arc<str>> {
-        self.tokens.as_ref()?.name(request.fields().authorization.as_ref())
-    }
-
-    /// The response to a request that is malformed or cannot be served. `request` is the part of it that could be parsed.
-    pub(crate) fn refuse(&self, request: Option<&Request>, error: &ProtocolError) -> Response {
-        self.with_common_fields(request, Response::error(error.status(), error.to_string()))
-    }
-
-    /// Adds what every response has: for whom it is, and the fields for pages of allowed origins.
-    fn with_common_fields(&self, request: Option<&Request>, mut response: Response) -> Response {
-        response.cors = request.and_then(|request| origin::cors(&self.allowlist, request));
-        response.varies_by_origin = !self.allowlist.origins.is_empty();
-        response.is_private = self.tokens.as_ref().is_some_and(|tokens| tokens.private);
-        response
+        let detail = Cow::Owned(detail.unwrap_or_default());
+        match outcome {
+            Ok(Outcome::Created { color, is_first }) => {
+                // RFC 9110 §10.2.2: Location names the created color, so there is none when an earlier entry has its name
+                let location = is_first.then(|| self.base.location_of(&color.fields().name)).flatten();
+                Response { location, detail, ..Response::new(StatusCode::CREATED, Content::Shared(color.json)) }
+            }
+            Ok(Outcome::Updated(json) | Outcome::Deleted(json)) => {
+                Response { detail, ..Response::new(StatusCode::OK, Content::Shared(json)) }
+            }
+            Ok(Outcome::Replaced(list)) => Response::new(StatusCode::OK, Content::Shared(self.store.list.envelope_of(&list))),
+            Ok(Outcome::NotFound) => Response::no_such_color(),
+            Ok(Outcome::ConditionFailed) => condition_failed(),
+            Ok(Outcome::Looked) => health(self, request, false),
+            // of the requests that go to the writer, only those for the health change nothing
+            Err(_) if request.is_safe() => health(self, request, true),
+            // the writer logs it
+            Err(error) => {
+                Response::error(StatusCode::INTERNAL_SERVER_ERROR, format!("the change was not made, it could not be saved: {error}"))
+            }
+        }
     }
 }
 
@@ -305,7 +320,7 @@ fn write(service: &Service, request: &Request, name: Option<&str>, action: Resul
 fn change(service: &Service, request: &Request, change: Change, detail: Option<String>) -> Answer {
     match service.store.is_durable() {
         true => Answer::Change(change, detail),
-        false => Answer::Now(outcome_response(service, request, Ok(service.store.apply(&change)), detail)),
+        false => Answer::Now(service.respond_to_outcome(request, Ok(service.store.apply(&change)), detail)),
     }
 }
 
@@ -326,28 +341,6 @@ fn detail(action: &Action) -> Option<String> {
         Action::Create(color) => Some(format!("name {}", excerpt(&color.fields().name))),
         Action::Update(_, Some(value)) => Some(format!("value {}", excerpt(value))),
         _ => None,
-    }
-}
-
-fn outcome_response(service: &Service, request: &Request, outcome: Result<Outcome, DatabaseError>, detail: Option<String>) -> Response {
-    let detail = Cow::Owned(detail.unwrap_or_default());
-    match outcome {
-        Ok(Outcome::Created { color, is_first }) => {
-            // RFC 9110 §10.2.2: Location names the created color, so there is none when an earlier entry has its name
-            let location = is_first.then(|| service.base.location_of(&color.fields().name)).flatten();
-            Response { location, detail, ..Response::new(StatusCode::CREATED, Content::Shared(color.json)) }
-        }
-        Ok(Outcome::Updated(json) | Outcome::Deleted(json)) => Response { detail, ..Response::new(StatusCode::OK, Content::Shared(json)) },
-        Ok(Outcome::Replaced(list)) => Response::new(StatusCode::OK, Content::Shared(service.store.list.envelope_of(&list))),
-        Ok(Outcome::NotFound) => Response::no_such_color(),
-        Ok(Outcome::ConditionFailed) => condition_failed(),
-        Ok(Outcome::Looked) => health(service, request, false),
-        // of the requests that go to the writer, only those for the health change nothing
-        Err(_) if request.is_safe() => health(service, request, true),
-        // the writer logs it
-        Err(error) => {
-            Response::error(StatusCode::INTERNAL_SERVER_ERROR, format!("the change was not made, it could not be saved: {error}"))
-        }
     }
 }
 
