@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 const WAIT_TIME: Duration = Duration::from_secs(1);
 
 /// flock(2) cannot wait for a limited time, so it is tried this often.
-const PAUSE: Duration = Duration::from_millis(5);
+const TRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Locks a file until it is dropped; `WouldBlock` when another process keeps it locked.
 pub(crate) fn lock(file: &File) -> Result<(), TryLockError> {
     let begun = Instant::now();
     loop {
         match file.try_lock() {
-            Err(TryLockError::WouldBlock) if begun.elapsed() < WAIT_TIME => sleep(PAUSE),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < WAIT_TIME => sleep(TRY_INTERVAL),
             locked => return locked,
         }
     }
