@@ -1,9 +1,12 @@
 //! Accept (RFC 9110 §12.5.1), as far as the service uses it: does a client ask for HTML?
 
+use memchr::memchr2;
+
 /// True if the value of Accept has `text/html` itself with a weight above 0, as browsers send it when they open a page. `*/*`, which curl and
 /// `fetch` send, and `text/*` do not count.
 pub(super) fn asks_for_html(value: &[u8]) -> bool {
-    split_unquoted(value, b',').any(is_html)
+    // quicker to see of what API clients send: `application/json` and `*/*` have no such letter
+    memchr2(b'h', b'H', value).is_some() && split_unquoted(value, b',').any(is_html)
 }
 
 /// Splits at a separator, but not within a quoted string (RFC 9110 §5.6.4).
@@ -41,6 +44,7 @@ mod tests {
             (&["application/json, Text/HTML;level=1;q=0.1"], true),
             (&["application/json", "text/html"], true),
             (&["text/html;q=0.001"], true),
+            (&["TEXT/HTML"], true),
             (&[r#"a/b;c="d\", text/plain", text/html"#], true),
             (&[r#"a/b;c="\\",text/html"#], true),
             (&[r#"text/html;a=";q=0;""#], true),
