@@ -201,6 +201,8 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
         browser.type_text("ink");
         browser.click("#save");
         browser.expect_text("#count", "1 color");
+        // it is shown at once, and the dialog keeps the focus until it is saved
+        browser.until("return !document.querySelector('#opened').open");
         browser.fill("#query", "nothing like that");
         browser.expect_text("#way", "Clear search");
         browser.click("#way");
