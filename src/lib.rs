@@ -11,7 +11,7 @@
 //! - `store`: the list in memory: `list` (the mutex around the current version), `colors` (one version), `json`, `retired` (old
 //!   representations), `color`, `change` (what a write does), `reservation` (memory for lists on their way in); on disk: `writer` (group
 //!   commit), `saves` (how that goes), `database` (SQLite), `files` (of a database that is open), `data_file` (what is at the path)
-//! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `chunked`, `request`, `response`, `conditional`
+//! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `host`, `chunked`, `request`, `response`, `conditional`
 //! - `metrics`: what is counted, and the text that Prometheus reads
 //! - `connection_counts`: how many connections each worker has
 //! - `file_lock`: keeps other processes of the service away
