@@ -142,14 +142,7 @@ pub fn conditions(data: &[u8]) {
     let of = |method: Method, if_match: Option<&str>, if_none_match: Option<&str>| {
         let owned = |value: Option<&str>| value.map(str::to_owned);
         let fields = Fields { if_match: owned(if_match), if_none_match: owned(if_none_match), ..Fields::default() };
-        Conditions::of(&Request {
-            method,
-            target: String::new(),
-            host: None,
-            rare_fields: Some(fields.into()),
-            content: Vec::new(),
-            keep_alive: true,
-        })
+        Conditions::of(&Request::plain(method, fields))
     };
     for method in [Method::Get, Method::Put] {
         let if_match = of(method.clone(), Some(&list), None);

@@ -109,14 +109,7 @@ mod tests {
     fn conditions(method: Method, if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Conditions, MalformedCondition> {
         let owned = |tags: Option<&str>| tags.map(|tags| tags.replace('T', &current().to_string()));
         let fields = Fields { if_match: owned(if_match), if_none_match: owned(if_none_match), ..Fields::default() };
-        Conditions::of(&Request {
-            method,
-            target: String::new(),
-            host: None,
-            rare_fields: Some(fields.into()),
-            content: Vec::new(),
-            keep_alive: true,
-        })
+        Conditions::of(&Request::plain(method, fields))
     }
 
     /// Checks whether the tags, with `T` for the current one, have that; `None` if they are malformed.

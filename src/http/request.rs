@@ -74,6 +74,12 @@ impl fmt::Debug for Credentials {
 }
 
 impl Request {
+    /// A request with these fields and nothing else, for tests.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn plain(method: Method, fields: Fields) -> Self {
+        Self { method, target: String::new(), host: None, rare_fields: Some(fields.into()), content: Vec::new(), keep_alive: true }
+    }
+
     pub(crate) fn fields(&self) -> &Fields {
         self.rare_fields.as_deref().unwrap_or(Fields::NONE)
     }

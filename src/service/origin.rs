@@ -158,7 +158,7 @@ mod tests {
 
     fn request(method: Method, host: Option<&str>, fields: Fields) -> Request {
         let host = host.map(|host| Host::parse(host).unwrap().into());
-        Request { method, target: "/colors".to_owned(), host, rare_fields: Some(fields.into()), content: Vec::new(), keep_alive: true }
+        Request { host, ..Request::plain(method, fields) }
     }
 
     const HOST: &str = "own.example:8080";

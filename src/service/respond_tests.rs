@@ -15,14 +15,7 @@ pub(super) fn service() -> Service {
 pub(super) const LIST: &str = r##"{"data":[{"name":"red","value":"#f00"},{"name":"blue","value":"#00f"},{"name":"red","value":"#e00"}]}"##;
 
 pub(super) fn request(method: Method, target: &str, fields: Fields, content: &str) -> Request {
-    Request {
-        method,
-        target: target.to_owned(),
-        host: None,
-        rare_fields: Some(fields.into()),
-        content: content.as_bytes().to_vec(),
-        keep_alive: true,
-    }
+    Request { target: target.to_owned(), content: content.as_bytes().to_vec(), ..Request::plain(method, fields) }
 }
 
 pub(super) fn respond(service: &Service, request: &Request) -> Response {

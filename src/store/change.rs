@@ -116,16 +116,7 @@ mod tests {
     /// Decides on an action under an If-Match.
     fn decide(action: Action, if_match: Option<&str>) -> (Outcome, Option<Edit>) {
         let fields = Fields { if_match: if_match.map(str::to_owned), ..Fields::default() };
-        let (method, target) = (Method::Put, String::new());
-        let conditions = Conditions::of(&Request {
-            method,
-            target,
-            host: None,
-            rare_fields: Some(fields.into()),
-            content: Vec::new(),
-            keep_alive: true,
-        })
-        .unwrap();
+        let conditions = Conditions::of(&Request::plain(Method::Put, fields)).unwrap();
         Change { action, conditions }.decide(&list())
     }
 
