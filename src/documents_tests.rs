@@ -162,5 +162,5 @@ fn template_unit() -> String {
 
 #[test]
 fn the_template_unit_is_the_unit_with_files_of_its_own() {
-    check("systemd/colors@.service", template_unit().as_bytes());
+    check("systemd/template/colors@.service", template_unit().as_bytes());
 }
