@@ -16,6 +16,7 @@
 //! - `connection_counts`: how many connections each worker has
 //! - `file_lock`: keeps other processes of the service away
 //! - `service_manager`: what systemd is told
+//! - `yielding`: what a worker and the writer do before they sleep
 //! - `logging`: log lines, how many there may be (`limiter`), and the thread that writes them
 
 mod args;
@@ -34,6 +35,7 @@ mod service;
 mod service_manager;
 mod signals;
 mod store;
+mod yielding;
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;

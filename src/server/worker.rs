@@ -6,7 +6,6 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt as _};
@@ -18,12 +17,10 @@ use super::inbox::{Inbox, Mail};
 use super::shared::Shared;
 use crate::http::Date;
 use crate::logging;
+use crate::yielding::Yielding;
 
 /// Deadlines that are closer together are looked at together; this long a deadline may be missed.
 const TICK: Duration = Duration::from_millis(100);
-
-/// A pass over fewer events than this is no sign of other clients that are about to send: the worker then sleeps at once.
-const BUSY_EVENTS_MIN: usize = 4;
 
 /// Connections of the run queue that are served in one pass.
 const RESUMED_PER_PASS: usize = 64;
@@ -59,6 +56,7 @@ pub(super) struct Worker {
     is_stopping: bool,
     /// How many representations were withdrawn when connections were last closed because of it.
     withdrawals: usize,
+    yielding: Yielding,
 }
 
 impl Worker {
@@ -76,6 +74,7 @@ impl Worker {
             next_eviction: Instant::now(),
             is_stopping: false,
             withdrawals: 0,
+            yielding: Yielding::new(),
         })
     }
 
@@ -93,7 +92,7 @@ impl Worker {
         let (mut before, mut is_busy, mut date) = (Instant::now(), false, Date::default());
         loop {
             let now = self.wait(&mut events, before, is_busy);
-            is_busy = events.len() >= BUSY_EVENTS_MIN;
+            is_busy = !events.is_empty();
             let mut pass = Pass { shared: &shared, counters, now, date: date.at(now), scratch: &mut scratch, answered: 0 };
             self.serve_ready(&mut events, &mut pass);
             if pass.answered > 0 {
@@ -121,31 +120,21 @@ impl Worker {
     }
 
     /// Waits until a connection is ready, there is mail, or it is time to look at the deadlines; `events` are then what is ready, and none if
-    /// epoll fails, as when a signal arrives. Returns the time after it, `before` being that before it.
-    ///
-    /// Going to sleep and being woken costs more than serving a request. So a busy worker looks first, then lets those run who wait for its
-    /// processor, most likely clients, and looks again; only then does it sleep.
-    fn wait(&self, events: &mut Vec<epoll::Event>, before: Instant, is_busy: bool) -> Instant {
+    /// epoll fails, as when a signal arrives. Returns the time after it, `before` being that before it. `is_busy`: there was something to do.
+    fn wait(&mut self, events: &mut Vec<epoll::Event>, before: Instant, is_busy: bool) -> Instant {
         // room for all connections, so that one call reports all that are ready
         events.reserve(self.connections.len() + 1);
         if is_busy || !self.run_queue.is_empty() {
-            self.poll(events, Some(Duration::ZERO));
+            poll(&self.epoll, events, Some(Duration::ZERO));
             if !events.is_empty() || !self.run_queue.is_empty() {
                 return before;
             }
-            thread::yield_now();
-            self.poll(events, Some(Duration::ZERO));
+            self.yielding.until(|| poll(&self.epoll, events, Some(Duration::ZERO)));
         }
         if events.is_empty() {
-            self.poll(events, self.next_check.map(|check| check.saturating_duration_since(before)));
+            poll(&self.epoll, events, self.next_check.map(|check| check.saturating_duration_since(before)));
         }
         Instant::now()
-    }
-
-    fn poll(&self, events: &mut Vec<epoll::Event>, time: Option<Duration>) {
-        let time = time.and_then(|time| Timespec::try_from(time).ok());
-        // After an error there are no events.
-        let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), time.as_ref());
     }
 
     fn serve_ready(&mut self, events: &mut Vec<epoll::Event>, pass: &mut Pass<'_>) {
@@ -254,6 +243,12 @@ impl Worker {
         candidates.into_iter().for_each(|(_, id)| self.serve(id, Event::LimitReached, pass));
         pass.counters.refused.add((connections - self.connections.len()) as u64);
     }
+}
+
+/// Waits for events no longer than this time; `None` if there are none, or epoll fails.
+fn poll(epoll: &OwnedFd, events: &mut Vec<epoll::Event>, time: Option<Duration>) -> Option<usize> {
+    let time = time.and_then(|time| Timespec::try_from(time).ok());
+    epoll::wait(epoll, rustix::buffer::spare_capacity(events), time.as_ref()).ok().filter(|count| *count > 0)
 }
 
 #[cfg(test)]

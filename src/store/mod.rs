@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Sender};
 use std::time::Instant;
 
+use crate::yielding::Yielding;
 pub(crate) use change::{Action, Change, Outcome};
 #[cfg(test)]
 pub(crate) use color::Color;
@@ -76,7 +77,7 @@ impl Store {
         let queue = Queue { messages: sender, started: Instant::now(), looked: Arc::default() };
         let store = Self { queue: Some(queue), ..Self::in_memory(colors, memory_max) };
         let (list, saves) = (Arc::clone(&store.list), Arc::clone(&store.saves));
-        (store, Writer { list, saves, messages, database, free_until: None, warned: None })
+        (store, Writer { list, saves, messages, database, free_until: None, warned: None, yielding: Yielding::new() })
     }
 
     /// Whether changes go by [`Store::submit`].

@@ -13,6 +13,7 @@ use super::database::Database;
 use super::database_error::DatabaseError;
 use super::list::SharedList;
 use super::saves::Saves;
+use crate::yielding::Yielding;
 
 /// How long after a failed commit the next is tried, if no change asks for one earlier.
 const RETRY_TIME: Duration = Duration::from_secs(2);
@@ -68,6 +69,7 @@ pub(crate) struct Writer {
     pub(super) warned: Option<Instant>,
     /// Until then the write lock is left to other programs.
     pub(super) free_until: Option<Instant>,
+    pub(super) yielding: Yielding,
 }
 
 impl Writer {
@@ -87,7 +89,8 @@ impl Writer {
                 // whether or not messages arrive
                 self.messages.recv_timeout(next_retry.saturating_duration_since(Instant::now()))
             } else {
-                let first = self.messages.recv().map_err(RecvTimeoutError::from);
+                let first = self.messages.try_recv().ok().or_else(|| self.yielding.until(|| self.messages.try_recv().ok()));
+                let first = first.map_or_else(|| self.messages.recv().map_err(RecvTimeoutError::from), Ok);
                 next_retry = Instant::now() + RETRY_TIME;
                 first
             };
