@@ -291,7 +291,8 @@ impl Connection {
         // the time until the next request begins now
         self.since = pass.now;
         let Changing { request, entry, detail, .. } = *changing;
-        let respond = || pass.shared.service.respond_to_outcome(&request, outcome, detail);
+        let is_stopping = pass.shared.is_stopping.load(Relaxed);
+        let respond = || pass.shared.service.respond_to_outcome(&request, outcome, detail, is_stopping);
         let Ok(response) = catch_unwind(AssertUnwindSafe(respond)) else {
             return self.refuse(Some((request, entry)), &ProtocolError::Panicked, pass);
         };

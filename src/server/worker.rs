@@ -54,8 +54,6 @@ pub(super) struct Worker {
     next_eviction: Instant,
     /// The deadlines are those of a service that is stopping.
     is_stopping: bool,
-    /// How many representations were withdrawn when connections were last closed because of it.
-    withdrawals: usize,
     yielding: Yielding,
 }
 
@@ -73,7 +71,6 @@ impl Worker {
             next_check: None,
             next_eviction: Instant::now(),
             is_stopping: false,
-            withdrawals: 0,
             yielding: Yielding::new(),
         })
     }
@@ -97,9 +94,6 @@ impl Worker {
             self.serve_ready(&mut events, &mut pass);
             if pass.answered > 0 {
                 shared.service.store.note_requests(now);
-            }
-            if shared.service.store.list.withdrawn() != self.withdrawals {
-                self.close_withdrawn();
             }
             if self.is_stopping != shared.is_stopping.load(Relaxed) {
                 (self.is_stopping, self.next_check) = (true, Some(before));
@@ -212,8 +206,9 @@ impl Worker {
         }
     }
 
-    /// Ends what has passed its deadline by `now`, and finds out when to look again.
+    /// Ends what has passed its deadline by `now`, or was withdrawn, and finds out when to look again.
     fn end_overdue(&mut self, now: Instant, pass: &mut Pass<'_>) {
+        self.close_withdrawn();
         let is_over = |entry: &Entry| entry.connection.deadline(pass.shared).is_some_and(|deadline| deadline <= now);
         let over: Vec<u64> = self.connections.iter().filter(|(_, entry)| is_over(entry)).map(|(id, _)| *id).collect();
         over.into_iter().for_each(|id| self.serve(id, Event::Deadline, pass));
@@ -224,7 +219,6 @@ impl Worker {
     /// Closes the connections that still send a representation that was withdrawn.
     fn close_withdrawn(&mut self) {
         let list = &self.shared.service.store.list;
-        self.withdrawals = list.withdrawn();
         let is_withdrawn = |entry: &Entry| entry.connection.output.shared_content().is_some_and(|content| list.is_withdrawn(content));
         let count = self.connections.extract_if(|_, entry| is_withdrawn(entry)).count();
         if count > 0 {

@@ -19,10 +19,10 @@ use crate::store::{Action, Change, DatabaseError, JsonError, Outcome, SaveStatus
 /// Prometheus' text format, by its version.
 static METRICS_TYPE: OtherType = OtherType { media_type: "text/plain; version=0.0.4; charset=utf-8", fields: "" };
 
-/// A save that takes longer is not waited for by a request for the health.
+/// A request for the health does not begin to wait for a save that takes longer already.
 const HEALTH_WAIT: Duration = Duration::from_secs(1);
 
-/// A save that takes longer is a fault. One that waits for another program fails after this time.
+/// A save that takes longer is a fault: as long as one waits for a lock of another program.
 const SAVE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What requests are answered from.
@@ -118,6 +118,7 @@ impl Service {
         request: &Request,
         outcome: Result<Outcome, DatabaseError>,
         detail: Option<String>,
+        is_stopping: bool,
     ) -> Response {
         let detail = Cow::Owned(detail.unwrap_or_default());
         match outcome {
@@ -132,7 +133,7 @@ impl Service {
             Ok(Outcome::Replaced(list)) => Response::new(StatusCode::OK, Content::Shared(self.store.list.envelope_of(&list))),
             Ok(Outcome::NotFound) => Response::no_such_color(),
             Ok(Outcome::ConditionFailed) => condition_failed(),
-            Ok(Outcome::Looked) => health(self, request, false),
+            Ok(Outcome::Looked) => health(self, request, is_stopping),
             // of the requests that go to the writer, only those for the health change nothing
             Err(_) if request.is_safe() => health(self, request, true),
             // the writer logs it
@@ -186,10 +187,10 @@ fn operate(service: &Service, request: &Request, resource: Resource<'_>, is_stop
         (Resource::Color(name), _) => {
             Answer::Now(service.store.list.first(&name).map_or_else(Response::no_such_color, |color| read(request, &color)))
         }
-        (Resource::Health, _) if is_stopping || service.store.saves.status().elapsed() > HEALTH_WAIT => {
+        (Resource::Health, _) if is_stopping || !service.store.is_durable() || service.store.saves.status().elapsed() > HEALTH_WAIT => {
             Answer::Now(health(service, request, is_stopping))
         }
-        // when other programs' changes are seen
+        // when what other programs have committed is seen
         (Resource::Health, _) => change(service, request, Change::look(), None),
         (Resource::Metrics, _) => Answer::Now(metrics(service)),
         (Resource::OpenApi, _) => Answer::Now(read(request, &service.openapi)),
@@ -318,9 +319,9 @@ fn write(service: &Service, request: &Request, name: Option<&str>, action: Resul
 }
 
 fn change(service: &Service, request: &Request, change: Change, detail: Option<String>) -> Answer {
-    match service.store.is_durable() {
-        true => Answer::Change(change, detail),
-        false => Answer::Now(service.respond_to_outcome(request, Ok(service.store.apply(&change)), detail)),
+    match service.store.change(&change) {
+        Some(outcome) => Answer::Now(service.respond_to_outcome(request, Ok(outcome), detail, false)),
+        None => Answer::Change(change, detail),
     }
 }
 

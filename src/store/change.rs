@@ -7,11 +7,11 @@ use super::colors::{Colors, Edit};
 use super::reservation::Reservation;
 use crate::http::{Conditions, Representation};
 
-/// A change that a client asked for.
+/// A change of the list, most often one that a client asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) action: Action,
-    /// On the list (for a create) or on the color (otherwise), evaluated when the change is made.
+    /// On the list (for a create, and for a new list) or on the color, evaluated when the change is made.
     pub(crate) conditions: Conditions,
 }
 
@@ -86,11 +86,6 @@ impl Change {
             (Action::ReplaceAll(list, _reserved), _) => (Outcome::Replaced(list.clone()), Some(Edit::ReplaceAll(list.clone()))),
             (Action::Update(..) | Action::Delete(_) | Action::Look, _) => (Outcome::NotFound, None),
         }
-    }
-
-    /// Whether the decision may need the tag of the whole list.
-    pub(super) fn needs_list_tag(&self) -> bool {
-        matches!(self.action, Action::Create(_) | Action::ReplaceAll(..)) && !self.conditions.is_empty()
     }
 }
 

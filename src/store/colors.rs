@@ -2,7 +2,7 @@
 //! a change is tried out on a clone, and readers keep the version that they have begun with. Knows no files and no mutex.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::mem::{replace, take};
+use std::mem::replace;
 use std::sync::{Arc, OnceLock};
 
 use imbl::{OrdMap, OrdSet, Vector};
@@ -114,7 +114,7 @@ impl Colors {
 
     /// The position of the color with this id, which is in the list.
     fn position(&self, id: i64) -> usize {
-        // where it is unless a color before it was removed, and no color can be behind that
+        // ids rise by one or more, so this is the last position that it can have
         let last = self.colors.front().map_or(0, |front| id.wrapping_sub(front.id) as usize);
         if self.colors.get(last).is_some_and(|color| color.id == id) {
             return last;
@@ -124,10 +124,7 @@ impl Colors {
 
     /// Makes an edit that was decided for this version.
     pub(super) fn apply(&mut self, edit: Edit) -> Removed {
-        match Arc::get_mut(&mut self.envelope) {
-            Some(envelope) => drop(take(envelope)),
-            None => self.envelope = Arc::default(),
-        }
+        self.envelope = Arc::default();
         match edit {
             Edit::Append(color) => {
                 self.push(color);
@@ -183,7 +180,7 @@ impl Colors {
         self.iter().map(|color| color.id).eq(other.iter().map(|color| color.id))
     }
 
-    /// Whether both are the same version, and not only equal.
+    /// Whether both are clones of the same version, and not only equal.
     pub(super) fn is_same_version(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.envelope, &other.envelope)
     }

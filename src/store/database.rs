@@ -207,11 +207,11 @@ impl Database {
     }
 
     /// Begins a save: waits for the write lock. Returns the list if it is not known to be `known`: another program has committed since it was
-    /// read, or the last save failed. In that case it first commits what changes no color, so that the list is read from a disk that works.
+    /// read, or the last save failed. In the second case it first commits what changes no color, so that the list is read from a disk that works.
     pub(super) fn begin(&mut self, known: &Colors, has_failed: bool) -> Result<Option<Colors>, DatabaseError> {
         self.files.check()?;
         if has_failed {
-            self.connection.execute_batch(&same_version())?;
+            self.connection.execute_batch(&rewrite_user_version())?;
         } else {
             self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
             if Some(data_version(&self.connection)?) == self.data_version {
@@ -296,7 +296,7 @@ impl Database {
     fn erase_refused_commit(&self) -> rusqlite::Result<()> {
         self.roll_back();
         // NORMAL leaves out the sync of a commit, which may fail again, but not those of a checkpoint
-        let erased = self.connection.execute_batch(&format!("PRAGMA synchronous=NORMAL; {}", same_version()));
+        let erased = self.connection.execute_batch(&format!("PRAGMA synchronous=NORMAL; {}", rewrite_user_version()));
         let restored = self.connection.execute_batch("PRAGMA synchronous=FULL");
         erased.and(restored)
     }
@@ -314,8 +314,6 @@ impl Database {
             // closing it would read what is not there any more; the system frees it with the process
             return forget(connection);
         }
-        // an open transaction would keep it from the checkpoint; there is none but after a panic
-        let _ = connection.execute_batch("ROLLBACK");
         let is_busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
         let closed = connection.close().map_err(|(_, error)| error);
         match is_busy.and_then(|is_busy| closed.map(|()| is_busy)) {
@@ -327,7 +325,7 @@ impl Database {
 }
 
 /// Writes a page, and so a frame of the log, and changes no color.
-fn same_version() -> String {
+fn rewrite_user_version() -> String {
     format!("PRAGMA user_version={}", data_file::VERSION)
 }
 

@@ -52,7 +52,7 @@ impl fmt::Display for DatabaseError {
                     "{name} was removed, replaced or cut short; move it back (a copy is another file), or save what GET /colors answers and restart"
                 )
             }
-            Self::Closed => f.write_str("the service is stopping"),
+            Self::Closed => f.write_str("nothing is saved any more: the service is stopping, or its log says why"),
             Self::Panicked => f.write_str("the service failed, its log says where"),
         }
     }

@@ -92,17 +92,17 @@ impl SharedMemory {
                 Err(error) => return Err(DatabaseError::Sqlite(format!("no room for FILE-shm: {error}"))),
             }
         }
-        self.length = self.now();
+        self.length = self.file_length();
         Ok(())
     }
 
-    fn now(&self) -> u64 {
+    fn file_length(&self) -> u64 {
         self.file.metadata().map_or(0, |file| file.len())
     }
 
     /// Whether it has all that SQLite has mapped: if another program has cut it, SQLite must not be called any more.
     pub(super) fn is_whole(&self) -> bool {
-        self.now() >= self.length
+        self.file_length() >= self.length
     }
 }
 

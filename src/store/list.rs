@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::mem::replace;
-use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::change::{Change, Outcome};
@@ -13,18 +12,13 @@ use crate::http::Representation;
 #[derive(Debug)]
 pub(crate) struct SharedList {
     current: Mutex<Colors>,
-    /// Held by who makes a change in memory, so that the version stays the current one while the change is decided.
-    changing: Mutex<()>,
     retired: Mutex<Retired>,
-    /// How many representations were withdrawn so far.
-    withdrawn: AtomicUsize,
 }
 
 impl SharedList {
     /// `retired_max`: bytes of old representations that are still being sent.
     pub(super) fn new(colors: Colors, retired_max: usize) -> Self {
-        let (current, retired) = (Mutex::new(colors), Mutex::new(Retired::new(retired_max)));
-        Self { current, changing: Mutex::default(), retired, withdrawn: AtomicUsize::new(0) }
+        Self { current: Mutex::new(colors), retired: Mutex::new(Retired::new(retired_max)) }
     }
 
     /// The list as it is now.
@@ -69,32 +63,18 @@ impl SharedList {
         envelope
     }
 
-    /// How many representations were withdrawn so far: when it has grown, connections that send from them are to be closed.
-    pub(crate) fn withdrawn(&self) -> usize {
-        self.withdrawn.load(Acquire)
-    }
-
     /// Whether this representation is to be sent no further.
     pub(crate) fn is_withdrawn(&self, representation: &Arc<Representation>) -> bool {
         lock(&self.retired).is_withdrawn(representation)
     }
 
-    /// Makes a change of a list that lives in memory alone, or finds that it cannot be made.
+    /// Makes a change, or finds that it cannot be made. The version that it is decided on has to stay the current one meanwhile.
     pub(super) fn change(&self, change: &Change) -> Outcome {
-        let (outcome, changed) = {
-            let _changing = lock(&self.changing);
-            if change.needs_list_tag() {
-                // made without the lock that readers wait for, and then in the current version
-                self.version().envelope().tag();
-            }
-            let mut current = lock(&self.current);
-            let (outcome, edit) = change.decide(&current);
-            (outcome, edit.map(|edit| (current.made_envelope().cloned(), current.apply(edit))))
-        };
-        if let Some((envelope, removed)) = changed {
-            let old = long(removed.representations().chain(&envelope));
-            drop((envelope, removed));
-            self.retire(old);
+        let mut version = self.version();
+        let (outcome, edit) = change.decide(&version);
+        if let Some(edit) = edit {
+            let removed = version.apply(edit);
+            self.publish(version, vec![removed]);
         }
         outcome
     }
@@ -120,9 +100,7 @@ impl SharedList {
     /// Limits what clients are still reading of representations that the list does not have any more.
     fn retire(&self, old: Vec<Weak<Representation>>) {
         if !old.is_empty() {
-            let count = { lock(&self.retired).add(old) };
-            // a worker that reads the new count finds them
-            self.withdrawn.fetch_add(count, Release);
+            lock(&self.retired).add(old);
         }
     }
 }
@@ -181,7 +159,7 @@ mod tests {
             list.envelope();
             list.change(&delete(&number.to_string()));
         }
-        assert_eq!(list.withdrawn(), 0);
+        assert!(lock(&list.retired).have_withdrawn_none());
     }
 
     /// A list of one color of 20 MiB.
@@ -200,7 +178,7 @@ mod tests {
             })
             .collect();
         let withdrawn = versions.iter().filter(|envelope| list.is_withdrawn(envelope)).count();
-        assert_eq!((list.withdrawn(), withdrawn), (4, 4));
+        assert_eq!(withdrawn, 4);
     }
 
     #[test]
@@ -214,7 +192,7 @@ mod tests {
             })
             .collect();
         let withdrawn = envelopes.iter().filter(|envelope| list.is_withdrawn(envelope)).count();
-        assert_eq!((list.withdrawn(), withdrawn), (4, 4));
+        assert_eq!(withdrawn, 4);
     }
 
     #[test]
@@ -224,7 +202,7 @@ mod tests {
         for _ in 0..8 {
             list.replace(Colors::from_iter(list.version().iter().cloned()));
         }
-        assert_eq!((list.withdrawn(), list.is_withdrawn(&reader)), (0, false));
+        assert!(!list.is_withdrawn(&reader));
     }
 
     #[test]

@@ -18,12 +18,11 @@ mod retired;
 mod saves;
 mod writer;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::yielding::Yielding;
 pub(crate) use change::{Action, Change, Outcome};
 #[cfg(test)]
 pub(crate) use color::Color;
@@ -47,8 +46,16 @@ pub(crate) struct Store {
     pub(crate) list: Arc<SharedList>,
     pub(crate) saves: Arc<Saves>,
     reservations: Reservations,
-    /// `None` when the list lives in memory alone.
-    queue: Option<Queue>,
+    changes: Changes,
+}
+
+/// How changes are made.
+#[derive(Debug)]
+enum Changes {
+    /// One at a time, by who holds this, in a list that lives in memory alone.
+    InMemory(Mutex<()>),
+    /// By the writer.
+    Saved(Queue),
 }
 
 /// Where changes wait for the writer.
@@ -68,21 +75,28 @@ impl Store {
     /// most of them are the list itself.
     pub(crate) fn in_memory(colors: Colors, memory_max: usize) -> Self {
         let list = Arc::new(SharedList::new(colors, 2 * memory_max));
-        Self { list, saves: Arc::default(), reservations: Reservations::new(memory_max), queue: None }
+        Self { list, saves: Arc::default(), reservations: Reservations::new(memory_max), changes: Changes::InMemory(Mutex::default()) }
     }
 
     /// A list that is kept in a database, which has these colors, and the writer, which has to run for changes to be made.
     pub(crate) fn in_database(database: Database, colors: Colors, memory_max: usize) -> (Self, Writer) {
         let (sender, messages) = mpsc::channel();
         let queue = Queue { messages: sender, started: Instant::now(), looked: Arc::default() };
-        let store = Self { queue: Some(queue), ..Self::in_memory(colors, memory_max) };
+        let store = Self { changes: Changes::Saved(queue), ..Self::in_memory(colors, memory_max) };
         let (list, saves) = (Arc::clone(&store.list), Arc::clone(&store.saves));
-        (store, Writer { list, saves, messages, database, free_until: None, warned: None, yielding: Yielding::new() })
+        (store, Writer::new(list, saves, messages, database))
     }
 
-    /// Whether changes go by [`Store::submit`].
+    /// Whether changes are saved.
     pub(crate) fn is_durable(&self) -> bool {
-        self.queue.is_some()
+        self.queue().is_some()
+    }
+
+    fn queue(&self) -> Option<&Queue> {
+        match &self.changes {
+            Changes::InMemory(_) => None,
+            Changes::Saved(queue) => Some(queue),
+        }
     }
 
     /// Reserves memory for a list with so many bytes of JSON; `None` if too many others are being read or saved.
@@ -90,10 +104,12 @@ impl Store {
         self.reservations.reserve(json)
     }
 
-    /// Makes a change in memory, or finds that it cannot be made. Not for a durable list.
-    pub(crate) fn apply(&self, change: &Change) -> Outcome {
-        debug_assert!(!self.is_durable(), "a durable list is changed by its writer alone");
-        self.list.change(change)
+    /// Makes a change in memory, or finds that it cannot be made. `None` if it has to be saved: then [`Store::submit`] it.
+    pub(crate) fn change(&self, change: &Change) -> Option<Outcome> {
+        let Changes::InMemory(changing) = &self.changes else { return None };
+        // a panic leaves the list as it was
+        let _changing = changing.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(self.list.change(change))
     }
 
     /// Queues a change for the writer. It calls `reply` when the change is on the disk and readers see it, or when it was not made.
@@ -104,7 +120,7 @@ impl Store {
     /// Has the writer look at the database if that is a second ago, so that readers see what other programs write. Call it when requests were
     /// answered: when nobody asks, nobody looks.
     pub(crate) fn note_requests(&self, now: Instant) {
-        let Some(queue) = &self.queue else { return };
+        let Some(queue) = self.queue() else { return };
         let (now, last) = (now.duration_since(queue.started).as_millis() as u64, queue.looked.load(Relaxed));
         if now >= last + LOOK_INTERVAL && queue.looked.compare_exchange(last, LOOKING, Relaxed, Relaxed).is_ok() {
             let looked = Arc::clone(&queue.looked);
@@ -120,7 +136,7 @@ impl Store {
     }
 
     fn send(&self, message: WriterMessage) {
-        if let Some(queue) = &self.queue {
+        if let Some(queue) = self.queue() {
             // Without a writer the message is dropped, and with it what would tell its outcome.
             let _ = queue.messages.send(message);
         }

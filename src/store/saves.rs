@@ -46,18 +46,23 @@ impl Saves {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a save begins, or that it is over.
-    pub(super) fn note_begun(&self, begun: Option<Instant>) {
-        self.lock().begun = begun;
+    pub(super) fn begin(&self) {
+        self.lock().begun = Some(Instant::now());
     }
 
-    /// Notes that the database can be used; `saved`: a change was saved.
-    pub(super) fn note_success(&self, saved: Option<SystemTime>) {
-        let failure = {
-            let mut status = self.lock();
-            status.last_success = saved.or(status.last_success);
-            status.failure.take()
-        };
+    pub(super) fn end(&self) {
+        self.lock().begun = None;
+    }
+
+    /// Notes that changes were saved.
+    pub(super) fn note_saved(&self) {
+        self.lock().last_success = Some(SystemTime::now());
+        self.note_recovered();
+    }
+
+    /// Notes that changes can be saved.
+    pub(super) fn note_recovered(&self) {
+        let failure = self.lock().failure.take();
         if failure.is_some() {
             log::info!("changes are saved again");
             service_manager::status("ok");

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use super::change::{Action, Change, Outcome};
 use super::colors::Colors;
@@ -17,6 +17,9 @@ use crate::yielding::Yielding;
 
 /// How long after a failed commit the next is tried, if no change asks for one earlier.
 const RETRY_TIME: Duration = Duration::from_secs(2);
+
+/// The shortest time until that is tried because somebody asks for the health.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// After a commit of several changes has failed, they are tried one by one, until this many have failed.
 const FAILURES_MAX: usize = 3;
@@ -61,18 +64,24 @@ impl Drop for Reply {
 /// Saves changes, on a thread of its own.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    pub(super) list: Arc<SharedList>,
-    pub(super) saves: Arc<Saves>,
-    pub(super) messages: Receiver<WriterMessage>,
-    pub(super) database: Database,
+    list: Arc<SharedList>,
+    saves: Arc<Saves>,
+    messages: Receiver<WriterMessage>,
+    database: Database,
     /// When the log last said that another program has changed the list.
-    pub(super) warned: Option<Instant>,
+    warned: Option<Instant>,
     /// Until then the write lock is left to other programs.
-    pub(super) free_until: Option<Instant>,
-    pub(super) yielding: Yielding,
+    free_until: Option<Instant>,
+    /// When a save last failed.
+    last_failure: Instant,
+    yielding: Yielding,
 }
 
 impl Writer {
+    pub(super) fn new(list: Arc<SharedList>, saves: Arc<Saves>, messages: Receiver<WriterMessage>, database: Database) -> Self {
+        Self { list, saves, messages, database, warned: None, free_until: None, last_failure: Instant::now(), yielding: Yielding::new() }
+    }
+
     /// Saves changes until it is told to close, or the store is gone.
     pub(crate) fn run(self) {
         let saves = Arc::clone(&self.saves);
@@ -83,25 +92,11 @@ impl Writer {
     }
 
     fn save_until_closed(mut self) {
-        let mut next_retry = Instant::now();
         loop {
-            let first = if self.saves.have_failed() {
-                // whether or not messages arrive
-                self.messages.recv_timeout(next_retry.saturating_duration_since(Instant::now()))
-            } else {
-                let first = self.messages.try_recv().ok().or_else(|| self.yielding.until(|| self.messages.try_recv().ok()));
-                let first = first.map_or_else(|| self.messages.recv().map_err(RecvTimeoutError::from), Ok);
-                next_retry = Instant::now() + RETRY_TIME;
-                first
-            };
+            let first = self.receive();
             let (mut changes, mut replies, mut looks, mut closed) = (Vec::new(), Vec::new(), Vec::new(), None);
             match first {
-                Err(RecvTimeoutError::Timeout) => {
-                    if self.save(&[]).is_ok() {
-                        self.saves.note_success(None);
-                    }
-                    next_retry = Instant::now() + RETRY_TIME;
-                }
+                Err(RecvTimeoutError::Timeout) => self.retry(),
                 Err(RecvTimeoutError::Disconnected) => return self.database.close(),
                 Ok(first) => {
                     for message in std::iter::once(first).chain(self.messages.try_iter()) {
@@ -133,6 +128,25 @@ impl Writer {
         }
     }
 
+    /// Waits for a message, or, after a failure, until it is time to retry.
+    fn receive(&mut self) -> Result<WriterMessage, RecvTimeoutError> {
+        if self.saves.have_failed() {
+            return self.messages.recv_timeout(RETRY_TIME.saturating_sub(self.last_failure.elapsed()));
+        }
+        let receive = || self.messages.try_recv().ok();
+        match receive().or_else(|| self.yielding.until(receive)) {
+            Some(message) => Ok(message),
+            None => Ok(self.messages.recv()?),
+        }
+    }
+
+    /// Finds out whether changes can be saved again.
+    fn retry(&mut self) {
+        if self.save(&[]).is_ok() {
+            self.saves.note_recovered();
+        }
+    }
+
     /// Begins a save, with the list that the database has.
     fn begin(&mut self) -> Result<(), DatabaseError> {
         let known = self.list.version();
@@ -141,14 +155,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Has readers see what other programs have committed, unless saving fails: then that is done when it works again.
+    /// Has readers see what other programs have committed. While saving fails, finds out whether it works again, unless that would wait for a
+    /// lock, or follow the last attempt at once.
     fn look(&mut self) {
-        if !self.saves.have_failed() {
-            let known = self.list.version();
-            match self.database.look(&known) {
-                Ok(found) => self.follow(&known, found),
-                Err(error) => self.saves.note_failure(error),
+        if let Some(failure) = self.saves.status().failure {
+            if failure != DatabaseError::Busy && self.last_failure.elapsed() >= RETRY_PAUSE {
+                self.retry();
             }
+            return;
+        }
+        let known = self.list.version();
+        match catch_unwind(AssertUnwindSafe(|| self.database.look(&known))).unwrap_or(Err(DatabaseError::Panicked)) {
+            Ok(found) => self.follow(&known, found),
+            Err(error) => self.saves.note_failure(error),
         }
     }
 
@@ -211,6 +230,7 @@ impl Writer {
         saved.inspect_err(|error| {
             self.saves.metrics.failures.add(1);
             self.saves.note_failure(error.clone());
+            self.last_failure = Instant::now();
         })
     }
 
@@ -218,8 +238,8 @@ impl Writer {
         if let Some(time) = self.free_until.take().and_then(|until| until.checked_duration_since(Instant::now())) {
             thread::sleep(time);
         }
+        self.saves.begin();
         let mut begun = Instant::now();
-        self.saves.note_begun(Some(begun));
         let saved = catch_unwind(AssertUnwindSafe(|| {
             self.begin()?;
             begun = Instant::now();
@@ -237,12 +257,12 @@ impl Writer {
                 self.database.commit()?;
                 self.saves.metrics.durations.add(1, begun.elapsed());
                 self.list.publish(version, removed);
-                self.saves.note_success(Some(SystemTime::now()));
+                self.saves.note_saved();
             }
             Ok(outcomes)
         }));
         self.database.roll_back();
-        self.saves.note_begun(None);
+        self.saves.end();
         // A program that waits for the write lock only looks now and then whether it is free. Between two saves without a pause it would
         // hardly ever be, so leave it free for as long as it was held.
         self.free_until = self.database.is_shared().then(|| Instant::now() + begun.elapsed().min(FREE_TIME_MAX));

@@ -93,6 +93,23 @@ fn a_disk_that_hangs_is_told_by_the_health() {
 }
 
 #[test]
+fn a_request_for_the_health_that_waits_while_the_service_stops_says_so() {
+    let Some(disk) = Stalled::start(LIST, &[]) else { return };
+    let (mut writer, mut waiting, mut idle) = (disk.server.connect(), disk.server.connect(), disk.server.connect());
+    idle.expect_open();
+    writer.send(update("2"));
+    disk.wait_for_save();
+    waiting.send(request("GET", "/health", "Host: localhost\r\n", ""));
+    disk.wait_until_received();
+    disk.server.signal(Signal::TERM);
+    idle.expect_close();
+    // on a busy machine the save took a second before the request came, which then waits for nothing
+    let was_answered = waiting.has_answer();
+    disk.release();
+    assert_eq!((waiting.response().status, writer.response().status), (if was_answered { 200 } else { 503 }, 200));
+}
+
+#[test]
 fn no_reader_waits_for_the_disk_and_nothing_large_is_kept_for_it() {
     let Some(disk) = Stalled::start(LIST, &["--workers", "1", "--max-body", "2000000"]) else { return };
     let server = &disk.server;
