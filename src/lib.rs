@@ -4,8 +4,9 @@
 //!
 //! - this file: the start in reading order, with `args` and `environment` (options), `load` (where the list comes from), `signals`,
 //!   `failure` (why it ends) and, in tests only, `documents_tests` (man page and completions)
-//! - `server`: sockets and threads: the accept loop (`mod`), `inbox` (how it reaches a worker), `worker` (an event loop), `connection` (the state
-//!   machine), `output`, `access_log`, `listen`, `watchdog` (heartbeats for the service manager)
+//! - `server`: sockets and threads: the accept loop (`mod`), `inbox` (how it and the writer reach a worker), `worker` (an event loop),
+//!   `connection` (the state machine), `output`, `shared` (limits, and how much of them is used), `access_log`, `listen`, `socket_file`,
+//!   `control_group` (its memory limit), `watchdog` (heartbeats for the service manager)
 //! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path names), `origin` (browsers), `token` (who may
 //!   change the list), `page` (for browsers)
 //! - `store`: the list in memory: `list` (the mutex around the current version), `colors` (one version), `json`, `retired` (old
@@ -65,10 +66,10 @@ pub mod fuzzing {
     pub use crate::store::fuzzing::json;
 }
 
-/// Bytes of stack of a thread; the deepest call needs a quarter of it.
+/// Bytes of stack of a worker, and of the writer; the deepest call needs a quarter of it.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// The time between the signal and the end.
+/// At most this long after the signal the database is closed.
 const STOP_TIME: Duration = Duration::from_millis(4500);
 
 /// How much of it is left for the writer to save what is queued and to close the database, however long connections take.

@@ -1,4 +1,4 @@
-//! One connection: a state machine that receives, answers and sends, and never waits for its client. Knows nothing of other connections.
+//! One connection: a state machine that receives, answers and sends, and never waits for its client. Touches no other connection.
 
 use std::io;
 use std::mem::replace;
@@ -56,7 +56,7 @@ enum State {
     Reading,
     /// The outcome of a change. Nothing is received meanwhile, so that requests are answered in order, and no timeout closes the connection,
     /// so that its memory stays counted.
-    Changing(Box<Changing>),
+    AwaitingOutcome(Box<Changing>),
     /// Room in the socket for more of the output. When all of it is sent, this follows.
     Writing(After),
     /// The end of the client's side, after the last response. Up to `left` bytes are received and dropped.
@@ -155,7 +155,7 @@ impl Connection {
     pub(super) fn advance(&mut self, event: Event, pass: &mut Pass<'_>) -> Next {
         // An error means that the client has gone, so there is no response.
         let next = self.handle(event, pass).unwrap_or(Next::Close);
-        let change = if let State::Changing(changing) = &self.state { changing.memory } else { 0 };
+        let change = if let State::AwaitingOutcome(changing) = &self.state { changing.memory } else { 0 };
         self.quota.set_memory(self.parser.memory() + self.output.memory() + change);
         next
     }
@@ -167,7 +167,7 @@ impl Connection {
             State::New | State::Idle if shared.is_stopping.load(Relaxed) => STOPPING_KEEP_ALIVE.min(limits.keep_alive),
             State::Idle => limits.keep_alive + KEEP_ALIVE_GRACE,
             State::New | State::Reading | State::Writing(_) => limits.request_timeout,
-            State::Changing(_) => return None,
+            State::AwaitingOutcome(_) => return None,
             State::Lingering { .. } => LINGER_TIME,
         };
         Some(self.since + time)
@@ -184,7 +184,7 @@ impl Connection {
     pub(super) fn eviction_rank(&self, now: Instant) -> Option<(bool, Instant)> {
         match self.state {
             State::Idle => Some((false, self.since)),
-            State::Changing(_) => None,
+            State::AwaitingOutcome(_) => None,
             _ => (now.duration_since(self.since) >= STALL_TIME).then_some((true, self.since)),
         }
     }
@@ -194,8 +194,8 @@ impl Connection {
             (Event::Readable, State::New | State::Idle | State::Reading) => self.receive_requests(pass),
             (Event::Readable, State::Lingering { left }) if *left > 0 => drop_received(&self.socket, left, pass.scratch),
             (Event::Resume, State::New | State::Idle | State::Reading) => self.answer_waiting(pass),
-            (Event::Outcome(outcome), State::Changing(_)) => self.answer_outcome(outcome, pass),
-            (Event::Readable | Event::Writable, State::Changing(_)) => Ok(Next::Unwatch),
+            (Event::Outcome(outcome), State::AwaitingOutcome(_)) => self.answer_outcome(outcome, pass),
+            (Event::Readable | Event::Writable, State::AwaitingOutcome(_)) => Ok(Next::Unwatch),
             (Event::Readable | Event::Writable, State::Writing(after)) => {
                 let after = *after;
                 self.send(after, pass)
@@ -274,7 +274,7 @@ impl Connection {
                 Ok(Answer::Change(change, detail)) => {
                     // the change has its own copy of what it needs
                     let request = Request { content: Vec::new(), ..request };
-                    self.state = State::Changing(Box::new(Changing { request, entry, detail, memory }));
+                    self.state = State::AwaitingOutcome(Box::new(Changing { request, entry, detail, memory }));
                     self.output.send(&self.socket)?;
                     return Ok(Next::Change(change));
                 }
@@ -287,7 +287,7 @@ impl Connection {
 
     /// Responds to the request whose change was saved, or was not.
     fn answer_outcome(&mut self, outcome: Result<Outcome, DatabaseError>, pass: &mut Pass<'_>) -> io::Result<Next> {
-        let State::Changing(changing) = replace(&mut self.state, State::Idle) else { return Ok(Next::Close) };
+        let State::AwaitingOutcome(changing) = replace(&mut self.state, State::Idle) else { return Ok(Next::Close) };
         // the time until the next request begins now
         self.since = pass.now;
         let Changing { request, entry, detail, .. } = *changing;

@@ -1,4 +1,4 @@
-//! How the accept loop and the writer reach a worker. Serves nobody.
+//! How the accept loop and the writer reach a worker.
 
 use std::io;
 use std::mem::take;
@@ -16,7 +16,7 @@ use crate::store::{DatabaseError, Outcome};
 
 pub(super) struct Inbox {
     mail: Mutex<Vec<Mail>>,
-    /// Readable while there is mail.
+    /// Readable after [`Inbox::wake`], until [`Inbox::take`].
     pub(super) eventfd: OwnedFd,
     /// The number of the worker.
     pub(super) worker: usize,

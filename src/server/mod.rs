@@ -91,16 +91,16 @@ impl Server {
 
     /// Waits for connections and accepts them. True if the service has to stop.
     fn accept_ready(&mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<bool> {
-        let is_full = self.shared.connections.is_full() && self.listeners.iter().any(has_pending);
-        self.shared.limit_reached.store(is_full, Relaxed);
-        if is_full {
+        let limit_reached = self.shared.connections.is_full() && self.listeners.iter().any(has_pending);
+        self.shared.limit_reached.store(limit_reached, Relaxed);
+        if limit_reached {
             // they have to close connections
             self.inboxes.iter().for_each(|inbox| inbox.wake());
         }
-        let time = if is_full { Some(PAUSE) } else { self.watchdog.poll_timeout(Instant::now()) };
+        let time = if limit_reached { Some(PAUSE) } else { self.watchdog.poll_timeout(Instant::now()) };
         let mut polled = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         polled.extend(reload.map(|reload| PollFd::from_borrowed_fd(reload, PollFlags::IN)));
-        polled.extend(self.listeners.iter().filter(|_| !is_full).map(|listener| PollFd::new(&listener.socket, PollFlags::IN)));
+        polled.extend(self.listeners.iter().filter(|_| !limit_reached).map(|listener| PollFd::new(&listener.socket, PollFlags::IN)));
         match rustix::event::poll(&mut polled, time.and_then(|time| Timespec::try_from(time).ok()).as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             // poll(2): the kernel had no memory for its table, so this call did not wait

@@ -17,12 +17,14 @@ const MEMORY_MIN: usize = 2 * 1024 * 1024;
 /// A connection with no more bytes than this does not count, so that small requests are served however much the others take.
 const UNCOUNTED_BYTES: usize = 4096;
 
-/// Limits for clients; see the options of the same names.
+/// Limits for clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
-    /// Bytes of content in one request.
+    /// Bytes of content in one request: `--max-body`.
     pub(crate) content_max: usize,
+    /// `--request-timeout`.
     pub(crate) request_timeout: Duration,
+    /// `--keep-alive`.
     pub(crate) keep_alive: Duration,
     /// Bytes of requests and responses in the buffers of all connections together.
     pub(crate) memory_max: usize,

@@ -1,4 +1,4 @@
-//! The watchdog of the service manager (sd_notify(3)): heartbeats while all threads answer.
+//! The watchdog of the service manager (sd_notify(3)): heartbeats while the workers and the writer answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -48,7 +48,7 @@ pub(super) struct Worker {
     last_id: u64,
     /// The ids of connections that have more requests in their buffers.
     run_queue: VecDeque<u64>,
-    /// No later than the first deadline of a connection; `None` when no connection has one.
+    /// When to look at all connections, no later than the first needs it; `None` when none does.
     next_check: Option<Instant>,
     /// When idle connections may be closed at the connection limit.
     next_eviction: Instant,

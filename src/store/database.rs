@@ -109,7 +109,7 @@ pub(crate) fn read(path: &Path, check: bool) -> Result<Colors, DatabaseError> {
         }
         before = now;
     }
-    Err(DatabaseError::Changing)
+    Err(DatabaseError::KeepsChanging)
 }
 
 fn read_once(path: &Path, has_log: bool, check: bool) -> Result<Colors, DatabaseError> {

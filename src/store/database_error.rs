@@ -22,7 +22,7 @@ pub(crate) enum DatabaseError {
     /// When an edit finds another row, or none, where the list has its color.
     OtherRows,
     /// When another program keeps writing to the file while it is read.
-    Changing,
+    KeepsChanging,
     /// When SQLite fails in any other way; with the reason.
     Sqlite(String),
     /// When this file of the database was removed, replaced or cut short while the service runs.
@@ -45,7 +45,7 @@ impl fmt::Display for DatabaseError {
             Self::Row(id, reason) => write!(f, "the row of table color with id {id} is not a color: {reason}; correct it with sqlite3"),
             Self::LastId(id) => write!(f, "no color can follow the row of table color with id {id}; give it a smaller id with sqlite3"),
             Self::OtherRows => f.write_str("another program has changed the rows of the table color; try again"),
-            Self::Changing => f.write_str("another program writes to it at the same time; try again"),
+            Self::KeepsChanging => f.write_str("another program writes to it at the same time; try again"),
             Self::Replaced(name) => {
                 write!(
                     f,
