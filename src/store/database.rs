@@ -19,7 +19,7 @@ use super::colors::{Colors, Edit};
 use super::data_file;
 use super::database_error::DatabaseError;
 use super::files::{Files, SharedMemory};
-use crate::{file_lock, logging};
+use crate::file_lock;
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and the owner of FILE.
 const NEW_FILE_MODE: u32 = 0o600;
@@ -274,11 +274,10 @@ impl Database {
     pub(super) fn commit(&self) -> Result<(), DatabaseError> {
         let committed = self.connection.prepare_cached("COMMIT")?.execute([]);
         if let Err(refused) = &committed
-            && let Err(error) = self.erase_refused_commit()
+            && self.erase_refused_commit().is_err()
             && refused.sqlite_error().is_some_and(|refused| refused.extended_code == ffi::SQLITE_IOERR_FSYNC)
         {
-            let error = DatabaseError::from(error);
-            logging::FAULTS.log(format_args!("a change that was refused may be there after a crash: {error}"));
+            return Err(DatabaseError::NotErased);
         }
         Ok(committed.map(drop)?)
     }

@@ -21,6 +21,8 @@ pub(crate) enum DatabaseError {
     LastId(i64),
     /// When an edit finds another row, or none, where the list has its color.
     OtherRows,
+    /// When a commit failed at the sync, and could not be removed from the log either.
+    NotErased,
     /// When another program keeps writing to the file while it is read.
     KeepsChanging,
     /// When SQLite fails in any other way; with the reason.
@@ -45,6 +47,7 @@ impl fmt::Display for DatabaseError {
             Self::Row(id, reason) => write!(f, "the row of table color with id {id} is not a color: {reason}; correct it with sqlite3"),
             Self::LastId(id) => write!(f, "no color can follow the row of table color with id {id}; give it a smaller id with sqlite3"),
             Self::OtherRows => f.write_str("another program has changed the rows of the table color; try again"),
+            Self::NotErased => f.write_str("the disk reported an error on sync, and then on removing it: it may be there after a crash"),
             Self::KeepsChanging => f.write_str("another program writes to it at the same time; try again"),
             Self::Replaced(name) => {
                 write!(

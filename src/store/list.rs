@@ -70,11 +70,15 @@ impl SharedList {
 
     /// Makes a change, or finds that it cannot be made. The version that it is decided on has to stay the current one meanwhile.
     pub(super) fn change(&self, change: &Change) -> Outcome {
-        let mut version = self.version();
-        let (outcome, edit) = change.decide(&version);
+        // without the lock: it may take long
+        let (outcome, edit) = change.decide(&self.version());
         if let Some(edit) = edit {
-            let removed = version.apply(edit);
-            self.publish(version, vec![removed]);
+            let (envelope, removed) = {
+                let mut current = lock(&self.current);
+                // in place: an edit of a clone would copy what both share
+                (current.made_envelope().cloned(), current.apply(edit))
+            };
+            self.free(envelope, vec![removed]);
         }
         outcome
     }
@@ -82,8 +86,15 @@ impl SharedList {
     /// Has everybody see this version, which came of the current one by edits that removed this.
     pub(super) fn publish(&self, version: Colors, removed: Vec<Removed>) {
         let before = { replace(&mut *lock(&self.current), version) };
-        let old = long(removed.iter().flat_map(Removed::representations).chain(before.made_envelope()));
-        drop((before, removed));
+        let envelope = before.made_envelope().cloned();
+        drop(before);
+        self.free(envelope, removed);
+    }
+
+    /// Frees what the list does not have any more, but for what clients are still reading.
+    fn free(&self, envelope: Option<Arc<Representation>>, removed: Vec<Removed>) {
+        let old = long(removed.iter().flat_map(Removed::representations).chain(&envelope));
+        drop((envelope, removed));
         self.retire(old);
     }
 
