@@ -1,4 +1,4 @@
-# Builds colors and installs it below PREFIX; packages set DESTDIR as well. install.sh says what else can be set.
+# Builds colors and installs it below PREFIX; packages set DESTDIR as well. packaging/install.sh says what else can be set.
 PREFIX ?= /usr/local
 export PREFIX DESTDIR UNITS BINARY
 
@@ -6,10 +6,10 @@ build:
 	cargo build --release
 
 install:
-	./install.sh
+	packaging/install.sh
 
 uninstall:
-	./install.sh --uninstall
+	packaging/install.sh --uninstall
 
 # what a release consists of, in dist/: archives, packages, the image, and what is inside; for some architectures with ARCH="aarch64 armv7"
 dist:

@@ -160,7 +160,7 @@ fn the_shell_scripts_are_clean() {
         return;
     }
     let output = Command::new("shellcheck")
-        .args(["install.sh", "packaging/backup", "packaging/deb", "packaging/dist", "packaging/openrc", "packaging/runit"])
+        .args(["packaging/install.sh", "packaging/backup", "packaging/deb", "packaging/dist", "packaging/openrc", "packaging/runit"])
         .args(["packaging/debian/postinst", "packaging/debian/postrm", "packaging/debian/prerm"])
         .args([".ci/boot", ".ci/clients", ".ci/container", ".ci/crate", ".ci/dist", ".ci/emulated", ".ci/package", ".ci/run"])
         .current_dir(ROOT)

@@ -3,7 +3,10 @@
 # and /etc/default/colors when it was changed. Variables: PREFIX (/usr/local); UNITS, where systemd looks for units; BINARY, the program;
 # DESTDIR, a directory in place of /, for packages.
 set -eu
+[ "${1-}" != --help ] || { sed -n '2,4s/^# //p' "$0" && exit; }
+# in an archive it is beside the others, in a checkout below packaging
 cd "$(dirname "$0")"
+[ -e packaging ] || cd ..
 PREFIX=${PREFIX-/usr/local}
 UNITS=${UNITS:-$PREFIX/lib/systemd/system}
 DESTDIR=${DESTDIR-}
@@ -15,7 +18,7 @@ doc=$share/doc/colors
 case "$*" in
 '') verb=install ;;
 --uninstall) verb=uninstall ;;
-*) echo "install.sh: $* is no option: there is --uninstall, and variables, see the beginning of this file" >&2 && exit 2 ;;
+*) echo "install.sh: $* is no option; --help says what is" >&2 && exit 2 ;;
 esac
 if [ "$verb" = install ] && [ ! -x "$BINARY" ]; then
     echo "install.sh: there is no $BINARY: run make first, or say where it is with BINARY=" >&2
