@@ -15,7 +15,7 @@ pub(crate) struct Change {
     pub(crate) conditions: Conditions,
 }
 
-/// The three writing operations of the specification, one on the whole list, and none.
+/// The three writing operations of the specification, one on the whole list, and one that writes nothing.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Append this color.
@@ -26,7 +26,7 @@ pub(crate) enum Action {
     Delete(String),
     /// Have this list in place of the one that is there. The memory for it is reserved until then.
     ReplaceAll(Colors, Reservation),
-    /// Change nothing: only have what other programs have committed be seen.
+    /// Change nothing: have readers see what other programs have committed.
     Look,
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Outcome {
     Deleted(Arc<Representation>),
     /// The list is this one.
     Replaced(Colors),
-    /// The list is the one that the database has; or it could not be read, and [`super::Saves`] say why.
+    /// The list is that of the database, unless that cannot be read: then [`super::Saves`] says why.
     Looked,
     /// No color has the name.
     NotFound,
@@ -57,8 +57,7 @@ impl Change {
     /// Returns what the client is told, and the edit to make, if any.
     pub(super) fn decide(&self, colors: &Colors) -> (Outcome, Option<Edit>) {
         let found = match &self.action {
-            Action::Create(_) | Action::ReplaceAll(..) => None,
-            Action::Look => return (Outcome::Looked, None),
+            Action::Create(_) | Action::ReplaceAll(..) | Action::Look => None,
             Action::Update(name, _) | Action::Delete(name) => match colors.find(name) {
                 // RFC 9110 §13.2.1: a missing color comes before a failed condition
                 None => return (Outcome::NotFound, None),
@@ -84,7 +83,8 @@ impl Change {
                 (Outcome::Created { color: color.clone(), is_first }, Some(Edit::Append(color)))
             }
             (Action::ReplaceAll(list, _reserved), _) => (Outcome::Replaced(list.clone()), Some(Edit::ReplaceAll(list.clone()))),
-            (Action::Update(..) | Action::Delete(_) | Action::Look, _) => (Outcome::NotFound, None),
+            (Action::Look, _) => (Outcome::Looked, None),
+            (Action::Update(..) | Action::Delete(_), None) => (Outcome::NotFound, None),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::http::Representation;
 /// Bytes of UTF-8. Percent-encoded it is at most three times as long, which fits into the head of a request, 64 KiB.
 pub(super) const NAME_BYTES_MAX: usize = 4096;
 
-/// One entry of the list. It is small, and in one piece: a change of the list copies some of its neighbors, and no text.
+/// Small, since a change of the list copies some of its neighbors.
 #[derive(Clone, Debug)]
 pub(crate) struct Color {
     /// Rises along the list; the id of its row in the database. 0 before it is in a list.

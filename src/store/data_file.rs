@@ -92,8 +92,8 @@ pub(super) fn path_error(path: &Path, error: &io::Error) -> DatabaseError {
     DatabaseError::Unusable(reason)
 }
 
-/// Where a path leads, as an absolute path; follows symbolic links even to a file that does not exist. All functions of the
-/// database but [`has_list`] take such a path.
+/// Where a path leads, as an absolute path; follows symbolic links even to a file that does not exist. All functions of the database but
+/// [`has_list`] take such a path.
 pub(crate) fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     // as many as the kernel follows (path_resolution(7))

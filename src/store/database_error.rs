@@ -47,7 +47,9 @@ impl fmt::Display for DatabaseError {
             Self::Row(id, reason) => write!(f, "the row of table color with id {id} is not a color: {reason}; correct it with sqlite3"),
             Self::LastId(id) => write!(f, "no color can follow the row of table color with id {id}; give it a smaller id with sqlite3"),
             Self::OtherRows => f.write_str("another program has changed the rows of the table color; try again"),
-            Self::NotErased => f.write_str("the disk reported an error on sync, and then on removing it: it may be there after a crash"),
+            Self::NotErased => {
+                f.write_str("the disk reported an error on sync, and another when the change was taken back: it may be there after a crash")
+            }
             Self::KeepsChanging => f.write_str("another program writes to it at the same time; try again"),
             Self::Replaced(name) => {
                 write!(

@@ -107,7 +107,7 @@ impl Store {
     /// Makes a change in memory, or finds that it cannot be made. `None` if it has to be saved: then [`Store::submit`] it.
     pub(crate) fn change(&self, change: &Change) -> Option<Outcome> {
         let Changes::InMemory(changing) = &self.changes else { return None };
-        // a panic leaves the list as it was
+        // a change that panics while it is decided leaves the list as it was
         let _changing = changing.lock().unwrap_or_else(PoisonError::into_inner);
         Some(self.list.change(change))
     }
