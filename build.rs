@@ -1,4 +1,5 @@
-//! Says which build this is: the version, and the commit unless that is the version's tag. Outside a checkout it is the version alone.
+//! Says which build this is: the version, and the commit unless that is the version's tag. Outside
+//! a checkout it is the version alone.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +18,8 @@ fn main() {
     println!("cargo::rustc-env=BUILD_VERSION={build}");
 }
 
-/// `0.1.0` at the tag v0.1.0, and `0.1.0+f9df746` elsewhere; with `dirty` behind it if a file is not as in the commit. Nothing if git says nothing.
+/// `0.1.0` at the tag v0.1.0, and `0.1.0+f9df746` elsewhere; with `dirty` behind it if a file is
+/// not as in the commit. Nothing if git says nothing.
 fn describe(version: &str) -> Option<String> {
     for name in ["logs/HEAD", "HEAD", "packed-refs", "refs/tags"] {
         git(&["rev-parse", "--git-path", name]).iter().for_each(|path| watch(path));
@@ -26,11 +28,13 @@ fn describe(version: &str) -> Option<String> {
     match git(&["describe", "--tags", "--exact-match", "--match", &tag, "--dirty"]) {
         Some(exact) if exact == tag => Some(version.to_owned()),
         Some(_) => Some(format!("{version}+dirty")),
-        None => git(&["describe", "--always", "--exclude=*", "--abbrev=7", "--dirty"]).map(|commit| format!("{version}+{commit}")),
+        None => git(&["describe", "--always", "--exclude=*", "--abbrev=7", "--dirty"])
+            .map(|commit| format!("{version}+{commit}")),
     }
 }
 
-/// Has cargo run this again when the file has changed. One that does not exist would count as changed at every build.
+/// Has cargo run this again when the file has changed. One that does not exist would count as
+/// changed at every build.
 fn watch(path: &str) {
     if Path::new(path).exists() {
         println!("cargo::rerun-if-changed={path}");
@@ -39,6 +43,10 @@ fn watch(path: &str) {
 
 /// What git prints; nothing without git, or where it refuses.
 fn git(arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+    let output = Command::new("git")
+        .args(arguments)
+        .output()
+        .ok()
+        .filter(|output| output.status.success())?;
     Some(String::from_utf8(output.stdout).ok()?.trim_end().to_owned())
 }

@@ -1,4 +1,5 @@
-//! The command line, with the `COLORS_*` environment. Checks values, and those that do not go together; opens nothing.
+//! The command line, with the `COLORS_*` environment. Checks values, and those that do not go
+//! together; opens nothing.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -113,26 +114,43 @@ pub(crate) struct Args {
 impl Args {
     /// Reads the command line and the environment. Exits after `--help`, `--version`, or a mistake.
     pub(crate) fn read() -> Self {
-        Self::of(std::env::args_os().collect(), std::env::vars_os()).unwrap_or_else(|error| error.exit())
+        Self::of(std::env::args_os().collect(), std::env::vars_os())
+            .unwrap_or_else(|error| error.exit())
     }
 
-    fn of(line: Vec<OsString>, variables: impl Iterator<Item = (OsString, OsString)>) -> clap::error::Result<Self> {
+    fn of(
+        line: Vec<OsString>,
+        variables: impl Iterator<Item = (OsString, OsString)>,
+    ) -> clap::error::Result<Self> {
         let mut command = Self::command();
         let given = environment::parse(&mut command, &line)?;
         let (options, warnings) = environment::options(&mut command, &given, variables)?;
         let (program, line) = line.split_at(line.len().min(1));
-        let matches = command.try_get_matches_from_mut(program.iter().chain(&options).chain(line))?;
+        let matches =
+            command.try_get_matches_from_mut(program.iter().chain(&options).chain(line))?;
         let mut args = Self::from_arg_matches(&matches)?;
         args.warnings = warnings;
         // a message names what the operator set: the option or its variable
         let is_on_line = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
         let name = |id: &str| environment::name(id, is_on_line(id));
-        args.listen_name = (matches.value_source("listen") == Some(ValueSource::CommandLine)).then(|| name("listen"));
-        if let Some(clash) = args.listen.iter().enumerate().find_map(|(at, one)| args.listen[..at].iter().find_map(|two| one.clash(two))) {
-            return Err(command.error(ErrorKind::ArgumentConflict, format!("{}: {clash}", name("listen"))));
+        args.listen_name = (matches.value_source("listen") == Some(ValueSource::CommandLine))
+            .then(|| name("listen"));
+        if let Some(clash) = args
+            .listen
+            .iter()
+            .enumerate()
+            .find_map(|(at, one)| args.listen[..at].iter().find_map(|two| one.clash(two)))
+        {
+            return Err(
+                command.error(ErrorKind::ArgumentConflict, format!("{}: {clash}", name("listen")))
+            );
         }
         if args.private && args.token_file.is_none() {
-            let message = format!("{} needs {}", name("private"), environment::name("token_file", is_on_line("private")));
+            let message = format!(
+                "{} needs {}",
+                name("private"),
+                environment::name("token_file", is_on_line("private"))
+            );
             return Err(command.error(ErrorKind::MissingRequiredArgument, message));
         }
         if args.dump && args.data.is_none() {
@@ -141,7 +159,8 @@ impl Args {
         if args.access_log && args.log_level < LevelFilter::Info {
             let level = args.log_level.as_str().to_ascii_lowercase();
             let (access_log, log_level) = (name("access_log"), name("log_level"));
-            let warning = format!("{access_log} logs nothing at {log_level} {level}: it needs info or debug");
+            let warning =
+                format!("{access_log} logs nothing at {log_level} {level}: it needs info or debug");
             if args.log_level < LevelFilter::Warn {
                 // nobody would see the warning
                 return Err(command.error(ErrorKind::ArgumentConflict, warning));
@@ -153,7 +172,10 @@ impl Args {
 
     pub(crate) fn worker_count(&self) -> usize {
         // at least two, so that one long answer does not delay all other clients
-        let of_system = || std::thread::available_parallelism().map_or(2, |processors| processors.get().clamp(2, 256));
+        let of_system = || {
+            std::thread::available_parallelism()
+                .map_or(2, |processors| processors.get().clamp(2, 256))
+        };
         self.workers.map_or_else(of_system, usize::from)
     }
 }
@@ -166,7 +188,10 @@ fn boolean() -> impl TypedValueParser<Value = bool> {
 }
 
 fn parse_workers(text: &str) -> Result<u16, &'static str> {
-    text.parse().ok().filter(|workers| (1..=256).contains(workers)).ok_or("give a number from 1 to 256")
+    text.parse()
+        .ok()
+        .filter(|workers| (1..=256).contains(workers))
+        .ok_or("give a number from 1 to 256")
 }
 
 /// Parses a number of bytes, from 64 to 16 MiB; K and M are binary.
@@ -178,7 +203,11 @@ fn parse_size(text: &str) -> Result<usize, String> {
         "m" | "mib" => Some(1024 * 1024),
         _ => None,
     };
-    let bytes = number.parse::<usize>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
+    let bytes = number
+        .parse::<usize>()
+        .ok()
+        .zip(factor)
+        .and_then(|(number, factor)| number.checked_mul(factor));
     let bytes = bytes.filter(|bytes| (64..=16 * 1024 * 1024).contains(bytes));
     bytes.ok_or_else(|| "give a size from 64 bytes to 16 MiB, as in 65536, 64K or 1MiB".to_owned())
 }
@@ -195,7 +224,9 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     };
     let seconds = number.parse::<f64>().ok().zip(factor).map(|(number, factor)| number * factor);
     let seconds = seconds.filter(|seconds| (0.1..=86_400.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m".to_owned())
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m".to_owned())
 }
 
 /// Splits `64K` into `64` and `K`.
@@ -206,7 +237,8 @@ fn split_unit(text: &str) -> (&str, &str) {
 /// Parses the permissions of a file, from 0 to 777 in octal.
 fn parse_mode(text: &str) -> Result<u32, String> {
     let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let mode = digits.and_then(|digits| u32::from_str_radix(digits, 8).ok()).filter(|mode| *mode <= 0o777);
+    let mode =
+        digits.and_then(|digits| u32::from_str_radix(digits, 8).ok()).filter(|mode| *mode <= 0o777);
     mode.ok_or_else(|| "give an octal number from 0 to 777, as in 0660".to_owned())
 }
 
@@ -221,7 +253,14 @@ mod tests {
 
     #[test]
     fn times_are_within_a_day() {
-        for (text, milliseconds) in [("5", 5000), ("0.25", 250), ("30s", 30_000), ("500ms", 500), ("2m", 120_000), ("1.5h", 5_400_000)] {
+        for (text, milliseconds) in [
+            ("5", 5000),
+            ("0.25", 250),
+            ("30s", 30_000),
+            ("500ms", 500),
+            ("2m", 120_000),
+            ("1.5h", 5_400_000),
+        ] {
             assert_eq!(parse_time(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
         for text in ["0", "-1", "NaN", "inf", "86401", "5 s", "s", "99ms", "1d", ""] {
@@ -231,10 +270,29 @@ mod tests {
 
     #[test]
     fn sizes_are_from_64_bytes_to_16_mib() {
-        for (text, bytes) in [("64", 64), ("64B", 64), ("64K", 65_536), ("64k", 65_536), ("64KiB", 65_536), ("16MiB", 16_777_216)] {
+        for (text, bytes) in [
+            ("64", 64),
+            ("64B", 64),
+            ("64K", 65_536),
+            ("64k", 65_536),
+            ("64KiB", 65_536),
+            ("16MiB", 16_777_216),
+        ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
-        for text in ["63", "16777217", "17M", "1G", "1.5K", "-64", "K", "64 K", "64KB", "99999999999999999999", ""] {
+        for text in [
+            "63",
+            "16777217",
+            "17M",
+            "1G",
+            "1.5K",
+            "-64",
+            "K",
+            "64 K",
+            "64KB",
+            "99999999999999999999",
+            "",
+        ] {
             assert!(parse_size(text).is_err(), "{text:?}");
         }
     }

@@ -1,4 +1,5 @@
-//! How many connections each worker has. The accept loop chooses a worker by that, and keeps to the connection limit; `/metrics` shows it.
+//! How many connections each worker has. The accept loop chooses a worker by that, and keeps to the
+//! connection limit; `/metrics` shows it.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -21,7 +22,9 @@ impl ConnectionCounts {
 
     /// The worker for the next connection: the one that has the fewest.
     pub(crate) fn next_worker(&self) -> usize {
-        (0..self.workers()).min_by_key(|worker| self.open[*worker].load(Relaxed)).expect("there is a worker")
+        (0..self.workers())
+            .min_by_key(|worker| self.open[*worker].load(Relaxed))
+            .expect("there is a worker")
     }
 
     pub(crate) fn add(&self, worker: usize) {

@@ -1,5 +1,6 @@
-//! The man page and the completions of the shells, made from the definition of the command line, and the unit of further services, made from
-//! that of the first. A test fails when those in the tree are stale.
+//! The man page and the completions of the shells, made from the definition of the command line,
+//! and the unit of further services, made from that of the first. A test fails when those in the
+//! tree are stale.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,8 @@ use clap_mangen::Man;
 
 use crate::args::Args;
 
-/// Makes the tests write the files instead of comparing them: `WRITE_DOCUMENTS=1 cargo test documents`.
+/// Makes the tests write the files instead of comparing them: `WRITE_DOCUMENTS=1 cargo test
+/// documents`.
 const WRITE: &str = "WRITE_DOCUMENTS";
 
 /// Everything that does not follow from the options.
@@ -22,9 +24,15 @@ const CHANGELOG: &str = include_str!("../packaging/debian/changelog");
 
 /// The date of the version, as in 2026-11-21.
 fn date() -> String {
-    let (_, written) = CHANGELOG.lines().find_map(|line| line.strip_prefix(" -- ")?.split_once(", ")).expect("it is signed");
-    let [day, month, year] = written.splitn(4, ' ').take(3).collect::<Vec<_>>()[..] else { panic!("no date: {written}") };
-    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (_, written) = CHANGELOG
+        .lines()
+        .find_map(|line| line.strip_prefix(" -- ")?.split_once(", "))
+        .expect("it is signed");
+    let [day, month, year] = written.splitn(4, ' ').take(3).collect::<Vec<_>>()[..] else {
+        panic!("no date: {written}")
+    };
+    let months =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let month = 1 + months.iter().position(|name| *name == month).expect("it is a month");
     format!("{year}-{month:02}-{day:0>2}")
 }
@@ -33,7 +41,8 @@ fn date() -> String {
 fn man_page() -> String {
     let mut command = Args::command();
     command.build();
-    let synopsis: String = command.get_arguments().filter(|option| !option.is_hide_set()).map(synopsis_of).collect();
+    let synopsis: String =
+        command.get_arguments().filter(|option| !option.is_hide_set()).map(synopsis_of).collect();
     let mut options = Vec::new();
     Man::new(Args::command()).render_options_section(&mut options).unwrap();
     TEMPLATE
@@ -41,17 +50,27 @@ fn man_page() -> String {
         .replace("@VERSION@", env!("CARGO_PKG_VERSION"))
         .replace("@SYNOPSIS@\n", &synopsis)
         // an empty line between two breaks is a paragraph, of which mandoc warns
-        .replace("@OPTIONS@\n", &String::from_utf8(options).unwrap().replace(".br\n\n.br\n", ".sp\n"))
+        .replace(
+            "@OPTIONS@\n",
+            &String::from_utf8(options).unwrap().replace(".br\n\n.br\n", ".sp\n"),
+        )
 }
 
-/// One option with its value, which clap_mangen leaves out: `[--log-level off|error|...]` when the values are known, or else `[--seed FILE]`.
+/// One option with its value, which clap_mangen leaves out: `[--log-level off|error|...]` when the
+/// values are known, or else `[--seed FILE]`.
 fn synopsis_of(option: &Arg) -> String {
     let long = option.get_long().expect("every option has a long name").replace('-', "\\-");
     let short = option.get_short().map(|short| format!("\\fB\\-{short}\\fR|")).unwrap_or_default();
-    let values: Vec<String> = option.get_possible_values().iter().map(|value| format!("\\fB{}\\fR", value.get_name())).collect();
+    let values: Vec<String> = option
+        .get_possible_values()
+        .iter()
+        .map(|value| format!("\\fB{}\\fR", value.get_name()))
+        .collect();
     let value = match option.get_value_names() {
         _ if !option.get_action().takes_values() => String::new(),
-        _ if !values.is_empty() && !option.is_hide_possible_values_set() => format!("\\ {}", values.join("|")),
+        _ if !values.is_empty() && !option.is_hide_possible_values_set() => {
+            format!("\\ {}", values.join("|"))
+        }
         Some(names) if option.is_require_equals_set() => format!("[=\\fI{}\\fR]", names.concat()),
         Some(names) => format!("\\ \\fI{}\\fR", names.concat()),
         None => panic!("--{long} has a value without a name"),
@@ -85,19 +104,30 @@ fn the_man_page_is_that_of_the_options() {
 
 #[test]
 fn the_synopsis_has_each_value_as_it_is_given() {
-    let synopsis = ["\\fB", "\\fI", "\\fR", "\\"].iter().fold(man_page(), |page, markup| page.replace(markup, ""));
-    for expected in ["[--seed FILE]", "[--read-only[=BOOL]]", "[--log-level off|error|warn|info|debug]", "[--check]"] {
+    let synopsis = ["\\fB", "\\fI", "\\fR", "\\"]
+        .iter()
+        .fold(man_page(), |page, markup| page.replace(markup, ""));
+    for expected in [
+        "[--seed FILE]",
+        "[--read-only[=BOOL]]",
+        "[--log-level off|error|warn|info|debug]",
+        "[--check]",
+    ] {
         assert!(synopsis.lines().any(|line| line == expected), "{expected}");
     }
 }
 
-/// Makes the script for bash, which takes `--option=value` apart into three words, where clap_complete looks for the option one word back. Behind
-/// an option that takes its value with an equals sign alone, other options follow a space.
+/// Makes the script for bash, which takes `--option=value` apart into three words, where
+/// clap_complete looks for the option one word back. Behind an option that takes its value with an
+/// equals sign alone, other options follow a space.
 fn bash_completions() -> String {
     let script = String::from_utf8(completions(Shell::Bash)).unwrap();
     let (before, after) = script.split_once("    prev=\"$3\"\n").expect("it sets the word before");
     let command = Args::command();
-    let names = command.get_arguments().filter(|option| option.is_require_equals_set()).filter_map(Arg::get_long);
+    let names = command
+        .get_arguments()
+        .filter(|option| option.is_require_equals_set())
+        .filter_map(Arg::get_long);
     let needs_equals: String = names.map(|name| format!("--{name} ")).collect();
     format!(
         r#"{before}    prev="$3"
@@ -115,7 +145,11 @@ fn bash_completes_a_value_behind_an_equals_sign() {
     let script = format!("{}\nCOMP_WORDS=(colors \"$@\"); COMP_CWORD=$#", bash_completions());
     let complete = |words: &[&str]| {
         let run = "_colors colors \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"; echo \"${COMPREPLY[@]}\"";
-        let output = Command::new("bash").args(["-c", &format!("{script}\n{run}"), "bash"]).args(words).output().unwrap();
+        let output = Command::new("bash")
+            .args(["-c", &format!("{script}\n{run}"), "bash"])
+            .args(words)
+            .output()
+            .unwrap();
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
     };
     assert_eq!(complete(&["--log-level", "=", "d"]), "debug");
@@ -133,7 +167,8 @@ fn the_completions_are_those_of_the_options() {
     check("completions/colors.fish", &completions(Shell::Fish));
 }
 
-/// The unit of further services, whose names stand behind `@`: the first one's, with files and a user of their own.
+/// The unit of further services, whose names stand behind `@`: the first one's, with files and a
+/// user of their own.
 fn template_unit() -> String {
     let unit = include_str!("../packaging/systemd/colors.service");
     let (_, settings) = unit.split_once("[Unit]\n").expect("it has a section of that name");

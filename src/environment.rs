@@ -1,4 +1,5 @@
-//! Options from `COLORS_*` variables. The command line has precedence; clap checks the values of both.
+//! Options from `COLORS_*` variables. The command line has precedence; clap checks the values of
+//! both.
 
 use std::ffi::OsString;
 
@@ -18,7 +19,10 @@ const OF_OTHERS: [&str; 1] = ["COLORS_BACKUPS"];
 const SECURITY: [&str; 3] = ["token_file", "private", "read_only"];
 
 /// Parses a command line. For `--port`, which many programs have, the error suggests `--listen`.
-pub(crate) fn parse<'a>(command: &mut Command, line: impl IntoIterator<Item = &'a OsString>) -> clap::error::Result<ArgMatches> {
+pub(crate) fn parse<'a>(
+    command: &mut Command,
+    line: impl IntoIterator<Item = &'a OsString>,
+) -> clap::error::Result<ArgMatches> {
     command.try_get_matches_from_mut(line).map_err(|mut error| {
         if matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(option)) if option == "--port" || option == "-p") {
             error.insert(ContextKind::SuggestedArg, ContextValue::String("--listen".to_owned()));
@@ -28,8 +32,8 @@ pub(crate) fn parse<'a>(command: &mut Command, line: impl IntoIterator<Item = &'
     })
 }
 
-/// Returns the variables as options, except those that the command line sets, and warnings about unknown variables. The error for an invalid
-/// value names the variable.
+/// Returns the variables as options, except those that the command line sets, and warnings about
+/// unknown variables. The error for an invalid value names the variable.
 pub(crate) fn options(
     command: &mut Command,
     line: &ArgMatches,
@@ -45,20 +49,29 @@ pub(crate) fn options(
         // an empty variable is how service managers and containers say that there is none
         if value.is_empty() {
             if SECURITY.contains(&id.as_str()) {
-                warnings.push(format!("the variable {} is empty, which is the same as not set", name.display()));
+                warnings.push(format!(
+                    "the variable {} is empty, which is the same as not set",
+                    name.display()
+                ));
             }
             continue;
         }
-        let is_known = !LINE_ONLY.contains(&id.as_str()) && command.get_arguments().any(|option| option.get_id() == id.as_str());
+        let is_known = !LINE_ONLY.contains(&id.as_str())
+            && command.get_arguments().any(|option| option.get_id() == id.as_str());
         if !is_known || name != variable(&id).as_str() {
-            let hint = near(command, &id).map_or_else(String::new, |near| format!("; did you mean {near}?"));
-            warnings.push(format!("the variable {} is unknown and does nothing{hint}", name.display()));
+            let hint = near(command, &id)
+                .map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            warnings
+                .push(format!("the variable {} is unknown and does nothing{hint}", name.display()));
         } else if line.value_source(&id) != Some(ValueSource::CommandLine) {
             let mut option = OsString::from(format!("{}=", self::name(&id, true)));
             option.push(&value);
             if let Err(mut error) = parse(command, &[OsString::from("colors"), option.clone()]) {
                 if error.kind() == ErrorKind::InvalidUtf8 {
-                    return Err(command.error(ErrorKind::InvalidUtf8, format!("the value of {} is not UTF-8", variable(&id))));
+                    return Err(command.error(
+                        ErrorKind::InvalidUtf8,
+                        format!("the value of {} is not UTF-8", variable(&id)),
+                    ));
                 }
                 error.insert(ContextKind::InvalidArg, ContextValue::String(variable(&id)));
                 return Err(error);

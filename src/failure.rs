@@ -27,30 +27,52 @@ pub(crate) enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SeedUnreadable(file, error) => write!(f, "cannot read the seed {file}: {error}; name another with --seed"),
-            Self::Malformed(file, JsonError { reason, line: 0, .. }) => write!(f, "{file}: {reason}"),
-            Self::Malformed(file, JsonError { reason, line, column }) => write!(f, "{file}:{line}:{column}: {reason}"),
-            Self::DataFile(file, error @ DatabaseError::Busy) => write!(f, "cannot use {file}: {error}, or name another file with --data"),
+            Self::SeedUnreadable(file, error) => {
+                write!(f, "cannot read the seed {file}: {error}; name another with --seed")
+            }
+            Self::Malformed(file, JsonError { reason, line: 0, .. }) => {
+                write!(f, "{file}: {reason}")
+            }
+            Self::Malformed(file, JsonError { reason, line, column }) => {
+                write!(f, "{file}:{line}:{column}: {reason}")
+            }
+            Self::DataFile(file, error @ DatabaseError::Busy) => {
+                write!(f, "cannot use {file}: {error}, or name another file with --data")
+            }
             Self::DataFile(file, error) => write!(f, "cannot use {file}: {error}"),
-            Self::TokenFile(file, TokenFileError::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => write!(
-                f,
-                "cannot use the token file {file}: {error}; let this user read it, or under systemd have the unit say \
+            Self::TokenFile(file, TokenFileError::Io(error))
+                if error.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                write!(
+                    f,
+                    "cannot use the token file {file}: {error}; let this user read it, or under systemd have the unit say \
                  LoadCredential=tokens:{file} and Environment=COLORS_TOKEN_FILE=%d/tokens, and /etc/default/colors nothing of it"
-            ),
+                )
+            }
             Self::TokenFile(file, error) => write!(f, "cannot use the token file {file}: {error}"),
             Self::Listen(endpoint, error) => {
                 write!(f, "cannot listen on {endpoint}: ")?;
                 match error.kind() {
-                    io::ErrorKind::AddrInUse => f.write_str("another program does already; choose another address with --listen"),
-                    io::ErrorKind::AddrNotAvailable => f.write_str("this host has no such address; choose another with --listen"),
+                    io::ErrorKind::AddrInUse => f.write_str(
+                        "another program does already; choose another address with --listen",
+                    ),
+                    io::ErrorKind::AddrNotAvailable => {
+                        f.write_str("this host has no such address; choose another with --listen")
+                    }
                     io::ErrorKind::PermissionDenied => {
-                        write!(f, "{error}; choose a port from 1024 on, or a directory that this user may write, with --listen")
+                        write!(
+                            f,
+                            "{error}; choose a port from 1024 on, or a directory that this user may write, with --listen"
+                        )
                     }
                     _ => write!(f, "{error}; choose another address with --listen"),
                 }
             }
             Self::Inherited(error) => {
-                write!(f, "cannot use the sockets that LISTEN_FDS hands over: {error}; fix the .socket unit, or unset LISTEN_FDS")
+                write!(
+                    f,
+                    "cannot use the sockets that LISTEN_FDS hands over: {error}; fix the .socket unit, or unset LISTEN_FDS"
+                )
             }
             Self::Output(error) => write!(f, "cannot write to standard output: {error}"),
             Self::System(error) => write!(f, "cannot go on: {error}"),
@@ -64,7 +86,10 @@ mod tests {
 
     #[test]
     fn a_token_file_of_somebody_else_leads_to_the_setting_of_the_unit() {
-        let failure = Failure::TokenFile("/etc/colors/tokens".to_owned(), TokenFileError::Io(io::ErrorKind::PermissionDenied.into()));
+        let failure = Failure::TokenFile(
+            "/etc/colors/tokens".to_owned(),
+            TokenFileError::Io(io::ErrorKind::PermissionDenied.into()),
+        );
         assert_eq!(
             failure.to_string(),
             "cannot use the token file /etc/colors/tokens: permission denied; let this user read it, or under systemd have the unit say \

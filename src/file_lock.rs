@@ -1,10 +1,12 @@
-//! The lock of a file or directory, which keeps other processes of this service away. Decides nothing by it.
+//! The lock of a file or directory, which keeps other processes of this service away. Decides
+//! nothing by it.
 
 use std::fs::{File, TryLockError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Longest wait for another process: one that is stopping, or that starts in the same directory, ends sooner.
+/// Longest wait for another process: one that is stopping, or that starts in the same directory,
+/// ends sooner.
 const WAIT_TIME: Duration = Duration::from_secs(1);
 
 /// flock(2) cannot wait for a limited time, so it is tried this often.

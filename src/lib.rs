@@ -2,17 +2,22 @@
 //!
 //! A map of the code. Each folder uses only those below it in this list.
 //!
-//! - this file: the start in reading order, with `args` and `environment` (options), `load` (where the list comes from), `signals`,
-//!   `failure` (why it ends) and, in tests only, `documents_tests` (man page and completions)
-//! - `server`: sockets and threads: the accept loop (`mod`), `inbox` (how it and the writer reach a worker), `worker` (an event loop),
-//!   `connection` (the state machine), `output`, `shared` (limits, and how much of them is used), `access_log`, `listen`, `socket_file`,
-//!   `control_group` (its memory limit), `watchdog` (heartbeats for the service manager)
-//! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path names), `origin` (browsers), `token` (who may
-//!   change the list), `page` (for browsers)
-//! - `store`: the list in memory: `list` (the mutex around the current version), `colors` (one version), `json`, `retired` (old
-//!   representations), `color`, `change` (what a write does), `reservation` (memory for lists on their way in); on disk: `writer` (group
-//!   commit), `saves` (how that goes), `database` (SQLite), `files` (of a database that is open), `data_file` (what is at the path)
-//! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `host`, `chunked`, `request`, `response`, `conditional`
+//! - this file: the start in reading order, with `args` and `environment` (options), `load` (where
+//!   the list comes from), `signals`, `failure` (why it ends) and, in tests only, `documents_tests`
+//!   (man page and completions)
+//! - `server`: sockets and threads: the accept loop (`mod`), `inbox` (how it and the writer reach a
+//!   worker), `worker` (an event loop), `connection` (the state machine), `output`, `shared`
+//!   (limits, and how much of them is used), `access_log`, `listen`, `socket_file`, `control_group`
+//!   (its memory limit), `watchdog` (heartbeats for the service manager)
+//! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path
+//!   names), `origin` (browsers), `token` (who may change the list), `page` (for browsers)
+//! - `store`: the list in memory: `list` (the mutex around the current version), `colors` (one
+//!   version), `json`, `retired` (old representations), `color`, `change` (what a write does),
+//!   `reservation` (memory for lists on their way in); on disk: `writer` (group commit), `saves`
+//!   (how that goes), `database` (SQLite), `files` (of a database that is open), `data_file` (what
+//!   is at the path)
+//! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `host`, `chunked`, `request`,
+//!   `response`, `conditional`
 //! - `metrics`: what is counted, and the text that Prometheus reads
 //! - `connection_counts`: how many connections each worker has
 //! - `file_lock`: keeps other processes of the service away
@@ -72,15 +77,18 @@ const STACK_BYTES: usize = 256 * 1024;
 /// At most this long after the signal the database is closed.
 const STOP_TIME: Duration = Duration::from_millis(4500);
 
-/// How much of it is left for the writer to save what is queued and to close the database, however long connections take.
+/// How much of it is left for the writer to save what is queued and to close the database, however
+/// long connections take.
 const CLOSE_TIME: Duration = Duration::from_millis(500);
 
-/// Runs the program until it is told to stop. Exit codes: 0, 1 for a failure at run time, 2 for a mistake on the command line.
+/// Runs the program until it is told to stop. Exit codes: 0, 1 for a failure at run time, 2 for a
+/// mistake on the command line.
 pub fn main() -> ExitCode {
     let args = Args::read();
     // before there are threads: it takes variables out of the environment
     let inherited = server::inherited(args.request_timeout);
-    let started = logging::start(args.log_level).map_err(|error| Failure::System(thread_error(&error)));
+    let started =
+        logging::start(args.log_level).map_err(|error| Failure::System(thread_error(&error)));
     match started.and_then(|()| match &args.data {
         Some(file) if args.dump => load::dump(file),
         _ if args.check => check(&args),
@@ -101,7 +109,12 @@ pub fn main() -> ExitCode {
 fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> {
     let inherited = inherited.map_err(Failure::Inherited)?;
     let is_starting = Arc::new(AtomicBool::new(true));
-    let reload = args.token_file.as_ref().map(|_| reload_on_signal()).transpose().map_err(Failure::System)?;
+    let reload = args
+        .token_file
+        .as_ref()
+        .map(|_| reload_on_signal())
+        .transpose()
+        .map_err(Failure::System)?;
     let stop = stop_on_signals(&is_starting, reload.is_none()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(&args)?.unzip();
     let memory_max = server::memory_max();
@@ -110,13 +123,25 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     let is_activated = !inherited.is_empty();
     let listeners = if is_activated { inherited } else { listen_all(&args)? };
     let base = args.base_path.as_str();
-    let places: Vec<String> =
-        listeners.iter().map(|Listener { endpoint, .. }| format!("{endpoint}{}{base}", endpoint.separator(base))).collect();
-    let open_endpoint = listeners.iter().map(|listener| &listener.endpoint).find(|endpoint| endpoint.is_open()).cloned();
+    let places: Vec<String> = listeners
+        .iter()
+        .map(|Listener { endpoint, .. }| format!("{endpoint}{}{base}", endpoint.separator(base)))
+        .collect();
+    let open_endpoint = listeners
+        .iter()
+        .map(|listener| &listener.endpoint)
+        .find(|endpoint| endpoint.is_open())
+        .cloned();
     let workers = args.worker_count();
-    let limits = Limits { content_max: args.max_body, request_timeout: args.request_timeout, keep_alive: args.keep_alive, memory_max };
+    let limits = Limits {
+        content_max: args.max_body,
+        request_timeout: args.request_timeout,
+        keep_alive: args.keep_alive,
+        memory_max,
+    };
     let allowlist = Allowlist { origins: args.allow_origin, hosts: args.allow_host };
-    let connections = Arc::new(ConnectionCounts::new(workers, server::connections_max(listeners.len(), workers)));
+    let connections =
+        Arc::new(ConnectionCounts::new(workers, server::connections_max(listeners.len(), workers)));
     let metrics = Metrics::new(Arc::clone(&connections));
     let service = Service {
         store,
@@ -141,7 +166,9 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     places[1..].iter().for_each(|place| log::info!("listening on {place}"));
     args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
     if let (true, Some(name)) = (is_activated, &args.listen_name) {
-        log::warn!("{name} does nothing: the service manager hands over the sockets; change the .socket unit");
+        log::warn!(
+            "{name} does nothing: the service manager hands over the sockets; change the .socket unit"
+        );
     }
     match (loaded, open_endpoint) {
         (Some(loaded), _) => loaded.log(),
@@ -152,7 +179,8 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         }
         _ => {}
     }
-    let server = server.run(stop.as_fd(), reload.as_ref().map(AsFd::as_fd)).map_err(Failure::System)?;
+    let server =
+        server.run(stop.as_fd(), reload.as_ref().map(AsFd::as_fd)).map_err(Failure::System)?;
     let deadline = Instant::now() + STOP_TIME;
     server.stop(deadline - CLOSE_TIME);
     if !shared.service.store.close(deadline) {
@@ -174,13 +202,15 @@ fn check(args: &Args) -> Result<(), Failure> {
 fn load_tokens(args: &Args) -> Result<Option<(Tokens, Loaded)>, Failure> {
     let Some(file) = args.token_file.as_deref() else { return Ok(None) };
     let tokens = Tokens::new(file, args.private);
-    let loaded = tokens.load().map_err(|error| Failure::TokenFile(file.display().to_string(), error))?;
+    let loaded =
+        tokens.load().map_err(|error| Failure::TokenFile(file.display().to_string(), error))?;
     Ok(Some((tokens, loaded)))
 }
 
 fn listen_all(args: &Args) -> Result<Vec<Listener>, Failure> {
     let listen = |endpoint: &Endpoint| {
-        server::listen(endpoint, args.unix_mode, args.request_timeout).map_err(|error| Failure::Listen(endpoint.to_string(), error))
+        server::listen(endpoint, args.unix_mode, args.request_timeout)
+            .map_err(|error| Failure::Listen(endpoint.to_string(), error))
     };
     args.listen.iter().map(listen).collect()
 }
@@ -190,12 +220,20 @@ fn start_pool(threads: usize) -> io::Result<ThreadPool> {
     // threadpool panics when it cannot start a thread: the error says all there is to say
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
-    let build = || threadpool::Builder::new().num_threads(threads).thread_stack_size(STACK_BYTES).thread_name("worker".to_owned()).build();
+    let build = || {
+        threadpool::Builder::new()
+            .num_threads(threads)
+            .thread_stack_size(STACK_BYTES)
+            .thread_name("worker".to_owned())
+            .build()
+    };
     let pool = panic::catch_unwind(build);
     panic::set_hook(hook);
     pool.map_err(|_| thread_error(&io::ErrorKind::WouldBlock.into()))
 }
 
 fn thread_error(error: &io::Error) -> io::Error {
-    io::Error::other(format!("the system refuses a thread: {error}; raise the limit of processes (ulimit -u, TasksMax=)"))
+    io::Error::other(format!(
+        "the system refuses a thread: {error}; raise the limit of processes (ulimit -u, TasksMax=)"
+    ))
 }

@@ -1,4 +1,5 @@
-//! Where the list comes from at the start: the database, a seed file, or the seed that is compiled in.
+//! Where the list comes from at the start: the database, a seed file, or the seed that is compiled
+//! in.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -21,7 +22,8 @@ pub(crate) struct Opened {
     pub(crate) writer: Option<Writer>,
     /// For the first line of the log: how many colors, from where, and whether changes are kept.
     pub(crate) details: String,
-    /// The file was made now. That is a warning: where a disk is not mounted, the file is not the one that was there yesterday.
+    /// The file was made now. That is a warning: where a disk is not mounted, the file is not the
+    /// one that was there yesterday.
     pub(crate) is_new: bool,
 }
 
@@ -29,8 +31,16 @@ pub(crate) struct Opened {
 pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
     let Some(file) = args.data.as_deref() else {
         let (colors, source) = read_seed(args)?;
-        let details = format!("{} from {source}, in memory: changes are lost when it stops", count(colors.len()));
-        return Ok(Opened { store: Store::in_memory(colors, memory_max), writer: None, details, is_new: false });
+        let details = format!(
+            "{} from {source}, in memory: changes are lost when it stops",
+            count(colors.len())
+        );
+        return Ok(Opened {
+            store: Store::in_memory(colors, memory_max),
+            writer: None,
+            details,
+            is_new: false,
+        });
     };
     let failed = |error| unusable(file, error);
     let (path, has_list) = writable(file).map_err(failed)?;
@@ -51,7 +61,8 @@ pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
     Ok(Opened { store, writer: Some(writer), details, is_new })
 }
 
-/// Fails as a start would, or describes the list. Changes nothing: a service may be running on the same file.
+/// Fails as a start would, or describes the list. Changes nothing: a service may be running on the
+/// same file.
 pub(crate) fn check(args: &Args) -> Result<String, Failure> {
     let Some(file) = args.data.as_deref() else {
         let (colors, source) = read_seed(args)?;
@@ -71,13 +82,16 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
 pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
     let failed = |error| unusable(file, error);
     if !data_file::has_list(file).map_err(failed)? {
-        return Err(failed(DatabaseError::Unusable("there is no list in it; name the file of a service with --data".to_owned())));
+        return Err(failed(DatabaseError::Unusable(
+            "there is no list in it; name the file of a service with --data".to_owned(),
+        )));
     }
     let colors = database::read(&data_file::resolve(file), false).map_err(failed)?;
     io::stdout().write_all(colors.envelope().bytes()).map_err(Failure::Output)
 }
 
-/// Where the file of `--data` is, and whether it has a list; an error if the service could not write there.
+/// Where the file of `--data` is, and whether it has a list; an error if the service could not
+/// write there.
 fn writable(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
     let has_list = data_file::has_list(file)?;
     let path = data_file::resolve(file);
@@ -95,7 +109,13 @@ fn read_seed(args: &Args) -> Result<(Colors, String), Failure> {
     let name = file.display().to_string();
     match fs::read(file) {
         Ok(content) => Ok((parse(&name, &content)?, name)),
-        Err(error) if args.seed.is_none() && matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+        Err(error)
+            if args.seed.is_none()
+                && matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+        {
             let name = "the built-in seed".to_owned();
             Ok((parse(&name, BUILT_IN)?, name))
         }

@@ -1,6 +1,7 @@
 //! What the service counts, and the text that Prometheus reads.
 //!
-//! Each counter here is written by one thread, and summed when `/metrics` is read: workers share no cache line for counting.
+//! Each counter here is written by one thread, and summed when `/metrics` is read: workers share no
+//! cache line for counting.
 
 use std::fmt::{Display, Write as _};
 use std::fs;
@@ -21,7 +22,8 @@ const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "
 /// The classes of final statuses (RFC 9110 §15).
 const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
-/// The upper bound of a histogram's first bucket in nanoseconds: a read of one color takes less. Each further bound is twice the one before.
+/// The upper bound of a histogram's first bucket in nanoseconds: a read of one color takes less.
+/// Each further bound is twice the one before.
 const FIRST_BOUND: u64 = 10_000;
 
 /// The last bound is 10.5 s, for a sync of a slow disk.
@@ -68,9 +70,10 @@ pub(crate) struct WorkerCounters {
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
     /// Connections closed because there was no room for them.
     pub(crate) refused: Counter,
-    /// Times of requests that were answered without a save: from the start of the pass that received the last byte to the end of that pass, so
-    /// that the clock is read once per pass. Requests that waited for further passes, behind others of their connection, are measured up to
-    /// their answers. The time in the kernel's receive buffer is not included.
+    /// Times of requests that were answered without a save: from the start of the pass that
+    /// received the last byte to the end of that pass, so that the clock is read once per pass.
+    /// Requests that waited for further passes, behind others of their connection, are measured up
+    /// to their answers. The time in the kernel's receive buffer is not included.
     immediate: Histogram,
     /// How long changes took that had to be saved first, up to their answers.
     pub(crate) durable: Histogram,
@@ -88,7 +91,9 @@ impl WorkerCounters {
     pub(crate) fn count_response(&self, method: Option<&Method>, status: StatusCode) {
         let is_named = |method: &Method| METHODS.iter().position(|name| *name == method.as_str());
         let method = method.and_then(is_named).unwrap_or(METHODS.len() - 1);
-        self.responses[method][usize::from(status.0 / 100).saturating_sub(2).min(CLASSES.len() - 1)].add(1);
+        self.responses[method]
+            [usize::from(status.0 / 100).saturating_sub(2).min(CLASSES.len() - 1)]
+        .add(1);
     }
 }
 
@@ -111,57 +116,141 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn new(connections: Arc<ConnectionCounts>) -> Self {
-        Self { workers: (0..connections.workers()).map(|_| WorkerCounters::default()).collect(), connections, started: SystemTime::now() }
+        Self {
+            workers: (0..connections.workers()).map(|_| WorkerCounters::default()).collect(),
+            connections,
+            started: SystemTime::now(),
+        }
     }
 
-    /// All of it in the text format of Prometheus, version 0.0.4, for a list of so many colors and bytes.
-    pub(crate) fn exposition(&self, (colors, list_bytes): (usize, usize), saves: &SaveMetrics) -> String {
+    /// All of it in the text format of Prometheus, version 0.0.4, for a list of so many colors and
+    /// bytes.
+    pub(crate) fn exposition(
+        &self,
+        (colors, list_bytes): (usize, usize),
+        saves: &SaveMetrics,
+    ) -> String {
         let mut text = Exposition(String::with_capacity(8 * 1024)); // bytes; the text has 7 KiB
         let counters = || self.workers.iter();
-        text.family("colors_http_requests_total", "counter", "Responses by method and class of status; other: also what is no request.");
+        text.family(
+            "colors_http_requests_total",
+            "counter",
+            "Responses by method and class of status; other: also what is no request.",
+        );
         for (method, name) in METHODS.iter().enumerate() {
             for (class, status) in CLASSES.iter().enumerate() {
-                let count: u64 = counters().map(|counters| counters.responses[method][class].read()).sum();
-                text.sample("colors_http_requests_total", &format!("{{method=\"{name}\",status=\"{status}\"}}"), count);
+                let count: u64 =
+                    counters().map(|counters| counters.responses[method][class].read()).sum();
+                text.sample(
+                    "colors_http_requests_total",
+                    &format!("{{method=\"{name}\",status=\"{status}\"}}"),
+                    count,
+                );
             }
         }
         let durations = "colors_http_request_duration_seconds";
         text.family(durations, "histogram", "Time from the last byte of a request to its answer; durable: changes that were saved first.");
-        text.histogram(durations, "durable=\"false\"", counters().map(|counters| &counters.immediate));
+        text.histogram(
+            durations,
+            "durable=\"false\"",
+            counters().map(|counters| &counters.immediate),
+        );
         text.histogram(durations, "durable=\"true\"", counters().map(|counters| &counters.durable));
         let refused: u64 = counters().map(|counters| counters.refused.read()).sum();
         let (dropped, warnings) = logging::counts();
         text.single("colors_connections", "gauge", "Open connections.", self.connections.total());
-        text.single("colors_connections_max", "gauge", "Most connections at a time; further clients wait.", self.connections.max);
-        text.single("colors_connections_refused_total", "counter", "Connections closed because there was no room for them.", refused);
+        text.single(
+            "colors_connections_max",
+            "gauge",
+            "Most connections at a time; further clients wait.",
+            self.connections.max,
+        );
+        text.single(
+            "colors_connections_refused_total",
+            "counter",
+            "Connections closed because there was no room for them.",
+            refused,
+        );
         text.single("colors_workers", "gauge", "Event loops.", self.workers.len());
         text.single("colors_colors", "gauge", "Colors in the list.", colors);
         text.single("colors_list_bytes", "gauge", "Bytes of the list as JSON.", list_bytes);
         let saved: u64 = saves.durations.buckets.iter().map(Counter::read).sum();
-        text.single("colors_saves_total", "counter", "Saves that succeeded; those of several changes together count once.", saved);
-        text.single("colors_save_failures_total", "counter", "Saves that failed, those tried again included.", saves.failures.read());
+        text.single(
+            "colors_saves_total",
+            "counter",
+            "Saves that succeeded; those of several changes together count once.",
+            saved,
+        );
+        text.single(
+            "colors_save_failures_total",
+            "counter",
+            "Saves that failed, those tried again included.",
+            saves.failures.read(),
+        );
         text.family("colors_save_duration_seconds", "histogram", "Time of a save that succeeded.");
         text.histogram("colors_save_duration_seconds", "", iter::once(&saves.durations));
-        text.single("colors_log_lines_dropped_total", "counter", "Log lines dropped: standard error was not read fast enough.", dropped);
-        text.single("colors_log_warnings_total", "counter", "Warnings, those that were left out of the log included.", warnings);
-        text.family("colors_build_info", "gauge", "The version of the program, with the commit unless it is a release.");
+        text.single(
+            "colors_log_lines_dropped_total",
+            "counter",
+            "Log lines dropped: standard error was not read fast enough.",
+            dropped,
+        );
+        text.single(
+            "colors_log_warnings_total",
+            "counter",
+            "Warnings, those that were left out of the log included.",
+            warnings,
+        );
+        text.family(
+            "colors_build_info",
+            "gauge",
+            "The version of the program, with the commit unless it is a release.",
+        );
         text.sample("colors_build_info", concat!("{version=\"", env!("BUILD_VERSION"), "\"}"), 1);
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        text.single("process_start_time_seconds", "gauge", "Start of the process in seconds since 1970.", started);
+        text.single(
+            "process_start_time_seconds",
+            "gauge",
+            "Start of the process in seconds since 1970.",
+            started,
+        );
         // what proc(5) does not tell, as in an empty root directory, is left out
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // utime and stime, the 14th and 15th field, in the unit of user space, 10 ms; the second is the name and has parentheses
+        // utime and stime, the 14th and 15th field, in the unit of user space, 10 ms; the second is
+        // the name and has parentheses
         if let Some((_, fields)) = stat.rsplit_once(") ") {
-            let ticks: u64 = fields.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-            text.single("process_cpu_seconds_total", "counter", "Processor time in user and in kernel mode.", ticks as f64 / 100.0);
+            let ticks: u64 = fields
+                .split(' ')
+                .skip(11)
+                .take(2)
+                .filter_map(|field| field.parse::<u64>().ok())
+                .sum();
+            text.single(
+                "process_cpu_seconds_total",
+                "counter",
+                "Processor time in user and in kernel mode.",
+                ticks as f64 / 100.0,
+            );
         }
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        let resident = status.lines().find_map(|line| {
+            line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+        });
         if let Some(kibibytes) = resident {
-            text.single("process_resident_memory_bytes", "gauge", "Resident memory.", kibibytes * 1024);
+            text.single(
+                "process_resident_memory_bytes",
+                "gauge",
+                "Resident memory.",
+                kibibytes * 1024,
+            );
         }
         if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
-            text.single("process_open_fds", "gauge", "Open file descriptors.", descriptors.count() - 1); // one reads the directory
+            text.single(
+                "process_open_fds",
+                "gauge",
+                "Open file descriptors.",
+                descriptors.count() - 1,
+            ); // one reads the directory
         }
         if let Some(limit) = getrlimit(Resource::Nofile).current {
             text.single("process_max_fds", "gauge", "Most file descriptors.", limit);
@@ -189,11 +278,21 @@ impl Exposition {
     }
 
     /// The sum of some histograms, with this label; buckets are cumulative here.
-    fn histogram<'a>(&mut self, name: &str, label: &str, histograms: impl Iterator<Item = &'a Histogram> + Clone) {
+    fn histogram<'a>(
+        &mut self,
+        name: &str,
+        label: &str,
+        histograms: impl Iterator<Item = &'a Histogram> + Clone,
+    ) {
         let (mut count, separator) = (0, if label.is_empty() { "" } else { "," });
         for bucket in 0..=BOUNDS {
-            count += histograms.clone().map(|histogram| histogram.buckets[bucket].read()).sum::<u64>();
-            let bound = if bucket < BOUNDS { ((FIRST_BOUND << bucket) as f64 / 1e9).to_string() } else { "+Inf".to_owned() };
+            count +=
+                histograms.clone().map(|histogram| histogram.buckets[bucket].read()).sum::<u64>();
+            let bound = if bucket < BOUNDS {
+                ((FIRST_BOUND << bucket) as f64 / 1e9).to_string()
+            } else {
+                "+Inf".to_owned()
+            };
             self.sample(name, &format!("_bucket{{{label}{separator}le=\"{bound}\"}}"), count);
         }
         let nanoseconds: u64 = histograms.map(|histogram| histogram.nanoseconds.read()).sum();
@@ -224,7 +323,11 @@ mod tests {
             let histogram = Histogram::default();
             histogram.add(2, Duration::from_nanos(nanoseconds));
             let counts: Vec<u64> = histogram.buckets.iter().map(Counter::read).collect();
-            assert_eq!((counts.iter().sum::<u64>(), counts[bucket]), (2, 2), "{nanoseconds}: {counts:?}");
+            assert_eq!(
+                (counts.iter().sum::<u64>(), counts[bucket]),
+                (2, 2),
+                "{nanoseconds}: {counts:?}"
+            );
         }
     }
 }

@@ -11,7 +11,8 @@ pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// What `systemctl status` shows: `ok`, or what is wrong. Whoever learns that this has changed sends it.
+/// What `systemctl status` shows: `ok`, or what is wrong. Whoever learns that this has changed
+/// sends it.
 pub(crate) fn status(text: &str) {
     // each line would be a message of its own
     tell(&[NotifyState::Status(&text.replace('\n', " "))]);

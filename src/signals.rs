@@ -8,11 +8,16 @@ use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
-/// Makes the returned stream readable on SIGTERM, SIGINT and, with `on_hangup`, SIGHUP. A second SIGTERM or SIGINT ends the process at once
-/// with exit code 1; a second SIGHUP does not, since a terminal that is closed may send several. While `is_starting`, each ends it with code 0.
+/// Makes the returned stream readable on SIGTERM, SIGINT and, with `on_hangup`, SIGHUP. A second
+/// SIGTERM or SIGINT ends the process at once with exit code 1; a second SIGHUP does not, since a
+/// terminal that is closed may send several. While `is_starting`, each ends it with code 0.
 ///
-/// Call it before anything that takes time: the kernel drops signals without a handler for process 1 of a container.
-pub(crate) fn stop_on_signals(is_starting: &Arc<AtomicBool>, on_hangup: bool) -> io::Result<UnixStream> {
+/// Call it before anything that takes time: the kernel drops signals without a handler for process
+/// 1 of a container.
+pub(crate) fn stop_on_signals(
+    is_starting: &Arc<AtomicBool>,
+    on_hangup: bool,
+) -> io::Result<UnixStream> {
     let (stop, signalled) = UnixStream::pair()?;
     let is_second = Arc::new(AtomicBool::new(false));
     let hangup = (on_hangup && !is_ignored(SIGHUP)).then_some(SIGHUP);
@@ -24,7 +29,8 @@ pub(crate) fn stop_on_signals(is_starting: &Arc<AtomicBool>, on_hangup: bool) ->
         }
         signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
     }
-    // Makes a file size limit an error of the write, and not the end of the process. Nobody reads the flag.
+    // Makes a file size limit an error of the write, and not the end of the process. Nobody reads
+    // the flag.
     signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     Ok(stop)
 }
@@ -40,6 +46,8 @@ pub(crate) fn reload_on_signal() -> io::Result<UnixStream> {
 /// Whether the parent process has this signal ignored, as nohup(1) does (proc_pid_status(5)).
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    let mask = status
+        .lines()
+        .find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

@@ -1,5 +1,6 @@
-//! Yielding before sleeping. To sleep and to be woken takes longer than to answer a request. So a thread that has just had work lets those run
-//! who wait for its processor, most likely those who will bring more, and looks again before it sleeps.
+//! Yielding before sleeping. To sleep and to be woken takes longer than to answer a request. So a
+//! thread that has just had work lets those run who wait for its processor, most likely those who
+//! will bring more, and looks again before it sleeps.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,7 +8,8 @@ use std::time::{Duration, Instant};
 /// How often a thread yields before it sleeps.
 const YIELDS_MAX: usize = 2;
 
-/// A yield that takes longer gave the processor to a program that computes: the scheduler lets that run for some milliseconds.
+/// A yield that takes longer gave the processor to a program that computes: the scheduler lets that
+/// run for some milliseconds.
 const YIELD_TIME_MAX: Duration = Duration::from_millis(1);
 
 /// How long a thread does not yield after that.

@@ -1,4 +1,5 @@
-//! A blocking HTTP client for requests that wrk cannot send: one to look at, or an exact number. Follows and retries nothing.
+//! A blocking HTTP client for requests that wrk cannot send: one to look at, or an exact number.
+//! Follows and retries nothing.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,20 +19,36 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    pub(crate) fn new(method: &'static str, target: impl Into<String>, content: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        method: &'static str,
+        target: impl Into<String>,
+        content: impl Into<String>,
+    ) -> Self {
         Self { method, target: target.into(), content: content.into(), close: false }
     }
 
     /// The fields that wrk does not send by itself.
     pub(crate) fn fields(&self) -> Vec<&'static str> {
         let content = (!self.content.is_empty()).then_some("Content-Type: application/json");
-        ["Accept: application/json"].into_iter().chain(content).chain(self.close.then_some("Connection: close")).collect()
+        ["Accept: application/json"]
+            .into_iter()
+            .chain(content)
+            .chain(self.close.then_some("Connection: close"))
+            .collect()
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let Self { method, target, content, .. } = self;
-        let length = if content.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", content.len()) };
-        format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{}\r\n{length}\r\n{content}", self.fields().join("\r\n")).into_bytes()
+        let length = if content.is_empty() {
+            String::new()
+        } else {
+            format!("Content-Length: {}\r\n", content.len())
+        };
+        format!(
+            "{method} {target} HTTP/1.1\r\nHost: localhost\r\n{}\r\n{length}\r\n{content}",
+            self.fields().join("\r\n")
+        )
+        .into_bytes()
     }
 }
 
@@ -60,14 +77,19 @@ impl Client {
         Ok(self.0.get_mut().write_all(bytes)?)
     }
 
-    /// Receives one response, with a `Content-Length`, which all servers here send. Fails unless it tells of success.
+    /// Receives one response, with a `Content-Length`, which all servers here send. Fails unless it
+    /// tells of success.
     pub(crate) fn receive(&mut self) -> Result<Response> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
-            ensure!(self.0.read_until(b'\n', &mut head)? > 0, "the connection ended within a response");
+            ensure!(
+                self.0.read_until(b'\n', &mut head)? > 0,
+                "the connection ended within a response"
+            );
         }
         let text = String::from_utf8_lossy(&head).to_ascii_lowercase();
-        let length: Option<usize> = text.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+        let length: Option<usize> =
+            text.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
         let length = length.context("a response without Content-Length")?;
         let mut content = vec![0; length];
         self.0.read_exact(&mut content)?;

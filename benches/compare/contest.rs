@@ -1,4 +1,5 @@
-//! The comparison: all servers under wrk, in alternating rounds. Judges nothing: the reader compares.
+//! The comparison: all servers under wrk, in alternating rounds. Judges nothing: the reader
+//! compares.
 
 use std::fs;
 use std::process::Command;
@@ -49,7 +50,12 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
         for &workload in &args.workloads {
             for &connections in args.connections(&CONNECTIONS) {
                 for &threads in args.threads.iter().filter(|threads| **threads <= connections) {
-                    print_rows(&table, &Load { workload, colors, connections, threads }, programs, args)?;
+                    print_rows(
+                        &table,
+                        &Load { workload, colors, connections, threads },
+                        programs,
+                        args,
+                    )?;
                 }
             }
         }
@@ -81,14 +87,30 @@ fn print_rows(table: &Table, load: &Load, programs: &Programs, args: &Args) -> R
     let mut contestants = start_all(args.kinds(), programs, workload, colors)?;
     for round in 1..=args.rounds {
         for Contestant { kind, server, runs, .. } in &mut contestants {
-            eprintln!("{}, {} colors, {threads}/{connections}, round {round}: {}", workload.name(), colors.len(), kind.name());
+            eprintln!(
+                "{}, {} colors, {threads}/{connections}, round {round}: {}",
+                workload.name(),
+                colors.len(),
+                kind.name()
+            );
             measure(load, 1, server)?; // to warm up
             runs.push(measure(load, args.seconds, server)?);
         }
     }
-    let words = [workload.name().to_owned(), colors.len().to_string(), threads.to_string(), connections.to_string()];
+    let words = [
+        workload.name().to_owned(),
+        colors.len().to_string(),
+        threads.to_string(),
+        connections.to_string(),
+    ];
     for Contestant { kind, runs, .. } in &contestants {
-        table.row(words.iter().cloned().chain([kind.name().to_owned()]).chain(row(runs, &contestants[0].runs)));
+        table.row(
+            words
+                .iter()
+                .cloned()
+                .chain([kind.name().to_owned()])
+                .chain(row(runs, &contestants[0].runs)),
+        );
     }
     Ok(())
 }
@@ -98,8 +120,14 @@ fn measure(load: &Load, seconds: u32, server: &Server) -> Result<Run> {
     let script = NamedTempFile::new()?;
     fs::write(&script, load.workload.script())?;
     let mut wrk = Command::new("wrk");
-    wrk.args(["--threads", &load.threads.to_string(), "--connections", &load.connections.to_string()]);
-    wrk.args(["--duration", &format!("{seconds}s"), "--timeout", "10s", "--latency", "--script"]).arg(script.path());
+    wrk.args([
+        "--threads",
+        &load.threads.to_string(),
+        "--connections",
+        &load.connections.to_string(),
+    ]);
+    wrk.args(["--duration", &format!("{seconds}s"), "--timeout", "10s", "--latency", "--script"])
+        .arg(script.path());
     wrk.args(request.fields().iter().flat_map(|field| ["--header", field]));
     wrk.arg(format!("http://{}{}", server.address, request.target));
     let before = server.usage()?;
@@ -109,19 +137,49 @@ fn measure(load: &Load, seconds: u32, server: &Server) -> Result<Run> {
     ensure!(output.status.success(), "wrk failed: {}", String::from_utf8_lossy(&output.stderr));
     load.workload.tidy(server)?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let line = text.lines().find_map(|line| line.strip_prefix("measured ")).context("wrk printed no results")?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("measured "))
+        .context("wrk printed no results")?;
     let numbers: Vec<f64> = line.split(' ').map(str::parse).collect::<Result<_, _>>()?;
-    let [requests, time_us, p99_us, errors @ ..] = <[f64; 6]>::try_from(numbers).ok().context("wrk printed other results")?;
-    Ok(Run { figures: [requests / time_us * 1e6, cpu_us / requests, switches / requests, p99_us / 1e3, resident_mib], errors })
+    let [requests, time_us, p99_us, errors @ ..] =
+        <[f64; 6]>::try_from(numbers).ok().context("wrk printed other results")?;
+    Ok(Run {
+        figures: [
+            requests / time_us * 1e6,
+            cpu_us / requests,
+            switches / requests,
+            p99_us / 1e3,
+            resident_mib,
+        ],
+        errors,
+    })
 }
 
 /// The figures of a row. The ratios are of colors to this server, within each round.
 fn row(runs: &[Run], colors: &[Run]) -> [String; 9] {
-    let [rate, cpu, switches, p99, resident] = [0, 1, 2, 3, 4].map(|figure| number(median(runs.iter().map(|run| run.figures[figure]))));
-    let ratios = |figure: usize| colors.iter().zip(runs).map(move |(colors, run)| colors.figures[figure] / run.figures[figure]);
+    let [rate, cpu, switches, p99, resident] =
+        [0, 1, 2, 3, 4].map(|figure| number(median(runs.iter().map(|run| run.figures[figure]))));
+    let ratios = |figure: usize| {
+        colors
+            .iter()
+            .zip(runs)
+            .map(move |(colors, run)| colors.figures[figure] / run.figures[figure])
+    };
     let [rate_ratio, cpu_ratio] = [0, 1].map(|figure| number(median(ratios(figure))));
     let sums = [0, 1, 2].map(|kind| runs.iter().map(|run| run.errors[kind]).sum::<f64>());
-    let errors = sums.iter().zip(["connection", "status", "timeout"]).filter(|(sum, _)| **sum > 0.0);
+    let errors =
+        sums.iter().zip(["connection", "status", "timeout"]).filter(|(sum, _)| **sum > 0.0);
     let errors = errors.map(|(sum, what)| format!("{sum} {what}")).collect::<Vec<_>>().join(", ");
-    [rate, range(runs.iter().map(|run| run.figures[0])), cpu, switches, p99, resident, rate_ratio, cpu_ratio, errors]
+    [
+        rate,
+        range(runs.iter().map(|run| run.figures[0])),
+        cpu,
+        switches,
+        p99,
+        resident,
+        rate_ratio,
+        cpu_ratio,
+        errors,
+    ]
 }

@@ -1,5 +1,6 @@
-//! Latency at fixed rates: requests become due at even distances, however slowly the server answers, and the time of each counts from when it
-//! was due. So a stall shows in all requests that came due meanwhile, and not only in the one that was sent. Judges nothing.
+//! Latency at fixed rates: requests become due at even distances, however slowly the server
+//! answers, and the time of each counts from when it was due. So a stall shows in all requests that
+//! came due meanwhile, and not only in the one that was sent. Judges nothing.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -21,7 +22,8 @@ use crate::server::{Programs, Server, Usage};
 use crate::table::{Table, median, number, percentile, range};
 use crate::workload::{Workload, colors};
 
-/// For requests that are due while others wait for their responses; at these rates, more are never in use unless the server stalls.
+/// For requests that are due while others wait for their responses; at these rates, more are never
+/// in use unless the server stalls.
 const CONNECTIONS: u32 = 64;
 
 const TITLES: &str = "due/s  | colors  | conn. | server    | answered/s | p50 µs | min–max         | p99 µs | min–max         | p99.9 µs | \
@@ -48,21 +50,41 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
     let table = Table::begin(TITLES, 0);
     for &count in args.colors_count(&[148]) {
         let colors = &colors(count as usize)[..];
-        let changes = args.changes.then(|| [Workload::Update, Workload::ReadAll].map(|workload| workload.requests(colors).remove(0).0));
+        let changes = args.changes.then(|| {
+            [Workload::Update, Workload::ReadAll]
+                .map(|workload| workload.requests(colors).remove(0).0)
+        });
         for &connections in args.connections(&[CONNECTIONS]) {
             for &rate in &args.rates {
                 let mut contestants = start_all(kinds(), programs, Workload::ReadOne, colors)?;
                 for round in 1..=args.rounds {
                     for Contestant { kind, server, response, runs } in &mut contestants {
-                        eprintln!("latency, {rate}/s, {count} colors, {connections} connections, round {round}: {}", kind.name());
+                        eprintln!(
+                            "latency, {rate}/s, {count} colors, {connections} connections, round {round}: {}",
+                            kind.name()
+                        );
                         let request = &Workload::ReadOne.requests(colors)[0].0;
-                        let run = |seconds| measure(server, request, response.len(), connections, (rate, seconds), changes.as_ref());
+                        let run = |seconds| {
+                            measure(
+                                server,
+                                request,
+                                response.len(),
+                                connections,
+                                (rate, seconds),
+                                changes.as_ref(),
+                            )
+                        };
                         run(1)?; // to warm up
                         runs.push(run(args.seconds)?);
                     }
                 }
                 for Contestant { kind, runs, .. } in &contestants {
-                    let words = [rate.to_string(), count.to_string(), connections.to_string(), kind.name().to_owned()];
+                    let words = [
+                        rate.to_string(),
+                        count.to_string(),
+                        connections.to_string(),
+                        kind.name().to_owned(),
+                    ];
                     table.row(words.into_iter().chain(row(runs)));
                 }
             }
@@ -72,13 +94,16 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
 }
 
 fn row(runs: &[Run]) -> impl Iterator<Item = String> {
-    let [rate, cpu, switches] = [0, 1, 2].map(|figure| number(median(runs.iter().map(|run| run.figures[figure]))));
+    let [rate, cpu, switches] =
+        [0, 1, 2].map(|figure| number(median(runs.iter().map(|run| run.figures[figure]))));
     let times = [0, 1, 2].map(|part| runs.iter().map(move |run| run.times[part]));
-    let times = times.map(|times| [number(median(times.clone())), range(times)]).into_iter().flatten();
+    let times =
+        times.map(|times| [number(median(times.clone())), range(times)]).into_iter().flatten();
     [rate].into_iter().chain(times).chain([cpu, switches])
 }
 
-/// Sends requests at a rate for some seconds, and receives responses of this length, while another client sends `changes`, if there are any.
+/// Sends requests at a rate for some seconds, and receives responses of this length, while another
+/// client sends `changes`, if there are any.
 fn measure(
     server: &Server,
     request: &Request,
@@ -102,15 +127,26 @@ fn repeat(server: &Server, [put, get]: &[Request; 2], is_over: &AtomicBool) -> R
     let mut client = Client::connect(server.address)?;
     for number in (0..).take_while(|_| !is_over.load(Relaxed)) {
         // a color that has the value already is not changed
-        client.ask(&Request { content: format!(r##"{{"value":"#{:06x}"}}"##, number % 0x0100_0000), ..put.clone() })?;
+        client.ask(&Request {
+            content: format!(r##"{{"value":"#{:06x}"}}"##, number % 0x0100_0000),
+            ..put.clone()
+        })?;
         client.ask(get)?;
     }
     Ok(())
 }
 
-fn send(server: &Server, request: &[u8], length: usize, connections: u32, (rate, seconds): (u32, u32)) -> Result<Run> {
+fn send(
+    server: &Server,
+    request: &[u8],
+    length: usize,
+    connections: u32,
+    (rate, seconds): (u32, u32),
+) -> Result<Run> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-    let mut sockets = (0..connections).map(|_| Ok(TcpStream::connect(server.address)?)).collect::<Result<Vec<_>>>()?;
+    let mut sockets = (0..connections)
+        .map(|_| Ok(TcpStream::connect(server.address)?))
+        .collect::<Result<Vec<_>>>()?;
     for (index, socket) in (0..).zip(&sockets) {
         socket.set_read_timeout(Some(Duration::from_secs(10)))?; // a response may be another one, and shorter
         epoll::add(&epoll, socket, EventData::new_u64(index), EventFlags::IN)?;
@@ -131,13 +167,22 @@ fn send(server: &Server, request: &[u8], length: usize, connections: u32, (rate,
             due_of[connection] = due(sent);
             sent += 1;
         }
-        let time = (sent < count && !idle.is_empty()).then(|| due(sent).saturating_duration_since(Instant::now()));
-        epoll::wait(&epoll, spare_capacity(&mut events), time.map(|time| time.try_into()).transpose()?.as_ref())?;
+        let time = (sent < count && !idle.is_empty())
+            .then(|| due(sent).saturating_duration_since(Instant::now()));
+        epoll::wait(
+            &epoll,
+            spare_capacity(&mut events),
+            time.map(|time| time.try_into()).transpose()?.as_ref(),
+        )?;
         for event in events.drain(..) {
             let connection = event.data.u64() as usize;
             sockets[connection].read_exact(&mut response)?;
             times.push(due_of[connection].elapsed().as_secs_f64() * 1e6);
-            ensure!(response.starts_with(b"HTTP/1.1 200"), "answered with {:?}", String::from_utf8_lossy(&response));
+            ensure!(
+                response.starts_with(b"HTTP/1.1 200"),
+                "answered with {:?}",
+                String::from_utf8_lossy(&response)
+            );
             idle.push_back(connection);
         }
     }

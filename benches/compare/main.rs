@@ -1,4 +1,5 @@
-//! `compare`: measures colors beside other servers on this machine, over loopback. `README.md` explains the tables.
+//! `compare`: measures colors beside other servers on this machine, over loopback. `README.md`
+//! explains the tables.
 
 mod client;
 mod contest;
@@ -44,16 +45,28 @@ struct Args {
     /// How many threads wrk has; more threads than connections are skipped
     #[arg(long, value_name = "N,...", default_value = "1,2", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: Vec<u32>,
-    /// How many colors the list has, in the comparison and for --latency and --writers [default: 148; for --writers 148,10000,100000,1000000]
+    /// How many colors the list has, in the comparison and for --latency and --writers [default:
+    /// 148; for --writers 148,10000,100000,1000000]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     colors_count: Vec<u32>,
     /// Which requests to send
-    #[arg(long, value_name = "NAME,...", default_value = "read-one,read-all,update,create-delete,new-connection", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        default_value = "read-one,read-all,update,create-delete,new-connection",
+        value_delimiter = ','
+    )]
     workloads: Vec<Workload>,
     /// Which servers to measure beside colors; `colors` for none
-    #[arg(long, value_name = "NAME,...", default_value = "axum,actix,nginx,floor", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        default_value = "axum,actix,nginx,floor",
+        value_delimiter = ','
+    )]
     only: Vec<Kind>,
-    /// Change a durable list for this time (90s, 30m, 1h) beside a model of it, and print what the process holds
+    /// Change a durable list for this time (90s, 30m, 1h) beside a model of it, and print what the
+    /// process holds
     #[arg(long, value_name = "TIME", value_parser = soak::time)]
     soak: Option<Duration>,
     /// Print how many instructions a request takes
@@ -62,7 +75,8 @@ struct Args {
     /// Print what each operation costs as the list grows from 100 to 1,000,000 colors
     #[arg(long)]
     growth: bool,
-    /// Print what a change takes that is saved before its answer, with 1 and 64 writers, as the list grows
+    /// Print what a change takes that is saved before its answer, with 1 and 64 writers, as the
+    /// list grows
     #[arg(long)]
     writers: bool,
     /// Print how long a read takes at fixed rates
@@ -71,7 +85,8 @@ struct Args {
     /// Which rates, per second, for --latency
     #[arg(long, value_name = "N,...", default_value = "1000,20000,50000", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rates: Vec<u32>,
-    /// For --latency: meanwhile, another client changes a color and reads the list, one after the other
+    /// For --latency: meanwhile, another client changes a color and reads the list, one after the
+    /// other
     #[arg(long)]
     changes: bool,
     /// Meanwhile, so many processes compute
@@ -94,7 +109,10 @@ impl Args {
     /// The servers of the tables that have several, colors first.
     fn kinds(&self) -> impl Iterator<Item = Kind> {
         let before = self.before.iter().map(|_| Kind::Before);
-        [Kind::Colors].into_iter().chain(before).chain(self.only.iter().copied().filter(|kind| *kind != Kind::Colors))
+        [Kind::Colors]
+            .into_iter()
+            .chain(before)
+            .chain(self.only.iter().copied().filter(|kind| *kind != Kind::Colors))
     }
 }
 
@@ -113,9 +131,14 @@ fn main() -> Result<()> {
         return soak::print(&Programs::find_colors(args.colors.as_deref())?, time);
     }
     let programs = Programs::build(args.colors.as_deref(), args.before.as_deref())?;
-    println!("{} processors, `compare {}`", thread::available_parallelism()?, env::args().skip(1).collect::<Vec<_>>().join(" "));
+    println!(
+        "{} processors, `compare {}`",
+        thread::available_parallelism()?,
+        env::args().skip(1).collect::<Vec<_>>().join(" ")
+    );
     // their standard input ends with this process, however it ends
-    let compute = |_| Command::new(env::current_exe()?).arg("--compute").stdin(Stdio::piped()).spawn();
+    let compute =
+        |_| Command::new(env::current_exe()?).arg("--compute").stdin(Stdio::piped()).spawn();
     let _busy = (0..args.busy).map(compute).collect::<io::Result<Vec<_>>>()?;
     if !(args.instructions || args.growth || args.writers || args.latency) {
         contest::print(&args, &programs)?;

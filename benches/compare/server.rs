@@ -1,4 +1,5 @@
-//! Builds, starts and stops servers, and reads what the kernel knows of their processes. Sends them nothing.
+//! Builds, starts and stops servers, and reads what the kernel knows of their processes. Sends them
+//! nothing.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -52,18 +53,28 @@ pub(crate) struct Programs {
 impl Programs {
     /// The product: what is given, or a build of the parent directory.
     pub(crate) fn find_colors(given: Option<&Path>) -> Result<PathBuf> {
-        given.map_or_else(|| Ok(build(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &[])?.join("colors")), find)
+        given.map_or_else(
+            || Ok(build(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &[])?.join("colors")),
+            find,
+        )
     }
 
     pub(crate) fn build(colors: Option<&Path>, before: Option<&Path>) -> Result<Self> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let peers = build(here, &["--bin", "peer-axum", "--bin", "peer-actix", "--bin", "peer-floor"])?;
-        Ok(Self { colors: Self::find_colors(colors)?, before: before.map(find).transpose()?, peers })
+        let peers =
+            build(here, &["--bin", "peer-axum", "--bin", "peer-actix", "--bin", "peer-floor"])?;
+        Ok(Self {
+            colors: Self::find_colors(colors)?,
+            before: before.map(find).transpose()?,
+            peers,
+        })
     }
 
     /// The build of colors that is measured as this kind.
     pub(crate) fn program(&self, kind: Kind) -> Result<&Path> {
-        let before = (kind == Kind::Before).then(|| self.before.as_deref().context("--before is not given")).transpose()?;
+        let before = (kind == Kind::Before)
+            .then(|| self.before.as_deref().context("--before is not given"))
+            .transpose()?;
         Ok(before.unwrap_or(&self.colors))
     }
 }
@@ -76,19 +87,32 @@ fn find(path: &Path) -> Result<PathBuf> {
 fn build(package: &Path, options: &[&str]) -> Result<PathBuf> {
     let target = package.join("target");
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--release", "--locked"]).args(options).arg("--target-dir").arg(&target).current_dir(package);
-    ensure!(cargo.status().context("cargo")?.success(), "cargo build failed in {}", package.display());
+    cargo
+        .args(["build", "--release", "--locked"])
+        .args(options)
+        .arg("--target-dir")
+        .arg(&target)
+        .current_dir(package);
+    ensure!(
+        cargo.status().context("cargo")?.success(),
+        "cargo build failed in {}",
+        package.display()
+    );
     Ok(target.join("release"))
 }
 
-/// A new directory, on the disk that this crate is on since `/tmp` may be in memory; and an address whose port was free a moment ago.
+/// A new directory, on the disk that this crate is on since `/tmp` may be in memory; and an address
+/// whose port was free a moment ago.
 pub(crate) fn place() -> Result<(TempDir, SocketAddr)> {
-    let files = tempfile::Builder::new().prefix("compare-").tempdir_in(Path::new(env!("CARGO_MANIFEST_DIR")).join("target"))?;
+    let files = tempfile::Builder::new()
+        .prefix("compare-")
+        .tempdir_in(Path::new(env!("CARGO_MANIFEST_DIR")).join("target"))?;
     Ok((files, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?))
 }
 
-/// What a server has used of the machine: CPU time, user and system, that of threads that have ended included; and how often one of its
-/// threads that are still there went to sleep or had to give way.
+/// What a server has used of the machine: CPU time, user and system, that of threads that have
+/// ended included; and how often one of its threads that are still there went to sleep or had to
+/// give way.
 #[derive(Clone, Copy)]
 pub(crate) struct Usage {
     pub(crate) cpu_us: f64,
@@ -115,7 +139,12 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts a server with this list. `response` is what the floor sends.
-    pub(crate) fn start(kind: Kind, programs: &Programs, colors: &[Color], response: &[u8]) -> Result<Self> {
+    pub(crate) fn start(
+        kind: Kind,
+        programs: &Programs,
+        colors: &[Color],
+        response: &[u8],
+    ) -> Result<Self> {
         let peer = |name: &str, content: &[u8]| {
             let (files, address) = place()?;
             fs::write(files.path().join("content"), content)?;
@@ -124,7 +153,9 @@ impl Server {
             Self::launch(command, files, address)
         };
         let started = match kind {
-            Kind::Colors | Kind::Before => Self::start_colors(Command::new(programs.program(kind)?), colors, false),
+            Kind::Colors | Kind::Before => {
+                Self::start_colors(Command::new(programs.program(kind)?), colors, false)
+            }
             Kind::Axum => peer("peer-axum", to_json(&colors).as_bytes()),
             Kind::Actix => peer("peer-actix", to_json(&colors).as_bytes()),
             Kind::Floor => peer("peer-floor", response),
@@ -134,7 +165,11 @@ impl Server {
     }
 
     /// Starts the product by a command that lacks only its options.
-    pub(crate) fn start_colors(mut command: Command, colors: &[Color], is_durable: bool) -> Result<Self> {
+    pub(crate) fn start_colors(
+        mut command: Command,
+        colors: &[Color],
+        is_durable: bool,
+    ) -> Result<Self> {
         let (files, address) = place()?;
         fs::write(files.path().join("list.json"), to_json(&colors))?;
         command.args(["--seed", "list.json", "--listen", &address.to_string()]);
@@ -142,7 +177,9 @@ impl Server {
             command.args(["--data", "colors.db"]);
         }
         // The product reads options from the environment, too; it is measured with its defaults.
-        for (name, _) in env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"COLORS_")) {
+        for (name, _) in
+            env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"COLORS_"))
+        {
             command.env_remove(name);
         }
         Self::launch(command, files, address)
@@ -152,13 +189,20 @@ impl Server {
         let (files, address) = place()?;
         let path = |name: &str| files.path().join(name);
         let one = &colors[colors.len() / 2]; // the only one that is asked for
-        let configuration = include_str!("../peers/nginx.conf").replace("DIR", &files.path().display().to_string());
-        fs::write(path("nginx.conf"), configuration.replace("PORT", &address.port().to_string()).replace("NAME", &one.name))?;
+        let configuration =
+            include_str!("../peers/nginx.conf").replace("DIR", &files.path().display().to_string());
+        fs::write(
+            path("nginx.conf"),
+            configuration.replace("PORT", &address.port().to_string()).replace("NAME", &one.name),
+        )?;
         fs::write(path("all.json"), json!({ "data": colors }).to_string())?;
         fs::write(path("one.json"), to_json(one))?;
         let mut command = Command::new("nginx");
         // Debian keeps nginx out of the path of ordinary users.
-        command.env("PATH", env::var("PATH").unwrap_or_default() + ":/usr/sbin").args(["-e", "stderr", "-c"]).arg(path("nginx.conf"));
+        command
+            .env("PATH", env::var("PATH").unwrap_or_default() + ":/usr/sbin")
+            .args(["-e", "stderr", "-c"])
+            .arg(path("nginx.conf"));
         Self::launch(command, files, address)
     }
 
@@ -182,15 +226,29 @@ impl Server {
     }
 
     /// Runs the command in this directory and waits until something listens at this address.
-    pub(crate) fn launch(mut command: Command, files: TempDir, address: SocketAddr) -> Result<Self> {
+    pub(crate) fn launch(
+        mut command: Command,
+        files: TempDir,
+        address: SocketAddr,
+    ) -> Result<Self> {
         let log = files.path().join("log");
-        command.current_dir(&files).stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
+        command
+            .current_dir(&files)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log)?);
         let began = Instant::now();
-        let child = command.spawn().with_context(|| format!("{} does not start", command.get_program().display()))?;
+        let child = command
+            .spawn()
+            .with_context(|| format!("{} does not start", command.get_program().display()))?;
         let mut server = Self { address, start_time: Duration::ZERO, child, _files: files };
         while TcpStream::connect(address).is_err() {
             let ended = server.child.try_wait()?.is_some();
-            ensure!(!ended && began.elapsed().as_secs() < 60, "does not listen; it printed {:?}", fs::read_to_string(&log)?);
+            ensure!(
+                !ended && began.elapsed().as_secs() < 60,
+                "does not listen; it printed {:?}",
+                fs::read_to_string(&log)?
+            );
             thread::sleep(Duration::from_millis(1));
         }
         server.start_time = began.elapsed();
@@ -204,18 +262,26 @@ impl Server {
     /// Its process and the children of that: nginx's workers.
     fn processes(&self) -> Vec<i32> {
         let root = self.child.id();
-        let children = fs::read_to_string(format!("/proc/{root}/task/{root}/children")).unwrap_or_default();
-        [root as i32].into_iter().chain(children.split_whitespace().filter_map(|child| child.parse().ok())).collect()
+        let children =
+            fs::read_to_string(format!("/proc/{root}/task/{root}/children")).unwrap_or_default();
+        [root as i32]
+            .into_iter()
+            .chain(children.split_whitespace().filter_map(|child| child.parse().ok()))
+            .collect()
     }
 
     /// What it has used so far.
     pub(crate) fn usage(&self) -> Result<Usage> {
         let mut usage = Usage { cpu_us: 0.0, switches: 0.0 };
         for process in self.processes() {
-            usage.cpu_us += Duration::from(clock_gettime(clock_getcpuclockid(Pid::from_raw(process))?)?).as_secs_f64() * 1e6;
+            usage.cpu_us +=
+                Duration::from(clock_gettime(clock_getcpuclockid(Pid::from_raw(process))?)?)
+                    .as_secs_f64()
+                    * 1e6;
             for thread in fs::read_dir(format!("/proc/{process}/task"))? {
                 let path = thread?.path();
-                usage.switches += status(&path, "voluntary_ctxt_switches:") + status(&path, "nonvoluntary_ctxt_switches:");
+                usage.switches += status(&path, "voluntary_ctxt_switches:")
+                    + status(&path, "nonvoluntary_ctxt_switches:");
             }
         }
         Ok(usage)
@@ -223,20 +289,29 @@ impl Server {
 
     /// Resident memory; pages that processes share count once for each.
     pub(crate) fn resident_mib(&self) -> f64 {
-        self.processes().into_iter().map(|process| status(format!("/proc/{process}"), "VmRSS:")).sum::<f64>() / 1024.0
+        self.processes()
+            .into_iter()
+            .map(|process| status(format!("/proc/{process}"), "VmRSS:"))
+            .sum::<f64>()
+            / 1024.0
     }
 }
 
-/// A number that the kernel tells of a process or thread, whose directory this is; 0 if it has ended.
+/// A number that the kernel tells of a process or thread, whose directory this is; 0 if it has
+/// ended.
 pub(crate) fn status(directory: impl AsRef<Path>, title: &str) -> f64 {
     let status = fs::read_to_string(directory.as_ref().join("status")).unwrap_or_default();
-    status.lines().find_map(|line| line.strip_prefix(title)?.split_whitespace().next()?.parse().ok()).unwrap_or(0.0)
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(title)?.split_whitespace().next()?.parse().ok())
+        .unwrap_or(0.0)
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
-            // SIGTERM has nginx end its workers, and callgrind print its sums. If the process has just ended, all the better.
+            // SIGTERM has nginx end its workers, and callgrind print its sums. If the process has
+            // just ended, all the better.
             let _ = kill(self.id(), Signal::SIGTERM);
             let _ = self.child.wait();
         }

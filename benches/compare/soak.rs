@@ -1,5 +1,6 @@
-//! Mixed operations on a durable list for as long as one says, beside a model that knows what the list has to be, and what the process of
-//! colors holds meanwhile. Fails at the first difference. Measures no speed: the load is moderate and even.
+//! Mixed operations on a durable list for as long as one says, beside a model that knows what the
+//! list has to be, and what the process of colors holds meanwhile. Fails at the first difference.
+//! Measures no speed: the load is moderate and even.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -41,10 +42,10 @@ const ROWS: u32 = 60;
 /// Longer than any pause of a client.
 const TIMES: [&str; 4] = ["--keep-alive", "20s", "--request-timeout", "10s"];
 
-const TITLES: &str =
-    "minutes | CPU µs/operation | RSS MiB | peak MiB | operations | colors | threads | descriptors | FILE KiB | FILE-wal KiB";
+const TITLES: &str = "minutes | CPU µs/operation | RSS MiB | peak MiB | operations | colors | threads | descriptors | FILE KiB | FILE-wal KiB";
 
-/// The colors of one client in their order; and what they become by a change that is not answered yet.
+/// The colors of one client in their order; and what they become by a change that is not answered
+/// yet.
 struct Model(Vec<Color>, Option<Vec<Color>>);
 
 struct Soak<'a> {
@@ -61,27 +62,47 @@ struct Soak<'a> {
 /// Reads the time of a run: `90s`, `30m`, `1h`.
 pub(crate) fn time(text: &str) -> Result<Duration> {
     let mut units = [("s", 1), ("m", 60), ("h", 3600)].into_iter();
-    let (number, seconds) = units.find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds))).context("lacks s, m or h")?;
+    let (number, seconds) = units
+        .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)))
+        .context("lacks s, m or h")?;
     Ok(Duration::from_secs(number.parse::<u32>()?.into()) * seconds)
 }
 
 pub(crate) fn print(program: &Path, time: Duration) -> Result<()> {
-    let models: Vec<_> = (0..CLIENTS).map(|client| Mutex::new(Model(vec![reset(client)], None))).collect();
-    let soak = &Soak { program, files: place()?.0, models, operations: AtomicUsize::new(0), ends: AtomicBool::new(false) };
+    let models: Vec<_> =
+        (0..CLIENTS).map(|client| Mutex::new(Model(vec![reset(client)], None))).collect();
+    let soak = &Soak {
+        program,
+        files: place()?.0,
+        models,
+        operations: AtomicUsize::new(0),
+        ends: AtomicBool::new(false),
+    };
     let server = soak.start()?;
     thread::scope(|scope| {
         let client = |client: usize| {
             let random = 0x9e37_79b9_7f4a_7c15 + client as u64; // any but 0
-            let operator = Operator { client, address: server.address, kept: None, left: VecDeque::new(), random };
+            let operator = Operator {
+                client,
+                address: server.address,
+                kept: None,
+                left: VecDeque::new(),
+                random,
+            };
             scope.spawn(move || soak.run(operator).with_context(|| format!("client {client}")))
         };
         let clients: Vec<_> = (0..CLIENTS).map(client).collect();
         let watched = soak.watch(&server, time, &clients);
-        let log = fs::read_to_string(format!("/proc/{}/fd/2", server.id())).unwrap_or_else(|error| error.to_string());
+        let log = fs::read_to_string(format!("/proc/{}/fd/2", server.id()))
+            .unwrap_or_else(|error| error.to_string());
         soak.ends.store(true, Relaxed);
         kill(server.id(), Signal::SIGKILL)?; // while clients change the list
-        let outcomes = clients.into_iter().map(|client| client.join().expect("a client does not panic"));
-        outcomes.collect::<Result<()>>().and(watched).with_context(|| format!("failed while colors logged {log:?}"))?;
+        let outcomes =
+            clients.into_iter().map(|client| client.join().expect("a client does not panic"));
+        outcomes
+            .collect::<Result<()>>()
+            .and(watched)
+            .with_context(|| format!("failed while colors logged {log:?}"))?;
         ensure!(log.is_empty(), "colors logged {log:?}");
         Ok(())
     })?;
@@ -89,8 +110,14 @@ pub(crate) fn print(program: &Path, time: Duration) -> Result<()> {
     let dump = soak.dump()?;
     check(&dump, &soak.lock_all()).context("the dump after the kill")?;
     let list = read_all(soak.start()?.address)?;
-    ensure!(dump.strip_suffix(b"\n") == Some(&list), "after the restart, the list is not that of the dump");
-    println!("\n{} operations, a kill -9 and a restart: the list was that of the model.", soak.operations.load(Relaxed));
+    ensure!(
+        dump.strip_suffix(b"\n") == Some(&list),
+        "after the restart, the list is not that of the dump"
+    );
+    println!(
+        "\n{} operations, a kill -9 and a restart: the list was that of the model.",
+        soak.operations.load(Relaxed)
+    );
     Ok(())
 }
 
@@ -105,8 +132,11 @@ fn read_all(address: SocketAddr) -> Result<Vec<u8>> {
 
 /// The colors of a response or a dump; those that nobody knows are as they were at first.
 fn parse(list: &[u8]) -> Result<Vec<Color>> {
-    let mut list: Vec<Color> = serde_json::from_value(serde_json::from_slice::<Value>(list)?["data"].take())?;
-    let unknown = list.iter_mut().filter(|color| color.name.ends_with(" reset") && color.value.starts_with("reset"));
+    let mut list: Vec<Color> =
+        serde_json::from_value(serde_json::from_slice::<Value>(list)?["data"].take())?;
+    let unknown = list
+        .iter_mut()
+        .filter(|color| color.name.ends_with(" reset") && color.value.starts_with("reset"));
     unknown.for_each(|color| color.value = "reset".to_owned());
     Ok(list)
 }
@@ -115,16 +145,24 @@ fn part(list: &[Color], client: usize) -> Vec<Color> {
     list.iter().filter(|color| color.name.starts_with(&format!("{client} "))).cloned().collect()
 }
 
-/// Fails unless a list is the seed and then the colors of all clients, those of each in its order. Returns how many there are.
+/// Fails unless a list is the seed and then the colors of all clients, those of each in its order.
+/// Returns how many there are.
 fn check(list: &[u8], models: &[MutexGuard<'_, Model>]) -> Result<usize> {
     let (list, seed) = (parse(list)?, colors(148));
     let mut count = seed.len();
     for (client, model) in models.iter().enumerate() {
         let found = part(&list, client);
-        ensure!(found == model.0 || model.1.as_ref() == Some(&found), "client {client} has {found:?} instead of {:?}", model.0);
+        ensure!(
+            found == model.0 || model.1.as_ref() == Some(&found),
+            "client {client} has {found:?} instead of {:?}",
+            model.0
+        );
         count += found.len();
     }
-    ensure!(list.starts_with(&seed) && list.len() == count, "the seed, or colors that nobody made: {list:?}");
+    ensure!(
+        list.starts_with(&seed) && list.len() == count,
+        "the seed, or colors that nobody made: {list:?}"
+    );
     Ok(count)
 }
 
@@ -134,14 +172,26 @@ impl Soak<'_> {
         let seed = self.files.path().join("seed.json");
         fs::write(&seed, to_json(&[colors(148), (0..CLIENTS).map(reset).collect()].concat()))?;
         let mut command = Command::new(self.program);
-        command.env_clear().args(TIMES).args(["--log-level", "warn", "--listen", &address.to_string(), "--seed"]).arg(seed);
+        command
+            .env_clear()
+            .args(TIMES)
+            .args(["--log-level", "warn", "--listen", &address.to_string(), "--seed"])
+            .arg(seed);
         command.arg("--data").arg(self.files.path().join("colors.db"));
         Server::launch(command, files, address)
     }
 
     fn dump(&self) -> Result<Vec<u8>> {
-        let output = Command::new(self.program).arg("--dump").arg("--data").arg(self.files.path().join("colors.db")).output()?;
-        ensure!(output.status.success(), "--dump failed: {}", String::from_utf8_lossy(&output.stderr));
+        let output = Command::new(self.program)
+            .arg("--dump")
+            .arg("--data")
+            .arg(self.files.path().join("colors.db"))
+            .output()?;
+        ensure!(
+            output.status.success(),
+            "--dump failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         Ok(output.stdout)
     }
 
@@ -165,7 +215,12 @@ impl Soak<'_> {
     }
 
     /// Prints the table; compares the list at each line, and the dump at the last one.
-    fn watch(&self, server: &Server, time: Duration, clients: &[ScopedJoinHandle<'_, Result<()>>]) -> Result<()> {
+    fn watch(
+        &self,
+        server: &Server,
+        time: Duration,
+        clients: &[ScopedJoinHandle<'_, Result<()>>],
+    ) -> Result<()> {
         println!("\nA durable list, {CLIENTS} clients:\n");
         let table = Table::begin(TITLES, 0);
         let interval = (time / ROWS).max(Duration::from_secs(1));
@@ -187,10 +242,26 @@ impl Soak<'_> {
             let process = format!("/proc/{}", server.id());
             let line = |title| status(&process, title);
             let cpu = (now.1 - before.1) / (now.0 - before.0) as f64;
-            let figures = [began.elapsed().as_secs_f64() / 60.0, cpu, line("VmRSS:") / 1024.0, line("VmHWM:") / 1024.0].map(number);
+            let figures = [
+                began.elapsed().as_secs_f64() / 60.0,
+                cpu,
+                line("VmRSS:") / 1024.0,
+                line("VmHWM:") / 1024.0,
+            ]
+            .map(number);
             let descriptors = fs::read_dir(format!("{process}/fd"))?.count();
-            let kib = |name: &str| fs::metadata(self.files.path().join(name)).map_or(0, |data| data.len() as usize / 1024);
-            let counts = [now.0, colors, line("Threads:") as usize, descriptors, kib("colors.db"), kib("colors.db-wal")];
+            let kib = |name: &str| {
+                fs::metadata(self.files.path().join(name))
+                    .map_or(0, |data| data.len() as usize / 1024)
+            };
+            let counts = [
+                now.0,
+                colors,
+                line("Threads:") as usize,
+                descriptors,
+                kib("colors.db"),
+                kib("colors.db-wal"),
+            ];
             table.row(figures.into_iter().chain(counts.map(|count| count.to_string())));
             before = now;
         }
@@ -221,8 +292,12 @@ impl Operator {
     fn operate(&mut self, model: &mut Model) -> Result<()> {
         let (name, value) = (self.below(NAMES), self.below(1 << 24));
         // Names need escapes in a path, and in JSON.
-        let color = Color { name: format!("{} \"é/{name}", self.client), value: format!("#{value:06x}") };
-        let one = format!("/colors/{}", color.name.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>());
+        let color =
+            Color { name: format!("{} \"é/{name}", self.client), value: format!("#{value:06x}") };
+        let one = format!(
+            "/colors/{}",
+            color.name.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>()
+        );
         let mut next = model.0.clone();
         let place = next.iter().position(|other| other.name == color.name);
         let (method, content) = match self.below(100) {
@@ -251,12 +326,14 @@ impl Operator {
             (_, None) => (404, &*one, r#"{"error":true}"#.to_owned()),
         };
         model.1 = Some(next);
-        self.exchange(Request::new(method, target, &*content), status, &answer).with_context(|| format!("{method} {target} {content}"))?;
+        self.exchange(Request::new(method, target, &*content), status, &answer)
+            .with_context(|| format!("{method} {target} {content}"))?;
         model.0 = model.1.take().expect("set above");
         Ok(())
     }
 
-    /// Sends a request on a connection that is kept, closed, slow or reset, and fails unless this is the answer.
+    /// Sends a request on a connection that is kept, closed, slow or reset, and fails unless this
+    /// is the answer.
     fn exchange(&mut self, request: Request, status: u16, content: &str) -> Result<()> {
         let (start, end) = (format!("HTTP/1.1 {status} "), format!("\r\n\r\n{content}"));
         let way = self.below(20);
@@ -269,7 +346,11 @@ impl Operator {
         } else {
             let mut stream = self.connect()?;
             let (is_slow, is_reset) = (way == 14, way == 15);
-            for piece in (Request { close: !is_reset, ..request }).bytes().chunks(if is_slow { 20 } else { usize::MAX }) {
+            for piece in (Request { close: !is_reset, ..request }).bytes().chunks(if is_slow {
+                20
+            } else {
+                usize::MAX
+            }) {
                 stream.write_all(piece)?;
                 thread::sleep(Duration::from_millis(10 * u64::from(is_slow)));
             }
@@ -281,7 +362,11 @@ impl Operator {
             }
         }
         let is_right = answer.starts_with(start.as_bytes()) && answer.ends_with(end.as_bytes());
-        ensure!(is_right, "answered with {:?} instead of {start} and {content}", String::from_utf8_lossy(&answer));
+        ensure!(
+            is_right,
+            "answered with {:?} instead of {start} and {content}",
+            String::from_utf8_lossy(&answer)
+        );
         Ok(())
     }
 
@@ -291,7 +376,11 @@ impl Operator {
         let way = self.below(4);
         let request = match way {
             0 | 1 => Request::new("PUT", target, r#"{"value":"never"}"#),
-            2 => Request::new("PUT", format!("/colors/{}%20reset", self.client), format!(r#"{{"value":"reset {}"}}"#, self.below(1 << 24))),
+            2 => Request::new(
+                "PUT",
+                format!("/colors/{}%20reset", self.client),
+                format!(r#"{{"value":"reset {}"}}"#, self.below(1 << 24)),
+            ),
             _ => Request::new("GET", "/colors", ""),
         };
         let bytes = request.bytes().repeat(if way == 3 { 300 } else { 1 });

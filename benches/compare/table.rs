@@ -1,13 +1,16 @@
 //! Markdown tables that are printed row by row, and their numbers as text. Measures nothing.
 
-/// The titles of the columns, each as wide as its column; and how many of them, the first ones, are words and aligned to the left.
+/// The titles of the columns, each as wide as its column; and how many of them, the first ones, are
+/// words and aligned to the left.
 pub(crate) struct Table(Vec<&'static str>, usize);
 
 impl Table {
     pub(crate) fn begin(titles: &'static str, words: usize) -> Self {
         let table = Self(titles.split(" | ").collect(), words);
         table.row(table.0.iter().map(|title| title.trim().to_owned()));
-        let rule = |(column, width): (usize, usize)| "-".repeat(width - 1) + if column < words { "-" } else { ":" };
+        let rule = |(column, width): (usize, usize)| {
+            "-".repeat(width - 1) + if column < words { "-" } else { ":" }
+        };
         table.row(table.0.iter().map(|title| title.chars().count()).enumerate().map(rule));
         table
     }
@@ -50,6 +53,8 @@ pub(crate) fn number(number: f64) -> String {
 }
 
 pub(crate) fn range(numbers: impl IntoIterator<Item = f64>) -> String {
-    let (least, most) = numbers.into_iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), n| (least.min(n), most.max(n)));
+    let (least, most) = numbers
+        .into_iter()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), n| (least.min(n), most.max(n)));
     format!("{}–{}", number(least), number(most))
 }

@@ -1,4 +1,5 @@
-//! The requests of each workload, and the contents that every server has to answer with. Measures nothing.
+//! The requests of each workload, and the contents that every server has to answer with. Measures
+//! nothing.
 
 use std::sync::LazyLock;
 
@@ -20,11 +21,17 @@ pub(crate) fn colors(count: usize) -> Vec<Color> {
     (0..count).map(color).collect()
 }
 
-/// The color at this place of every list: the product's seed first, then generated ones. No name needs an escape in a path.
+/// The color at this place of every list: the product's seed first, then generated ones. No name
+/// needs an escape in a path.
 pub(crate) fn color(place: usize) -> Color {
-    static SEED: LazyLock<Vec<Color>> =
-        LazyLock::new(|| serde_json::from_str(include_str!("../../seed/colors.json")).expect("the product's seed is a file of colors"));
-    let generated = || Color { name: format!("color-{place:07}"), value: format!("#{:06x}", place % (1 << 24)) };
+    static SEED: LazyLock<Vec<Color>> = LazyLock::new(|| {
+        serde_json::from_str(include_str!("../../seed/colors.json"))
+            .expect("the product's seed is a file of colors")
+    });
+    let generated = || Color {
+        name: format!("color-{place:07}"),
+        value: format!("#{:06x}", place % (1 << 24)),
+    };
     SEED.get(place).cloned().unwrap_or_else(generated)
 }
 
@@ -55,7 +62,10 @@ impl Workload {
         match self {
             Self::ReadOne => vec![(read_one, json!(one))],
             Self::ReadAll => vec![(Request::new("GET", "/colors", ""), json!({ "data": colors }))],
-            Self::Update => vec![(Request::new("PUT", read_one.target, r##"{"value":"#112233"}"##), changed(&one.name))],
+            Self::Update => vec![(
+                Request::new("PUT", read_one.target, r##"{"value":"#112233"}"##),
+                changed(&one.name),
+            )],
             Self::CreateDelete => {
                 let new = changed("bench-0");
                 let create = Request::new("POST", "/colors", new.to_string());
@@ -65,7 +75,8 @@ impl Workload {
         }
     }
 
-    /// The script that makes wrk send the requests. Target and fields of the first one are among wrk's arguments.
+    /// The script that makes wrk send the requests. Target and fields of the first one are among
+    /// wrk's arguments.
     pub(crate) fn script(self) -> String {
         let requests = match self {
             Self::ReadOne | Self::ReadAll | Self::NewConnection => "",
@@ -75,13 +86,20 @@ impl Workload {
         [requests, include_str!("done.lua")].concat()
     }
 
-    /// Sends the requests once and returns the bytes of the last response. Fails if the contents are not those of the API.
+    /// Sends the requests once and returns the bytes of the last response. Fails if the contents
+    /// are not those of the API.
     pub(crate) fn check(self, server: &Server, colors: &[Color]) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         for (request, expected) in self.requests(colors) {
             let Response(head, content) = Client::connect(server.address)?.ask(&request)?;
-            let right = serde_json::from_slice::<Value>(&content).is_ok_and(|content| content == expected);
-            ensure!(right, "{} {} is answered with the wrong content", request.method, request.target);
+            let right =
+                serde_json::from_slice::<Value>(&content).is_ok_and(|content| content == expected);
+            ensure!(
+                right,
+                "{} {} is answered with the wrong content",
+                request.method,
+                request.target
+            );
             bytes = [head, content].concat();
         }
         Ok(bytes)
@@ -91,8 +109,13 @@ impl Workload {
     pub(crate) fn tidy(self, server: &Server) -> Result<()> {
         if self == Self::CreateDelete {
             let mut client = Client::connect(server.address)?;
-            let list: Value = serde_json::from_slice(&client.ask(&Request::new("GET", "/colors", ""))?.1)?;
-            let names = list["data"].as_array().into_iter().flatten().filter_map(|color| color["name"].as_str());
+            let list: Value =
+                serde_json::from_slice(&client.ask(&Request::new("GET", "/colors", ""))?.1)?;
+            let names = list["data"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|color| color["name"].as_str());
             for name in names.filter(|name| name.starts_with("bench-")) {
                 client.ask(&Request::new("DELETE", format!("/colors/{name}"), ""))?;
             }

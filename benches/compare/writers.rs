@@ -1,5 +1,6 @@
-//! What a change takes that is saved before its answer, as the list grows: colors, the storage engine by itself, and Redis, on one disk and in
-//! alternating rounds. Judges nothing; that nothing is lost is shown in `tests/`.
+//! What a change takes that is saved before its answer, as the list grows: colors, the storage
+//! engine by itself, and Redis, on one disk and in alternating rounds. Judges nothing; that nothing
+//! is lost is shown in `tests/`.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -22,7 +23,8 @@ const COUNTS: [u32; 4] = [148, 10_000, 100_000, 1_000_000];
 /// Each has one connection, and sends a change once the one before is answered.
 const WRITERS: [usize; 2] = [1, 64];
 
-/// From one changed color to the next, so that the changes are all over the list: prime, and no factor of its length.
+/// From one changed color to the next, so that the changes are all over the list: prime, and no
+/// factor of its length.
 const STRIDE: usize = 7919;
 
 /// How many there were so far.
@@ -54,12 +56,17 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
     for &count in args.colors_count(&COUNTS) {
         let colors = colors(count as usize);
         let mut contestants = start_all(programs, &colors)?;
-        let mut runs: Vec<[Vec<Run>; WRITERS.len()]> = contestants.iter().map(|_| Default::default()).collect();
+        let mut runs: Vec<[Vec<Run>; WRITERS.len()]> =
+            contestants.iter().map(|_| Default::default()).collect();
         for round in 1..=args.rounds {
             eprintln!("writers: {count} colors, round {round}");
             for (contestant, runs) in contestants.iter_mut().zip(&mut runs) {
                 for (writers, runs) in WRITERS.into_iter().zip(runs) {
-                    runs.push(contestant.run(&colors, writers, Duration::from_secs(args.seconds.into()))?);
+                    runs.push(contestant.run(
+                        &colors,
+                        writers,
+                        Duration::from_secs(args.seconds.into()),
+                    )?);
                 }
             }
         }
@@ -75,20 +82,31 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
 
 fn start_all(programs: &Programs, colors: &[Color]) -> Result<Vec<Contestant>> {
     let kinds = [Kind::Colors].into_iter().chain(programs.before.iter().map(|_| Kind::Before));
-    let start = |kind| Ok(Contestant::Colors(kind, Server::start_colors(Command::new(programs.program(kind)?), colors, true)?));
+    let start = |kind| {
+        Ok(Contestant::Colors(
+            kind,
+            Server::start_colors(Command::new(programs.program(kind)?), colors, true)?,
+        ))
+    };
     let mut contestants = kinds.map(start).collect::<Result<Vec<_>>>()?;
-    contestants.extend([Contestant::start_sqlite(colors)?, Contestant::Redis(Server::start_redis()?)]);
+    contestants
+        .extend([Contestant::start_sqlite(colors)?, Contestant::Redis(Server::start_redis()?)]);
     Ok(contestants)
 }
 
 /// The figures of a row. The ratios are of colors to this server, within each round.
 fn row(runs: &[Run], colors: &[Run]) -> [String; 7] {
-    let [p20, p50] = [0.2, 0.5].map(|part| median(runs.iter().map(|run| percentile(part, run.times.iter().copied()))));
-    let time_ratio = |(colors, run): (&Run, &Run)| median(colors.times.iter().copied()) / median(run.times.iter().copied());
+    let [p20, p50] = [0.2, 0.5]
+        .map(|part| median(runs.iter().map(|run| percentile(part, run.times.iter().copied()))));
+    let time_ratio = |(colors, run): (&Run, &Run)| {
+        median(colors.times.iter().copied()) / median(run.times.iter().copied())
+    };
     let time_ratio = median(colors.iter().zip(runs).map(time_ratio));
     let rate_ratio = median(colors.iter().zip(runs).map(|(colors, run)| colors.rate / run.rate));
-    let [rate, cpu] = [|run: &Run| run.rate, |run: &Run| run.cpu_us].map(|of| median(runs.iter().map(of)));
-    let [p20, p50, rate, cpu, time_ratio, rate_ratio] = [p20, p50, rate, cpu, time_ratio, rate_ratio].map(number);
+    let [rate, cpu] =
+        [|run: &Run| run.rate, |run: &Run| run.cpu_us].map(|of| median(runs.iter().map(of)));
+    let [p20, p50, rate, cpu, time_ratio, rate_ratio] =
+        [p20, p50, rate, cpu, time_ratio, rate_ratio].map(number);
     [p20, p50, rate, range(runs.iter().map(|run| run.rate)), cpu, time_ratio, rate_ratio]
 }
 
@@ -102,7 +120,11 @@ impl Contestant {
         )?;
         let transaction = connection.transaction()?;
         for (id, color) in (1_i64..).zip(colors) {
-            transaction.prepare_cached("INSERT INTO color VALUES (?1, ?2, ?3)")?.execute((id, &color.name, &color.value))?;
+            transaction.prepare_cached("INSERT INTO color VALUES (?1, ?2, ?3)")?.execute((
+                id,
+                &color.name,
+                &color.value,
+            ))?;
         }
         transaction.commit()?;
         connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?;
@@ -120,32 +142,58 @@ impl Contestant {
     fn run(&mut self, colors: &[Color], writers: usize, time: Duration) -> Result<Run> {
         let changes = (1_usize..).map(|number| {
             let place = number * STRIDE % colors.len();
-            // SQLite writes nothing when a row has the value already: never the same, in no later run either
+            // SQLite writes nothing when a row has the value already: never the same, in no later
+            // run either
             let value = CHANGES.fetch_add(1, Relaxed) % (1 << 24);
             (place, &*colors[place].name, format!("#{value:06x}"))
         });
         match self {
             Self::Sqlite { connection, .. } => commit(connection, changes, writers, time),
             Self::Colors(_, server) => {
-                let request =
-                    |name: &str, value: &str| Request::new("PUT", format!("/colors/{name}"), format!(r#"{{"value":"{value}"}}"#)).bytes();
+                let request = |name: &str, value: &str| {
+                    Request::new(
+                        "PUT",
+                        format!("/colors/{name}"),
+                        format!(r#"{{"value":"{value}"}}"#),
+                    )
+                    .bytes()
+                };
                 let receive = |client: &mut Client| client.receive().map(drop);
-                write(server, changes.map(|(_, name, value)| request(name, &value)), receive, writers, time)
+                write(
+                    server,
+                    changes.map(|(_, name, value)| request(name, &value)),
+                    receive,
+                    writers,
+                    time,
+                )
             }
             Self::Redis(server) => {
-                let words = |name: &str, value: &str| ["SET", name, value].map(|word| format!("${}\r\n{word}\r\n", word.len())).concat();
+                let words = |name: &str, value: &str| {
+                    ["SET", name, value]
+                        .map(|word| format!("${}\r\n{word}\r\n", word.len()))
+                        .concat()
+                };
                 let receive = |client: &mut Client| {
                     let line = client.receive_line()?;
                     ensure!(line == "+OK\r\n", "Redis answered with {line:?}");
                     Ok(())
                 };
-                write(server, changes.map(|(_, name, value)| format!("*3\r\n{}", words(name, &value)).into_bytes()), receive, writers, time)
+                write(
+                    server,
+                    changes.map(|(_, name, value)| {
+                        format!("*3\r\n{}", words(name, &value)).into_bytes()
+                    }),
+                    receive,
+                    writers,
+                    time,
+                )
             }
         }
     }
 }
 
-/// Has the storage engine commit changes, as many together as there are writers: the best that a server can do with it.
+/// Has the storage engine commit changes, as many together as there are writers: the best that a
+/// server can do with it.
 fn commit<'a>(
     connection: &Connection,
     mut changes: impl Iterator<Item = (usize, &'a str, String)>,
@@ -157,7 +205,9 @@ fn commit<'a>(
         let commit_began = Instant::now();
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         for (place, _, value) in changes.by_ref().take(writers) {
-            connection.prepare_cached("UPDATE color SET value = ?2 WHERE id = ?1")?.execute((place as i64 + 1, value))?;
+            connection
+                .prepare_cached("UPDATE color SET value = ?2 WHERE id = ?1")?
+                .execute((place as i64 + 1, value))?;
         }
         connection.prepare_cached("COMMIT")?.execute([])?;
         times.push(commit_began.elapsed().as_secs_f64() * 1e3);
@@ -174,17 +224,24 @@ fn write(
     writers: usize,
     time: Duration,
 ) -> Result<Run> {
-    let mut clients = (0..writers).map(|_| Client::connect(server.address)).collect::<Result<Vec<_>>>()?;
+    let mut clients =
+        (0..writers).map(|_| Client::connect(server.address)).collect::<Result<Vec<_>>>()?;
     let (before, began, mut times) = (server.usage()?, Instant::now(), Vec::new());
     let mut sent = vec![began; writers];
-    let mut send = |client: &mut Client| client.send_bytes(&requests.next().context("there is always another")?);
+    let mut send = |client: &mut Client| {
+        client.send_bytes(&requests.next().context("there is always another")?)
+    };
     clients.iter_mut().try_for_each(&mut send)?;
     let mut unanswered = writers;
     while unanswered > 0 {
-        let mut watched: Vec<PollFd<'_>> = clients.iter().map(|client| PollFd::new(client, PollFlags::IN)).collect();
+        let mut watched: Vec<PollFd<'_>> =
+            clients.iter().map(|client| PollFd::new(client, PollFlags::IN)).collect();
         poll(&mut watched, None)?;
-        let is_ready: Vec<bool> = watched.iter().map(|client| !client.revents().is_empty()).collect();
-        for ((client, sent), _) in clients.iter_mut().zip(&mut sent).zip(is_ready).filter(|(_, is_ready)| *is_ready) {
+        let is_ready: Vec<bool> =
+            watched.iter().map(|client| !client.revents().is_empty()).collect();
+        for ((client, sent), _) in
+            clients.iter_mut().zip(&mut sent).zip(is_ready).filter(|(_, is_ready)| *is_ready)
+        {
             receive(client)?;
             times.push(sent.elapsed().as_secs_f64() * 1e3);
             if began.elapsed() < time {

@@ -59,7 +59,13 @@ async fn main() -> io::Result<()> {
     let (port, colors) = api::arguments()?;
     let colors = Data::new(Mutex::new(colors));
     HttpServer::new(move || {
-        App::new().app_data(colors.clone()).service(read_all).service(read_one).service(create).service(update).service(remove)
+        App::new()
+            .app_data(colors.clone())
+            .service(read_all)
+            .service(read_one)
+            .service(create)
+            .service(update)
+            .service(remove)
     })
     .tcp_nodelay(true)
     .bind((Ipv4Addr::LOCALHOST, port))?

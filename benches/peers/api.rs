@@ -1,4 +1,5 @@
-//! What the peers on axum and actix-web share: the command line and the JSON. Knows neither framework.
+//! What the peers on axum and actix-web share: the command line and the JSON. Knows neither
+//! framework.
 
 use std::{env, fs, io};
 
@@ -22,6 +23,9 @@ pub(crate) struct Update {
 
 /// The two arguments: the port to listen on, and the file of colors to start with.
 pub(crate) fn arguments() -> io::Result<(u16, Vec<Color>)> {
-    let [_, port, seed] = env::args().collect::<Vec<_>>().try_into().map_err(|_| io::Error::other("usage: PORT SEED"))?;
+    let [_, port, seed] = env::args()
+        .collect::<Vec<_>>()
+        .try_into()
+        .map_err(|_| io::Error::other("usage: PORT SEED"))?;
     Ok((port.parse().map_err(io::Error::other)?, serde_json::from_slice(&fs::read(seed)?)?))
 }

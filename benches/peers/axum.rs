@@ -40,7 +40,11 @@ async fn create(State(colors): Colors, Json(color): Json<Color>) -> (StatusCode,
     (StatusCode::CREATED, Json(color))
 }
 
-async fn update(State(colors): Colors, Path(name): Path<String>, Json(update): Json<Update>) -> Response {
+async fn update(
+    State(colors): Colors,
+    Path(name): Path<String>,
+    Json(update): Json<Update>,
+) -> Response {
     let mut colors = colors.lock().expect("unpoisoned");
     let mut color = colors.iter_mut().find(|color| color.name == name);
     if let (Some(color), Some(value)) = (&mut color, update.value) {

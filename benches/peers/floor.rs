@@ -1,4 +1,5 @@
-//! The floor: a bare epoll server. One `recv` and one `send` per request, always the same response; it parses nothing.
+//! The floor: a bare epoll server. One `recv` and one `send` per request, always the same response;
+//! it parses nothing.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -24,7 +25,8 @@ impl EventLoop {
             let mut connections = self.connections.lock().expect("unpoisoned");
             for event in events.drain(..) {
                 let key = event.data.u64();
-                let (socket, received) = connections.get_mut(&key).expect("a closed socket has no events");
+                let (socket, received) =
+                    connections.get_mut(&key).expect("a closed socket has no events");
                 if !serve(socket, received, response, closes).unwrap_or(false) {
                     connections.remove(&key);
                 }
@@ -33,8 +35,14 @@ impl EventLoop {
     }
 }
 
-/// Receives once and answers once whole requests have arrived; returns whether the connection stays. The socket is blocking, but readable.
-fn serve(socket: &mut TcpStream, received: &mut Vec<u8>, response: &[u8], closes: bool) -> io::Result<bool> {
+/// Receives once and answers once whole requests have arrived; returns whether the connection
+/// stays. The socket is blocking, but readable.
+fn serve(
+    socket: &mut TcpStream,
+    received: &mut Vec<u8>,
+    response: &[u8],
+    closes: bool,
+) -> io::Result<bool> {
     let mut chunk = [0; 4096];
     let length = socket.read(&mut chunk)?;
     received.extend_from_slice(&chunk[..length]);
@@ -49,18 +57,29 @@ fn serve(socket: &mut TcpStream, received: &mut Vec<u8>, response: &[u8], closes
 }
 
 fn main() -> io::Result<()> {
-    let [_, port, file] = env::args().collect::<Vec<_>>().try_into().map_err(|_| io::Error::other("usage: PORT RESPONSE"))?;
+    let [_, port, file] = env::args()
+        .collect::<Vec<_>>()
+        .try_into()
+        .map_err(|_| io::Error::other("usage: PORT RESPONSE"))?;
     let response = fs::read(file)?;
-    let closes = String::from_utf8_lossy(&response).to_ascii_lowercase().contains("connection: close");
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.parse().map_err(io::Error::other)?))?;
+    let closes =
+        String::from_utf8_lossy(&response).to_ascii_lowercase().contains("connection: close");
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port.parse().map_err(io::Error::other)?))?;
     rustix::net::listen(&listener, 1024)?; // std's own limit of pending connections is 128
-    let event_loop = |_| Ok(EventLoop { epoll: epoll::create(CreateFlags::CLOEXEC)?, connections: Mutex::default() });
-    let loops = (0..thread::available_parallelism()?.get()).map(event_loop).collect::<io::Result<Vec<_>>>()?;
+    let event_loop = |_| {
+        Ok(EventLoop { epoll: epoll::create(CreateFlags::CLOEXEC)?, connections: Mutex::default() })
+    };
+    let loops = (0..thread::available_parallelism()?.get())
+        .map(event_loop)
+        .collect::<io::Result<Vec<_>>>()?;
     thread::scope(|scope| {
         for event_loop in &loops {
             scope.spawn(|| event_loop.run(&response, closes).expect("epoll_wait does not fail"));
         }
-        for (socket, EventLoop { epoll, connections }) in listener.incoming().zip(loops.iter().cycle()) {
+        for (socket, EventLoop { epoll, connections }) in
+            listener.incoming().zip(loops.iter().cycle())
+        {
             let socket = socket?;
             let key = socket.as_raw_fd() as u64;
             let mut connections = connections.lock().expect("unpoisoned");

@@ -30,7 +30,9 @@ enum End {
 pub(crate) fn fill(mut data: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..FILLINGS_MAX {
-        let Some(end) = data.windows(FILLER.len()).position(|window| window == FILLER) else { break };
+        let Some(end) = data.windows(FILLER.len()).position(|window| window == FILLER) else {
+            break;
+        };
         bytes.extend_from_slice(&data[..end]);
         bytes.extend_from_slice(FILLING);
         data = &data[end + FILLER.len()..];
@@ -39,13 +41,15 @@ pub(crate) fn fill(mut data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Sizes of the pieces that bytes are split into; many bytes are not split into single ones, which would take long.
+/// Sizes of the pieces that bytes are split into; many bytes are not split into single ones, which
+/// would take long.
 fn sizes(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let is_long = bytes.len() > 4096;
     [1, 2, 3, 17, 61, 4096].into_iter().filter(move |size| !is_long || *size > 17)
 }
 
-/// Any bytes are the same requests and the same end however they are split, and those that the reference finds.
+/// Any bytes are the same requests and the same end however they are split, and those that the
+/// reference finds.
 pub fn parser(data: &[u8]) {
     let bytes = fill(data);
     let whole = parse([&bytes[..]]);
@@ -64,9 +68,9 @@ pub fn parser(data: &[u8]) {
     let end = match end {
         End::Idle => PlainEnd::Clean,
         End::Closed => PlainEnd::Closed,
-        End::CutShort(request) | End::Refused(_, request) => {
-            PlainEnd::Refused { is_head: request.is_some_and(|request| request.method == Method::Head) }
-        }
+        End::CutShort(request) | End::Refused(_, request) => PlainEnd::Refused {
+            is_head: request.is_some_and(|request| request.method == Method::Head),
+        },
     };
     assert_eq!(end, expected_end);
 }
@@ -100,7 +104,8 @@ fn compare(request: &Request, expected: &PlainRequest) {
     assert_eq!(request.content, expected.content);
     assert_eq!(request.keep_alive, expected.keep_alive);
     let joined = |name: &str| {
-        let values: Vec<_> = expected.values(name).into_iter().map(String::from_utf8_lossy).collect();
+        let values: Vec<_> =
+            expected.values(name).into_iter().map(String::from_utf8_lossy).collect();
         (!values.is_empty()).then(|| values.join(", "))
     };
     assert_eq!(request.fields().if_match, joined("if-match"));
@@ -108,18 +113,26 @@ fn compare(request: &Request, expected: &PlainRequest) {
     assert_eq!(request.fields().origin, joined("origin"));
     assert_eq!(request.fields().sec_fetch_site, joined("sec-fetch-site"));
     let authorization = expected.values("authorization").first().map(|value| value.to_vec());
-    assert_eq!(request.fields().authorization.as_ref().map(|credentials| credentials.0.to_vec()), authorization);
+    assert_eq!(
+        request.fields().authorization.as_ref().map(|credentials| credentials.0.to_vec()),
+        authorization
+    );
 }
 
-/// Chunked content decodes to what the reference makes of it, with not a byte more or less, or is refused.
+/// Chunked content decodes to what the reference makes of it, with not a byte more or less, or is
+/// refused.
 pub fn chunked(data: &[u8]) {
     const HEAD: &[u8] = b"PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     let coded = fill(data);
-    let parse_first = |length: usize, size: usize| parse([HEAD].into_iter().chain(coded[..length].chunks(size)));
+    let parse_first =
+        |length: usize, size: usize| parse([HEAD].into_iter().chain(coded[..length].chunks(size)));
     let Some((content, used)) = reference::chunked(&coded, CONTENT_MAX) else {
         for size in sizes(&coded) {
             let (requests, end) = parse_first(coded.len(), size);
-            assert!(requests.is_empty() && matches!(end, End::CutShort(_) | End::Refused(..)), "{requests:?}");
+            assert!(
+                requests.is_empty() && matches!(end, End::CutShort(_) | End::Refused(..)),
+                "{requests:?}"
+            );
         }
         return;
     };
@@ -131,8 +144,8 @@ pub fn chunked(data: &[u8]) {
     assert!(requests.is_empty() && matches!(end, End::CutShort(Some(_))), "{end:?}");
 }
 
-/// A list of entity tags is well-formed when the reference says so, and has the current tag when the reference finds it.
-/// The letter T stands for the current tag, so that it can be found at all.
+/// A list of entity tags is well-formed when the reference says so, and has the current tag when
+/// the reference finds it. The letter T stands for the current tag, so that it can be found at all.
 pub fn conditions(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let representation = Representation::new(*b"{}");
@@ -141,14 +154,19 @@ pub fn conditions(data: &[u8]) {
     let tags = tags(&list);
     let of = |method: Method, if_match: Option<&str>, if_none_match: Option<&str>| {
         let owned = |value: Option<&str>| value.map(str::to_owned);
-        let fields = Fields { if_match: owned(if_match), if_none_match: owned(if_none_match), ..Fields::default() };
+        let fields = Fields {
+            if_match: owned(if_match),
+            if_none_match: owned(if_none_match),
+            ..Fields::default()
+        };
         Conditions::of(&Request::plain(method, fields))
     };
     for method in [Method::Get, Method::Put] {
         let if_match = of(method.clone(), Some(&list), None);
         assert_eq!(if_match.is_ok(), tags.is_some(), "{list:?}");
         if let (Ok(conditions), Some(tags)) = (if_match, &tags) {
-            let expected = list == "*" || tags.iter().any(|(is_weak, tag)| !is_weak && *tag == current().to_string());
+            let expected = list == "*"
+                || tags.iter().any(|(is_weak, tag)| !is_weak && *tag == current().to_string());
             assert_eq!(conditions.if_match_holds(current), expected, "{list:?}");
             assert!(conditions.if_none_match_holds(current));
         }
@@ -156,7 +174,9 @@ pub fn conditions(data: &[u8]) {
         // a read ignores what is malformed
         assert_eq!(if_none_match.is_ok(), tags.is_some() || method == Method::Get, "{list:?}");
         if let Ok(conditions) = if_none_match {
-            let found = |tags: &Vec<(bool, String)>| tags.iter().any(|(_, tag)| *tag == current().to_string());
+            let found = |tags: &Vec<(bool, String)>| {
+                tags.iter().any(|(_, tag)| *tag == current().to_string())
+            };
             let expected = list != "*" && !tags.as_ref().is_some_and(found);
             assert_eq!(conditions.if_none_match_holds(current), expected, "{list:?}");
             assert!(conditions.if_match_holds(current));
@@ -164,7 +184,8 @@ pub fn conditions(data: &[u8]) {
     }
 }
 
-/// The entity tags of a list with their quotes, and whether they are weak (RFC 9110 §8.8.3); none for `*`. `None` if it is malformed.
+/// The entity tags of a list with their quotes, and whether they are weak (RFC 9110 §8.8.3); none
+/// for `*`. `None` if it is malformed.
 fn tags(list: &str) -> Option<Vec<(bool, String)>> {
     if list == "*" {
         return Some(Vec::new());
@@ -178,7 +199,10 @@ fn tags(list: &str) -> Option<Vec<(bool, String)>> {
             _ => members.last_mut()?.push(c),
         }
     }
-    let members = members.iter().map(|member| member.trim_matches([' ', '\t'])).filter(|member| !member.is_empty());
+    let members = members
+        .iter()
+        .map(|member| member.trim_matches([' ', '\t']))
+        .filter(|member| !member.is_empty());
     let tag = |member: &str| {
         let (is_weak, tag) = member.strip_prefix("W/").map_or((false, member), |tag| (true, tag));
         let opaque = tag.strip_prefix('"')?.strip_suffix('"')?;

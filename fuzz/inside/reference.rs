@@ -1,5 +1,6 @@
-//! A second reader of requests, to compare the service's own with: it sees all bytes of a connection at once, takes them apart line by line,
-//! and is as plain as RFC 9112 and the limits of docs/http.md allow. It says what is a request, not why something is none.
+//! A second reader of requests, to compare the service's own with: it sees all bytes of a
+//! connection at once, takes them apart line by line, and is as plain as RFC 9112 and the limits of
+//! docs/http.md allow. It says what is a request, not why something is none.
 
 use std::net::Ipv6Addr;
 
@@ -27,13 +28,19 @@ pub(crate) enum PlainEnd {
 impl PlainRequest {
     /// The values of a field, one for each of its lines.
     pub(crate) fn values(&self, name: &str) -> Vec<&[u8]> {
-        self.fields.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_slice()).collect()
+        self.fields
+            .iter()
+            .filter(|(known, _)| known == name)
+            .map(|(_, value)| value.as_slice())
+            .collect()
     }
 
     fn members(&self, name: &str) -> Vec<String> {
         let values = self.values(name);
         let members = values.iter().flat_map(|value| value.split(|byte| *byte == b','));
-        members.map(|member| String::from_utf8_lossy(member.trim_ascii()).to_ascii_lowercase()).collect()
+        members
+            .map(|member| String::from_utf8_lossy(member.trim_ascii()).to_ascii_lowercase())
+            .collect()
     }
 }
 
@@ -71,38 +78,55 @@ fn request(bytes: &[u8], content_max: usize) -> Option<(PlainRequest, &[u8])> {
     if head.len() > 64 * 1024 || field_lines.len() > 100 {
         return None;
     }
-    let [method, target, version] = request_line.split(|byte| *byte == b' ').collect::<Vec<_>>()[..] else { return None };
+    let [method, target, version] =
+        request_line.split(|byte| *byte == b' ').collect::<Vec<_>>()[..]
+    else {
+        return None;
+    };
     let is_1_1 = match version {
         b"HTTP/1.0" => false,
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1'..=b'9'] => true,
         _ => return None,
     };
-    let is_target = !target.is_empty() && target.iter().all(|byte| matches!(byte, b'!'..=b'~') && *byte != b'#');
+    let is_target = !target.is_empty()
+        && target.iter().all(|byte| matches!(byte, b'!'..=b'~') && *byte != b'#');
     if !is_token(method) || !is_target {
         return None;
     }
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let fields = field_lines.iter().map(|line| field(line)).collect::<Option<Vec<_>>>()?;
-    let mut request = PlainRequest { method: text(method), target: text(target), fields, content: Vec::new(), keep_alive: false };
+    let mut request = PlainRequest {
+        method: text(method),
+        target: text(target),
+        fields,
+        content: Vec::new(),
+        keep_alive: false,
+    };
     check_fields(&request, is_1_1)?;
     let connection = request.members("connection");
     let has = |option: &str| connection.iter().any(|member| member == option);
     request.keep_alive = !has("close") && (is_1_1 || has("keep-alive"));
-    let after = match (&request.values("content-length")[..], &request.members("transfer-encoding")[..]) {
-        ([], []) => after,
-        ([length], []) => {
-            let is_number = !length.is_empty() && length.iter().all(u8::is_ascii_digit);
-            let length: usize = str::from_utf8(length).ok().filter(|_| is_number)?.parse().ok().filter(|length| *length <= content_max)?;
-            request.content = after.get(..length)?.to_vec();
-            &after[length..]
-        }
-        ([], [coding]) if is_1_1 && coding == "chunked" => {
-            let (content, used) = chunked(after, content_max)?;
-            request.content = content;
-            &after[used..]
-        }
-        _ => return None,
-    };
+    let after =
+        match (&request.values("content-length")[..], &request.members("transfer-encoding")[..]) {
+            ([], []) => after,
+            ([length], []) => {
+                let is_number = !length.is_empty() && length.iter().all(u8::is_ascii_digit);
+                let length: usize = str::from_utf8(length)
+                    .ok()
+                    .filter(|_| is_number)?
+                    .parse()
+                    .ok()
+                    .filter(|length| *length <= content_max)?;
+                request.content = after.get(..length)?.to_vec();
+                &after[length..]
+            }
+            ([], [coding]) if is_1_1 && coding == "chunked" => {
+                let (content, used) = chunked(after, content_max)?;
+                request.content = content;
+                &after[used..]
+            }
+            _ => return None,
+        };
     Some((request, after))
 }
 
@@ -115,12 +139,20 @@ fn check_fields(request: &PlainRequest, is_1_1: bool) -> Option<()> {
         _ => false,
     };
     let lower = request.target.to_ascii_lowercase();
-    let authority = ["http://", "https://"].iter().find(|scheme| lower.starts_with(**scheme)).map(|scheme| {
-        let rest = &request.target.as_bytes()[scheme.len()..];
-        rest.split(|byte| matches!(byte, b'/' | b'?')).next().unwrap_or_default()
-    });
-    let may_expect = !is_1_1 || request.members("expect").iter().all(|expectation| matches!(expectation.as_str(), "" | "100-continue"));
-    let is_fine = may_host && authority.is_none_or(is_host) && may_expect && request.values("authorization").len() <= 1;
+    let authority =
+        ["http://", "https://"].iter().find(|scheme| lower.starts_with(**scheme)).map(|scheme| {
+            let rest = &request.target.as_bytes()[scheme.len()..];
+            rest.split(|byte| matches!(byte, b'/' | b'?')).next().unwrap_or_default()
+        });
+    let may_expect = !is_1_1
+        || request
+            .members("expect")
+            .iter()
+            .all(|expectation| matches!(expectation.as_str(), "" | "100-continue"));
+    let is_fine = may_host
+        && authority.is_none_or(is_host)
+        && may_expect
+        && request.values("authorization").len() <= 1;
     is_fine.then_some(())
 }
 
@@ -128,10 +160,12 @@ fn field(line: &[u8]) -> Option<(String, Vec<u8>)> {
     let colon = line.iter().position(|byte| *byte == b':')?;
     let (name, value) = (&line[..colon], &line[colon + 1..]);
     let is_value = value.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~' | 0x80..));
-    (is_token(name) && is_value).then(|| (String::from_utf8_lossy(name).to_ascii_lowercase(), value.trim_ascii().to_vec()))
+    (is_token(name) && is_value)
+        .then(|| (String::from_utf8_lossy(name).to_ascii_lowercase(), value.trim_ascii().to_vec()))
 }
 
-/// A line without its CR LF, and what follows it. `None` unless there is one, with no other CR or LF in it.
+/// A line without its CR LF, and what follows it. `None` unless there is one, with no other CR or
+/// LF in it.
 fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let line = bytes[..end].strip_suffix(b"\r")?;
@@ -152,10 +186,14 @@ fn is_host(host: &[u8]) -> bool {
     };
     let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(address) = name.strip_prefix('[') {
-        return is_port && address.strip_suffix(']').is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
+        return is_port
+            && address
+                .strip_suffix(']')
+                .is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
     }
     let mut bytes = name.bytes();
-    let is_digit = |bytes: &mut std::str::Bytes<'_>| bytes.next().is_some_and(|byte| byte.is_ascii_hexdigit());
+    let is_digit =
+        |bytes: &mut std::str::Bytes<'_>| bytes.next().is_some_and(|byte| byte.is_ascii_hexdigit());
     while let Some(byte) = bytes.next() {
         let is_fine = match byte {
             b'%' => is_digit(&mut bytes) && is_digit(&mut bytes),
@@ -173,14 +211,18 @@ pub(crate) fn chunked(bytes: &[u8], content_max: usize) -> Option<(Vec<u8>, usiz
     let (mut rest, mut content, mut skipped) = (bytes, Vec::new(), 0);
     let short_line = |rest| {
         let (line, rest) = split_line(rest)?;
-        let is_fine = line.len() + 2 <= 1024 && line.iter().all(|byte| !byte.is_ascii_control() || *byte == b'\t');
+        let is_fine = line.len() + 2 <= 1024
+            && line.iter().all(|byte| !byte.is_ascii_control() || *byte == b'\t');
         is_fine.then_some((line, rest))
     };
     loop {
         let line;
         (line, rest) = short_line(rest)?;
-        let (digits, extension) = line.split_at(line.iter().position(|byte| *byte == b';').unwrap_or(line.len()));
-        let digits = str::from_utf8(if extension.is_empty() { digits } else { digits.trim_ascii_end() }).ok()?;
+        let (digits, extension) =
+            line.split_at(line.iter().position(|byte| *byte == b';').unwrap_or(line.len()));
+        let digits =
+            str::from_utf8(if extension.is_empty() { digits } else { digits.trim_ascii_end() })
+                .ok()?;
         skipped += extension.len();
         if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) || skipped > 16 * 1024 {
             return None;

@@ -1,4 +1,5 @@
-//! What the fuzz target `connection` checks: bytes in, bytes out, by a real connection over a pair of sockets, with a list in memory.
+//! What the fuzz target `connection` checks: bytes in, bytes out, by a real connection over a pair
+//! of sockets, with a list in memory.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -71,7 +72,8 @@ impl Log for CheckingLog {
     fn flush(&self) {}
 }
 
-/// Whatever a client sends, in whatever pieces, the service answers each request of it, says the same, and closes cleanly.
+/// Whatever a client sends, in whatever pieces, the service answers each request of it, says the
+/// same, and closes cleanly.
 pub fn connection(data: &[u8]) {
     // It is set already from the second input on.
     let _ = log::set_logger(&CheckingLog).map(|()| log::set_max_level(log::LevelFilter::Trace));
@@ -84,12 +86,16 @@ pub fn connection(data: &[u8]) {
     check(&talk(&strict_service(), [&bytes[..]], true), &requests, end);
 }
 
-/// The bytes in pieces of 1 to 64 bytes, or of more if there are many. The sizes follow from the bytes.
+/// The bytes in pieces of 1 to 64 bytes, or of more if there are many. The sizes follow from the
+/// bytes.
 fn pieces(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut state = bytes.iter().fold(bytes.len(), |state, byte| state.wrapping_mul(31).wrapping_add(usize::from(*byte)));
+    let mut state = bytes
+        .iter()
+        .fold(bytes.len(), |state, byte| state.wrapping_mul(31).wrapping_add(usize::from(*byte)));
     let mut rest = bytes;
     std::iter::from_fn(move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let size = 1 + (state >> 33) % 64.max(bytes.len() / 100);
         let piece;
         (piece, rest) = rest.split_at(size.min(rest.len()));
@@ -108,30 +114,56 @@ fn strict_service() -> Arc<Shared> {
 
 fn service(base: &str, allowlist: Allowlist, tokens: Option<Tokens>) -> Arc<Shared> {
     let base = BasePath::parse(base).expect("it is one");
-    let service = Service { openapi: openapi(&base), base, access_log: true, allowlist, tokens, ..Service::plain(list()) };
+    let service = Service {
+        openapi: openapi(&base),
+        base,
+        access_log: true,
+        allowlist,
+        tokens,
+        ..Service::plain(list())
+    };
     let time = Duration::from_secs(60);
-    let limits = Limits { content_max: CONTENT_MAX, request_timeout: time, keep_alive: time, memory_max: 32 << 20 };
+    let limits = Limits {
+        content_max: CONTENT_MAX,
+        request_timeout: time,
+        keep_alive: time,
+        memory_max: 32 << 20,
+    };
     Arc::new(Shared::new(service, limits, Arc::new(ConnectionCounts::new(1, 1))))
 }
 
 /// Two colors of one name, and one that is sent from where it is kept.
 fn list() -> Colors {
-    let file = format!(r#"[{{"name":"a","value":"1"}},{{"name":"a","value":"2"}},{{"name":"b","value":"{}"}}]"#, "x".repeat(2000));
+    let file = format!(
+        r#"[{{"name":"a","value":"1"}},{{"name":"a","value":"2"}},{{"name":"b","value":"{}"}}]"#,
+        "x".repeat(2000)
+    );
     json::from_list(file.as_bytes()).expect("these are colors")
 }
 
-/// Sends the pieces one after the other, each when the one before was served, and then ends. Gives all that was received.
-fn talk<'a>(shared: &Arc<Shared>, pieces: impl IntoIterator<Item = &'a [u8]>, on_loopback: bool) -> Vec<u8> {
+/// Sends the pieces one after the other, each when the one before was served, and then ends. Gives
+/// all that was received.
+fn talk<'a>(
+    shared: &Arc<Shared>,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    on_loopback: bool,
+) -> Vec<u8> {
     let (client, socket) = UnixStream::pair().expect("the process has descriptors");
     // small, so that it fills up
     rustix::net::sockopt::set_socket_send_buffer_size(&socket, 1).expect("it is a socket");
     let quota = Quota::new(Arc::clone(shared), 0);
-    let connection = Connection::new(OwnedFd::from(socket), None, on_loopback, quota, Instant::now());
+    let connection =
+        Connection::new(OwnedFd::from(socket), None, on_loopback, quota, Instant::now());
     let (mut connection, mut output) = (Some(connection), Vec::new());
     for mut piece in pieces {
         while !piece.is_empty() && connection.is_some() {
-            let sent = send(&client, &piece[..piece.len().min(WRITE_BYTES)], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-            piece = &piece[sent.expect("the connection is open, and has read what was sent before")..];
+            let sent = send(
+                &client,
+                &piece[..piece.len().min(WRITE_BYTES)],
+                SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+            );
+            piece =
+                &piece[sent.expect("the connection is open, and has read what was sent before")..];
             connection = serve(connection, shared, &client, &mut output);
         }
     }
@@ -146,12 +178,20 @@ fn talk<'a>(shared: &Arc<Shared>, pieces: impl IntoIterator<Item = &'a [u8]>, on
 }
 
 /// Does what a worker does until nothing is left to receive. `None` when the connection is closed.
-fn serve(connection: Option<Connection>, shared: &Shared, client: &UnixStream, output: &mut Vec<u8>) -> Option<Connection> {
+fn serve(
+    connection: Option<Connection>,
+    shared: &Shared,
+    client: &UnixStream,
+    output: &mut Vec<u8>,
+) -> Option<Connection> {
     let (mut connection, mut event, now) = (connection?, Event::Readable, Instant::now());
     let mut scratch = [0; 8192];
     let counters = &shared.service.metrics.workers[0];
     loop {
-        let next = connection.advance(event, &mut Pass { shared, counters, now, date: "", scratch: &mut scratch, answered: 0 });
+        let next = connection.advance(
+            event,
+            &mut Pass { shared, counters, now, date: "", scratch: &mut scratch, answered: 0 },
+        );
         let before = output.len();
         let _ = receive(client, output);
         event = match next {
@@ -195,7 +235,10 @@ fn check(mut output: &[u8], requests: &[PlainRequest], end: PlainEnd) -> Vec<Rec
     }
     if let PlainEnd::Refused { is_head } = end {
         let refusal = response(&mut output, is_head);
-        assert!(refusal.status >= 400 && refusal.field("Connection") == Some("close"), "{refusal:?}");
+        assert!(
+            refusal.status >= 400 && refusal.field("Connection") == Some("close"),
+            "{refusal:?}"
+        );
         responses.push(refusal);
     }
     assert_eq!(output, b"", "after {} responses", responses.len());
@@ -209,14 +252,24 @@ fn response(output: &mut &[u8], is_head: bool) -> Received {
     }
     let mut headers = [httparse::EMPTY_HEADER; FIELDS.len()];
     let mut parsed = httparse::Response::new(&mut headers);
-    let Ok(httparse::Status::Complete(length)) = parsed.parse(output) else { panic!("no response: {:?}", output.escape_ascii()) };
+    let Ok(httparse::Status::Complete(length)) = parsed.parse(output) else {
+        panic!("no response: {:?}", output.escape_ascii())
+    };
     *output = &output[length..];
-    let value = |value: &[u8]| str::from_utf8(value).expect("the value of a field is text").to_owned();
+    let value =
+        |value: &[u8]| str::from_utf8(value).expect("the value of a field is text").to_owned();
     let fields = parsed.headers.iter().map(|header| (header.name.to_owned(), value(header.value)));
     let fields: Vec<_> = fields.filter(|(name, _)| name != "Date").collect();
-    let mut received = Received { status: parsed.code.expect("it is complete"), fields, content: Vec::new() };
-    let length: usize = received.field("Content-Length").map_or(0, |length| length.parse().expect("it is a number"));
-    assert_eq!(received.field("Content-Length").is_none(), matches!(received.status, 204 | 304), "{received:?}");
+    let mut received =
+        Received { status: parsed.code.expect("it is complete"), fields, content: Vec::new() };
+    let length: usize = received
+        .field("Content-Length")
+        .map_or(0, |length| length.parse().expect("it is a number"));
+    assert_eq!(
+        received.field("Content-Length").is_none(),
+        matches!(received.status, 204 | 304),
+        "{received:?}"
+    );
     if !is_head {
         received.content = output[..length].to_vec();
         *output = &output[length..];
@@ -228,7 +281,8 @@ fn response(output: &mut &[u8], is_head: bool) -> Received {
 impl Received {
     /// The value of a field, which is there at most once.
     fn field(&self, name: &str) -> Option<&str> {
-        let mut values = self.fields.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        let mut values =
+            self.fields.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str());
         let value = values.next();
         assert!(values.next().is_none(), "{name} is given twice");
         value
@@ -236,11 +290,16 @@ impl Received {
 
     /// What holds of every response.
     fn check(&self, is_head: bool) {
-        assert!([200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 412, 413, 415, 417, 431, 501, 505].contains(&self.status), "{self:?}");
+        assert!(
+            [200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 412, 413, 415, 417, 431, 501, 505]
+                .contains(&self.status),
+            "{self:?}"
+        );
         let is_known = |name: &str| name == "X-Content-Type-Options" || FIELDS.contains(&name);
         assert!(self.fields.iter().all(|(name, _)| is_known(name)), "{self:?}");
         if self.field("Content-Type") == Some("application/json") && !is_head {
-            let content: Value = serde_json::from_slice(&self.content).expect("the content is JSON");
+            let content: Value =
+                serde_json::from_slice(&self.content).expect("the content is JSON");
             assert_eq!(content["error"] == true, self.status >= 400, "{self:?}");
         }
     }

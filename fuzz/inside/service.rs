@@ -12,7 +12,8 @@ use super::target::{BasePath, Resource, TargetError, find};
 use super::token::Tokens;
 use crate::http::Credentials;
 
-/// A target names what the reference finds, and the path that the service writes for a name leads back to that name.
+/// A target names what the reference finds, and the path that the service writes for a name leads
+/// back to that name.
 pub fn paths(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     for base in ["", "/api", "/a/b"] {
@@ -37,7 +38,10 @@ fn check_name(name: &str, base: &BasePath) {
     let Some(path) = base.location_of(name) else {
         return assert!([".", ".."].contains(&name) || name.len() > 1000, "{name:?}");
     };
-    assert!(path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%/".contains(&byte)), "{path}");
+    assert!(
+        path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%/".contains(&byte)),
+        "{path}"
+    );
     assert!(path.len() <= 3500);
     assert_eq!(find(&Method::Get, &path, base), Ok(Resource::Color(name.into())));
 }
@@ -49,7 +53,9 @@ fn reference<'a>(method: &Method, target: &str, base: &str) -> Result<Resource<'
     }
     let lower = target.to_ascii_lowercase();
     let mut path = target.to_owned();
-    if let Some(scheme) = ["http://", "https://"].into_iter().find(|scheme| lower.starts_with(scheme)) {
+    if let Some(scheme) =
+        ["http://", "https://"].into_iter().find(|scheme| lower.starts_with(scheme))
+    {
         let rest = &target[scheme.len()..];
         path = rest[rest.find(['/', '?']).unwrap_or(rest.len())..].to_owned();
         if path.is_empty() && *method == Method::Options {
@@ -63,7 +69,8 @@ fn reference<'a>(method: &Method, target: &str, base: &str) -> Result<Resource<'
     if !path.starts_with('/') {
         return Err(TargetError::Form);
     }
-    let segments = path[1..].split('/').map(decode).collect::<Option<Vec<_>>>().ok_or(TargetError::Escape)?;
+    let segments =
+        path[1..].split('/').map(decode).collect::<Option<Vec<_>>>().ok_or(TargetError::Escape)?;
     let base: Vec<&str> = base.split('/').skip(1).collect();
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     match segments.strip_prefix(&base[..]).ok_or(TargetError::Unknown)? {
@@ -81,7 +88,8 @@ fn decode(segment: &str) -> Option<String> {
     let (mut rest, mut decoded) = (segment.as_bytes(), Vec::new());
     while let [first, after @ ..] = rest {
         if *first == b'%' {
-            let digits = str::from_utf8(after.get(..2)?).ok().filter(|digits| !digits.contains('+'))?;
+            let digits =
+                str::from_utf8(after.get(..2)?).ok().filter(|digits| !digits.contains('+'))?;
             decoded.push(u8::from_str_radix(digits, 16).ok()?);
             rest = &after[2..];
         } else {
@@ -92,8 +100,8 @@ fn decode(segment: &str) -> Option<String> {
     String::from_utf8(decoded).ok()
 }
 
-/// A token file is taken when every line is a token with or without a name, a comment or blank; then its tokens pass under their
-/// names, and others do not. No error shows a line.
+/// A token file is taken when every line is a token with or without a name, a comment or blank;
+/// then its tokens pass under their names, and others do not. No error shows a line.
 pub fn tokens(data: &[u8]) {
     thread_local! {
         /// A file in memory.
@@ -104,12 +112,19 @@ pub fn tokens(data: &[u8]) {
         Tokens::new(&PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())), false)
     });
     let loaded = tokens.load().map(|_| ()).map_err(|error| error.to_string());
-    let lines = data.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..).filter(|(line, _)| !line.is_empty() && line[0] != b'#');
+    let lines = data
+        .split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii)
+        .zip(1..)
+        .filter(|(line, _)| !line.is_empty() && line[0] != b'#');
     let lines: Vec<Line<'_>> = lines.map(|(line, number)| Line::new(line, number)).collect();
-    let is_token = |text: &[u8]| lines.iter().any(|line| line.mistake().is_none() && line.token == text);
+    let is_token =
+        |text: &[u8]| lines.iter().any(|line| line.mistake().is_none() && line.token == text);
     let passes = |token: &[u8]| tokens.check(Some(&bearer(token))).is_ok();
     let bad = lines.iter().find_map(|line| line.mistake().map(|reason| (line, reason)));
-    let bad = bad.or_else(|| lines.iter().find(|line| line.name.is_some_and(is_token)).map(|line| (line, NAME)));
+    let bad = bad.or_else(|| {
+        lines.iter().find(|line| line.name.is_some_and(is_token)).map(|line| (line, NAME))
+    });
     if let Some((line, reason)) = bad {
         assert_eq!(loaded, Err(format!("line {}: {reason}", line.number)));
         return assert!(lines.iter().all(|line| !passes(line.token)));
@@ -129,7 +144,8 @@ fn bearer(token: &[u8]) -> Credentials {
     Credentials([b"Bearer ", token].concat().into())
 }
 
-const NAME: &str = r#"a name has 1 to 64 letters, digits, "-", "." and "_", and must not be a token itself"#;
+const NAME: &str =
+    r#"a name has 1 to 64 letters, digits, "-", "." and "_", and must not be a token itself"#;
 
 /// A line that is neither blank nor a comment.
 struct Line<'a> {
@@ -149,12 +165,17 @@ impl<'a> Line<'a> {
 
     /// What is wrong with the line itself.
     fn mistake(&self) -> Option<&'static str> {
-        let is_name = |name: &[u8]| name.len() <= 64 && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(byte));
+        let is_name = |name: &[u8]| {
+            name.len() <= 64
+                && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(byte))
+        };
         match self {
-            _ if !is_b64token(self.token) => {
-                Some(r#"a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#)
+            _ if !is_b64token(self.token) => Some(
+                r#"a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#,
+            ),
+            _ if !(16..=512).contains(&self.token.len()) => {
+                Some("a token has 16 to 512 characters")
             }
-            _ if !(16..=512).contains(&self.token.len()) => Some("a token has 16 to 512 characters"),
             _ => self.name.is_some_and(|name| !is_name(name)).then_some(NAME),
         }
     }

@@ -56,7 +56,8 @@ enum Entry {
 }
 
 impl Members {
-    /// The string of a field that is given once. `None` if there is another value, or more than one.
+    /// The string of a field that is given once. `None` if there is another value, or more than
+    /// one.
     fn string(&self, field: &str) -> Option<&str> {
         let [value] = self.values(field)[..] else { return None };
         value.as_str()
@@ -67,16 +68,20 @@ impl Members {
     }
 }
 
-/// Content and files are read as serde_json's own types read them, and a color is written as it was read.
+/// Content and files are read as serde_json's own types read them, and a color is written as it was
+/// read.
 pub fn json(content: &[u8]) {
     let (create, update, file) = (from_create(content), from_update(content), from_list(content));
-    for error in [create.as_ref().err(), update.as_ref().err(), file.as_ref().err()].into_iter().flatten() {
+    for error in
+        [create.as_ref().err(), update.as_ref().err(), file.as_ref().err()].into_iter().flatten()
+    {
         check_error(error, content);
     }
     for color in create.iter().chain(file.iter().flat_map(Colors::iter)) {
         check_color(color);
     }
-    // Fields that are ignored may have what these types do not take: numbers that are too large, deep nesting.
+    // Fields that are ignored may have what these types do not take: numbers that are too large,
+    // deep nesting.
     if let Ok(members) = serde_json::from_slice::<Members>(content) {
         let name = members.string("name").filter(|name| name.len() <= NAME_MAX);
         let expected = name.and_then(|name| Some(Color::new(name, members.string("value")?)));
@@ -95,17 +100,26 @@ pub fn json(content: &[u8]) {
 }
 
 fn check_file(read: Result<Colors, JsonError>, list: Option<List>) {
-    let Some(List::Array(entries) | List::Envelope { data: entries }) = list else { return assert!(read.is_err()) };
+    let Some(List::Array(entries) | List::Envelope { data: entries }) = list else {
+        return assert!(read.is_err());
+    };
     let color = |entry: &Entry| {
         let Entry::Object(members) = entry else { return None };
-        Some(Color::new(members.string("name").filter(|name| name.len() <= NAME_MAX)?, members.string("value")?))
+        Some(Color::new(
+            members.string("name").filter(|name| name.len() <= NAME_MAX)?,
+            members.string("value")?,
+        ))
     };
     match read {
         Ok(colors) => assert_eq!(Some(colors), entries.iter().map(color).collect()),
         // it is refused at its first entry that is no color
         Err(error) => {
-            let wrong = entries.iter().position(|entry| color(entry).is_none()).map(|index| index + 1);
-            let said = error.reason.strip_prefix("color ").and_then(|rest| rest.split_once(": ")?.0.parse().ok());
+            let wrong =
+                entries.iter().position(|entry| color(entry).is_none()).map(|index| index + 1);
+            let said = error
+                .reason
+                .strip_prefix("color ")
+                .and_then(|rest| rest.split_once(": ")?.0.parse().ok());
             assert!(wrong.is_some() && said == wrong, "{error}");
         }
     }
@@ -114,8 +128,12 @@ fn check_file(read: Result<Colors, JsonError>, list: Option<List>) {
 /// A color is written as JSON that means the same, and reads as the same color.
 fn check_color(color: &Color) {
     assert_eq!(from_create(color.json.bytes()).as_ref(), Ok(color));
-    let value: Value = serde_json::from_slice(color.json.bytes()).expect("a color is written as JSON");
-    assert_eq!((value.as_object().map(serde_json::Map::len), value["name"].as_str()), (Some(2), Some(&*color.fields().name)));
+    let value: Value =
+        serde_json::from_slice(color.json.bytes()).expect("a color is written as JSON");
+    assert_eq!(
+        (value.as_object().map(serde_json::Map::len), value["name"].as_str()),
+        (Some(2), Some(&*color.fields().name))
+    );
 }
 
 /// An error is short, and names a place in the content.

@@ -1,12 +1,15 @@
-//! Decodes chunked content (RFC 9112 §7.1) as it arrives. It is strict: whatever a proxy might read differently is an error.
+//! Decodes chunked content (RFC 9112 §7.1) as it arrives. It is strict: whatever a proxy might read
+//! differently is an error.
 
 use super::error::ProtocolError;
 use super::syntax::is_tchar;
 
-/// Bytes of one chunk-size line with its extensions, or of one trailer field. The size itself takes 16 digits, leading zeros aside.
+/// Bytes of one chunk-size line with its extensions, or of one trailer field. The size itself takes
+/// 16 digits, leading zeros aside.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// Bytes of chunk extensions and trailer fields in one content. They are ignored, but must not keep the service busy forever.
+/// Bytes of chunk extensions and trailer fields in one content. They are ignored, but must not keep
+/// the service busy forever.
 const EXTRA_BYTES_MAX: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
@@ -27,8 +30,8 @@ enum ChunkPart {
 }
 
 impl ChunkedDecoder {
-    /// Decodes `received` from `start` on, appends the data to `content`, and moves `start` to the first byte that it did not use. True at the
-    /// end of the content.
+    /// Decodes `received` from `start` on, appends the data to `content`, and moves `start` to the
+    /// first byte that it did not use. True at the end of the content.
     pub(super) fn decode(
         &mut self,
         received: &[u8],
@@ -44,11 +47,14 @@ impl ChunkedDecoder {
                     *start += line.len() + 2;
                     let size_end = line.iter().position(|byte| *byte == b';');
                     self.count_extra(size_end.map_or(0, |end| line.len() - end))?;
-                    // RFC 9110 §5.6.3: white space may come before the `;` of an extension, only there
+                    // RFC 9110 §5.6.3: white space may come before the `;` of an extension, only
+                    // there
                     let digits = size_end.map_or(line, |end| line[..end].trim_ascii_end());
                     self.part = match parse_size(digits).ok_or(ProtocolError::Chunk)? {
                         0 => ChunkPart::Trailer,
-                        size if size <= content_max.saturating_sub(content.len()) as u64 => ChunkPart::Data(size as usize),
+                        size if size <= content_max.saturating_sub(content.len()) as u64 => {
+                            ChunkPart::Data(size as usize)
+                        }
                         _ => return Err(ProtocolError::ContentTooLarge(content_max)),
                     };
                 }
@@ -90,7 +96,9 @@ impl ChunkedDecoder {
 
 /// The size of a chunk: hexadecimal digits alone, without the sign that `from_str_radix` allows.
 fn parse_size(digits: &[u8]) -> Option<u64> {
-    let digits = str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    let digits = str::from_utf8(digits)
+        .ok()
+        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
     u64::from_str_radix(digits, 16).ok()
 }
 
@@ -107,7 +115,9 @@ fn whole_line(bytes: &[u8]) -> Result<Option<&[u8]>, ProtocolError> {
         return if window.len() == LINE_BYTES_MAX { Err(ProtocolError::Chunk) } else { Ok(None) };
     };
     match window[..end].strip_suffix(b"\r") {
-        Some(line) if !line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') => Ok(Some(line)),
+        Some(line) if !line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') => {
+            Ok(Some(line))
+        }
         _ => Err(ProtocolError::Chunk),
     }
 }
@@ -116,9 +126,14 @@ fn whole_line(bytes: &[u8]) -> Result<Option<&[u8]>, ProtocolError> {
 mod tests {
     use super::*;
 
-    /// Decodes `coded` at once and byte by byte, and checks the content and how many bytes follow it.
+    /// Decodes `coded` at once and byte by byte, and checks the content and how many bytes follow
+    /// it.
     #[track_caller]
-    fn check(coded: &[u8], content_max: usize, expected: Result<Option<(&[u8], usize)>, ProtocolError>) {
+    fn check(
+        coded: &[u8],
+        content_max: usize,
+        expected: Result<Option<(&[u8], usize)>, ProtocolError>,
+    ) {
         let decode = |steps: &mut dyn Iterator<Item = usize>| {
             let (mut decoder, mut start, mut content) = (ChunkedDecoder::default(), 0, Vec::new());
             for end in steps {
@@ -181,7 +196,15 @@ mod tests {
             check(coded, 9, Err(ProtocolError::Chunk));
         }
         check(&[b'1'; LINE_BYTES_MAX], 9, Err(ProtocolError::Chunk));
-        check("0\r\n".bytes().chain("a: b\r\n".bytes().cycle().take(30_000)).collect::<Vec<_>>().as_slice(), 9, Err(ProtocolError::Chunk));
+        check(
+            "0\r\n"
+                .bytes()
+                .chain("a: b\r\n".bytes().cycle().take(30_000))
+                .collect::<Vec<_>>()
+                .as_slice(),
+            9,
+            Err(ProtocolError::Chunk),
+        );
     }
 
     #[test]

@@ -27,7 +27,11 @@ pub(crate) struct MalformedCondition(&'static str);
 
 impl fmt::Display for MalformedCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the field {} has to be \"*\" or entity tags in quotes, separated by commas", self.0)
+        write!(
+            f,
+            "the field {} has to be \"*\" or entity tags in quotes, separated by commas",
+            self.0
+        )
     }
 }
 
@@ -35,14 +39,16 @@ impl Conditions {
     /// Ignores a malformed If-None-Match on a safe method: a full response is never wrong.
     pub(crate) fn of(request: &Request) -> Result<Self, MalformedCondition> {
         let if_match = Tags::parse("If-Match", request.fields().if_match.as_deref())?;
-        let if_none_match = match Tags::parse("If-None-Match", request.fields().if_none_match.as_deref()) {
-            Err(_) if request.is_safe() => None,
-            parsed => parsed?,
-        };
+        let if_none_match =
+            match Tags::parse("If-None-Match", request.fields().if_none_match.as_deref()) {
+                Err(_) if request.is_safe() => None,
+                parsed => parsed?,
+            };
         Ok(Self { if_match, if_none_match })
     }
 
-    /// RFC 9110 §13.1.1. `current` is called only for a list of tags, since computing the tag of the list takes time.
+    /// RFC 9110 §13.1.1. `current` is called only for a list of tags, since computing the tag of
+    /// the list takes time.
     pub(crate) fn if_match_holds(&self, current: impl FnOnce() -> EntityTag) -> bool {
         self.if_match.as_ref().is_none_or(|tags| tags.contain(current, false))
     }
@@ -58,12 +64,15 @@ impl Tags {
         match value {
             None => Ok(None),
             Some("*") => Ok(Some(Self::Any)),
-            Some(list) if any_tag(list, |_, _| true).is_some() => Ok(Some(Self::List(list.to_owned()))),
+            Some(list) if any_tag(list, |_, _| true).is_some() => {
+                Ok(Some(Self::List(list.to_owned())))
+            }
             Some(_) => Err(MalformedCondition(field)),
         }
     }
 
-    /// By the weak or the strong comparison of RFC 9110 §8.8.3.2; `current`, being the service's own, is a strong tag.
+    /// By the weak or the strong comparison of RFC 9110 §8.8.3.2; `current`, being the service's
+    /// own, is a strong tag.
     fn contain(&self, current: impl FnOnce() -> EntityTag, weakly: bool) -> bool {
         let Self::List(list) = self else { return true };
         let current = current().to_string();
@@ -71,8 +80,8 @@ impl Tags {
     }
 }
 
-/// Calls `is_wanted(tag, is_weak)` for the tags of a list, each with its quotes, and returns whether one was accepted. `None` if the list is
-/// malformed (RFC 9110 §8.8.3 and §5.6.1).
+/// Calls `is_wanted(tag, is_weak)` for the tags of a list, each with its quotes, and returns
+/// whether one was accepted. `None` if the list is malformed (RFC 9110 §8.8.3 and §5.6.1).
 fn any_tag(list: &str, is_wanted: impl Fn(&str, bool) -> bool) -> Option<bool> {
     let (mut rest, mut found) = (list, false);
     loop {
@@ -102,13 +111,22 @@ mod tests {
         EntityTag::of(b"representation")
     }
 
-    fn conditions(method: Method, if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Conditions, MalformedCondition> {
+    fn conditions(
+        method: Method,
+        if_match: Option<&str>,
+        if_none_match: Option<&str>,
+    ) -> Result<Conditions, MalformedCondition> {
         let owned = |tags: Option<&str>| tags.map(|tags| tags.replace('T', &current().to_string()));
-        let fields = Fields { if_match: owned(if_match), if_none_match: owned(if_none_match), ..Fields::default() };
+        let fields = Fields {
+            if_match: owned(if_match),
+            if_none_match: owned(if_none_match),
+            ..Fields::default()
+        };
         Conditions::of(&Request::plain(method, fields))
     }
 
-    /// Checks whether the tags, with `T` for the current one, have that; `None` if they are malformed.
+    /// Checks whether the tags, with `T` for the current one, have that; `None` if they are
+    /// malformed.
     #[track_caller]
     fn check(tags: &str, strongly_and_weakly: Option<(bool, bool)>) {
         let if_match = conditions(Method::Put, Some(tags), None);
@@ -119,7 +137,11 @@ mod tests {
             return;
         };
         assert_eq!(if_match.unwrap().if_match_holds(current), strongly, "If-Match: {tags:?}");
-        assert_eq!(if_none_match.unwrap().if_none_match_holds(current), !weakly, "If-None-Match: {tags:?}");
+        assert_eq!(
+            if_none_match.unwrap().if_none_match_holds(current),
+            !weakly,
+            "If-None-Match: {tags:?}"
+        );
     }
 
     #[test]
@@ -138,9 +160,10 @@ mod tests {
 
     #[test]
     fn what_is_no_list_of_tags_is_malformed() {
-        for tags in
-            ["x", "\"x", "x\"", "\"", "W/", "W/x", "w/T", "W/ T", "T, *", "*, T", "*, *", "T x", "T \"y\"", "T, y", "T, \"y", "T\"y\""]
-        {
+        for tags in [
+            "x", "\"x", "x\"", "\"", "W/", "W/x", "w/T", "W/ T", "T, *", "*, T", "*, *", "T x",
+            "T \"y\"", "T, y", "T, \"y", "T\"y\"",
+        ] {
             check(tags, None);
         }
         for tags in ["\"a b\"", "\"a\tb\"", "\"a\x7f\"", "\"a\x01"] {

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// The current time as an IMF-fixdate (RFC 9110 §5.6.7). The clock is read, and the text made, once per second.
+/// The current time as an IMF-fixdate (RFC 9110 §5.6.7). The clock is read, and the text made, once
+/// per second.
 #[derive(Debug, Default)]
 pub(crate) struct Date {
     text: String,
@@ -19,7 +20,9 @@ impl Date {
             // httpdate panics on times before 1970
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             self.text = httpdate::fmt_http_date(UNIX_EPOCH + since);
-            self.end = Some(now + (Duration::from_secs(1) - Duration::from_nanos(since.subsec_nanos().into())));
+            self.end = Some(
+                now + (Duration::from_secs(1) - Duration::from_nanos(since.subsec_nanos().into())),
+            );
         }
         &self.text
     }
@@ -51,6 +54,9 @@ mod tests {
 
     #[test]
     fn a_time_of_json_is_utc_in_seconds() {
-        assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_millis(784_111_777_900)), "1994-11-06T08:49:37Z");
+        assert_eq!(
+            rfc3339(UNIX_EPOCH + Duration::from_millis(784_111_777_900)),
+            "1994-11-06T08:49:37Z"
+        );
     }
 }

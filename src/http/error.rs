@@ -1,19 +1,23 @@
-//! The errors that end a connection, with their statuses and messages, and the limits of a request's head.
+//! The errors that end a connection, with their statuses and messages, and the limits of a
+//! request's head.
 
 use std::fmt;
 
 use tiny_http::StatusCode;
 
-/// Bytes of request line and fields together; Apache allows 8 KiB a line, browsers' cookies stay below 16 KiB in all.
+/// Bytes of request line and fields together; Apache allows 8 KiB a line, browsers' cookies stay
+/// below 16 KiB in all.
 pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Field lines in one request; Apache's limit, several times what browsers behind proxies send.
 pub(super) const FIELD_LINES_MAX: usize = 100;
 
-/// Why the service does not answer a request, or takes what it receives for none. After the response it closes the connection.
+/// Why the service does not answer a request, or takes what it receives for none. After the
+/// response it closes the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ProtocolError {
-    /// When the bytes do not begin like a request, or a line of the head does not parse: 400. The text is the message.
+    /// When the bytes do not begin like a request, or a line of the head does not parse: 400. The
+    /// text is the message.
     Malformed(&'static str),
     /// When a line of the head ends in LF alone, where a proxy may see no end: 400.
     BareLineFeed,
@@ -21,15 +25,18 @@ pub(crate) enum ProtocolError {
     Version,
     /// When the head is longer than 64 KiB or has more than 100 field lines: 431.
     HeadTooLarge,
-    /// When HTTP/1.1 comes without Host, or any version with several or with one that is not `host[:port]`: 400 (RFC 9112 §3.2).
+    /// When HTTP/1.1 comes without Host, or any version with several or with one that is not
+    /// `host[:port]`: 400 (RFC 9112 §3.2).
     Host,
-    /// When Content-Length is given more than once, is not digits alone, or does not fit 64 bits: 400 (RFC 9112 §6.3).
+    /// When Content-Length is given more than once, is not digits alone, or does not fit 64 bits:
+    /// 400 (RFC 9112 §6.3).
     ContentLength,
     /// When Authorization is given more than once: 400.
     Authorization,
     /// When both Content-Length and Transfer-Encoding are given: 400 (RFC 9112 §6.1).
     TwoLengths,
-    /// When Transfer-Encoding comes with HTTP/1.0, or chunked is not its one last coding: 400 (RFC 9112 §6.1).
+    /// When Transfer-Encoding comes with HTTP/1.0, or chunked is not its one last coding: 400 (RFC
+    /// 9112 §6.1).
     TransferEncoding,
     /// When there is a transfer coding besides chunked: 501 (RFC 9112 §6.1).
     UnknownCoding,
@@ -39,11 +46,13 @@ pub(crate) enum ProtocolError {
     ContentTooLarge(usize),
     /// When Expect asks for anything but 100-continue: 417 (RFC 9110 §10.1.1).
     Expectation,
-    /// When the client ends its side of the connection in the middle of a request: 400 (RFC 9112 §8).
+    /// When the client ends its side of the connection in the middle of a request: 400 (RFC 9112
+    /// §8).
     UnexpectedEof,
     /// When the rest of a request does not arrive in time: 408.
     Timeout,
-    /// When the memory for the buffers of all connections, or for lists on their way in, is used up, or the connection limit is reached: 503.
+    /// When the memory for the buffers of all connections, or for lists on their way in, is used
+    /// up, or the connection limit is reached: 503.
     Overloaded,
     /// When the service panicked on the request: 500.
     Panicked,

@@ -12,8 +12,9 @@ use super::host::Host;
 use super::request::{Credentials, Fields, Request};
 use super::syntax::split_absolute_form;
 
-const REQUEST_LINE: ProtocolError =
-    ProtocolError::Malformed("the request line has to be method, target and HTTP/1.1, with one space between");
+const REQUEST_LINE: ProtocolError = ProtocolError::Malformed(
+    "the request line has to be method, target and HTTP/1.1, with one space between",
+);
 
 /// Longest host that is kept for the next request; a DNS name has at most 253 bytes.
 const KEPT_HOST_BYTES_MAX: usize = 260;
@@ -48,8 +49,13 @@ struct FramingFields<'a> {
     error: Option<ProtocolError>,
 }
 
-/// Parses a head that ends with its empty line. `last_host` is that of the request before on the connection, and most often of this one.
-pub(super) fn parse(head: &[u8], content_max: usize, last_host: &mut Option<Arc<Host>>) -> Result<Incoming, ProtocolError> {
+/// Parses a head that ends with its empty line. `last_host` is that of the request before on the
+/// connection, and most often of this one.
+pub(super) fn parse(
+    head: &[u8],
+    content_max: usize,
+    last_host: &mut Option<Arc<Host>>,
+) -> Result<Incoming, ProtocolError> {
     let mut headers = [MaybeUninit::uninit(); FIELD_LINES_MAX];
     let mut parsed = httparse::Request::new(&mut []);
     match parsed.parse_with_uninit_headers(head, &mut headers) {
@@ -57,14 +63,25 @@ pub(super) fn parse(head: &[u8], content_max: usize, last_host: &mut Option<Arc<
         Ok(_) => return Err(REQUEST_LINE),
         Err(httparse::Error::Version) => return parse_as_1_1(head, content_max, last_host),
         Err(httparse::Error::TooManyHeaders) => return Err(ProtocolError::HeadTooLarge),
-        Err(httparse::Error::HeaderName) => return Err(ProtocolError::Malformed("a field name is malformed or followed by white space")),
-        Err(httparse::Error::HeaderValue) => return Err(ProtocolError::Malformed("a field value has a control character")),
+        Err(httparse::Error::HeaderName) => {
+            return Err(ProtocolError::Malformed(
+                "a field name is malformed or followed by white space",
+            ));
+        }
+        Err(httparse::Error::HeaderValue) => {
+            return Err(ProtocolError::Malformed("a field value has a control character"));
+        }
         Err(_) => return Err(REQUEST_LINE),
     }
-    let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else { return Err(REQUEST_LINE) };
+    let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version)
+    else {
+        return Err(REQUEST_LINE);
+    };
     // httparse refuses control characters
     if !target.is_ascii() || memchr(b'#', target.as_bytes()).is_some() {
-        return Err(ProtocolError::Malformed("the request target has a character that belongs percent-encoded"));
+        return Err(ProtocolError::Malformed(
+            "the request target has a character that belongs percent-encoded",
+        ));
     }
     let is_1_1 = minor == 1;
     let (mut lines, rare_fields) = FramingFields::sort(parsed.headers, is_1_1);
@@ -84,8 +101,8 @@ pub(super) fn parse(head: &[u8], content_max: usize, last_host: &mut Option<Arc<
     Ok(Incoming { request, framing, expects_continue: lines.expects_continue })
 }
 
-/// Parses a head that is malformed or incomplete as far as possible, for the response and the log: the method, and the target and the fields
-/// before the error. `None` if there is no method.
+/// Parses a head that is malformed or incomplete as far as possible, for the response and the log:
+/// the method, and the target and the fields before the error. `None` if there is no method.
 pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     let mut headers = [httparse::EMPTY_HEADER; FIELD_LINES_MAX];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -101,8 +118,13 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     })
 }
 
-/// Parses a head with a version that httparse does not know. A later minor version of 1 is served as 1.1 (RFC 9110 §2.5).
-fn parse_as_1_1(head: &[u8], content_max: usize, last_host: &mut Option<Arc<Host>>) -> Result<Incoming, ProtocolError> {
+/// Parses a head with a version that httparse does not know. A later minor version of 1 is served
+/// as 1.1 (RFC 9110 §2.5).
+fn parse_as_1_1(
+    head: &[u8],
+    content_max: usize,
+    last_host: &mut Option<Arc<Host>>,
+) -> Result<Incoming, ProtocolError> {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
     match version.strip_prefix(b"HTTP/") {
@@ -133,10 +155,14 @@ impl<'a> FramingFields<'a> {
                 join(&mut lines.transfer_encoding, value);
             } else if is("connection") {
                 lines.close |= members(value).any(|option| option.eq_ignore_ascii_case(b"close"));
-                lines.keep_alive |= members(value).any(|option| option.eq_ignore_ascii_case(b"keep-alive"));
+                lines.keep_alive |=
+                    members(value).any(|option| option.eq_ignore_ascii_case(b"keep-alive"));
             } else if is("expect") {
                 // RFC 9110 §10.1.1: HTTP/1.0 has no expectations
-                if is_1_1 && !members(value).all(|expectation| expectation.eq_ignore_ascii_case(b"100-continue")) {
+                if is_1_1
+                    && !members(value)
+                        .all(|expectation| expectation.eq_ignore_ascii_case(b"100-continue"))
+                {
                     lines.error.get_or_insert(ProtocolError::Expectation);
                 }
                 lines.expects_continue |= is_1_1 && members(value).next().is_some();
@@ -150,13 +176,23 @@ impl<'a> FramingFields<'a> {
                 join(&mut rare.get_or_insert_default().sec_fetch_site, value);
             } else if is("authorization") {
                 // RFC 9110 §11.6.2: it is not a list, and of two, a proxy might check the other one
-                if rare.get_or_insert_default().authorization.replace(Credentials(value.into())).is_some() {
+                if rare
+                    .get_or_insert_default()
+                    .authorization
+                    .replace(Credentials(value.into()))
+                    .is_some()
+                {
                     lines.error.get_or_insert(ProtocolError::Authorization);
                 }
             } else if is("x-forwarded-for") {
-                // each proxy appends the address of its client; the client may have sent the ones before
-                let last = value.rsplit(|byte| *byte == b',').next().and_then(|last| str::from_utf8(last).ok());
-                rare.get_or_insert_default().forwarded_for = last.and_then(|last| last.trim().parse().ok());
+                // each proxy appends the address of its client; the client may have sent the ones
+                // before
+                let last = value
+                    .rsplit(|byte| *byte == b',')
+                    .next()
+                    .and_then(|last| str::from_utf8(last).ok());
+                rare.get_or_insert_default().forwarded_for =
+                    last.and_then(|last| last.trim().parse().ok());
             } else if is("accept") {
                 if asks_for_html(value) {
                     rare.get_or_insert_default().asks_for_html = true;
@@ -173,7 +209,12 @@ impl<'a> FramingFields<'a> {
     }
 
     /// The host that the request is for (RFC 9112 §3.2).
-    fn host(&self, target: &str, is_1_1: bool, last: &mut Option<Arc<Host>>) -> Result<Option<Arc<Host>>, ProtocolError> {
+    fn host(
+        &self,
+        target: &str,
+        is_1_1: bool,
+        last: &mut Option<Arc<Host>>,
+    ) -> Result<Option<Arc<Host>>, ProtocolError> {
         let mut parse = |value: &[u8]| match last {
             Some(last) if last.as_str().as_bytes() == value => Some(Arc::clone(last)),
             _ => {
@@ -190,7 +231,9 @@ impl<'a> FramingFields<'a> {
         match split_absolute_form(target) {
             // RFC 9112 §3.2.2: the authority of an absolute-form target replaces Host
             Some((authority, _)) => {
-                let malformed = ProtocolError::Malformed("the authority of the request target is not of the form host[:port]");
+                let malformed = ProtocolError::Malformed(
+                    "the authority of the request target is not of the form host[:port]",
+                );
                 parse(authority.as_bytes()).map(Some).ok_or(malformed)
             }
             None => Ok(host),
@@ -202,15 +245,23 @@ impl<'a> FramingFields<'a> {
         match (self.content_length, self.transfer_encoding.as_deref()) {
             (None, None) => Ok(Framing::Length(0)),
             (Some(length), None) => {
-                let digits = str::from_utf8(length).ok().filter(|length| length.bytes().all(|byte| byte.is_ascii_digit()));
-                let length = digits.and_then(|digits| digits.parse::<u64>().ok()).ok_or(ProtocolError::ContentLength)?;
+                let digits = str::from_utf8(length)
+                    .ok()
+                    .filter(|length| length.bytes().all(|byte| byte.is_ascii_digit()));
+                let length = digits
+                    .and_then(|digits| digits.parse::<u64>().ok())
+                    .ok_or(ProtocolError::ContentLength)?;
                 let length = usize::try_from(length).ok().filter(|length| *length <= content_max);
                 length.map(Framing::Length).ok_or(ProtocolError::ContentTooLarge(content_max))
             }
             (Some(_), Some(_)) => Err(ProtocolError::TwoLengths),
-            (None, Some(coding)) if is_1_1 && is_chunked(coding) => Ok(Framing::Chunked(ChunkedDecoder::default())),
+            (None, Some(coding)) if is_1_1 && is_chunked(coding) => {
+                Ok(Framing::Chunked(ChunkedDecoder::default()))
+            }
             (None, Some(codings)) => match codings.rsplit_once(',') {
-                Some((before, last)) if is_1_1 && is_chunked(last) && !before.split(',').any(is_chunked) => {
+                Some((before, last))
+                    if is_1_1 && is_chunked(last) && !before.split(',').any(is_chunked) =>
+                {
                     Err(ProtocolError::UnknownCoding)
                 }
                 _ => Err(ProtocolError::TransferEncoding),
@@ -254,7 +305,11 @@ mod tests {
             ("X-Forwarded-For: 10.0.0.1:80\r\n", None),
             ("X-Forwarded-For:\r\n", None),
         ] {
-            assert_eq!(fields(lines).unwrap().forwarded_for, expected.map(|address| address.parse().unwrap()), "{lines:?}");
+            assert_eq!(
+                fields(lines).unwrap().forwarded_for,
+                expected.map(|address| address.parse().unwrap()),
+                "{lines:?}"
+            );
         }
     }
 
@@ -275,8 +330,14 @@ mod tests {
     #[test]
     fn credentials_are_given_once_and_not_shown_for_debugging() {
         let given = fields("authorization: Bearer x\r\n").unwrap().authorization.unwrap();
-        assert_eq!((&given.0[..], format!("{given:?}").as_str()), (&b"Bearer x"[..], "Credentials(..)"));
+        assert_eq!(
+            (&given.0[..], format!("{given:?}").as_str()),
+            (&b"Bearer x"[..], "Credentials(..)")
+        );
         let twice = "Authorization: Bearer x\r\nAuthorization: Bearer x\r\n";
-        assert_eq!(fields(twice).unwrap_err().to_string(), "the field Authorization may be given only once");
+        assert_eq!(
+            fields(twice).unwrap_err().to_string(),
+            "the field Authorization may be given only once"
+        );
     }
 }

@@ -4,11 +4,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::syntax::{has_valid_escapes, split_at_byte};
 
-/// The value of Host, or the authority of a target: `uri-host [":" port]`, and the host not empty (RFC 3986 §3.2.2).
+/// The value of Host, or the authority of a target: `uri-host [":" port]`, and the host not empty
+/// (RFC 3986 §3.2.2).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     text: String,
-    /// It is an IP address, or `localhost` or a name below it (RFC 6761 §6.3): no answer of a DNS server leads to these.
+    /// It is an IP address, or `localhost` or a name below it (RFC 6761 §6.3): no answer of a DNS
+    /// server leads to these.
     pub(crate) needs_no_dns: bool,
 }
 
@@ -17,14 +19,20 @@ impl Host {
         let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
         let needs_no_dns = if let Some(rest) = text.strip_prefix('[') {
             let (address, port) = rest.split_once(']')?;
-            let is_valid = address.parse::<Ipv6Addr>().is_ok() && port.strip_prefix(':').map_or(port.is_empty(), is_port);
+            let is_valid = address.parse::<Ipv6Addr>().is_ok()
+                && port.strip_prefix(':').map_or(port.is_empty(), is_port);
             is_valid.then_some(true)?
         } else {
             let (name, port) = split_port(text);
-            let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte);
-            let is_valid = !name.is_empty() && is_port(port) && name.bytes().all(is_allowed) && has_valid_escapes(name);
+            let is_allowed =
+                |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte);
+            let is_valid = !name.is_empty()
+                && is_port(port)
+                && name.bytes().all(is_allowed)
+                && has_valid_escapes(name);
             let name = is_valid.then(|| without_root(name))?;
-            name.parse::<Ipv4Addr>().is_ok() || name.rsplit('.').next().is_some_and(|top| top.eq_ignore_ascii_case("localhost"))
+            name.parse::<Ipv4Addr>().is_ok()
+                || name.rsplit('.').next().is_some_and(|top| top.eq_ignore_ascii_case("localhost"))
         };
         Some(Self { text: text.to_owned(), needs_no_dns })
     }

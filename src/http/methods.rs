@@ -16,6 +16,8 @@ impl Methods {
 
 impl fmt::Display for Methods {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().enumerate().try_for_each(|(index, method)| write!(f, "{}{method}", if index == 0 { "" } else { ", " }))
+        self.0.iter().enumerate().try_for_each(|(index, method)| {
+            write!(f, "{}{method}", if index == 0 { "" } else { ", " })
+        })
     }
 }

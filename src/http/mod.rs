@@ -1,4 +1,5 @@
-//! HTTP/1.1 (RFC 9110, RFC 9112) on values: bytes become requests, responses become bytes. Knows no sockets.
+//! HTTP/1.1 (RFC 9110, RFC 9112) on values: bytes become requests, responses become bytes. Knows no
+//! sockets.
 
 mod accept;
 mod chunked;
@@ -25,5 +26,7 @@ pub(crate) use parser::Parser;
 #[cfg(any(test, fuzzing))]
 pub(crate) use request::Fields;
 pub(crate) use request::{Credentials, Request};
-pub(crate) use response::{CLOSES, Challenge, CommonFields, Content, Cors, OtherType, Representation, Response, stays_open};
+pub(crate) use response::{
+    CLOSES, Challenge, CommonFields, Content, Cors, OtherType, Representation, Response, stays_open,
+};
 pub(crate) use syntax::{has_valid_escapes, split_absolute_form, split_at_byte};

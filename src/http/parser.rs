@@ -1,4 +1,5 @@
-//! Makes requests of the bytes that a connection receives (RFC 9112). Knows no socket, no clock and no color.
+//! Makes requests of the bytes that a connection receives (RFC 9112). Knows no socket, no clock and
+//! no color.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -44,7 +45,9 @@ impl Parser {
     /// Bytes of the content that have not arrived; 0 when its length is not known.
     pub(crate) fn missing(&self) -> usize {
         match &self.incoming {
-            Some(Incoming { framing: Framing::Length(length), .. }) => length.saturating_sub(self.received.len() - self.start),
+            Some(Incoming { framing: Framing::Length(length), .. }) => {
+                length.saturating_sub(self.received.len() - self.start)
+            }
             _ => 0,
         }
     }
@@ -56,23 +59,30 @@ impl Parser {
 
     /// Bytes of memory that the parser owns.
     pub(crate) fn memory(&self) -> usize {
-        self.received.capacity() + self.incoming.as_ref().map_or(0, |incoming| incoming.request.memory())
+        self.received.capacity()
+            + self.incoming.as_ref().map_or(0, |incoming| incoming.request.memory())
     }
 
     /// The next request, if all of it has arrived. After an error, call [`Parser::refuse`].
-    pub(crate) fn next_request(&mut self, content_max: usize) -> Result<Option<Request>, ProtocolError> {
+    pub(crate) fn next_request(
+        &mut self,
+        content_max: usize,
+    ) -> Result<Option<Request>, ProtocolError> {
         let incoming = match &mut self.incoming {
             Some(incoming) => incoming,
             None => {
                 let Some(end) = self.find_head_end()? else { return Ok(None) };
-                let incoming = head::parse(&self.received[self.start..end], content_max, &mut self.last_host)?;
+                let incoming =
+                    head::parse(&self.received[self.start..end], content_max, &mut self.last_host)?;
                 (self.start, self.searched, self.skipped_empty_line) = (end, 0, false);
                 self.incoming.insert(incoming)
             }
         };
         let content = &mut incoming.request.content;
         let is_whole = match &mut incoming.framing {
-            Framing::Chunked(decoder) => decoder.decode(&self.received, &mut self.start, content, content_max)?,
+            Framing::Chunked(decoder) => {
+                decoder.decode(&self.received, &mut self.start, content, content_max)?
+            }
             Framing::Length(0) => true,
             Framing::Length(length) => match self.received[self.start..].get(..*length) {
                 Some(arrived) => {
@@ -89,18 +99,22 @@ impl Parser {
         Ok(if is_whole { self.incoming.take().map(|incoming| incoming.request) } else { None })
     }
 
-    /// True once for each request whose client waits for `100 Continue` before it sends the content.
+    /// True once for each request whose client waits for `100 Continue` before it sends the
+    /// content.
     pub(crate) fn take_expectation(&mut self) -> bool {
-        let expects_continue = self.incoming.as_mut().is_some_and(|incoming| take(&mut incoming.expects_continue));
+        let expects_continue =
+            self.incoming.as_mut().is_some_and(|incoming| take(&mut incoming.expects_continue));
         // RFC 9110 §10.1.1: a 100 may be left out when some of the content has arrived already
         expects_continue && self.start == self.received.len()
     }
 
-    /// Drops everything received, so that nothing of it is parsed as a request. Returns what is known of the one that is refused, if that has a
-    /// method.
+    /// Drops everything received, so that nothing of it is parsed as a request. Returns what is
+    /// known of the one that is refused, if that has a method.
     pub(crate) fn refuse(&mut self) -> Option<Request> {
         let Self { received, start, searched, incoming, .. } = take(self);
-        incoming.map(|incoming| incoming.request).or_else(|| head::parse_in_part(&received[start..start + searched]))
+        incoming
+            .map(|incoming| incoming.request)
+            .or_else(|| head::parse_in_part(&received[start..start + searched]))
     }
 
     /// The end of the next head, if it has arrived.
@@ -119,7 +133,9 @@ impl Parser {
             self.searched += length + 1;
             match &bytes[..self.searched] {
                 _ if self.searched > HEAD_BYTES_MAX => break,
-                b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n'] => return Ok(Some(self.start + self.searched)),
+                b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n'] => {
+                    return Ok(Some(self.start + self.searched));
+                }
                 [.., b'\r', b'\n'] => {}
                 _ => return Err(ProtocolError::BareLineFeed),
             }

@@ -7,7 +7,8 @@ use crate::http::error::FIELD_LINES_MAX;
 /// Method and target, the content, and whether the connection stays.
 type Expected<'a> = Result<(&'a str, &'a str, bool), ProtocolError>;
 
-/// Feeds `bytes` at once and byte by byte; both must end in `expected`, and a whole request must leave `left` bytes.
+/// Feeds `bytes` at once and byte by byte; both must end in `expected`, and a whole request must
+/// leave `left` bytes.
 #[track_caller]
 fn check_leaving(bytes: &[u8], left: usize, expected: &Expected<'_>) {
     let run = |size: usize| -> Result<(Request, usize), ProtocolError> {
@@ -15,7 +16,8 @@ fn check_leaving(bytes: &[u8], left: usize, expected: &Expected<'_>) {
         for piece in bytes.chunks(size) {
             parser.append(piece);
             if let Some(request) = parser.next_request(16)? {
-                let unread = bytes.len() - (piece.as_ptr() as usize - bytes.as_ptr() as usize) - piece.len();
+                let unread =
+                    bytes.len() - (piece.as_ptr() as usize - bytes.as_ptr() as usize) - piece.len();
                 return Ok((request, parser.received.len() - parser.start + unread));
             }
         }
@@ -30,7 +32,9 @@ fn check_leaving(bytes: &[u8], left: usize, expected: &Expected<'_>) {
                 assert_eq!((request.keep_alive, rest), (*keep_alive, left), "{label:?}");
             }
             (Err(error), Err(expected)) => assert_eq!(error, *expected, "{label:?}"),
-            (actual, expected) => panic!("{label:?} in pieces of {size}: {actual:?}, not {expected:?}"),
+            (actual, expected) => {
+                panic!("{label:?} in pieces of {size}: {actual:?}, not {expected:?}")
+            }
         }
     }
 }
@@ -62,8 +66,13 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
     };
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(
-        fields("GET /a HTTP/1.1\r\nHOST: \ta:1 \r\nIf-Match: \"a\"\r\nCookie: x\r\nif-match:\t\"\u{e9}\"\r\nOrigin:\r\n\r\n"),
-        (some("a:1"), Fields { if_match: some("\"a\", \"\u{e9}\""), origin: some(""), ..Fields::default() })
+        fields(
+            "GET /a HTTP/1.1\r\nHOST: \ta:1 \r\nIf-Match: \"a\"\r\nCookie: x\r\nif-match:\t\"\u{e9}\"\r\nOrigin:\r\n\r\n"
+        ),
+        (
+            some("a:1"),
+            Fields { if_match: some("\"a\", \"\u{e9}\""), origin: some(""), ..Fields::default() }
+        )
     );
     assert_eq!(
         fields(
@@ -108,16 +117,30 @@ fn the_version_and_connection_decide_whether_the_connection_stays() {
     check("GET /a HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n", Ok((head, "", false)));
     check("GET /a HTTP/1.1\r\nHost: h\r\nConnection: x, CLOSE\r\n\r\n", Ok((head, "", false)));
     check("GET /a HTTP/1.1\r\nHost: h\r\nConnection: not-close\r\n\r\n", Ok((head, "", true)));
-    check("GET /a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", Ok((head, "", true)));
+    check(
+        "GET /a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+        Ok((head, "", true)),
+    );
 }
 
 #[test]
 fn content_ends_where_its_framing_says() {
     let head = "POST /a";
     let post = "POST /a HTTP/1.1\r\nHost: h\r\n";
-    check_leaving(format!("{post}Content-Length: 3\r\n\r\nabcGET").as_bytes(), 3, &Ok((head, "abc", true)));
-    check_leaving(format!("{post}Transfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET").as_bytes(), 3, &Ok((head, "abc", true)));
-    check(format!("{post}Content-Length: 0016\r\n\r\n0123456789abcdef"), Ok((head, "0123456789abcdef", true)));
+    check_leaving(
+        format!("{post}Content-Length: 3\r\n\r\nabcGET").as_bytes(),
+        3,
+        &Ok((head, "abc", true)),
+    );
+    check_leaving(
+        format!("{post}Transfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET").as_bytes(),
+        3,
+        &Ok((head, "abc", true)),
+    );
+    check(
+        format!("{post}Content-Length: 0016\r\n\r\n0123456789abcdef"),
+        Ok((head, "0123456789abcdef", true)),
+    );
     check(format!("{post}Content-Length: 0\r\n\r\n"), Ok((head, "", true)));
     check_leaving(format!("{post}\r\nabc").as_bytes(), 3, &Ok((head, "", true)));
 }
@@ -125,11 +148,22 @@ fn content_ends_where_its_framing_says() {
 #[test]
 fn lengths_that_could_be_misread_are_refused() {
     let post = "POST /a HTTP/1.1\r\nHost: h\r\n";
-    for length in ["+3", "-3", "3, 4", "3,3", "3 3", "abc", "", "0x3", "3.0", "10000000000000000000000000"] {
-        check(format!("{post}Content-Length: {length}\r\n\r\nabc"), Err(ProtocolError::ContentLength));
+    for length in
+        ["+3", "-3", "3, 4", "3,3", "3 3", "abc", "", "0x3", "3.0", "10000000000000000000000000"]
+    {
+        check(
+            format!("{post}Content-Length: {length}\r\n\r\nabc"),
+            Err(ProtocolError::ContentLength),
+        );
     }
-    check(format!("{post}Content-Length: 3\r\ncontent-length: 3\r\n\r\nabc"), Err(ProtocolError::ContentLength));
-    check(format!("{post}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), Err(ProtocolError::TwoLengths));
+    check(
+        format!("{post}Content-Length: 3\r\ncontent-length: 3\r\n\r\nabc"),
+        Err(ProtocolError::ContentLength),
+    );
+    check(
+        format!("{post}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        Err(ProtocolError::TwoLengths),
+    );
     for (coding, error) in [
         ("chunked, chunked", ProtocolError::TransferEncoding),
         ("gzip", ProtocolError::TransferEncoding),
@@ -140,7 +174,10 @@ fn lengths_that_could_be_misread_are_refused() {
     ] {
         check(format!("{post}Transfer-Encoding: {coding}\r\n\r\n0\r\n\r\n"), Err(error));
     }
-    check("POST /a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", Err(ProtocolError::TransferEncoding));
+    check(
+        "POST /a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        Err(ProtocolError::TransferEncoding),
+    );
     check(
         format!("{post}Transfer-Encoding : chunked\r\n\r\n"),
         Err(ProtocolError::Malformed("a field name is malformed or followed by white space")),
@@ -150,11 +187,22 @@ fn lengths_that_could_be_misread_are_refused() {
 #[test]
 fn content_over_the_limit_is_refused_before_it_arrives() {
     let post = "POST /a HTTP/1.1\r\nHost: h\r\n";
-    for length in ["17", "10000000000", "100000000000000", "9223372036854775808", "18446744073709551615"] {
-        check(format!("{post}Content-Length: {length}\r\n\r\n"), Err(ProtocolError::ContentTooLarge(16)));
-        check(format!("{post}Expect: 100-continue\r\nContent-Length: {length}\r\n\r\n"), Err(ProtocolError::ContentTooLarge(16)));
+    for length in
+        ["17", "10000000000", "100000000000000", "9223372036854775808", "18446744073709551615"]
+    {
+        check(
+            format!("{post}Content-Length: {length}\r\n\r\n"),
+            Err(ProtocolError::ContentTooLarge(16)),
+        );
+        check(
+            format!("{post}Expect: 100-continue\r\nContent-Length: {length}\r\n\r\n"),
+            Err(ProtocolError::ContentTooLarge(16)),
+        );
     }
-    check(format!("{post}Transfer-Encoding: chunked\r\n\r\n11\r\n"), Err(ProtocolError::ContentTooLarge(16)));
+    check(
+        format!("{post}Transfer-Encoding: chunked\r\n\r\n11\r\n"),
+        Err(ProtocolError::ContentTooLarge(16)),
+    );
 }
 
 #[test]
@@ -163,18 +211,31 @@ fn a_host_is_given_once_and_well_formed() {
     check("GET /a HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", Err(ProtocolError::Host));
     check("GET /a HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", Err(ProtocolError::Host));
     for host in [
-        "", "a b", "a/b", "a@b", "a:b", "a:80:80", ":80", "[::1", "[::g]", "[::1]x", "::1", "a, b", "\u{e9}", "http://a", "a%zz", "a%2",
-        "%", "a%2:80", "a%2%20",
+        "", "a b", "a/b", "a@b", "a:b", "a:80:80", ":80", "[::1", "[::g]", "[::1]x", "::1", "a, b",
+        "\u{e9}", "http://a", "a%zz", "a%2", "%", "a%2:80", "a%2%20",
     ] {
         check(format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n"), Err(ProtocolError::Host));
     }
-    for host in ["a", "a:", "a.b:80", "127.0.0.1:1", "[::1]", "[2001:db8::1]:443", "xn--caf-dma.example", "a_b", "a.", "a%20b", "%C3%A9:80"]
-    {
+    for host in [
+        "a",
+        "a:",
+        "a.b:80",
+        "127.0.0.1:1",
+        "[::1]",
+        "[2001:db8::1]:443",
+        "xn--caf-dma.example",
+        "a_b",
+        "a.",
+        "a%20b",
+        "%C3%A9:80",
+    ] {
         check(format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n"), Ok(("GET /a", "", true)));
     }
     check(
         "GET http://a@b/ HTTP/1.1\r\nHost: a\r\n\r\n",
-        Err(ProtocolError::Malformed("the authority of the request target is not of the form host[:port]")),
+        Err(ProtocolError::Malformed(
+            "the authority of the request target is not of the form host[:port]",
+        )),
     );
 }
 
@@ -192,7 +253,11 @@ fn a_major_version_other_than_1_is_refused_and_a_later_minor_version_is_1_1() {
 
 #[test]
 fn malformed_lines_are_refused() {
-    let line = || Err(ProtocolError::Malformed("the request line has to be method, target and HTTP/1.1, with one space between"));
+    let line = || {
+        Err(ProtocolError::Malformed(
+            "the request line has to be method, target and HTTP/1.1, with one space between",
+        ))
+    };
     for request in [
         "GET /a\r\n\r\n",
         "GET  /a HTTP/1.1\r\n\r\n",
@@ -206,7 +271,11 @@ fn malformed_lines_are_refused() {
     ] {
         check(request, line());
     }
-    let escape = || Err(ProtocolError::Malformed("the request target has a character that belongs percent-encoded"));
+    let escape = || {
+        Err(ProtocolError::Malformed(
+            "the request target has a character that belongs percent-encoded",
+        ))
+    };
     check("GET /\u{e9} HTTP/1.1\r\nHost: h\r\n\r\n", escape());
     check("GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n", escape());
     check("\x16\x03\x01", Err(ProtocolError::Malformed("this is not an HTTP request")));
@@ -214,11 +283,15 @@ fn malformed_lines_are_refused() {
     check("GET /a HTTP/1.1\nHost: h\n\n", Err(ProtocolError::BareLineFeed));
     check("GET /a HTTP/1.1\r\nHost: h\n\r\n", Err(ProtocolError::BareLineFeed));
     let get = "GET /a HTTP/1.1\r\nHost: h\r\n";
-    let name = || Err(ProtocolError::Malformed("a field name is malformed or followed by white space"));
+    let name =
+        || Err(ProtocolError::Malformed("a field name is malformed or followed by white space"));
     check(format!("{get} folded: x\r\n\r\n"), name());
     check(format!("{get}A b: x\r\n\r\n"), name());
     check(format!("{get}: x\r\n\r\n"), name());
-    check(format!("{get}A: \0\r\n\r\n"), Err(ProtocolError::Malformed("a field value has a control character")));
+    check(
+        format!("{get}A: \0\r\n\r\n"),
+        Err(ProtocolError::Malformed("a field value has a control character")),
+    );
 }
 
 #[test]
@@ -231,7 +304,11 @@ fn what_is_wrong_does_not_depend_on_what_has_arrived_beyond_it() {
             parser.next_request(16) == Err(ProtocolError::BareLineFeed)
         });
         let told = parser.refuse().unwrap();
-        assert_eq!((refused, told.target.as_str(), told.fields().origin.as_deref()), (true, "/a", Some("b")), "in pieces of {size}");
+        assert_eq!(
+            (refused, told.target.as_str(), told.fields().origin.as_deref()),
+            (true, "/a", Some("b")),
+            "in pieces of {size}"
+        );
     }
     check("a".repeat(HEAD_BYTES_MAX + 1) + "\n", Err(ProtocolError::HeadTooLarge));
 }
@@ -243,20 +320,30 @@ fn heads_without_end_are_refused_at_the_limit() {
     let longest = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(HEAD_BYTES_MAX - 27));
     assert_eq!(longest.len(), HEAD_BYTES_MAX);
     check(&longest, Ok((&longest[..HEAD_BYTES_MAX - 22], "", true)));
-    check(format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(FIELD_LINES_MAX)), Err(ProtocolError::HeadTooLarge));
-    check(format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(FIELD_LINES_MAX - 1)), Ok(("GET /", "", true)));
+    check(
+        format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(FIELD_LINES_MAX)),
+        Err(ProtocolError::HeadTooLarge),
+    );
+    check(
+        format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(FIELD_LINES_MAX - 1)),
+        Ok(("GET /", "", true)),
+    );
 }
 
 #[test]
 fn a_client_that_waits_is_told_to_go_on_once() {
     let mut parser = Parser::default();
-    parser.append(b"POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n");
+    parser.append(
+        b"POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n",
+    );
     assert_eq!((parser.next_request(16), parser.take_expectation()), (Ok(None), true));
     assert_eq!((parser.next_request(16), parser.take_expectation()), (Ok(None), false));
     parser.append(b"{}");
     assert!(matches!(parser.next_request(16), Ok(Some(_))));
     assert!(parser.is_idle() && !parser.take_expectation());
-    parser.append(b"POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{");
+    parser.append(
+        b"POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{",
+    );
     assert_eq!((parser.next_request(16), parser.take_expectation()), (Ok(None), false));
 
     check("GET /a HTTP/1.1\r\nHost: h\r\nExpect: 200-ok\r\n\r\n", Err(ProtocolError::Expectation));
@@ -281,7 +368,10 @@ fn a_cut_request_is_never_whole() {
 #[test]
 fn all_that_a_half_received_request_holds_is_counted() {
     let mut parser = Parser::default();
-    let head = format!("POST /a HTTP/1.1\r\nHost: h\r\nIf-Match: {}\r\nContent-Length: 9\r\n\r\n", "a".repeat(60_000));
+    let head = format!(
+        "POST /a HTTP/1.1\r\nHost: h\r\nIf-Match: {}\r\nContent-Length: 9\r\n\r\n",
+        "a".repeat(60_000)
+    );
     parser.append(head.as_bytes());
     assert_eq!(parser.next_request(16), Ok(None));
     assert!((60_000..62_000).contains(&parser.memory()), "{}", parser.memory());

@@ -23,19 +23,22 @@ pub(crate) struct Request {
     pub(crate) keep_alive: bool,
 }
 
-/// Further fields that the service evaluates. Values of repeated ones are joined by commas (RFC 9110 §5.3).
+/// Further fields that the service evaluates. Values of repeated ones are joined by commas (RFC
+/// 9110 §5.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
     pub(crate) authorization: Option<Credentials>,
     /// Content-Encoding, unless it is `identity`.
     pub(crate) content_coding: Option<String>,
-    /// The last address of X-Forwarded-For. Every client can send one, so believe it only when it comes from a trusted proxy.
+    /// The last address of X-Forwarded-For. Every client can send one, so believe it only when it
+    /// comes from a trusted proxy.
     pub(crate) forwarded_for: Option<IpAddr>,
     pub(crate) if_match: Option<String>,
     pub(crate) if_none_match: Option<String>,
     pub(crate) origin: Option<String>,
     pub(crate) sec_fetch_site: Option<String>,
-    /// Access-Control-Request-Method, which makes an OPTIONS request a preflight (Fetch standard, CORS protocol).
+    /// Access-Control-Request-Method, which makes an OPTIONS request a preflight (Fetch standard,
+    /// CORS protocol).
     pub(crate) preflight_method: Option<String>,
     /// Accept has `text/html`: a browser opens the page.
     pub(crate) asks_for_html: bool,
@@ -56,8 +59,18 @@ impl Fields {
 
     /// Bytes on the heap.
     fn memory(&self) -> usize {
-        let Self { authorization, content_coding, if_match, if_none_match, origin, sec_fetch_site, preflight_method, .. } = self;
-        let fields = [content_coding, if_match, if_none_match, origin, sec_fetch_site, preflight_method];
+        let Self {
+            authorization,
+            content_coding,
+            if_match,
+            if_none_match,
+            origin,
+            sec_fetch_site,
+            preflight_method,
+            ..
+        } = self;
+        let fields =
+            [content_coding, if_match, if_none_match, origin, sec_fetch_site, preflight_method];
         let fields = fields.into_iter().flatten().map(String::capacity).sum::<usize>();
         fields + authorization.as_ref().map_or(0, |Credentials(value)| value.len())
     }
@@ -77,7 +90,14 @@ impl Request {
     /// A request with these fields and nothing else, for tests.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn plain(method: Method, fields: Fields) -> Self {
-        Self { method, target: String::new(), host: None, rare_fields: Some(fields.into()), content: Vec::new(), keep_alive: true }
+        Self {
+            method,
+            target: String::new(),
+            host: None,
+            rare_fields: Some(fields.into()),
+            content: Vec::new(),
+            keep_alive: true,
+        }
     }
 
     pub(crate) fn fields(&self) -> &Fields {
@@ -89,7 +109,8 @@ impl Request {
         matches!(self.method, Method::Get | Method::Head | Method::Options)
     }
 
-    /// Whether a browser asks what a page of another origin may send (Fetch standard, CORS protocol).
+    /// Whether a browser asks what a page of another origin may send (Fetch standard, CORS
+    /// protocol).
     pub(crate) fn is_preflight(&self) -> bool {
         self.method == Method::Options && self.fields().preflight_method.is_some()
     }
@@ -97,6 +118,9 @@ impl Request {
     /// Bytes on the heap.
     pub(crate) fn memory(&self) -> usize {
         let host = self.host.as_ref().map_or(0, |host| host.as_str().len());
-        self.target.capacity() + self.content.capacity() + host + self.rare_fields.as_ref().map_or(0, |fields| fields.memory())
+        self.target.capacity()
+            + self.content.capacity()
+            + host
+            + self.rare_fields.as_ref().map_or(0, |fields| fields.memory())
     }
 }

@@ -9,12 +9,14 @@ use tiny_http::StatusCode;
 
 use super::methods::Methods;
 
-/// A strong entity tag (RFC 9110 §8.8.3): 128 bits of a hash of the representation, written as 32 hexadecimal digits in quotes.
+/// A strong entity tag (RFC 9110 §8.8.3): 128 bits of a hash of the representation, written as 32
+/// hexadecimal digits in quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntityTag([u8; 16]);
 
 impl EntityTag {
-    /// The same bytes have the same tag in every process. The hash is cryptographic: no two contents with the same tag can be found.
+    /// The same bytes have the same tag in every process. The hash is cryptographic: no two
+    /// contents with the same tag can be found.
     pub(crate) fn of(representation: &[u8]) -> Self {
         let hash = blake3::hash(representation);
         Self(*hash.as_bytes().first_chunk().expect("it has 32 bytes"))
@@ -134,8 +136,9 @@ pub(crate) enum Challenge {
 /// The fields about the connection when it closes after the response, each with CR LF before it.
 pub(crate) const CLOSES: &str = "\r\nConnection: close";
 
-/// The same when it stays open, and how long it may be idle then (RFC 2068 §19.7.1.1). RFC 9110 §7.6.1: Connection MUST list such fields;
-/// the option that it has for Keep-Alive also tells HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
+/// The same when it stays open, and how long it may be idle then (RFC 2068 §19.7.1.1). RFC 9110
+/// §7.6.1: Connection MUST list such fields; the option that it has for Keep-Alive also tells
+/// HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
 pub(crate) fn stays_open(seconds: u64) -> String {
     format!("\r\nConnection: keep-alive\r\nKeep-Alive: timeout={seconds}")
 }
@@ -165,12 +168,14 @@ impl Response {
 
     pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Self {
         let mut content = Vec::with_capacity(128); // bytes; a color with its field names is under 100
-        serde_json::to_writer(&mut content, value).expect("strings and booleans always serialize, and a Vec takes every byte");
+        serde_json::to_writer(&mut content, value)
+            .expect("strings and booleans always serialize, and a Vec takes every byte");
         content.push(b'\n');
         Self::new(status, Content::Own(content))
     }
 
-    /// The Error body of the specification. The message is for the author of the client, in lower case and without a full stop.
+    /// The Error body of the specification. The message is for the author of the client, in lower
+    /// case and without a full stop.
     pub(crate) fn error(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         #[derive(Serialize)]
         struct ErrorBody<'a> {
@@ -178,10 +183,14 @@ impl Response {
             message: &'a str,
         }
         let message = message.into();
-        Self { detail: message.clone(), ..Self::json(status, &ErrorBody { error: true, message: &message }) }
+        Self {
+            detail: message.clone(),
+            ..Self::json(status, &ErrorBody { error: true, message: &message })
+        }
     }
 
-    /// The answer when no entry has the requested name: the Error body without a message (specification, Endpoints, rule 5).
+    /// The answer when no entry has the requested name: the Error body without a message
+    /// (specification, Endpoints, rule 5).
     pub(crate) fn no_such_color() -> Self {
         let content = Content::Own(b"{\"error\":true}\n".to_vec());
         Self { detail: Cow::Borrowed("no such color"), ..Self::new(StatusCode::NOT_FOUND, content) }
@@ -201,8 +210,12 @@ impl Response {
         out.extend_from_slice(common.date.as_bytes());
         out.extend_from_slice(match (self.challenge, common.is_private) {
             (Some(_), _) => b"\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff",
-            (None, true) => b"\r\nCache-Control: private, no-cache\r\nX-Content-Type-Options: nosniff",
-            (None, false) => b"\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff".as_slice(),
+            (None, true) => {
+                b"\r\nCache-Control: private, no-cache\r\nX-Content-Type-Options: nosniff"
+            }
+            (None, false) => {
+                b"\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff".as_slice()
+            }
         });
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
         if !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
@@ -211,7 +224,9 @@ impl Response {
                 Some(other) => push_field(out, "Content-Type", other.media_type),
             }
             out.extend_from_slice(b"\r\nContent-Length: ");
-            out.extend_from_slice(itoa::Buffer::new().format(self.content.bytes().len()).as_bytes());
+            out.extend_from_slice(
+                itoa::Buffer::new().format(self.content.bytes().len()).as_bytes(),
+            );
         }
         if let Some(tag) = self.tag {
             out.extend_from_slice(b"\r\nETag: ");
@@ -226,9 +241,12 @@ impl Response {
         let challenge = self.challenge.map(Challenge::field_value);
         // RFC 9110 §15.5.16: with a 415, which content codings would have been accepted
         let codings = (self.status == StatusCode::UNSUPPORTED_MEDIA_TYPE).then_some("identity");
-        for (name, value) in
-            [("Location", self.location.as_deref()), ("Vary", vary), ("WWW-Authenticate", challenge), ("Accept-Encoding", codings)]
-        {
+        for (name, value) in [
+            ("Location", self.location.as_deref()),
+            ("Vary", vary),
+            ("WWW-Authenticate", challenge),
+            ("Accept-Encoding", codings),
+        ] {
             if let Some(value) = value {
                 push_field(out, name, value);
             }
@@ -249,7 +267,8 @@ impl Challenge {
     /// The value of WWW-Authenticate (RFC 9110 §11.6.1).
     fn field_value(self) -> &'static str {
         match self {
-            // RFC 6750 §3.1: no error code when the request has no credentials, or those of another scheme
+            // RFC 6750 §3.1: no error code when the request has no credentials, or those of another
+            // scheme
             Self::NoToken => r#"Bearer realm="colors""#,
             Self::InvalidToken => r#"Bearer realm="colors", error="invalid_token""#,
         }
@@ -268,7 +287,11 @@ impl Cors<'_> {
         push_field(out, "Access-Control-Allow-Origin", self.origin);
         if self.preflight {
             push_field(out, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE");
-            push_field(out, "Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, If-Match, If-None-Match");
+            push_field(
+                out,
+                "Access-Control-Allow-Headers",
+                "Accept, Authorization, Content-Type, If-Match, If-None-Match",
+            );
             push_field(out, "Access-Control-Max-Age", "600"); // seconds
         } else {
             push_field(out, "Access-Control-Expose-Headers", "ETag, Location");
@@ -294,7 +317,16 @@ mod tests {
     fn written(response: &Response, connection: &str, expected: &str) {
         let mut out = Vec::new();
         let date = "Sat, 21 Nov 2026 01:02:03 GMT";
-        response.write_head(&mut out, &CommonFields { date, connection, cors: None, varies_by_origin: false, is_private: false });
+        response.write_head(
+            &mut out,
+            &CommonFields {
+                date,
+                connection,
+                cors: None,
+                varies_by_origin: false,
+                is_private: false,
+            },
+        );
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
@@ -311,7 +343,10 @@ mod tests {
 
     #[test]
     fn a_response_without_content_announces_none() {
-        let response = Response { allow: Some(Methods(&[Method::Get])), ..Response::new(StatusCode::NO_CONTENT, Content::None) };
+        let response = Response {
+            allow: Some(Methods(&[Method::Get])),
+            ..Response::new(StatusCode::NO_CONTENT, Content::None)
+        };
         written(
             &response,
             CLOSES,
@@ -329,7 +364,10 @@ mod tests {
     #[test]
     fn errors_are_the_error_body_with_a_message() {
         let response = Response::error(StatusCode::BAD_REQUEST, "missing field \"name\"");
-        assert_eq!(response.content.bytes(), b"{\"error\":true,\"message\":\"missing field \\\"name\\\"\"}\n");
+        assert_eq!(
+            response.content.bytes(),
+            b"{\"error\":true,\"message\":\"missing field \\\"name\\\"\"}\n"
+        );
         assert_eq!(Response::no_such_color().content.bytes(), b"{\"error\":true}\n");
     }
 }

@@ -5,8 +5,8 @@ pub(super) fn is_tchar(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
 
-/// Splits an absolute-form target into authority and path with query (RFC 9112 §3.2.2). The scheme is `http` or `https`, in upper or lower
-/// case (RFC 3986 §3.1).
+/// Splits an absolute-form target into authority and path with query (RFC 9112 §3.2.2). The scheme
+/// is `http` or `https`, in upper or lower case (RFC 3986 §3.1).
 pub(crate) fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
     // as nearly all do
     if target.starts_with('/') {
@@ -21,12 +21,16 @@ pub(crate) fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
 
 /// Splits at the first such byte, of ASCII. On short strings much faster than `split_once`.
 pub(crate) fn split_at_byte(text: &str, byte: u8) -> (&str, Option<&str>) {
-    text.bytes().position(|other| other == byte).map_or((text, None), |index| (&text[..index], Some(&text[index + 1..])))
+    text.bytes()
+        .position(|other| other == byte)
+        .map_or((text, None), |index| (&text[..index], Some(&text[index + 1..])))
 }
 
 /// Whether each percent sign begins an escape of two hexadecimal digits (RFC 3986 §2.1).
 pub(crate) fn has_valid_escapes(text: &str) -> bool {
-    let is_escape = |rest: &[u8]| rest.first_chunk::<2>().is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+    let is_escape = |rest: &[u8]| {
+        rest.first_chunk::<2>().is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
     text.as_bytes().split(|byte| *byte == b'%').skip(1).all(is_escape)
 }
 
@@ -36,7 +40,10 @@ mod tests {
 
     #[test]
     fn an_absolute_form_has_an_authority() {
-        assert_eq!(split_absolute_form("http://example.org:80/colors"), Some(("example.org:80", "/colors")));
+        assert_eq!(
+            split_absolute_form("http://example.org:80/colors"),
+            Some(("example.org:80", "/colors"))
+        );
         assert_eq!(split_absolute_form("HTTPS://example.org?x"), Some(("example.org", "?x")));
         assert_eq!(split_absolute_form("/colors"), None);
     }

@@ -1,10 +1,12 @@
 //! Log lines: how they look, how many a client can cause, and how they reach standard error.
 //!
-//! What may come many times has a [`Limiter`] each, so that none hides another: [`FAULTS`] of the service itself, and the warnings that any client
-//! can cause. Everything else, the access log included, is logged by the macros of `log`.
+//! What may come many times has a [`Limiter`] each, so that none hides another: [`FAULTS`] of the
+//! service itself, and the warnings that any client can cause. Everything else, the access log
+//! included, is logged by the macros of `log`.
 //!
-//! A slow reader of the log must not slow down the service: one thread writes the lines, from a bounded queue. Lines that do not fit are
-//! dropped and counted. Errors have room of their own, so no number of other lines keeps them out.
+//! A slow reader of the log must not slow down the service: one thread writes the lines, from a
+//! bounded queue. Lines that do not fit are dropped and counted. Errors have room of their own, so
+//! no number of other lines keeps them out.
 
 mod limiter;
 
@@ -33,20 +35,25 @@ const FAULTS_MAX: u64 = 100; // per second
 const EXCERPT_CHARS: usize = 200; // after escaping
 
 /// Times in UTC as in RFC 3339, with milliseconds: all are of one length.
-const TIME_FORMAT: &[FormatItem<'_>] = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+const TIME_FORMAT: &[FormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
 static QUEUE: OnceLock<Sender<Message>> = OnceLock::new();
 static WAITING: AtomicUsize = AtomicUsize::new(0); // messages with lines in the queue
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static WARNINGS: AtomicU64 = AtomicU64::new(0);
 
-/// Nothing that clients send should bring them about; they are limited all the same, since a client that finds a way may cause many.
+/// Nothing that clients send should bring them about; they are limited all the same, since a client
+/// that finds a way may cause many.
 pub(crate) static FAULTS: Limiter = Limiter::new(Level::Error, FAULTS_MAX, "faults of the service");
-pub(crate) static WRONG_TOKENS: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about wrong tokens");
+pub(crate) static WRONG_TOKENS: Limiter =
+    Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about wrong tokens");
 /// Requests of other origins, or for foreign hosts.
-pub(crate) static FORBIDDEN: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about requests refused with 403");
+pub(crate) static FORBIDDEN: Limiter =
+    Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about requests refused with 403");
 /// Connections that are closed, or not accepted, for lack of something.
-pub(crate) static CONNECTIONS: Limiter = Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about connections");
+pub(crate) static CONNECTIONS: Limiter =
+    Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about connections");
 
 /// What the thread that writes is sent.
 enum Message {
@@ -63,7 +70,8 @@ pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
     QUEUE.set(queue).map_err(|_| io::ErrorKind::AlreadyExists)?;
     let errors = sink(|lines| enqueue(lines, QUEUE_LINES + QUEUE_ERRORS));
     let others = sink(|lines| enqueue(lines, QUEUE_LINES));
-    log::set_boxed_logger(Box::new(Logger { errors, others })).expect("the logger is set once, here");
+    log::set_boxed_logger(Box::new(Logger { errors, others }))
+        .expect("the logger is set once, here");
     log::set_max_level(level);
     std::panic::set_hook(Box::new(|panic| FAULTS.log(format_args!("{panic}"))));
     Ok(())
@@ -79,7 +87,8 @@ pub(crate) fn fail(why: &dyn Display) {
     flush();
 }
 
-/// Waits until all lines are written, but for no more than [`FLUSH_TIME`]. Call it before the process ends.
+/// Waits until all lines are written, but for no more than [`FLUSH_TIME`]. Call it before the
+/// process ends.
 pub(crate) fn flush() {
     limiters().into_iter().for_each(Limiter::flush);
     let (done, is_done) = sync_channel(1);
@@ -89,9 +98,14 @@ pub(crate) fn flush() {
     }
 }
 
-/// How many lines were dropped, and how many warnings there were, those that were left out included.
+/// How many lines were dropped, and how many warnings there were, those that were left out
+/// included.
 pub(crate) fn counts() -> (u64, u64) {
-    let left_out: u64 = limiters().into_iter().filter(|limiter| limiter.level == Level::Warn).map(Limiter::left_out).sum();
+    let left_out: u64 = limiters()
+        .into_iter()
+        .filter(|limiter| limiter.level == Level::Warn)
+        .map(Limiter::left_out)
+        .sum();
     (DROPPED.load(Relaxed), WARNINGS.load(Relaxed) + left_out)
 }
 
@@ -99,7 +113,8 @@ fn limiters() -> [&'static Limiter; 4] {
     [&FAULTS, &WRONG_TOKENS, &FORBIDDEN, &CONNECTIONS]
 }
 
-/// What a client sent, for a log line: escaped as by `{:?}`, and cut with `…` if that is longer than 200 characters.
+/// What a client sent, for a log line: escaped as by `{:?}`, and cut with `…` if that is longer
+/// than 200 characters.
 pub(crate) fn excerpt(text: &str) -> impl Display + '_ {
     Excerpt(text)
 }
@@ -123,7 +138,9 @@ impl Display for Excerpt<'_> {
 /// Sends lines to the thread that writes, if fewer messages than `room` wait for it.
 fn enqueue(lines: Vec<u8>, room: usize) {
     let Some(queue) = QUEUE.get() else { return };
-    let has_room = WAITING.fetch_update(Relaxed, Relaxed, |waiting| (waiting < room).then_some(waiting + 1)).is_ok();
+    let has_room = WAITING
+        .fetch_update(Relaxed, Relaxed, |waiting| (waiting < room).then_some(waiting + 1))
+        .is_ok();
     if !has_room || queue.send(Message::Lines(lines)).is_err() {
         DROPPED.fetch_add(1, Relaxed);
     }
@@ -157,7 +174,12 @@ fn write_forever(messages: &Receiver<Message>) {
         let dropped = DROPPED.load(Relaxed);
         if dropped > reported && log::log_enabled!(Level::Warn) {
             let count = dropped - replace(&mut reported, dropped);
-            log_now(Level::Warn, format_args!("{count} log lines were dropped: standard error was not read fast enough"));
+            log_now(
+                Level::Warn,
+                format_args!(
+                    "{count} log lines were dropped: standard error was not read fast enough"
+                ),
+            );
         }
         for done in flushes {
             // The thread that waited has given up.
@@ -167,10 +189,13 @@ fn write_forever(messages: &Receiver<Message>) {
     }
 }
 
-/// Whether this stream goes to the journal, whose device and inode `JOURNAL_STREAM` has (systemd.exec(5)).
+/// Whether this stream goes to the journal, whose device and inode `JOURNAL_STREAM` has
+/// (systemd.exec(5)).
 fn is_journal(stream: impl AsFd) -> bool {
     let identity = rustix::fs::fstat(stream).map(|file| format!("{}:{}", file.st_dev, file.st_ino));
-    identity.is_ok_and(|identity| std::env::var_os("JOURNAL_STREAM").is_some_and(|journal| journal == *identity))
+    identity.is_ok_and(|identity| {
+        std::env::var_os("JOURNAL_STREAM").is_some_and(|journal| journal == *identity)
+    })
 }
 
 /// Counts warnings, and passes lines on. The level is set for the whole program, not here.
@@ -214,9 +239,13 @@ impl Sink {
 
 fn sink(pass: fn(Vec<u8>)) -> Sink {
     let mut config = ConfigBuilder::new();
-    config.set_thread_level(LevelFilter::Off).set_target_level(LevelFilter::Off).set_location_level(LevelFilter::Off);
+    config
+        .set_thread_level(LevelFilter::Off)
+        .set_target_level(LevelFilter::Off)
+        .set_location_level(LevelFilter::Off);
     config.set_time_level(LevelFilter::Error).set_time_format_custom(TIME_FORMAT);
-    let plain = || WriteLogger::new(LevelFilter::Trace, config.build(), Pieces { line: Vec::new(), pass });
+    let plain =
+        || WriteLogger::new(LevelFilter::Trace, config.build(), Pieces { line: Vec::new(), pass });
     Sink { pass, plain: (!is_journal(io::stderr())).then(plain) }
 }
 
@@ -262,17 +291,30 @@ mod tests {
 
     #[test]
     fn every_line_has_the_priority_of_its_level() {
-        for (level, expected) in
-            [(Level::Error, "<3>a\n<3>b\n"), (Level::Warn, "<4>a\n<4>b\n"), (Level::Info, "<6>a\n<6>b\n"), (Level::Debug, "<7>a\n<7>b\n")]
-        {
-            assert_eq!(journal_lines(&Record::builder().level(level).args(format_args!("a\nb")).build()), expected);
+        for (level, expected) in [
+            (Level::Error, "<3>a\n<3>b\n"),
+            (Level::Warn, "<4>a\n<4>b\n"),
+            (Level::Info, "<6>a\n<6>b\n"),
+            (Level::Debug, "<7>a\n<7>b\n"),
+        ] {
+            assert_eq!(
+                journal_lines(&Record::builder().level(level).args(format_args!("a\nb")).build()),
+                expected
+            );
         }
     }
 
     #[test]
     fn times_have_a_fixed_width() {
-        let at = |milliseconds| (OffsetDateTime::UNIX_EPOCH + Duration::from_millis(milliseconds)).format(TIME_FORMAT).unwrap();
-        assert_eq!([at(784_111_777_900), at(784_111_777_007)], ["1994-11-06T08:49:37.900Z", "1994-11-06T08:49:37.007Z"]);
+        let at = |milliseconds| {
+            (OffsetDateTime::UNIX_EPOCH + Duration::from_millis(milliseconds))
+                .format(TIME_FORMAT)
+                .unwrap()
+        };
+        assert_eq!(
+            [at(784_111_777_900), at(784_111_777_007)],
+            ["1994-11-06T08:49:37.900Z", "1994-11-06T08:49:37.007Z"]
+        );
     }
 
     #[test]

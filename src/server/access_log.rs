@@ -1,4 +1,5 @@
-//! What the log says of a response: a line of the access log, and a warning where the client is at fault.
+//! What the log says of a response: a line of the access log, and a warning where the client is at
+//! fault.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -22,14 +23,24 @@ pub(super) struct LogEntry {
 impl LogEntry {
     /// `None` without the access log.
     pub(super) fn begin(service: &Service, request: Option<&Request>) -> Option<Self> {
-        let begin = || Self { begun: Instant::now(), token_name: request.and_then(|request| service.token_name(request)) };
+        let begin = || Self {
+            begun: Instant::now(),
+            token_name: request.and_then(|request| service.token_name(request)),
+        };
         service.access_log.then(begin)
     }
 }
 
-/// Logs a response. With the access log: client, method, target, status, bytes, microseconds, and the reason of an error, or what a change has
-/// made. Without it: errors alone, at debug. `request` is `None` for bytes that are no request.
-pub(super) fn log(entry: Option<&LogEntry>, peer: Option<SocketAddr>, request: Option<&Request>, response: &Response, bytes: usize) {
+/// Logs a response. With the access log: client, method, target, status, bytes, microseconds, and
+/// the reason of an error, or what a change has made. Without it: errors alone, at debug. `request`
+/// is `None` for bytes that are no request.
+pub(super) fn log(
+    entry: Option<&LogEntry>,
+    peer: Option<SocketAddr>,
+    request: Option<&Request>,
+    response: &Response,
+    bytes: usize,
+) {
     let client = || client(peer, request.and_then(|request| request.fields().forwarded_for));
     let (StatusCode(status), detail) = (response.status, &response.detail);
     if response.challenge == Some(Challenge::InvalidToken) {
@@ -40,10 +51,17 @@ pub(super) fn log(entry: Option<&LogEntry>, peer: Option<SocketAddr>, request: O
     if entry.is_none() && (status < 400 || !log::log_enabled!(log::Level::Debug)) {
         return;
     }
-    // the query, which the service ignores, may have a token (RFC 6750 §2.3), which does not belong in a log
+    // the query, which the service ignores, may have a token (RFC 6750 §2.3), which does not belong
+    // in a log
     let what = request.map_or_else(
         || "-".to_owned(),
-        |request| format!("{:.32} {}", request.method.as_str(), excerpt(request.target.split('?').next().unwrap_or_default())),
+        |request| {
+            format!(
+                "{:.32} {}",
+                request.method.as_str(),
+                excerpt(request.target.split('?').next().unwrap_or_default())
+            )
+        },
     );
     let Some(LogEntry { begun, token_name }) = entry else {
         return log::debug!("refused {} {what} with {status}: {detail}", client());
@@ -54,7 +72,8 @@ pub(super) fn log(entry: Option<&LogEntry>, peer: Option<SocketAddr>, request: O
     log::info!(target: "access", "{token}{} {what} {status} {bytes} {taken}us{space}{detail}", client());
 }
 
-/// Whom a request is from. Every client can send X-Forwarded-For, so it counts only on a unix socket, which its permissions leave to the proxy.
+/// Whom a request is from. Every client can send X-Forwarded-For, so it counts only on a unix
+/// socket, which its permissions leave to the proxy.
 fn client(peer: Option<SocketAddr>, forwarded_for: Option<IpAddr>) -> String {
     match (peer, forwarded_for) {
         (Some(peer), _) => peer.to_string(),
@@ -69,7 +88,8 @@ mod tests {
 
     #[test]
     fn only_a_unix_socket_is_believed() {
-        let (peer, forwarded_for) = ("198.51.100.7:50000".parse().unwrap(), "203.0.113.9".parse().unwrap());
+        let (peer, forwarded_for) =
+            ("198.51.100.7:50000".parse().unwrap(), "203.0.113.9".parse().unwrap());
         assert_eq!(client(Some(peer), Some(forwarded_for)), "198.51.100.7:50000");
         assert_eq!(client(None, Some(forwarded_for)), "203.0.113.9");
         assert_eq!(client(None, None), "unix");

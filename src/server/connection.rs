@@ -1,4 +1,5 @@
-//! One connection: a state machine that receives, answers and sends, and never waits for its client. Touches no other connection.
+//! One connection: a state machine that receives, answers and sends, and never waits for its
+//! client. Touches no other connection.
 
 use std::io;
 use std::mem::replace;
@@ -21,22 +22,26 @@ use crate::metrics::WorkerCounters;
 use crate::service::{Answer, Arrival};
 use crate::store::{Change, DatabaseError, Outcome};
 
-/// Bytes received at a time: a request of curl takes 84, and a pipelining client has no more in its buffer.
+/// Bytes received at a time: a request of curl takes 84, and a pipelining client has no more in its
+/// buffer.
 const RECEIVE_BYTES: usize = 4096;
 
-/// Requests answered in a row before other connections are served, so that one client that pipelines does not hold up the others.
+/// Requests answered in a row before other connections are served, so that one client that
+/// pipelines does not hold up the others.
 const ANSWERS_IN_A_ROW: usize = 16;
 
-/// How long, and how many bytes, a client may go on sending after its last response. If the connection were closed at once, the kernel would
-/// reset it, and the client could lose the response.
+/// How long, and how many bytes, a client may go on sending after its last response. If the
+/// connection were closed at once, the kernel would reset it, and the client could lose the
+/// response.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 /// At the connection limit, a connection without progress for this long may be closed.
 const STALL_TIME: Duration = Duration::from_secs(2);
 
-/// How much longer than the keep-alive time an idle connection stays open: a request that the client sends just before that time is over
-/// still arrives. The field Keep-Alive says a second at least, however short the time is; unless the service stops, it does not promise too much.
+/// How much longer than the keep-alive time an idle connection stays open: a request that the
+/// client sends just before that time is over still arrives. The field Keep-Alive says a second at
+/// least, however short the time is; unless the service stops, it does not promise too much.
 const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
 /// How long it takes at most until a representation that was withdrawn is not sent any more.
@@ -54,12 +59,13 @@ enum State {
     Idle,
     /// The rest of a request.
     Reading,
-    /// The outcome of a change. Nothing is received meanwhile, so that requests are answered in order, and no timeout closes the connection,
-    /// so that its memory stays counted.
+    /// The outcome of a change. Nothing is received meanwhile, so that requests are answered in
+    /// order, and no timeout closes the connection, so that its memory stays counted.
     AwaitingOutcome(Box<Changing>),
     /// Room in the socket for more of the output. When all of it is sent, this follows.
     Writing(After),
-    /// The end of the client's side, after the last response. Up to `left` bytes are received and dropped.
+    /// The end of the client's side, after the last response. Up to `left` bytes are received and
+    /// dropped.
     Lingering { left: usize },
 }
 
@@ -109,7 +115,8 @@ pub(super) enum Next {
     Queue,
     /// Have this change saved, and send [`Event::Outcome`].
     Change(Change),
-    /// Remove the socket from epoll until the outcome is known: it is ready, and epoll would report that in every pass.
+    /// Remove the socket from epoll until the outcome is known: it is ready, and epoll would report
+    /// that in every pass.
     Unwatch,
     Close,
 }
@@ -146,16 +153,33 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(socket: OwnedFd, peer: Option<SocketAddr>, checks_host: bool, quota: Quota, now: Instant) -> Self {
+    pub(super) fn new(
+        socket: OwnedFd,
+        peer: Option<SocketAddr>,
+        checks_host: bool,
+        quota: Quota,
+        now: Instant,
+    ) -> Self {
         let (parser, output) = (Parser::default(), Output::default());
-        Self { socket, peer, checks_host, parser, output, state: State::New, since: now, received: now, quota }
+        Self {
+            socket,
+            peer,
+            checks_host,
+            parser,
+            output,
+            state: State::New,
+            since: now,
+            received: now,
+            quota,
+        }
     }
 
     /// Receives, answers and sends as far as possible.
     pub(super) fn advance(&mut self, event: Event, pass: &mut Pass<'_>) -> Next {
         // An error means that the client has gone, so there is no response.
         let next = self.handle(event, pass).unwrap_or(Next::Close);
-        let change = if let State::AwaitingOutcome(changing) = &self.state { changing.memory } else { 0 };
+        let change =
+            if let State::AwaitingOutcome(changing) = &self.state { changing.memory } else { 0 };
         self.quota.set_memory(self.parser.memory() + self.output.memory() + change);
         next
     }
@@ -164,7 +188,9 @@ impl Connection {
     pub(super) fn deadline(&self, shared: &Shared) -> Option<Instant> {
         let limits = &shared.limits;
         let time = match self.state {
-            State::New | State::Idle if shared.is_stopping.load(Relaxed) => STOPPING_KEEP_ALIVE.min(limits.keep_alive),
+            State::New | State::Idle if shared.is_stopping.load(Relaxed) => {
+                STOPPING_KEEP_ALIVE.min(limits.keep_alive)
+            }
             State::Idle => limits.keep_alive + KEEP_ALIVE_GRACE,
             State::New | State::Reading | State::Writing(_) => limits.request_timeout,
             State::AwaitingOutcome(_) => return None,
@@ -173,14 +199,19 @@ impl Connection {
         Some(self.since + time)
     }
 
-    /// When the worker has to look at the connection at the latest, although nothing has happened to it. One that sends a shared representation
-    /// is looked at often, since that may be withdrawn.
+    /// When the worker has to look at the connection at the latest, although nothing has happened
+    /// to it. One that sends a shared representation is looked at often, since that may be
+    /// withdrawn.
     pub(super) fn next_check(&self, pass: &Pass<'_>) -> Option<Instant> {
-        if self.output.shared_content().is_some() { Some(pass.now + WITHDRAWAL_TIME) } else { self.deadline(pass.shared) }
+        if self.output.shared_content().is_some() {
+            Some(pass.now + WITHDRAWAL_TIME)
+        } else {
+            self.deadline(pass.shared)
+        }
     }
 
-    /// Sort key for eviction at the connection limit: idle connections first, then those without progress for [`STALL_TIME`]; the longest
-    /// first. `None` if it has to stay.
+    /// Sort key for eviction at the connection limit: idle connections first, then those without
+    /// progress for [`STALL_TIME`]; the longest first. `None` if it has to stay.
     pub(super) fn eviction_rank(&self, now: Instant) -> Option<(bool, Instant)> {
         match self.state {
             State::Idle => Some((false, self.since)),
@@ -191,16 +222,23 @@ impl Connection {
 
     fn handle(&mut self, event: Event, pass: &mut Pass<'_>) -> io::Result<Next> {
         match (event, &mut self.state) {
-            (Event::Readable, State::New | State::Idle | State::Reading) => self.receive_requests(pass),
-            (Event::Readable, State::Lingering { left }) if *left > 0 => drop_received(&self.socket, left, pass.scratch),
+            (Event::Readable, State::New | State::Idle | State::Reading) => {
+                self.receive_requests(pass)
+            }
+            (Event::Readable, State::Lingering { left }) if *left > 0 => {
+                drop_received(&self.socket, left, pass.scratch)
+            }
             (Event::Resume, State::New | State::Idle | State::Reading) => self.answer_waiting(pass),
-            (Event::Outcome(outcome), State::AwaitingOutcome(_)) => self.answer_outcome(outcome, pass),
+            (Event::Outcome(outcome), State::AwaitingOutcome(_)) => {
+                self.answer_outcome(outcome, pass)
+            }
             (Event::Readable | Event::Writable, State::AwaitingOutcome(_)) => Ok(Next::Unwatch),
             (Event::Readable | Event::Writable, State::Writing(after)) => {
                 let after = *after;
                 self.send(after, pass)
             }
-            // epoll reports room only when a third of the socket's buffer is free, so there may be some
+            // epoll reports room only when a third of the socket's buffer is free, so there may be
+            // some
             (Event::Deadline | Event::LimitReached, State::Writing(after)) => {
                 let after = *after;
                 match self.send(after, pass)? {
@@ -209,7 +247,9 @@ impl Connection {
                 }
             }
             (Event::Deadline, State::Reading) => self.refuse(None, &ProtocolError::Timeout, pass),
-            (Event::LimitReached, State::Reading) => self.refuse(None, &ProtocolError::Overloaded, pass).map(|_| Next::Close),
+            (Event::LimitReached, State::Reading) => {
+                self.refuse(None, &ProtocolError::Overloaded, pass).map(|_| Next::Close)
+            }
             // the client has gone, or its time is over
             _ => Ok(Next::Close),
         }
@@ -227,7 +267,8 @@ impl Connection {
         self.answer(pass)
     }
 
-    /// Answers requests that have waited in the buffer while other connections were served, and times them by themselves.
+    /// Answers requests that have waited in the buffer while other connections were served, and
+    /// times them by themselves.
     fn answer_waiting(&mut self, pass: &mut Pass<'_>) -> io::Result<Next> {
         let before = pass.answered;
         let next = self.answer(pass);
@@ -245,7 +286,9 @@ impl Connection {
             }
             let request = match self.parser.next_request(pass.shared.limits.content_max) {
                 Ok(Some(request)) => request,
-                Ok(None) if self.quota.is_refused(self.parser.memory()) => return self.refuse(None, &ProtocolError::Overloaded, pass),
+                Ok(None) if self.quota.is_refused(self.parser.memory()) => {
+                    return self.refuse(None, &ProtocolError::Overloaded, pass);
+                }
                 Ok(None) => {
                     if self.parser.take_expectation() {
                         self.output.push_continue();
@@ -262,7 +305,10 @@ impl Connection {
             if self.quota.is_refused(memory + self.output.memory()) {
                 return self.refuse(Some((request, entry)), &ProtocolError::Overloaded, pass);
             }
-            let arrival = Arrival { checks_host: self.checks_host, is_stopping: pass.shared.is_stopping.load(Relaxed) };
+            let arrival = Arrival {
+                checks_host: self.checks_host,
+                is_stopping: pass.shared.is_stopping.load(Relaxed),
+            };
             // after a panic the list is consistent: a change is made as a whole or not at all
             match catch_unwind(AssertUnwindSafe(|| service.respond(&request, arrival))) {
                 Ok(Answer::Now(response)) => {
@@ -274,25 +320,41 @@ impl Connection {
                 Ok(Answer::Change(change, detail)) => {
                     // the change has its own copy of what it needs
                     let request = Request { content: Vec::new(), ..request };
-                    self.state = State::AwaitingOutcome(Box::new(Changing { request, entry, detail, memory }));
+                    self.state = State::AwaitingOutcome(Box::new(Changing {
+                        request,
+                        entry,
+                        detail,
+                        memory,
+                    }));
                     self.output.send(&self.socket)?;
                     return Ok(Next::Change(change));
                 }
-                Ok(Answer::Overloaded) => return self.refuse(Some((request, entry)), &ProtocolError::Overloaded, pass),
-                Err(_) => return self.refuse(Some((request, entry)), &ProtocolError::Panicked, pass),
+                Ok(Answer::Overloaded) => {
+                    return self.refuse(Some((request, entry)), &ProtocolError::Overloaded, pass);
+                }
+                Err(_) => {
+                    return self.refuse(Some((request, entry)), &ProtocolError::Panicked, pass);
+                }
             }
         }
         self.send(After::Answer, pass)
     }
 
     /// Responds to the request whose change was saved, or was not.
-    fn answer_outcome(&mut self, outcome: Result<Outcome, DatabaseError>, pass: &mut Pass<'_>) -> io::Result<Next> {
-        let State::AwaitingOutcome(changing) = replace(&mut self.state, State::Idle) else { return Ok(Next::Close) };
+    fn answer_outcome(
+        &mut self,
+        outcome: Result<Outcome, DatabaseError>,
+        pass: &mut Pass<'_>,
+    ) -> io::Result<Next> {
+        let State::AwaitingOutcome(changing) = replace(&mut self.state, State::Idle) else {
+            return Ok(Next::Close);
+        };
         // the time until the next request begins now
         self.since = pass.now;
         let Changing { request, entry, detail, .. } = *changing;
         let is_stopping = pass.shared.is_stopping.load(Relaxed);
-        let respond = || pass.shared.service.respond_to_outcome(&request, outcome, detail, is_stopping);
+        let respond =
+            || pass.shared.service.respond_to_outcome(&request, outcome, detail, is_stopping);
         let Ok(response) = catch_unwind(AssertUnwindSafe(respond)) else {
             return self.refuse(Some((request, entry)), &ProtocolError::Panicked, pass);
         };
@@ -307,29 +369,59 @@ impl Connection {
     }
 
     /// Appends the response to a request to the output. Returns what follows.
-    fn respond(&mut self, request: &Request, entry: Option<&LogEntry>, response: Response, pass: &Pass<'_>) -> After {
+    fn respond(
+        &mut self,
+        request: &Request,
+        entry: Option<&LogEntry>,
+        response: Response,
+        pass: &Pass<'_>,
+    ) -> After {
         let shared = pass.shared;
-        let is_last = !request.keep_alive || shared.is_stopping.load(Relaxed) || shared.limit_reached.load(Relaxed);
-        let (after, connection) = if is_last { (After::Close, CLOSES) } else { (After::Answer, shared.stays_open.as_str()) };
+        let is_last = !request.keep_alive
+            || shared.is_stopping.load(Relaxed)
+            || shared.limit_reached.load(Relaxed);
+        let (after, connection) = if is_last {
+            (After::Close, CLOSES)
+        } else {
+            (After::Answer, shared.stays_open.as_str())
+        };
         self.push(Some(request), entry, response, connection, pass);
         after
     }
 
-    /// Responds with an error to a request that cannot be served, or, without one, to what cannot be read as one. Nothing that follows is read
-    /// as a request.
-    fn refuse(&mut self, request: Option<(Request, Option<LogEntry>)>, error: &ProtocolError, pass: &mut Pass<'_>) -> io::Result<Next> {
+    /// Responds with an error to a request that cannot be served, or, without one, to what cannot
+    /// be read as one. Nothing that follows is read as a request.
+    fn refuse(
+        &mut self,
+        request: Option<(Request, Option<LogEntry>)>,
+        error: &ProtocolError,
+        pass: &mut Pass<'_>,
+    ) -> io::Result<Next> {
         let unfinished = self.parser.refuse();
         let service = &pass.shared.service;
         let (request, entry) = match request {
             Some((request, entry)) => (Some(request), entry),
             None => (unfinished, LogEntry::begin(service, None)),
         };
-        self.push(request.as_ref(), entry.as_ref(), Response::error(error.status(), error.to_string()), CLOSES, pass);
+        self.push(
+            request.as_ref(),
+            entry.as_ref(),
+            Response::error(error.status(), error.to_string()),
+            CLOSES,
+            pass,
+        );
         self.send(After::Linger, pass)
     }
 
     /// Appends a response to the output, counts it, and logs it.
-    fn push(&mut self, request: Option<&Request>, entry: Option<&LogEntry>, mut response: Response, connection: &str, pass: &Pass<'_>) {
+    fn push(
+        &mut self,
+        request: Option<&Request>,
+        entry: Option<&LogEntry>,
+        mut response: Response,
+        connection: &str,
+        pass: &Pass<'_>,
+    ) {
         let is_head = request.is_some_and(|request| request.method == Method::Head);
         let common = pass.shared.service.common_fields(request, pass.date, connection);
         let bytes = self.output.push(&mut response, is_head, &common);
@@ -363,7 +455,9 @@ impl Connection {
             return Ok(if may_answer { Next::Queue } else { Next::Wait(EventFlags::IN) });
         }
         let is_done = after == After::Close && self.parser.is_idle();
-        if is_done && receive(&self.socket, &mut [0; 1024])?.is_none_or(|received| received.is_empty()) {
+        if is_done
+            && receive(&self.socket, &mut [0; 1024])?.is_none_or(|received| received.is_empty())
+        {
             return Ok(Next::Close);
         }
         rustix::net::shutdown(&self.socket, Shutdown::Write)?;

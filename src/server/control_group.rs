@@ -1,9 +1,11 @@
-//! How much memory the control group of the process may use (cgroups(7), version 2). Knows nothing of what the memory is for.
+//! How much memory the control group of the process may use (cgroups(7), version 2). Knows nothing
+//! of what the memory is for.
 
 use std::fs;
 use std::path::Path;
 
-/// The limit in bytes: that of the process's own group, or of one above it if that is lower. `None` if there is none, or none that can be read.
+/// The limit in bytes: that of the process's own group, or of one above it if that is lower. `None`
+/// if there is none, or none that can be read.
 pub(super) fn memory_limit() -> Option<usize> {
     limit(Path::new("/sys/fs/cgroup"), &fs::read_to_string("/proc/self/cgroup").ok()?)
 }
@@ -15,7 +17,11 @@ fn limit(root: &Path, groups: &str) -> Option<usize> {
     let own = root.join(group);
     let above = own.ancestors().take_while(|directory| directory.starts_with(root));
     // without a limit it is "max"
-    above.filter_map(|directory| fs::read_to_string(directory.join("memory.max")).ok()?.trim_ascii().parse().ok()).min()
+    above
+        .filter_map(|directory| {
+            fs::read_to_string(directory.join("memory.max")).ok()?.trim_ascii().parse().ok()
+        })
+        .min()
 }
 
 #[cfg(test)]
@@ -24,10 +30,12 @@ mod tests {
 
     #[test]
     fn the_limit_is_the_lowest_of_the_group_and_those_above_it() {
-        let root = std::env::temp_dir().join(format!("colors-control-groups-{}", std::process::id()));
+        let root =
+            std::env::temp_dir().join(format!("colors-control-groups-{}", std::process::id()));
         let directory = root.join("system.slice/colors.service");
         fs::create_dir_all(&directory).unwrap();
-        let check = |groups: &str, expected| assert_eq!(limit(&root, groups), expected, "{groups:?}");
+        let check =
+            |groups: &str, expected| assert_eq!(limit(&root, groups), expected, "{groups:?}");
         let groups = "1:memory:/other\n0::/system.slice/colors.service\n";
         check(groups, None);
         for (file, text, expected) in [

@@ -37,7 +37,13 @@ impl Inbox {
     }
 
     /// Passes a new connection to the worker.
-    pub(super) fn add(&self, socket: OwnedFd, peer: Option<SocketAddr>, checks_host: bool, shared: &Arc<Shared>) {
+    pub(super) fn add(
+        &self,
+        socket: OwnedFd,
+        peer: Option<SocketAddr>,
+        checks_host: bool,
+        shared: &Arc<Shared>,
+    ) {
         let quota = Quota::new(Arc::clone(shared), self.worker);
         let connection = Connection::new(socket, peer, checks_host, quota, Instant::now());
         self.post(Mail::Connection(Box::new(connection)));

@@ -1,4 +1,5 @@
-//! Listening sockets, opened here or inherited, and the socket options that accepted connections inherit.
+//! Listening sockets, opened here or inherited, and the socket options that accepted connections
+//! inherit.
 
 use std::fmt;
 use std::io;
@@ -15,7 +16,8 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::socket_file::SocketFile;
 
-/// Length of the kernel's queue of connections that are not accepted yet; it caps this at `net.core.somaxconn`, 4,096 by default.
+/// Length of the kernel's queue of connections that are not accepted yet; it caps this at
+/// `net.core.somaxconn`, 4,096 by default.
 const BACKLOG: i32 = 4096;
 
 /// Longest path of a unix socket: `sun_path` has 108 bytes with the NUL at the end (unix(7)).
@@ -46,19 +48,25 @@ impl Endpoint {
 
     /// Why a process cannot listen on both. An IPv6 wildcard covers IPv4 as well, see [`listen`].
     pub(crate) fn clash(&self, other: &Self) -> Option<String> {
-        let takes_in = |one: IpAddr, two: IpAddr| one.is_unspecified() && (one.is_ipv6() || two.is_ipv4());
+        let takes_in =
+            |one: IpAddr, two: IpAddr| one.is_unspecified() && (one.is_ipv6() || two.is_ipv4());
         match (self, other) {
             // the kernel picks a free port
             (Self::Tcp(one), _) if one.port() == 0 => None,
             _ if self == other => Some(format!("{self} is given twice")),
             (Self::Tcp(one), Self::Tcp(two)) if one.port() != two.port() => None,
-            (Self::Tcp(one), Self::Tcp(two)) if takes_in(one.ip(), two.ip()) => Some(format!("{self} covers {other}: leave that out")),
-            (Self::Tcp(one), Self::Tcp(two)) if takes_in(two.ip(), one.ip()) => Some(format!("{other} covers {self}: leave that out")),
+            (Self::Tcp(one), Self::Tcp(two)) if takes_in(one.ip(), two.ip()) => {
+                Some(format!("{self} covers {other}: leave that out"))
+            }
+            (Self::Tcp(one), Self::Tcp(two)) if takes_in(two.ip(), one.ip()) => {
+                Some(format!("{other} covers {self}: leave that out"))
+            }
             _ => None,
         }
     }
 
-    /// The text between the endpoint and a path: a colon for a unix socket, as in nginx's `unix:/run/s:/path`.
+    /// The text between the endpoint and a path: a colon for a unix socket, as in nginx's
+    /// `unix:/run/s:/path`.
     pub(crate) fn separator(&self, path: &str) -> &'static str {
         if matches!(self, Self::Unix(_)) && !path.is_empty() { ":" } else { "" }
     }
@@ -79,11 +87,16 @@ impl FromStr for Endpoint {
         if let Some(port) = port.parse().ok().filter(|_| !port.starts_with('+')) {
             return Ok(Self::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
         }
-        if let Some((ip, port)) = text.rsplit_once(':').filter(|(ip, port)| ip.parse::<Ipv6Addr>().is_ok() && port.parse::<u16>().is_ok()) {
+        if let Some((ip, port)) = text
+            .rsplit_once(':')
+            .filter(|(ip, port)| ip.parse::<Ipv6Addr>().is_ok() && port.parse::<u16>().is_ok())
+        {
             return Err(format!("an IPv6 address needs brackets: [{ip}]:{port}"));
         }
         if let Some(port) = text.strip_prefix('*').unwrap_or(text).strip_prefix(':') {
-            return Err(format!("say which address: 127.0.0.1:{port} for this host alone, 0.0.0.0:{port} or [::]:{port} for all"));
+            return Err(format!(
+                "say which address: 127.0.0.1:{port} for this host alone, 0.0.0.0:{port} or [::]:{port} for all"
+            ));
         }
         let fix = "give an IP address and a port, as in 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080, or a unix socket, as in \
                    unix:/run/colors/colors.sock";
@@ -100,9 +113,11 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A listening socket. It is closed, but never shut down, since another process may have it as well.
+/// A listening socket. It is closed, but never shut down, since another process may have it as
+/// well.
 pub(crate) struct Listener {
-    /// The socket file, if this process created one. It is the first field to be dropped: while the socket listens, no process replaces the file.
+    /// The socket file, if this process created one. It is the first field to be dropped: while the
+    /// socket listens, no process replaces the file.
     file: Option<SocketFile>,
     /// Nonblocking.
     pub(crate) socket: tiny_http::Listener,
@@ -111,23 +126,33 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// The next connection, with the address of the client if it is a TCP connection. `WouldBlock` when there is none.
+    /// The next connection, with the address of the client if it is a TCP connection. `WouldBlock`
+    /// when there is none.
     pub(super) fn accept(&self) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
         match &self.socket {
-            tiny_http::Listener::Tcp(socket) => socket.accept().map(|(stream, peer)| (stream.into(), Some(peer))),
-            tiny_http::Listener::Unix(socket) => socket.accept().map(|(stream, _)| (stream.into(), None)),
+            tiny_http::Listener::Tcp(socket) => {
+                socket.accept().map(|(stream, peer)| (stream.into(), Some(peer)))
+            }
+            tiny_http::Listener::Unix(socket) => {
+                socket.accept().map(|(stream, _)| (stream.into(), None))
+            }
         }
     }
 
-    /// Removes the socket file, if this process created one. Connections in the kernel's queue can still be accepted.
+    /// Removes the socket file, if this process created one. Connections in the kernel's queue can
+    /// still be accepted.
     pub(crate) fn unlink(&mut self) {
         self.file = None;
     }
 }
 
-/// `unix_mode` are the permissions of the file of a unix socket; `unsent` limits how long the kernel goes on sending to a client that does not
-/// answer.
-pub(crate) fn listen(endpoint: &Endpoint, unix_mode: u32, unsent: Duration) -> io::Result<Listener> {
+/// `unix_mode` are the permissions of the file of a unix socket; `unsent` limits how long the
+/// kernel goes on sending to a client that does not answer.
+pub(crate) fn listen(
+    endpoint: &Endpoint,
+    unix_mode: u32,
+    unsent: Duration,
+) -> io::Result<Listener> {
     match endpoint {
         Endpoint::Tcp(address) => listen_on_tcp(*address, unsent),
         Endpoint::Unix(path) => {
@@ -140,7 +165,8 @@ pub(crate) fn listen(endpoint: &Endpoint, unix_mode: u32, unsent: Duration) -> i
 
 fn listen_on_tcp(address: SocketAddr, unsent: Duration) -> io::Result<Listener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // without it, a restart fails while the kernel has connections of the previous process in TIME-WAIT
+    // without it, a restart fails while the kernel has connections of the previous process in
+    // TIME-WAIT
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
@@ -150,18 +176,30 @@ fn listen_on_tcp(address: SocketAddr, unsent: Duration) -> io::Result<Listener> 
     adopt_tcp(socket.into(), unsent)
 }
 
-/// The listening sockets from the service manager (sd_listen_fds(3)). Call it before there are threads, because it changes the environment.
+/// The listening sockets from the service manager (sd_listen_fds(3)). Call it before there are
+/// threads, because it changes the environment.
 pub(crate) fn inherited(unsent: Duration) -> io::Result<Vec<Listener>> {
-    // a parent may pass the variables on to a child that they are not meant for; listenfd accepts them without LISTEN_PID
-    let is_ours = std::env::var("LISTEN_PID").is_ok_and(|pid| pid.parse() == Ok(std::process::id()));
+    // a parent may pass the variables on to a child that they are not meant for; listenfd accepts
+    // them without LISTEN_PID
+    let is_ours =
+        std::env::var("LISTEN_PID").is_ok_and(|pid| pid.parse() == Ok(std::process::id()));
     let mut sockets = if is_ours { ListenFd::from_env() } else { ListenFd::empty() };
     (0..sockets.len()).map(|index| inherit(&mut sockets, index, unsent)).collect()
 }
 
 fn inherit(sockets: &mut ListenFd, index: usize, unsent: Duration) -> io::Result<Listener> {
-    let unfit = || io::Error::other(format!("number {} is not a TCP or unix stream socket that listens", index + 1));
+    let unfit = || {
+        io::Error::other(format!(
+            "number {} is not a TCP or unix stream socket that listens",
+            index + 1
+        ))
+    };
     if let Ok(Some(listener)) = sockets.take_tcp_listener(index) {
-        return if SockRef::from(&listener).is_listener()? { adopt_tcp(listener, unsent) } else { Err(unfit()) };
+        return if SockRef::from(&listener).is_listener()? {
+            adopt_tcp(listener, unsent)
+        } else {
+            Err(unfit())
+        };
     }
     match sockets.take_unix_listener(index) {
         Ok(Some(listener)) if SockRef::from(&listener).is_listener()? => adopt_unix(listener),
@@ -173,7 +211,8 @@ fn inherit(sockets: &mut ListenFd, index: usize, unsent: Duration) -> io::Result
 fn adopt_tcp(listener: TcpListener, unsent: Duration) -> io::Result<Listener> {
     listener.set_nonblocking(true)?;
     let socket = SockRef::from(&listener);
-    // without it, the second segment of a response waits up to 40 ms for the acknowledgement of the first
+    // without it, the second segment of a response waits up to 40 ms for the acknowledgement of the
+    // first
     socket.set_tcp_nodelay(true)?;
     // by default it is many minutes
     socket.set_tcp_user_timeout(Some(unsent))?;
@@ -184,10 +223,15 @@ fn adopt_tcp(listener: TcpListener, unsent: Duration) -> io::Result<Listener> {
 fn adopt_unix(listener: UnixListener) -> io::Result<Listener> {
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
-    // an inherited socket may have an abstract name instead of a path; ss(8) and systemd write it with an @
+    // an inherited socket may have an abstract name instead of a path; ss(8) and systemd write it
+    // with an @
     let name = || address.as_abstract_name().map(|name| format!("@{}", name.escape_ascii()).into());
     let path = address.as_pathname().map(Path::to_owned).or_else(name).unwrap_or_default();
-    Ok(Listener { socket: tiny_http::Listener::Unix(listener), endpoint: Endpoint::Unix(path), file: None })
+    Ok(Listener {
+        socket: tiny_http::Listener::Unix(listener),
+        endpoint: Endpoint::Unix(path),
+        file: None,
+    })
 }
 
 #[cfg(test)]
@@ -206,9 +250,19 @@ mod tests {
         for text in ["8080", "localhost:8080"] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), "http://127.0.0.1:8080");
         }
-        for text in
-            [":8080", "*:8080", "65536", "+80", "localhost", "example.org:80", "127.0.0.1", "127.0.0.1:99999", "", "unix:", &too_long]
-        {
+        for text in [
+            ":8080",
+            "*:8080",
+            "65536",
+            "+80",
+            "localhost",
+            "example.org:80",
+            "127.0.0.1",
+            "127.0.0.1:99999",
+            "",
+            "unix:",
+            &too_long,
+        ] {
             assert!(text.parse::<Endpoint>().is_err(), "{text:?}");
         }
         assert!(too_long[..too_long.len() - 1].parse::<Endpoint>().is_ok());
@@ -216,15 +270,20 @@ mod tests {
 
     #[test]
     fn only_loopback_addresses_are_loopback() {
-        for (text, expected) in [("127.0.0.2:1", true), ("[::ffff:127.0.0.1]:1", true), ("0.0.0.0:1", false), ("unix:/127.0.0.1:1", false)]
-        {
+        for (text, expected) in [
+            ("127.0.0.2:1", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("0.0.0.0:1", false),
+            ("unix:/127.0.0.1:1", false),
+        ] {
             assert_eq!(text.parse::<Endpoint>().unwrap().is_loopback(), expected, "{text}");
         }
     }
 
     #[test]
     fn port_0_becomes_the_one_picked() {
-        let listener = listen(&"127.0.0.1:0".parse().unwrap(), 0o600, Duration::from_secs(1)).unwrap();
+        let listener =
+            listen(&"127.0.0.1:0".parse().unwrap(), 0o600, Duration::from_secs(1)).unwrap();
         assert!(matches!(listener.endpoint, Endpoint::Tcp(address) if address.port() != 0));
     }
 }

@@ -1,4 +1,5 @@
-//! Sockets and threads: the accept loop, on the main thread, and the workers, to which it passes connections.
+//! Sockets and threads: the accept loop, on the main thread, and the workers, to which it passes
+//! connections.
 
 mod access_log;
 mod connection;
@@ -39,7 +40,8 @@ use crate::store::Change;
 /// How long after the signal connections are still accepted from the kernel's queue.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
 
-/// How long to wait before another try when the connection limit is reached, or the system lacks a descriptor or memory.
+/// How long to wait before another try when the connection limit is reached, or the system lacks a
+/// descriptor or memory.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Connections accepted from one listener in a row.
@@ -48,7 +50,8 @@ const ACCEPTS_IN_A_ROW: usize = 64;
 /// Upper bound of the connection limit: several times what a small host serves.
 const CONNECTIONS_MAX: usize = 8192;
 
-/// Descriptors kept for other uses than connections: standard streams, signals, the database, files that are read.
+/// Descriptors kept for other uses than connections: standard streams, signals, the database, files
+/// that are read.
 const DESCRIPTORS_RESERVED: usize = 32;
 
 /// The accept loop.
@@ -61,7 +64,11 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts workers, one on each thread of the pool.
-    pub(crate) fn new(shared: Arc<Shared>, listeners: Vec<Listener>, pool: &ThreadPool) -> io::Result<Self> {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        listeners: Vec<Listener>,
+        pool: &ThreadPool,
+    ) -> io::Result<Self> {
         let mut inboxes = Vec::new();
         for worker in 0..shared.connections.workers() {
             let inbox = Arc::new(Inbox::new(worker)?);
@@ -72,8 +79,13 @@ impl Server {
         Ok(Self { shared, inboxes, listeners, watchdog: Watchdog::from_env(Instant::now()) })
     }
 
-    /// Serves until `stop` becomes readable. When `reload` becomes readable, reads the tokens again.
-    pub(crate) fn run(mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+    /// Serves until `stop` becomes readable. When `reload` becomes readable, reads the tokens
+    /// again.
+    pub(crate) fn run(
+        mut self,
+        stop: BorrowedFd<'_>,
+        reload: Option<BorrowedFd<'_>>,
+    ) -> io::Result<Self> {
         service_manager::ready();
         while !self.accept_ready(stop, reload)? {
             let store = &self.shared.service.store;
@@ -81,7 +93,9 @@ impl Server {
                 self.inboxes.iter().for_each(|inbox| inbox.post(Mail::Ping(Arc::clone(answers))));
                 if store.is_durable() {
                     let answers = Arc::clone(answers);
-                    store.submit(Change::look(), move |looked| drop(looked.map(|_| answers.fetch_add(1, Relaxed))));
+                    store.submit(Change::look(), move |looked| {
+                        drop(looked.map(|_| answers.fetch_add(1, Relaxed)))
+                    });
                 }
                 self.inboxes.len() + usize::from(store.is_durable())
             });
@@ -90,18 +104,32 @@ impl Server {
     }
 
     /// Waits for connections and accepts them. True if the service has to stop.
-    fn accept_ready(&mut self, stop: BorrowedFd<'_>, reload: Option<BorrowedFd<'_>>) -> io::Result<bool> {
-        let limit_reached = self.shared.connections.is_full() && self.listeners.iter().any(has_pending);
+    fn accept_ready(
+        &mut self,
+        stop: BorrowedFd<'_>,
+        reload: Option<BorrowedFd<'_>>,
+    ) -> io::Result<bool> {
+        let limit_reached =
+            self.shared.connections.is_full() && self.listeners.iter().any(has_pending);
         self.shared.limit_reached.store(limit_reached, Relaxed);
         if limit_reached {
             // they have to close connections
             self.inboxes.iter().for_each(|inbox| inbox.wake());
         }
-        let time = if limit_reached { Some(PAUSE) } else { self.watchdog.poll_timeout(Instant::now()) };
+        let time =
+            if limit_reached { Some(PAUSE) } else { self.watchdog.poll_timeout(Instant::now()) };
         let mut polled = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         polled.extend(reload.map(|reload| PollFd::from_borrowed_fd(reload, PollFlags::IN)));
-        polled.extend(self.listeners.iter().filter(|_| !limit_reached).map(|listener| PollFd::new(&listener.socket, PollFlags::IN)));
-        match rustix::event::poll(&mut polled, time.and_then(|time| Timespec::try_from(time).ok()).as_ref()) {
+        polled.extend(
+            self.listeners
+                .iter()
+                .filter(|_| !limit_reached)
+                .map(|listener| PollFd::new(&listener.socket, PollFlags::IN)),
+        );
+        match rustix::event::poll(
+            &mut polled,
+            time.and_then(|time| Timespec::try_from(time).ok()).as_ref(),
+        ) {
             Ok(_) | Err(Errno::INTR) => {}
             // poll(2): the kernel had no memory for its table, so this call did not wait
             Err(Errno::NOMEM) => {
@@ -129,32 +157,47 @@ impl Server {
         let Some(tokens) = &self.shared.service.tokens else { return };
         match tokens.load() {
             Ok(loaded) => loaded.log(),
-            Err(error) => log::error!("cannot use the token file {}: {error}; the previous tokens stay", tokens.file().display()),
+            Err(error) => log::error!(
+                "cannot use the token file {}: {error}; the previous tokens stay",
+                tokens.file().display()
+            ),
         }
     }
 
     /// Accepts up to [`ACCEPTS_IN_A_ROW`] connections from a listener.
     fn accept_from(&self, listener: &Listener) {
         let Listener { endpoint, .. } = listener;
-        // an address that others can connect to may be a published port of a loopback address: whoever names hosts means only those
-        let checks_host = endpoint.is_loopback() || (endpoint.is_open() && !self.shared.service.allowlist.hosts.is_empty());
+        // an address that others can connect to may be a published port of a loopback address:
+        // whoever names hosts means only those
+        let checks_host = endpoint.is_loopback()
+            || (endpoint.is_open() && !self.shared.service.allowlist.hosts.is_empty());
         for _ in 0..ACCEPTS_IN_A_ROW {
             if self.shared.connections.is_full() {
                 return;
             }
             match listener.accept() {
                 Ok((socket, peer)) => {
-                    self.inboxes[self.shared.connections.next_worker()].add(socket, peer, checks_host, &self.shared);
+                    self.inboxes[self.shared.connections.next_worker()].add(
+                        socket,
+                        peer,
+                        checks_host,
+                        &self.shared,
+                    );
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // the client closed the connection before it was accepted
-                Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
+                    ) => {}
                 Err(error) => return pause(&error),
             }
         }
     }
 
-    /// Answers what has begun. Connections that are still open at the deadline are closed, answered or not.
+    /// Answers what has begun. Connections that are still open at the deadline are closed, answered
+    /// or not.
     pub(crate) fn stop(mut self, deadline: Instant) {
         let begun = Instant::now();
         service_manager::stopping();
@@ -176,7 +219,9 @@ impl Server {
         let connections = self.shared.connections.total();
         if connections > 0 {
             let seconds = begun.elapsed().as_secs_f32();
-            log::warn!("connections closed because they were still open {seconds:.0} s after the signal: {connections}");
+            log::warn!(
+                "connections closed because they were still open {seconds:.0} s after the signal: {connections}"
+            );
         }
     }
 }
@@ -198,13 +243,18 @@ pub(crate) fn memory_max() -> usize {
     shared::memory_max_within(control_group::memory_limit())
 }
 
-/// The connection limit: as many as there are descriptors left for, at most [`CONNECTIONS_MAX`]. Raises the soft limit of descriptors to
-/// the hard one.
+/// The connection limit: as many as there are descriptors left for, at most [`CONNECTIONS_MAX`].
+/// Raises the soft limit of descriptors to the hard one.
 pub(crate) fn connections_max(listeners: usize, workers: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     // If it fails, the old limit counts.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let descriptors = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    let descriptors = getrlimit(Resource::Nofile)
+        .current
+        .and_then(|limit| usize::try_from(limit).ok())
+        .unwrap_or(usize::MAX);
     // each worker has an epoll instance and an inbox
-    descriptors.saturating_sub(DESCRIPTORS_RESERVED + listeners + 2 * workers).clamp(1, CONNECTIONS_MAX)
+    descriptors
+        .saturating_sub(DESCRIPTORS_RESERVED + listeners + 2 * workers)
+        .clamp(1, CONNECTIONS_MAX)
 }

@@ -1,4 +1,5 @@
-//! The output of a connection. Sends as much as the socket has room for, and never waits for the client.
+//! The output of a connection. Sends as much as the socket has room for, and never waits for the
+//! client.
 
 use std::io::{self, IoSlice};
 use std::mem::take;
@@ -10,7 +11,8 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use crate::http::{CommonFields, Content, Representation, Response};
 
-/// Longest content in bytes that is copied into the buffer; a longer one is sent from its place in memory.
+/// Longest content in bytes that is copied into the buffer; a longer one is sent from its place in
+/// memory.
 const COPY_BYTES_MAX: usize = 1024;
 
 /// Bytes of responses that are collected before they are sent: 16 responses with one color each.
@@ -42,7 +44,12 @@ pub(super) enum Sent {
 
 impl Output {
     /// Appends a response, and takes its content. Returns its length in bytes.
-    pub(super) fn push(&mut self, response: &mut Response, is_head: bool, common: &CommonFields<'_>) -> usize {
+    pub(super) fn push(
+        &mut self,
+        response: &mut Response,
+        is_head: bool,
+        common: &CommonFields<'_>,
+    ) -> usize {
         let before = self.buffer.len();
         response.write_head(&mut self.buffer, common);
         // RFC 9110 §9.3.2: a response to HEAD MUST NOT have content
@@ -71,9 +78,14 @@ impl Output {
         if self.buffer.is_empty() { 0 } else { self.buffer.capacity() + own }
     }
 
-    /// The content that is being sent, if others share it: one of the list, the page or the OpenAPI document.
+    /// The content that is being sent, if others share it: one of the list, the page or the OpenAPI
+    /// document.
     pub(super) fn shared_content(&self) -> Option<&Arc<Representation>> {
-        if let Content::Shared(representation) = &self.content { Some(representation) } else { None }
+        if let Content::Shared(representation) = &self.content {
+            Some(representation)
+        } else {
+            None
+        }
     }
 
     /// Sends what the socket has room for.
@@ -82,10 +94,17 @@ impl Output {
         while let Some(rest) = self.rest() {
             let sent = match rest {
                 [rest, b""] | [b"", rest] => rustix::net::send(&socket, rest, SEND_FLAGS),
-                both => rustix::net::sendmsg(&socket, &both.map(IoSlice::new), &mut SendAncillaryBuffer::default(), SEND_FLAGS),
+                both => rustix::net::sendmsg(
+                    &socket,
+                    &both.map(IoSlice::new),
+                    &mut SendAncillaryBuffer::default(),
+                    SEND_FLAGS,
+                ),
             };
             match sent {
-                Ok(0) | Err(Errno::AGAIN | Errno::INTR) => return Ok(if self.sent > before { Sent::Some } else { Sent::Nothing }),
+                Ok(0) | Err(Errno::AGAIN | Errno::INTR) => {
+                    return Ok(if self.sent > before { Sent::Some } else { Sent::Nothing });
+                }
                 sent => self.sent += sent?,
             }
         }
@@ -115,7 +134,13 @@ mod tests {
     use super::*;
     use crate::http::CLOSES;
 
-    const COMMON: CommonFields<'_> = CommonFields { date: "", connection: CLOSES, cors: None, varies_by_origin: false, is_private: false };
+    const COMMON: CommonFields<'_> = CommonFields {
+        date: "",
+        connection: CLOSES,
+        cors: None,
+        varies_by_origin: false,
+        is_private: false,
+    };
 
     #[test]
     fn all_of_it_arrives_once_however_often_the_reader_makes_room() {
@@ -123,7 +148,11 @@ mod tests {
         theirs.set_nonblocking(true).expect("it is ours");
         let json: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
         let mut output = Output::default();
-        let length = output.push(&mut Response::new(StatusCode::OK, Content::Own(json.clone())), false, &COMMON);
+        let length = output.push(
+            &mut Response::new(StatusCode::OK, Content::Own(json.clone())),
+            false,
+            &COMMON,
+        );
         assert!(length > json.len() && !output.has_room());
         let (mut rounds, mut received) = (0, Vec::new());
         while output.send(&ours).expect("the reader is there") != Sent::All {
@@ -147,7 +176,10 @@ mod tests {
         output.push(&mut Response::no_such_color(), true, &COMMON);
         let Some([bytes, b""]) = output.rest() else { panic!("one buffer") };
         let text = str::from_utf8(bytes).unwrap();
-        assert_eq!((text.matches("HTTP/1.1 404 ").count(), text.matches(r#"{"error":true}"#).count()), (2, 1));
+        assert_eq!(
+            (text.matches("HTTP/1.1 404 ").count(), text.matches(r#"{"error":true}"#).count()),
+            (2, 1)
+        );
         assert!(text.ends_with("Connection: close\r\n\r\n"));
     }
 }

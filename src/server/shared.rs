@@ -1,4 +1,5 @@
-//! What the accept loop and all workers share: the service, the limits, and how much of each limit is used.
+//! What the accept loop and all workers share: the service, the limits, and how much of each limit
+//! is used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -8,13 +9,15 @@ use crate::connection_counts::ConnectionCounts;
 use crate::http::stays_open;
 use crate::service::Service;
 
-/// Bytes of requests and responses in the buffers of all connections together: 500 requests of 64 KiB.
+/// Bytes of requests and responses in the buffers of all connections together: 500 requests of 64
+/// KiB.
 const MEMORY_MAX: usize = 32 * 1024 * 1024;
 
 /// The same where the control group allows the process very little: 32 requests of 64 KiB.
 const MEMORY_MIN: usize = 2 * 1024 * 1024;
 
-/// A connection with no more bytes than this does not count, so that small requests are served however much the others take.
+/// A connection with no more bytes than this does not count, so that small requests are served
+/// however much the others take.
 const UNCOUNTED_BYTES: usize = 4096;
 
 /// Limits for clients.
@@ -30,8 +33,9 @@ pub(crate) struct Limits {
     pub(crate) memory_max: usize,
 }
 
-/// How much memory all buffers may take where the control group of the process has this limit: a quarter of it, so that as much is left for the
-/// list, and for what the allocator and the kernel need beside the buffers.
+/// How much memory all buffers may take where the control group of the process has this limit: a
+/// quarter of it, so that as much is left for the list, and for what the allocator and the kernel
+/// need beside the buffers.
 pub(super) fn memory_max_within(limit: Option<usize>) -> usize {
     limit.map_or(MEMORY_MAX, |limit| (limit / 4).clamp(MEMORY_MIN, MEMORY_MAX))
 }
@@ -44,21 +48,28 @@ pub(crate) struct Shared {
     pub(super) stays_open: String,
     /// Bytes counted against [`Limits::memory_max`].
     memory: AtomicUsize,
-    /// The connection limit is reached and clients wait: idle and stalled connections are closed, the others after their next response.
+    /// The connection limit is reached and clients wait: idle and stalled connections are closed,
+    /// the others after their next response.
     pub(super) limit_reached: AtomicBool,
     pub(super) is_stopping: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn new(service: Service, limits: Limits, connections: Arc<ConnectionCounts>) -> Self {
-        let (memory, limit_reached, is_stopping) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
+    pub(crate) fn new(
+        service: Service,
+        limits: Limits,
+        connections: Arc<ConnectionCounts>,
+    ) -> Self {
+        let (memory, limit_reached, is_stopping) =
+            (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
         // in whole seconds, and not 0, which some clients take for no limit
         let stays_open = stays_open(limits.keep_alive.as_secs().max(1));
         Self { service, limits, connections, stays_open, memory, limit_reached, is_stopping }
     }
 }
 
-/// One connection's part of the connection limit and of [`Limits::memory_max`], until it is dropped.
+/// One connection's part of the connection limit and of [`Limits::memory_max`], until it is
+/// dropped.
 pub(super) struct Quota {
     shared: Arc<Shared>,
     /// The number of the worker that serves the connection.
@@ -84,7 +95,9 @@ impl Quota {
 
     /// Whether the connection would exceed [`Limits::memory_max`] with this many bytes.
     pub(super) fn is_refused(&self, bytes: usize) -> bool {
-        bytes > UNCOUNTED_BYTES && self.shared.memory.load(Relaxed) + bytes > self.shared.limits.memory_max + self.memory
+        bytes > UNCOUNTED_BYTES
+            && self.shared.memory.load(Relaxed) + bytes
+                > self.shared.limits.memory_max + self.memory
     }
 }
 

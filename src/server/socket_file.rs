@@ -1,4 +1,5 @@
-//! The file of a unix socket: created with its mode, in place of a stale one, and removed at the end. Knows nothing of connections.
+//! The file of a unix socket: created with its mode, in place of a stale one, and removed at the
+//! end. Knows nothing of connections.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -19,13 +20,20 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Binds `socket` to a new file with this mode, and listens. Replaces the file of a process that ended without removing it; fails with
-    /// `AddrInUse` when a process listens there.
-    pub(crate) fn listen(socket: &Socket, path: &Path, mode: u32, backlog: i32) -> io::Result<Self> {
+    /// Binds `socket` to a new file with this mode, and listens. Replaces the file of a process
+    /// that ended without removing it; fails with `AddrInUse` when a process listens there.
+    pub(crate) fn listen(
+        socket: &Socket,
+        path: &Path,
+        mode: u32,
+        backlog: i32,
+    ) -> io::Result<Self> {
         let address = SockAddr::unix(path)?;
-        // the file starts with the socket's own mode less the umask (bind_bsd in the kernel's net/unix/af_unix.c), never with a wider one
+        // the file starts with the socket's own mode less the umask (bind_bsd in the kernel's
+        // net/unix/af_unix.c), never with a wider one
         rustix::fs::fchmod(socket, Mode::from_raw_mode(mode))?;
-        // without it, another process could find the new file before anybody listens there, and remove it as stale
+        // without it, another process could find the new file before anybody listens there, and
+        // remove it as stale
         let _lock = lock_directory_of(path)?;
         match socket.bind(&address) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -41,13 +49,18 @@ impl SocketFile {
     }
 }
 
-/// Locks the directory of a file, since a lock file would stay behind. No lock where the directory may not be read, or its file system has
-/// none.
+/// Locks the directory of a file, since a lock file would stay behind. No lock where the directory
+/// may not be read, or its file system has none.
 fn lock_directory_of(path: &Path) -> io::Result<Option<File>> {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = path
+        .parent()
+        .filter(|directory| !directory.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let Ok(directory) = File::open(directory) else { return Ok(None) };
     match file_lock::lock(&directory) {
-        Err(TryLockError::WouldBlock) => Err(io::Error::other("another process keeps its directory locked")),
+        Err(TryLockError::WouldBlock) => {
+            Err(io::Error::other("another process keeps its directory locked"))
+        }
         _ => Ok(Some(directory)),
     }
 }
@@ -64,7 +77,10 @@ impl Drop for SocketFile {
 /// Removes a socket file on which nobody listens.
 fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "there is a file that is no socket",
+        ));
     }
     let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     // if the backlog is full, a blocking connect would wait

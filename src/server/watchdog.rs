@@ -1,4 +1,5 @@
-//! The watchdog of the service manager (sd_notify(3)): heartbeats while the workers and the writer answer.
+//! The watchdog of the service manager (sd_notify(3)): heartbeats while the workers and the writer
+//! answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,7 +14,8 @@ const LATE_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Watchdog {
-    /// Time between two heartbeats: half of what the manager allows, as sd_watchdog_enabled(3) advises. `None` without a watchdog.
+    /// Time between two heartbeats: half of what the manager allows, as sd_watchdog_enabled(3)
+    /// advises. `None` without a watchdog.
     heartbeat: Option<Duration>,
     /// When to look next whether the threads have answered.
     due: Instant,
@@ -24,12 +26,19 @@ pub(super) struct Watchdog {
 
 impl Watchdog {
     pub(super) fn from_env(now: Instant) -> Self {
-        let heartbeat = sd_notify::watchdog_enabled().filter(|time| !time.is_zero()).map(|time| time / 2);
-        Self { heartbeat, due: now + heartbeat.unwrap_or_default(), asked: 0, answers: Arc::default() }
+        let heartbeat =
+            sd_notify::watchdog_enabled().filter(|time| !time.is_zero()).map(|time| time / 2);
+        Self {
+            heartbeat,
+            due: now + heartbeat.unwrap_or_default(),
+            asked: 0,
+            answers: Arc::default(),
+        }
     }
 
-    /// Sends a heartbeat if it is due and all threads have answered; call it on every pass of the accept loop. `ask` has each thread add 1 to the
-    /// answers, and returns how many threads there are.
+    /// Sends a heartbeat if it is due and all threads have answered; call it on every pass of the
+    /// accept loop. `ask` has each thread add 1 to the answers, and returns how many threads there
+    /// are.
     pub(super) fn tick(&mut self, now: Instant, ask: impl FnOnce(&Arc<AtomicUsize>) -> usize) {
         let Some(heartbeat) = self.heartbeat.filter(|_| now >= self.due) else { return };
         if self.answers.load(Relaxed) < self.asked {
@@ -42,7 +51,8 @@ impl Watchdog {
         tell(&[NotifyState::Watchdog]);
     }
 
-    /// How long the accept loop may wait before the next [`Watchdog::tick`]; `None` for as long as nothing happens.
+    /// How long the accept loop may wait before the next [`Watchdog::tick`]; `None` for as long as
+    /// nothing happens.
     pub(super) fn poll_timeout(&self, now: Instant) -> Option<Duration> {
         self.heartbeat.map(|_| self.due.saturating_duration_since(now))
     }
@@ -55,7 +65,12 @@ mod tests {
     #[test]
     fn a_thread_that_is_late_is_waited_for_and_without_a_watchdog_nothing_is() {
         let (start, heartbeat) = (Instant::now(), Duration::from_secs(30));
-        let mut watchdog = Watchdog { heartbeat: Some(heartbeat), due: start + heartbeat, asked: 0, answers: Arc::default() };
+        let mut watchdog = Watchdog {
+            heartbeat: Some(heartbeat),
+            due: start + heartbeat,
+            asked: 0,
+            answers: Arc::default(),
+        };
         assert_eq!(watchdog.poll_timeout(start), Some(heartbeat));
         watchdog.tick(start + heartbeat / 2, |_| panic!("it is not due"));
         watchdog.tick(start + heartbeat, |_| 2);

@@ -1,4 +1,5 @@
-//! A worker: one thread with one epoll instance. A connection stays with its worker until it is closed.
+//! A worker: one thread with one epoll instance. A connection stays with its worker until it is
+//! closed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -33,7 +34,8 @@ const INBOX: u64 = 0;
 
 struct Entry {
     connection: Connection,
-    /// What epoll watches the socket for; `None` before the first event, and after [`Next::Unwatch`].
+    /// What epoll watches the socket for; `None` before the first event, and after
+    /// [`Next::Unwatch`].
     watched: Option<EventFlags>,
     /// It is in the run queue.
     queued: bool,
@@ -77,20 +79,29 @@ impl Worker {
 
     /// Serves connections until the process ends.
     pub(super) fn run(mut self) {
-        // If a panic outside of a connection ended the thread, the accept loop would go on to choose this worker, as the one with the least load.
+        // If a panic outside of a connection ended the thread, the accept loop would go on to
+        // choose this worker, as the one with the least load.
         while catch_unwind(AssertUnwindSafe(|| self.serve_all())).is_err() {
             self.connections.clear();
         }
     }
 
     fn serve_all(&mut self) {
-        let (shared, mut scratch, mut events) = (Arc::clone(&self.shared), vec![0; RECEIVE_BYTES_MAX], Vec::new());
+        let (shared, mut scratch, mut events) =
+            (Arc::clone(&self.shared), vec![0; RECEIVE_BYTES_MAX], Vec::new());
         let counters = &shared.service.metrics.workers[self.inbox.worker];
         let (mut before, mut is_busy, mut date) = (Instant::now(), false, Date::default());
         loop {
             let now = self.wait(&mut events, before, is_busy);
             is_busy = !events.is_empty();
-            let mut pass = Pass { shared: &shared, counters, now, date: date.at(now), scratch: &mut scratch, answered: 0 };
+            let mut pass = Pass {
+                shared: &shared,
+                counters,
+                now,
+                date: date.at(now),
+                scratch: &mut scratch,
+                answered: 0,
+            };
             self.serve_ready(&mut events, &mut pass);
             if pass.answered > 0 {
                 shared.service.store.note_requests(now);
@@ -98,8 +109,8 @@ impl Worker {
             if self.is_stopping != shared.is_stopping.load(Relaxed) {
                 (self.is_stopping, self.next_check) = (true, Some(before));
             }
-            // A client that had sent something before the last look at epoll has been served in this pass, so none is late only because the
-            // worker was.
+            // A client that had sent something before the last look at epoll has been served in
+            // this pass, so none is late only because the worker was.
             if self.next_check.is_some_and(|check| check <= before) {
                 self.end_overdue(before, &mut pass);
             }
@@ -113,8 +124,9 @@ impl Worker {
         }
     }
 
-    /// Waits until a connection is ready, there is mail, or it is time to look at the deadlines; `events` are then what is ready, and none if
-    /// epoll fails, as when a signal arrives. Returns the time after it, `before` being that before it. `is_busy`: there was something to do.
+    /// Waits until a connection is ready, there is mail, or it is time to look at the deadlines;
+    /// `events` are then what is ready, and none if epoll fails, as when a signal arrives. Returns
+    /// the time after it, `before` being that before it. `is_busy`: there was something to do.
     fn wait(&mut self, events: &mut Vec<epoll::Event>, before: Instant, is_busy: bool) -> Instant {
         // room for all connections, so that one call reports all that are ready
         events.reserve(self.connections.len() + 1);
@@ -126,7 +138,11 @@ impl Worker {
             self.yielding.until(|| poll(&self.epoll, events, Some(Duration::ZERO)));
         }
         if events.is_empty() {
-            poll(&self.epoll, events, self.next_check.map(|check| check.saturating_duration_since(before)));
+            poll(
+                &self.epoll,
+                events,
+                self.next_check.map(|check| check.saturating_duration_since(before)),
+            );
         }
         Instant::now()
     }
@@ -160,8 +176,12 @@ impl Worker {
                 Mail::Outcome(id, outcome) => self.serve(id, Event::Outcome(outcome), pass),
                 Mail::Connection(connection) => {
                     self.last_id += 1;
-                    self.connections.insert(self.last_id, Entry { connection: *connection, watched: None, queued: false });
-                    // Most clients have sent a request by now, so receive first; a connection that ends with the response never needs epoll.
+                    self.connections.insert(
+                        self.last_id,
+                        Entry { connection: *connection, watched: None, queued: false },
+                    );
+                    // Most clients have sent a request by now, so receive first; a connection that
+                    // ends with the response never needs epoll.
                     self.serve(self.last_id, Event::Readable, pass);
                 }
             }
@@ -170,9 +190,12 @@ impl Worker {
 
     fn serve(&mut self, id: u64, event: Event, pass: &mut Pass<'_>) {
         // a connection in the run queue waits for its turn there
-        let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else { return };
+        let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else {
+            return;
+        };
         // one that has panicked may be in any state
-        let next = catch_unwind(AssertUnwindSafe(|| entry.connection.advance(event, pass))).unwrap_or(Next::Close);
+        let next = catch_unwind(AssertUnwindSafe(|| entry.connection.advance(event, pass)))
+            .unwrap_or(Next::Close);
         if let Some(check) = entry.connection.next_check(pass) {
             self.next_check = Some(self.next_check.map_or(check, |earlier| earlier.min(check)));
         }
@@ -190,7 +213,9 @@ impl Worker {
         let data = EventData::new_u64(id);
         let watched = match (entry.watched, wanted) {
             (before, wanted) if before == wanted => Ok(()),
-            (Some(_), Some(wanted)) => epoll::modify(&self.epoll, &entry.connection.socket, data, wanted),
+            (Some(_), Some(wanted)) => {
+                epoll::modify(&self.epoll, &entry.connection.socket, data, wanted)
+            }
             (None, Some(wanted)) => epoll::add(&self.epoll, &entry.connection.socket, data, wanted),
             (_, None) => epoll::delete(&self.epoll, &entry.connection.socket),
         };
@@ -198,28 +223,47 @@ impl Worker {
         if let Err(error) = watched {
             self.connections.remove(&id);
             pass.counters.refused.add(1);
-            logging::CONNECTIONS.log(format_args!("closed a connection: epoll does not take its socket: {error}"));
+            logging::CONNECTIONS
+                .log(format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
         if let Next::Change(change) = next {
             let inbox = Arc::clone(&self.inbox);
-            self.shared.service.store.submit(change, move |outcome| inbox.post(Mail::Outcome(id, outcome)));
+            self.shared
+                .service
+                .store
+                .submit(change, move |outcome| inbox.post(Mail::Outcome(id, outcome)));
         }
     }
 
-    /// Ends what has passed its deadline by `now`, or was withdrawn, and finds out when to look again.
+    /// Ends what has passed its deadline by `now`, or was withdrawn, and finds out when to look
+    /// again.
     fn end_overdue(&mut self, now: Instant, pass: &mut Pass<'_>) {
         self.close_withdrawn();
-        let is_over = |entry: &Entry| entry.connection.deadline(pass.shared).is_some_and(|deadline| deadline <= now);
-        let over: Vec<u64> = self.connections.iter().filter(|(_, entry)| is_over(entry)).map(|(id, _)| *id).collect();
+        let is_over = |entry: &Entry| {
+            entry.connection.deadline(pass.shared).is_some_and(|deadline| deadline <= now)
+        };
+        let over: Vec<u64> = self
+            .connections
+            .iter()
+            .filter(|(_, entry)| is_over(entry))
+            .map(|(id, _)| *id)
+            .collect();
         over.into_iter().for_each(|id| self.serve(id, Event::Deadline, pass));
-        let first = self.connections.values().filter_map(|entry| entry.connection.next_check(pass)).min();
+        let first =
+            self.connections.values().filter_map(|entry| entry.connection.next_check(pass)).min();
         self.next_check = first.map(|first| first.max(now + TICK));
     }
 
     /// Closes the connections that still send a representation that was withdrawn.
     fn close_withdrawn(&mut self) {
         let list = &self.shared.service.store.list;
-        let is_withdrawn = |entry: &Entry| entry.connection.output.shared_content().is_some_and(|content| list.is_withdrawn(content));
+        let is_withdrawn = |entry: &Entry| {
+            entry
+                .connection
+                .output
+                .shared_content()
+                .is_some_and(|content| list.is_withdrawn(content))
+        };
         let count = self.connections.extract_if(|_, entry| is_withdrawn(entry)).count();
         if count > 0 {
             logging::CONNECTIONS
@@ -230,7 +274,10 @@ impl Worker {
     /// Closes up to an eighth of the connections, in the order of [`Connection::eviction_rank`].
     fn evict(&mut self, pass: &mut Pass<'_>) {
         let connections = self.connections.len();
-        let ranks = self.connections.iter().filter_map(|(id, entry)| Some((entry.connection.eviction_rank(pass.now)?, *id)));
+        let ranks = self
+            .connections
+            .iter()
+            .filter_map(|(id, entry)| Some((entry.connection.eviction_rank(pass.now)?, *id)));
         let mut candidates: Vec<_> = ranks.collect();
         candidates.sort_unstable();
         candidates.truncate(connections.div_ceil(8));
@@ -242,7 +289,9 @@ impl Worker {
 /// Waits for events no longer than this time; `None` if there are none, or epoll fails.
 fn poll(epoll: &OwnedFd, events: &mut Vec<epoll::Event>, time: Option<Duration>) -> Option<usize> {
     let time = time.and_then(|time| Timespec::try_from(time).ok());
-    epoll::wait(epoll, rustix::buffer::spare_capacity(events), time.as_ref()).ok().filter(|count| *count > 0)
+    epoll::wait(epoll, rustix::buffer::spare_capacity(events), time.as_ref())
+        .ok()
+        .filter(|count| *count > 0)
 }
 
 #[cfg(test)]
@@ -261,16 +310,35 @@ mod tests {
     fn worker(value: &str) -> Worker {
         let service = Service::plain(Colors::from_iter([Color::new("red", value)]));
         let time = Duration::from_secs(10);
-        let limits = Limits { content_max: 100, request_timeout: time, keep_alive: time, memory_max: 10_000 };
+        let limits = Limits {
+            content_max: 100,
+            request_timeout: time,
+            keep_alive: time,
+            memory_max: 10_000,
+        };
         let shared = Arc::new(Shared::new(service, limits, Arc::new(ConnectionCounts::new(1, 10))));
         Worker::new(shared, Arc::new(Inbox::new(0).unwrap())).unwrap()
     }
 
     /// A pass at this time.
-    fn pass_at<T>(worker: &mut Worker, now: Instant, work: impl FnOnce(&mut Worker, &mut Pass<'_>) -> T) -> T {
+    fn pass_at<T>(
+        worker: &mut Worker,
+        now: Instant,
+        work: impl FnOnce(&mut Worker, &mut Pass<'_>) -> T,
+    ) -> T {
         let (shared, mut scratch) = (Arc::clone(&worker.shared), [0; 8192]);
         let counters = &shared.service.metrics.workers[0];
-        work(worker, &mut Pass { shared: &shared, counters, now, date: "", scratch: &mut scratch, answered: 0 })
+        work(
+            worker,
+            &mut Pass {
+                shared: &shared,
+                counters,
+                now,
+                date: "",
+                scratch: &mut scratch,
+                answered: 0,
+            },
+        )
     }
 
     /// Sends requests on a connection of their own, and reads until it ends.
@@ -294,14 +362,29 @@ mod tests {
         counters.time_answers(u64::MAX, Duration::ZERO);
         counters.time_answers(1, Duration::from_secs(1));
         let red = "GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n";
-        for (method, expected) in
-            [("GET", "{\"error\":true,\"message\":\"the service failed on this request, its log says where\"}\n"), ("HEAD", "")]
-        {
-            let responses = talk(&mut worker, &format!("{red}{method} /metrics HTTP/1.1\r\nHost: a\r\n\r\n{red}"));
-            let (first, failed) = responses.split_once("{\"name\":\"red\",\"value\":\"#f00\"}\n").unwrap();
-            assert!(first.starts_with("HTTP/1.1 200 OK\r\n") && !first.contains("Connection: close"), "{first}");
+        for (method, expected) in [
+            (
+                "GET",
+                "{\"error\":true,\"message\":\"the service failed on this request, its log says where\"}\n",
+            ),
+            ("HEAD", ""),
+        ] {
+            let responses = talk(
+                &mut worker,
+                &format!("{red}{method} /metrics HTTP/1.1\r\nHost: a\r\n\r\n{red}"),
+            );
+            let (first, failed) =
+                responses.split_once("{\"name\":\"red\",\"value\":\"#f00\"}\n").unwrap();
+            assert!(
+                first.starts_with("HTTP/1.1 200 OK\r\n") && !first.contains("Connection: close"),
+                "{first}"
+            );
             let (head, content) = failed.split_once("\r\n\r\n").unwrap();
-            assert!(head.starts_with("HTTP/1.1 500 Internal Server Error\r\n") && head.ends_with("\r\nConnection: close"), "{head}");
+            assert!(
+                head.starts_with("HTTP/1.1 500 Internal Server Error\r\n")
+                    && head.ends_with("\r\nConnection: close"),
+                "{head}"
+            );
             assert_eq!(content, expected, "{method}");
         }
         assert_eq!(worker.connections.len(), 2, "they linger, and no other is there");
@@ -333,6 +416,9 @@ mod tests {
             assert_eq!(worker.connections.len(), 1, "step {step}");
         }
         pass_at(&mut worker, Instant::now() + Duration::from_secs(600), Worker::evict);
-        assert_eq!((worker.connections.len(), worker.shared.service.metrics.workers[0].refused.read()), (0, 1));
+        assert_eq!(
+            (worker.connections.len(), worker.shared.service.metrics.workers[0].refused.read()),
+            (0, 1)
+        );
     }
 }

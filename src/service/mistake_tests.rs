@@ -8,15 +8,26 @@ use crate::http::{Fields, Request};
 
 #[test]
 fn a_preflight_is_answered_for_every_resource_whatever_its_accept() {
-    let fields = |method: &str| Fields { preflight_method: Some(method.to_owned()), ..Fields::default() };
+    let fields =
+        |method: &str| Fields { preflight_method: Some(method.to_owned()), ..Fields::default() };
     for target in ["/", "/colors", "/colors/no", "/health", "/metrics", "/openapi.json", "*"] {
         let response = respond(&service(), &request(Method::Options, target, fields("GET"), ""));
-        assert_eq!((response.status, response.allow.is_some()), (StatusCode::NO_CONTENT, true), "{target}");
+        assert_eq!(
+            (response.status, response.allow.is_some()),
+            (StatusCode::NO_CONTENT, true),
+            "{target}"
+        );
     }
     let page = respond(&service(), &request(Method::Options, "/", fields("GET"), ""));
-    assert_eq!((page.allow.map(|allow| allow.to_string()).as_deref(), page.varies_by_accept), (Some("GET, HEAD, OPTIONS"), true));
+    assert_eq!(
+        (page.allow.map(|allow| allow.to_string()).as_deref(), page.varies_by_accept),
+        (Some("GET, HEAD, OPTIONS"), true)
+    );
     assert_eq!(ask(&service(), Method::Options, "/", "").status, StatusCode::NOT_FOUND);
-    assert_eq!(respond(&service(), &request(Method::Get, "/", fields("GET"), "")).status, StatusCode::NOT_FOUND);
+    assert_eq!(
+        respond(&service(), &request(Method::Get, "/", fields("GET"), "")).status,
+        StatusCode::NOT_FOUND
+    );
 }
 
 #[test]
@@ -35,7 +46,10 @@ fn content_with_a_coding_is_refused_where_it_counts() {
         let response = respond(&service(), &request(method.clone(), target, fields, content));
         assert_eq!(response.status.0, status, "{method:?} {target}");
         if status == 415 {
-            assert_eq!(response.detail, r#"the content has the coding "gzip", send it without one"#);
+            assert_eq!(
+                response.detail,
+                r#"the content has the coding "gzip", send it without one"#
+            );
         }
     }
 }
@@ -61,7 +75,11 @@ fn what_is_sent_instead_of_json_is_answered_with_what_to_send() {
         for (method, target) in [(Method::Post, "/colors"), (Method::Put, "/colors/red")] {
             let response = ask(&service(), method, target, content);
             let message = response.detail.split(" at line ").next();
-            assert_eq!((response.status, message), (StatusCode::BAD_REQUEST, Some(expected.as_str())), "{content}");
+            assert_eq!(
+                (response.status, message),
+                (StatusCode::BAD_REQUEST, Some(expected.as_str())),
+                "{content}"
+            );
         }
     }
 }
@@ -69,8 +87,14 @@ fn what_is_sent_instead_of_json_is_answered_with_what_to_send() {
 #[test]
 fn json_in_utf_16_is_told_to_be_sent_in_utf_8() {
     for content in [&b"\xff\xfe{\0}\0"[..], b"\xfe\xff\0{\0}"] {
-        let request = Request { content: content.to_vec(), ..request(Method::Post, "/colors", Fields::default(), "") };
-        assert_eq!(respond(&service(), &request).detail, "not valid JSON: it is UTF-16, send UTF-8 at line 1 column 1");
+        let request = Request {
+            content: content.to_vec(),
+            ..request(Method::Post, "/colors", Fields::default(), "")
+        };
+        assert_eq!(
+            respond(&service(), &request).detail,
+            "not valid JSON: it is UTF-16, send UTF-8 at line 1 column 1"
+        );
     }
 }
 
@@ -83,5 +107,8 @@ fn a_create_at_the_path_with_a_slash_is_told_where_to_go() {
     assert_eq!(message(&based, "/api/colors/"), expected);
     assert_eq!(message(&service(), "/colors/red"), allowed);
     let read_only = Service { read_only: true, ..service() };
-    assert_eq!(message(&read_only, "/colors/"), "the method is not allowed here, only GET, HEAD, OPTIONS");
+    assert_eq!(
+        message(&read_only, "/colors/"),
+        "the method is not allowed here, only GET, HEAD, OPTIONS"
+    );
 }

@@ -1,6 +1,6 @@
-//! Protects against CSRF (changes that a page of another origin makes a visitor's browser send) and DNS rebinding (foreign host names on a
-//! loopback address). Browsers say where a request comes from; curl and other programs do not, and pass the first check. The second is the
-//! same for all.
+//! Protects against CSRF (changes that a page of another origin makes a visitor's browser send) and
+//! DNS rebinding (foreign host names on a loopback address). Browsers say where a request comes
+//! from; curl and other programs do not, and pass the first check. The second is the same for all.
 
 use std::net::Ipv6Addr;
 
@@ -10,7 +10,8 @@ use crate::logging::excerpt;
 /// What the operator allows besides the service's own pages and names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Allowlist {
-    /// Origins whose pages may read and change the list, as browsers serialize them: `https://example.org`.
+    /// Origins whose pages may read and change the list, as browsers serialize them:
+    /// `https://example.org`.
     pub(crate) origins: Vec<String>,
     /// Host names, without port, besides `localhost`.
     pub(crate) hosts: Vec<String>,
@@ -21,10 +22,11 @@ pub(crate) struct Allowlist {
 pub(super) enum Forbidden<'a> {
     /// When a page of another origin would change something; with the Origin field.
     CrossOrigin(Option<&'a str>),
-    /// When a browser does not say of what site a page is, and its Origin is not the Host: the page is of another origin, or a proxy has
-    /// changed Host.
+    /// When a browser does not say of what site a page is, and its Origin is not the Host: the page
+    /// is of another origin, or a proxy has changed Host.
     NotTheHost(&'a str),
-    /// When the Host is a name that anyone's DNS may have pointed at the loopback address (DNS rebinding).
+    /// When the Host is a name that anyone's DNS may have pointed at the loopback address (DNS
+    /// rebinding).
     ForeignHost(&'a str),
 }
 
@@ -32,7 +34,9 @@ impl Forbidden<'_> {
     /// The message for the client.
     pub(super) fn message(&self) -> String {
         let what = match self {
-            Self::CrossOrigin(_) | Self::NotTheHost(_) => "a page of another origin may not change the list",
+            Self::CrossOrigin(_) | Self::NotTheHost(_) => {
+                "a page of another origin may not change the list"
+            }
             Self::ForeignHost(_) => "the service does not have this host name",
         };
         format!("{what}{}", self.advice())
@@ -41,28 +45,41 @@ impl Forbidden<'_> {
     /// The warning for the log.
     pub(super) fn log(&self) -> String {
         let what = match self {
-            Self::CrossOrigin(Some(origin)) | Self::NotTheHost(origin) => format!("refused a change from the origin {}", excerpt(origin)),
-            Self::CrossOrigin(None) => "refused a change from another site, the browser did not say which".to_owned(),
+            Self::CrossOrigin(Some(origin)) | Self::NotTheHost(origin) => {
+                format!("refused a change from the origin {}", excerpt(origin))
+            }
+            Self::CrossOrigin(None) => {
+                "refused a change from another site, the browser did not say which".to_owned()
+            }
             Self::ForeignHost(host) => format!("refused a request to the host {}", excerpt(host)),
         };
         format!("{what}{}", self.advice())
     }
 
-    /// Names the option that would allow the request; no option allows `null`, nor what is no origin or host name at all.
+    /// Names the option that would allow the request; no option allows `null`, nor what is no
+    /// origin or host name at all.
     fn advice(&self) -> &'static str {
         match self {
-            Self::CrossOrigin(Some(origin)) if parse_origin(origin).is_ok() => "; --allow-origin with it would allow that",
+            Self::CrossOrigin(Some(origin)) if parse_origin(origin).is_ok() => {
+                "; --allow-origin with it would allow that"
+            }
             Self::NotTheHost(origin) if parse_origin(origin).is_ok() => {
                 "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that"
             }
-            Self::ForeignHost(host) if parse_host(host).is_ok() => "; --allow-host with it would allow that",
+            Self::ForeignHost(host) if parse_host(host).is_ok() => {
+                "; --allow-host with it would allow that"
+            }
             _ => "",
         }
     }
 }
 
 /// `checks_host`: the listener can be reached by DNS rebinding, as far as the service knows.
-pub(super) fn check<'a>(allowlist: &Allowlist, request: &'a Request, checks_host: bool) -> Result<(), Forbidden<'a>> {
+pub(super) fn check<'a>(
+    allowlist: &Allowlist,
+    request: &'a Request,
+    checks_host: bool,
+) -> Result<(), Forbidden<'a>> {
     if let Some(host) = request.host.as_deref()
         && checks_host
         && !is_own_host(allowlist, host)
@@ -82,12 +99,13 @@ pub(super) fn check<'a>(allowlist: &Allowlist, request: &'a Request, checks_host
 
 /// The CORS fields for the response to a request; `None` unless its origin is allowed.
 pub(super) fn cors<'a>(allowlist: &Allowlist, request: &'a Request) -> Option<Cors<'a>> {
-    let origin = request.fields().origin.as_deref().filter(|origin| is_allowed(allowlist, origin))?;
+    let origin =
+        request.fields().origin.as_deref().filter(|origin| is_allowed(allowlist, origin))?;
     Some(Cors { origin, preflight: request.is_preflight() })
 }
 
-/// The algorithm of `http.CrossOriginProtection` of Go 1.25, after Filippo Valsorda's research of 2025. No browser sends an empty field; it is
-/// the same as none, as in Go.
+/// The algorithm of `http.CrossOriginProtection` of Go 1.25, after Filippo Valsorda's research of
+/// 2025. No browser sends an empty field; it is the same as none, as in Go.
 fn is_same_origin(allowlist: &Allowlist, request: &Request) -> bool {
     let fields = request.fields();
     match (given(&fields.sec_fetch_site), given(&fields.origin)) {
@@ -115,8 +133,8 @@ fn is_own_host(allowlist: &Allowlist, host: &Host) -> bool {
     host.needs_no_dns || allowlist.hosts.iter().any(|allowed| host.is_named(allowed))
 }
 
-/// Parses an origin of `--allow-origin`: scheme, `://`, host and port as a browser spells them (RFC 6454 §6.2).
-/// Refuses what no browser would send, so that it would allow nothing.
+/// Parses an origin of `--allow-origin`: scheme, `://`, host and port as a browser spells them (RFC
+/// 6454 §6.2). Refuses what no browser would send, so that it would allow nothing.
 pub(crate) fn parse_origin(text: &str) -> Result<String, String> {
     let is_fine = match text.split_once("://") {
         Some(("http", authority)) => is_authority(authority, 80),
@@ -134,19 +152,34 @@ fn is_authority(text: &str, default_port: u16) -> bool {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (text, None),
     };
-    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|number| number != 0 && number != default_port && number.to_string() == port);
-    let is_label = |label: &str| !label.is_empty() && label.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'));
+    let is_port = |port: &str| {
+        port.parse::<u16>()
+            .is_ok_and(|number| number != 0 && number != default_port && number.to_string() == port)
+    };
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'))
+    };
     let is_host = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        Some(address) => address.parse::<Ipv6Addr>().is_ok() && !address.bytes().any(|byte| byte.is_ascii_uppercase()),
+        Some(address) => {
+            address.parse::<Ipv6Addr>().is_ok()
+                && !address.bytes().any(|byte| byte.is_ascii_uppercase())
+        }
         None => host.strip_suffix('.').unwrap_or(host).split('.').all(is_label),
     };
     is_host && port.is_none_or(is_port)
 }
 
-/// Parses a host name of `--allow-host`: without scheme, port or path. Refuses what could equal no host name of a request.
+/// Parses a host name of `--allow-host`: without scheme, port or path. Refuses what could equal no
+/// host name of a request.
 pub(crate) fn parse_host(text: &str) -> Result<String, String> {
-    let is_plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
-    if is_plain { Ok(text.to_owned()) } else { Err("give a host name alone, as in colors.example.org".to_owned()) }
+    let is_plain =
+        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+    if is_plain {
+        Ok(text.to_owned())
+    } else {
+        Err("give a host name alone, as in colors.example.org".to_owned())
+    }
 }
 
 #[cfg(test)]
@@ -164,7 +197,10 @@ mod tests {
     const HOST: &str = "own.example:8080";
 
     fn allowlist() -> Allowlist {
-        Allowlist { origins: vec!["https://friend.example".to_owned()], hosts: vec!["Friend.example".to_owned()] }
+        Allowlist {
+            origins: vec!["https://friend.example".to_owned()],
+            hosts: vec!["Friend.example".to_owned()],
+        }
     }
 
     fn owned(text: Option<&str>) -> Option<String> {
@@ -220,7 +256,9 @@ mod tests {
             check_origin(nothing, Some("http://evil.example"), false);
             check_origin(Some("cross-site"), nothing, false);
         }
-        for origin in ["http://own.example:8080", "https://own.example:8080", "https://friend.example"] {
+        for origin in
+            ["http://own.example:8080", "https://own.example:8080", "https://friend.example"]
+        {
             check_origin(None, Some(origin), true);
         }
         for origin in [
@@ -296,7 +334,8 @@ mod tests {
     fn only_allowed_origins_get_cors_fields() {
         let ask = |method, origin, preflight_method| {
             let fields = Fields { preflight_method: owned(preflight_method), ..fields(origin) };
-            cors(&allowlist(), &request(method, Some(HOST), fields)).map(|cors| (cors.origin.to_owned(), cors.preflight))
+            cors(&allowlist(), &request(method, Some(HOST), fields))
+                .map(|cors| (cors.origin.to_owned(), cors.preflight))
         };
         let friend = Some("https://friend.example");
         let expected = |preflight| Some(("https://friend.example".to_owned(), preflight));
@@ -309,7 +348,13 @@ mod tests {
 
     #[test]
     fn options_take_only_what_could_match() {
-        for good in ["https://example.org", "http://localhost:3000", "http://[::1]:81", "http://[::1]", "https://a.:80"] {
+        for good in [
+            "https://example.org",
+            "http://localhost:3000",
+            "http://[::1]:81",
+            "http://[::1]",
+            "https://a.:80",
+        ] {
             assert_eq!(parse_origin(good).as_deref(), Ok(good));
         }
         for bad in [
@@ -335,34 +380,66 @@ mod tests {
         }
     }
 
-    /// Checks what is told about a request that is forbidden, and whether the option is named that would allow it.
+    /// Checks what is told about a request that is forbidden, and whether the option is named that
+    /// would allow it.
     #[track_caller]
     fn check_words(forbidden: &Forbidden<'_>, message: &str, log: &str, advice: &str) {
-        assert_eq!((forbidden.message(), forbidden.log()), (format!("{message}{advice}"), format!("{log}{advice}")));
+        assert_eq!(
+            (forbidden.message(), forbidden.log()),
+            (format!("{message}{advice}"), format!("{log}{advice}"))
+        );
     }
 
     #[test]
     fn client_and_operator_are_told_which_option_would_allow_a_request() {
         let message = "a page of another origin may not change the list";
         let origin = |origin: &str, quoted: &str, advice| {
-            check_words(&Forbidden::CrossOrigin(Some(origin)), message, &format!("refused a change from the origin {quoted}"), advice);
+            check_words(
+                &Forbidden::CrossOrigin(Some(origin)),
+                message,
+                &format!("refused a change from the origin {quoted}"),
+                advice,
+            );
         };
-        origin("http://a.example:3000", "\"http://a.example:3000\"", "; --allow-origin with it would allow that");
+        origin(
+            "http://a.example:3000",
+            "\"http://a.example:3000\"",
+            "; --allow-origin with it would allow that",
+        );
         origin("null", "\"null\"", "");
         origin("", "\"\"", "");
         origin("http://a\n", "\"http://a\\n\"", "");
         origin(&"\u{e9}".repeat(201), &format!("\"{}\"…", "\u{e9}".repeat(200)), "");
         origin(&"\u{e9}".repeat(200), &format!("\"{}\"", "\u{e9}".repeat(200)), "");
         let origin = Forbidden::NotTheHost("http://a.example");
-        let advice =
-            "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that";
-        check_words(&origin, message, "refused a change from the origin \"http://a.example\"", advice);
-        check_words(&Forbidden::NotTheHost("null"), message, "refused a change from the origin \"null\"", "");
-        check_words(&Forbidden::CrossOrigin(None), message, "refused a change from another site, the browser did not say which", "");
+        let advice = "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that";
+        check_words(
+            &origin,
+            message,
+            "refused a change from the origin \"http://a.example\"",
+            advice,
+        );
+        check_words(
+            &Forbidden::NotTheHost("null"),
+            message,
+            "refused a change from the origin \"null\"",
+            "",
+        );
+        check_words(
+            &Forbidden::CrossOrigin(None),
+            message,
+            "refused a change from another site, the browser did not say which",
+            "",
+        );
 
         let message = "the service does not have this host name";
         let host = |host, quoted: &str, advice| {
-            check_words(&Forbidden::ForeignHost(host), message, &format!("refused a request to the host {quoted}"), advice);
+            check_words(
+                &Forbidden::ForeignHost(host),
+                message,
+                &format!("refused a request to the host {quoted}"),
+                advice,
+            );
         };
         host("evil.example", "\"evil.example\"", "; --allow-host with it would allow that");
         host("a!b", "\"a!b\"", "");

@@ -1,13 +1,16 @@
-//! The page for browsers: one HTML document, put together from its parts when the program is compiled. Decides nothing.
+//! The page for browsers: one HTML document, put together from its parts when the program is
+//! compiled. Decides nothing.
 //!
-//! Style and script stand in the document, so that the page is one request and needs to know no path but its own. The scripts are
-//! one module: each part may use what the parts before it declare. Comments, and spaces that mean nothing, stay here.
+//! Style and script stand in the document, so that the page is one request and needs to know no
+//! path but its own. The scripts are one module: each part may use what the parts before it
+//! declare. Comments, and spaces that mean nothing, stay here.
 
 use std::sync::{Arc, LazyLock};
 
 use crate::http::{OtherType, Representation};
 
-pub(super) static PAGE: LazyLock<Arc<Representation>> = LazyLock::new(|| Arc::new(Representation::new(html().as_bytes())));
+pub(super) static PAGE: LazyLock<Arc<Representation>> =
+    LazyLock::new(|| Arc::new(Representation::new(html().as_bytes())));
 
 const STYLE: &str = include_str!("page/style.css");
 const SCRIPT: &str = concat!(
@@ -23,14 +26,29 @@ const SCRIPT: &str = concat!(
 
 fn html() -> String {
     let [head, body] = [include_str!("page/head.html"), include_str!("page/body.html")].map(served);
-    [&head, "<style>", &style(), "</style>\n</head>\n", &body, "<script type=\"module\">", &script(), "</script>\n</html>\n"].concat()
+    [
+        &head,
+        "<style>",
+        &style(),
+        "</style>\n</head>\n",
+        &body,
+        "<script type=\"module\">",
+        &script(),
+        "</script>\n</html>\n",
+    ]
+    .concat()
 }
 
 /// A part as browsers get it: without indentation, empty lines, and comments.
 fn served(source: &str) -> String {
-    let is_comment = |line: &str| line.starts_with("//") || line.starts_with("/*") && line.ends_with("*/");
+    let is_comment =
+        |line: &str| line.starts_with("//") || line.starts_with("/*") && line.ends_with("*/");
     let lines = source.lines().map(str::trim).filter(|line| !line.is_empty() && !is_comment(line));
-    lines.flat_map(|line| [line.split_once("; // ").map_or(line, |(code, _)| &line[..=code.len()]), "\n"]).collect()
+    lines
+        .flat_map(|line| {
+            [line.split_once("; // ").map_or(line, |(code, _)| &line[..=code.len()]), "\n"]
+        })
+        .collect()
 }
 
 /// The style without the spaces and line breaks that mean nothing.
@@ -40,8 +58,9 @@ fn style() -> String {
         .fold(served(STYLE), |style, (from, to)| style.replace(from, to))
 }
 
-/// The script without the spaces beside signs, the line breaks after them, and the semicolons that end blocks. Texts keep theirs: a text
-/// ends where its quote comes again, so no template has another one in it. In the source, what is no block ends with a semicolon.
+/// The script without the spaces beside signs, the line breaks after them, and the semicolons that
+/// end blocks. Texts keep theirs: a text ends where its quote comes again, so no template has
+/// another one in it. In the source, what is no block ends with a semicolon.
 fn script() -> String {
     let is_sign = |c: char| !c.is_alphanumeric() && !"_$+- \n".contains(c);
     let (mut script, mut quote) = (String::new(), None);
@@ -51,7 +70,11 @@ fn script() -> String {
         let before = script.chars().next_back().unwrap_or('\n');
         match (quote, c) {
             (None, '\'' | '`') => quote = Some(c),
-            (None, ' ') if is_sign(before) || characters.peek().is_some_and(|&after| is_sign(after)) => continue,
+            (None, ' ')
+                if is_sign(before) || characters.peek().is_some_and(|&after| is_sign(after)) =>
+            {
+                continue;
+            }
             (None, '\n') if ";,{([}".contains(before) => continue,
             (None, '}') if before == ';' => drop(script.pop()),
             (Some(begun), c) if begun == c => quote = None,
@@ -63,12 +86,13 @@ fn script() -> String {
 }
 
 /// The page's media type, and its own fields.
-pub(super) static TYPE: OtherType = OtherType { media_type: "text/html; charset=utf-8", fields: FIELDS };
+pub(super) static TYPE: OtherType =
+    OtherType { media_type: "text/html; charset=utf-8", fields: FIELDS };
 
 /// The fields that only the page has, each line led by the line break that ends the one before.
 ///
-/// Nothing runs or shows but what has these hashes, nothing is asked of another host, and no text becomes markup. After a change of
-/// style or script the test below tells the new hashes.
+/// Nothing runs or shows but what has these hashes, nothing is asked of another host, and no text
+/// becomes markup. After a change of style or script the test below tells the new hashes.
 const FIELDS: &str = concat!(
     "\r\nContent-Security-Policy: default-src 'none'; script-src 'sha256-",
     "6PI68yD2C1RXb355wjh04C64JIN/aToYdKe8W49gtXc=",
@@ -107,7 +131,11 @@ mod tests {
     #[test]
     fn the_page_needs_no_other_host() {
         let html = html();
-        assert_eq!(html.matches("://").count(), html.matches("http://www.w3.org/2000/svg").count(), "addresses");
+        assert_eq!(
+            html.matches("://").count(),
+            html.matches("http://www.w3.org/2000/svg").count(),
+            "addresses"
+        );
     }
 
     /// A hash as policies have it (Content Security Policy Level 3 §2.3.1).

@@ -11,13 +11,16 @@ use super::page;
 use super::target::{self, BasePath, Resource, TargetError};
 use super::token::Tokens;
 use crate::http::rfc3339;
-use crate::http::{CommonFields, Conditions, Content, Methods, OtherType, Representation, Request, Response};
+use crate::http::{
+    CommonFields, Conditions, Content, Methods, OtherType, Representation, Request, Response,
+};
 use crate::logging::excerpt;
 use crate::metrics::Metrics;
 use crate::store::{Action, Change, DatabaseError, JsonError, Outcome, SaveStatus, Store, json};
 
 /// Prometheus' text format, by its version.
-static METRICS_TYPE: OtherType = OtherType { media_type: "text/plain; version=0.0.4; charset=utf-8", fields: "" };
+static METRICS_TYPE: OtherType =
+    OtherType { media_type: "text/plain; version=0.0.4; charset=utf-8", fields: "" };
 
 /// A request for the health does not begin to wait for a save that takes longer already.
 const HEALTH_WAIT: Duration = Duration::from_secs(1);
@@ -53,17 +56,23 @@ pub(crate) struct Arrival {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Now(Response),
-    /// A change that has to be saved first: [`Service::respond_to_outcome`] has the response then, for which it needs the detail as well.
+    /// A change that has to be saved first: [`Service::respond_to_outcome`] has the response then,
+    /// for which it needs the detail as well.
     Change(Change, Option<String>),
     /// There is no memory for what the request would become.
     Overloaded,
 }
 
-/// The OpenAPI 3.1 document of a service below `base`. Its server is that path: clients resolve it against the address that they read the
-/// document from (OpenAPI 3.1, Server Object). Scheme and host are left to them, since a proxy in front may have others.
+/// The OpenAPI 3.1 document of a service below `base`. Its server is that path: clients resolve it
+/// against the address that they read the document from (OpenAPI 3.1, Server Object). Scheme and
+/// host are left to them, since a proxy in front may have others.
 pub(crate) fn openapi(base: &BasePath) -> Arc<Representation> {
     let server = format!(r#""url": "/{}""#, base.as_str().trim_start_matches('/'));
-    let mut json: String = include_str!("openapi.json").replacen(r#""url": "/""#, &server, 1).lines().map(str::trim_start).collect();
+    let mut json: String = include_str!("openapi.json")
+        .replacen(r#""url": "/""#, &server, 1)
+        .lines()
+        .map(str::trim_start)
+        .collect();
     json.push('\n');
     Arc::new(Representation::new(json.into_bytes()))
 }
@@ -101,8 +110,14 @@ impl Service {
         self.tokens.as_ref()?.name(request.fields().authorization.as_ref())
     }
 
-    /// For whom the response is, and the fields for pages of allowed origins. `request` is the part that could be parsed.
-    pub(crate) fn common_fields<'a>(&self, request: Option<&'a Request>, date: &'a str, connection: &'a str) -> CommonFields<'a> {
+    /// For whom the response is, and the fields for pages of allowed origins. `request` is the part
+    /// that could be parsed.
+    pub(crate) fn common_fields<'a>(
+        &self,
+        request: Option<&'a Request>,
+        date: &'a str,
+        connection: &'a str,
+    ) -> CommonFields<'a> {
         CommonFields {
             date,
             connection,
@@ -123,23 +138,32 @@ impl Service {
         let detail = Cow::Owned(detail.unwrap_or_default());
         match outcome {
             Ok(Outcome::Created { color, is_first }) => {
-                // RFC 9110 §10.2.2: Location names the created color, so there is none when an earlier entry has its name
-                let location = is_first.then(|| self.base.location_of(&color.fields().name)).flatten();
-                Response { location, detail, ..Response::new(StatusCode::CREATED, Content::Shared(color.json)) }
+                // RFC 9110 §10.2.2: Location names the created color, so there is none when an
+                // earlier entry has its name
+                let location =
+                    is_first.then(|| self.base.location_of(&color.fields().name)).flatten();
+                Response {
+                    location,
+                    detail,
+                    ..Response::new(StatusCode::CREATED, Content::Shared(color.json))
+                }
             }
             Ok(Outcome::Updated(json) | Outcome::Deleted(json)) => {
                 Response { detail, ..Response::new(StatusCode::OK, Content::Shared(json)) }
             }
-            Ok(Outcome::Replaced(list)) => Response::new(StatusCode::OK, Content::Shared(self.store.list.envelope_of(&list))),
+            Ok(Outcome::Replaced(list)) => {
+                Response::new(StatusCode::OK, Content::Shared(self.store.list.envelope_of(&list)))
+            }
             Ok(Outcome::NotFound) => Response::no_such_color(),
             Ok(Outcome::ConditionFailed) => condition_failed(),
             Ok(Outcome::Looked) => health(self, request, is_stopping),
             // of the requests that go to the writer, only those for the health change nothing
             Err(_) if request.is_safe() => health(self, request, true),
             // the writer logs it
-            Err(error) => {
-                Response::error(StatusCode::INTERNAL_SERVER_ERROR, format!("the change was not made, it could not be saved: {error}"))
-            }
+            Err(error) => Response::error(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("the change was not made, it could not be saved: {error}"),
+            ),
         }
     }
 }
@@ -162,7 +186,12 @@ fn route(service: &Service, request: &Request, arrival: Arrival) -> Answer {
 }
 
 /// Answers a request for a resource that exists.
-fn operate(service: &Service, request: &Request, resource: Resource<'_>, is_stopping: bool) -> Answer {
+fn operate(
+    service: &Service,
+    request: &Request,
+    resource: Resource<'_>,
+    is_stopping: bool,
+) -> Answer {
     let allow = methods(&resource, service.read_only);
     if !allow.contain(&request.method) {
         return Answer::Now(not_allowed(service, request, &resource, allow));
@@ -170,24 +199,45 @@ fn operate(service: &Service, request: &Request, resource: Resource<'_>, is_stop
     if let Some(refusal) = check_token(service, &resource, request) {
         return Answer::Now(refusal);
     }
-    // the table of the specification's Endpoints; the methods that a resource does not have are refused above
+    // the table of the specification's Endpoints; the methods that a resource does not have are
+    // refused above
     match (resource, &request.method) {
         (resource, Method::Options) => Answer::Now(options(service, &resource, request, allow)),
-        (Resource::Colors, Method::Post) => write(service, request, None, json::from_create(&request.content).map(Action::Create)),
+        (Resource::Colors, Method::Post) => {
+            write(service, request, None, json::from_create(&request.content).map(Action::Create))
+        }
         (Resource::Colors, Method::Put) => {
-            let Some(reservation) = service.store.reserve_list(request.content.len()) else { return Answer::Overloaded };
-            write(service, request, None, json::from_list(&request.content).map(|list| Action::ReplaceAll(list, reservation)))
+            let Some(reservation) = service.store.reserve_list(request.content.len()) else {
+                return Answer::Overloaded;
+            };
+            write(
+                service,
+                request,
+                None,
+                json::from_list(&request.content).map(|list| Action::ReplaceAll(list, reservation)),
+            )
         }
         (Resource::Colors, _) => Answer::Now(read(request, &service.store.list.envelope())),
         (Resource::Color(name), Method::Put) => {
-            let update = json::from_update(&request.content).map(|value| Action::Update(name.to_string(), value));
+            let update = json::from_update(&request.content)
+                .map(|value| Action::Update(name.to_string(), value));
             write(service, request, Some(&name), update)
         }
-        (Resource::Color(name), Method::Delete) => write(service, request, Some(&name), Ok(Action::Delete(name.to_string()))),
-        (Resource::Color(name), _) => {
-            Answer::Now(service.store.list.first(&name).map_or_else(Response::no_such_color, |color| read(request, &color)))
+        (Resource::Color(name), Method::Delete) => {
+            write(service, request, Some(&name), Ok(Action::Delete(name.to_string())))
         }
-        (Resource::Health, _) if is_stopping || !service.store.is_durable() || service.store.saves.status().elapsed() > HEALTH_WAIT => {
+        (Resource::Color(name), _) => Answer::Now(
+            service
+                .store
+                .list
+                .first(&name)
+                .map_or_else(Response::no_such_color, |color| read(request, &color)),
+        ),
+        (Resource::Health, _)
+            if is_stopping
+                || !service.store.is_durable()
+                || service.store.saves.status().elapsed() > HEALTH_WAIT =>
+        {
             Answer::Now(health(service, request, is_stopping))
         }
         // when what other programs have committed is seen
@@ -203,33 +253,60 @@ fn operate(service: &Service, request: &Request, resource: Resource<'_>, is_stop
     }
 }
 
-/// Returns the 401 if the request needs a valid token and has none. It comes before 404 and 412, which would reveal which colors exist, and
-/// after 405: a method that the resource does not have needs no token.
+/// Returns the 401 if the request needs a valid token and has none. It comes before 404 and 412,
+/// which would reveal which colors exist, and after 405: a method that the resource does not have
+/// needs no token.
 fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) -> Option<Response> {
     let tokens = service.tokens.as_ref()?;
-    let tells_of_colors = matches!(resource, Resource::Colors | Resource::Color(_) | Resource::Metrics);
-    let is_needed = tells_of_colors && request.method != Method::Options && (tokens.private || !request.is_safe());
+    let tells_of_colors =
+        matches!(resource, Resource::Colors | Resource::Color(_) | Resource::Metrics);
+    let is_needed = tells_of_colors
+        && request.method != Method::Options
+        && (tokens.private || !request.is_safe());
     if !is_needed {
         return None;
     }
     let challenge = tokens.check(request.fields().authorization.as_ref()).err()?;
-    Some(Response { challenge: Some(challenge), ..Response::error(StatusCode::UNAUTHORIZED, challenge.message()) })
+    Some(Response {
+        challenge: Some(challenge),
+        ..Response::error(StatusCode::UNAUTHORIZED, challenge.message())
+    })
 }
 
-/// The methods of a resource. Where writes need a token that the request does not have, a challenge says so, for the page to ask for one:
-/// credentials would make a difference (RFC 9110 §11.6.1).
-fn options(service: &Service, resource: &Resource<'_>, request: &Request, allow: Methods) -> Response {
-    let is_written = matches!(resource, Resource::Colors | Resource::Color(_)) && !service.read_only;
+/// The methods of a resource. Where writes need a token that the request does not have, a challenge
+/// says so, for the page to ask for one: credentials would make a difference (RFC 9110 §11.6.1).
+fn options(
+    service: &Service,
+    resource: &Resource<'_>,
+    request: &Request,
+    allow: Methods,
+) -> Response {
+    let is_written =
+        matches!(resource, Resource::Colors | Resource::Color(_)) && !service.read_only;
     let tokens = service.tokens.as_ref().filter(|_| is_written);
-    let challenge = tokens.and_then(|tokens| tokens.check(request.fields().authorization.as_ref()).err());
-    Response { allow: Some(allow), challenge, ..Response::new(StatusCode::NO_CONTENT, Content::None) }
+    let challenge =
+        tokens.and_then(|tokens| tokens.check(request.fields().authorization.as_ref()).err());
+    Response {
+        allow: Some(allow),
+        challenge,
+        ..Response::new(StatusCode::NO_CONTENT, Content::None)
+    }
 }
 
-fn not_allowed(service: &Service, request: &Request, resource: &Resource<'_>, allow: Methods) -> Response {
+fn not_allowed(
+    service: &Service,
+    request: &Request,
+    resource: &Resource<'_>,
+    allow: Methods,
+) -> Response {
     let list = format!("{}/colors", service.base.as_str());
     let message = match resource {
-        Resource::Color(name) if name.is_empty() && request.method == Method::Post && !service.read_only => {
-            format!("this is the color with the empty name; to add one, POST to {list}, without the slash at the end")
+        Resource::Color(name)
+            if name.is_empty() && request.method == Method::Post && !service.read_only =>
+        {
+            format!(
+                "this is the color with the empty name; to add one, POST to {list}, without the slash at the end"
+            )
         }
         _ => format!("the method is not allowed here, only {allow}"),
     };
@@ -242,8 +319,12 @@ fn not_allowed(service: &Service, request: &Request, resource: &Resource<'_>, al
 fn methods(resource: &Resource<'_>, read_only: bool) -> Methods {
     use Method::{Delete, Get, Head, Options, Post, Put};
     Methods(match resource {
-        Resource::Health | Resource::Metrics | Resource::OpenApi | Resource::Page => &[Get, Head, Options],
-        Resource::Colors | Resource::Color(_) | Resource::Asterisk if read_only => &[Get, Head, Options],
+        Resource::Health | Resource::Metrics | Resource::OpenApi | Resource::Page => {
+            &[Get, Head, Options]
+        }
+        Resource::Colors | Resource::Color(_) | Resource::Asterisk if read_only => {
+            &[Get, Head, Options]
+        }
         Resource::Colors => &[Get, Head, Post, Put, Options],
         Resource::Color(_) => &[Get, Head, Put, Delete, Options],
         Resource::Asterisk => &[Get, Head, Post, Put, Delete, Options],
@@ -253,11 +334,18 @@ fn methods(resource: &Resource<'_>, read_only: bool) -> Methods {
 fn target_error(error: &TargetError, base: &BasePath) -> Response {
     let base = base.as_str();
     match error {
-        TargetError::Unknown => Response::error(StatusCode::NOT_FOUND, format!("no such resource, the list is at {base}/colors")),
-        TargetError::Escape => {
-            Response::error(StatusCode::BAD_REQUEST, "the path has a bad percent escape, or one that does not decode to UTF-8")
-        }
-        TargetError::Form => Response::error(StatusCode::BAD_REQUEST, format!("the request target has to be a path, as in {base}/colors")),
+        TargetError::Unknown => Response::error(
+            StatusCode::NOT_FOUND,
+            format!("no such resource, the list is at {base}/colors"),
+        ),
+        TargetError::Escape => Response::error(
+            StatusCode::BAD_REQUEST,
+            "the path has a bad percent escape, or one that does not decode to UTF-8",
+        ),
+        TargetError::Form => Response::error(
+            StatusCode::BAD_REQUEST,
+            format!("the request target has to be a path, as in {base}/colors"),
+        ),
     }
 }
 
@@ -265,8 +353,12 @@ fn target_error(error: &TargetError, base: &BasePath) -> Response {
 fn health(service: &Service, request: &Request, is_stopping: bool) -> Response {
     let saves = service.store.is_durable().then(|| service.store.saves.status());
     let (status, text) = match &saves {
-        Some(SaveStatus { failure: Some(_), .. }) => (StatusCode::SERVICE_UNAVAILABLE, "the last change could not be saved"),
-        Some(saves) if saves.elapsed() > SAVE_TIME_MAX => (StatusCode::SERVICE_UNAVAILABLE, "saving takes longer than 5 s"),
+        Some(SaveStatus { failure: Some(_), .. }) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "the last change could not be saved")
+        }
+        Some(saves) if saves.elapsed() > SAVE_TIME_MAX => {
+            (StatusCode::SERVICE_UNAVAILABLE, "saving takes longer than 5 s")
+        }
         _ if is_stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
         _ => (StatusCode::OK, "ok"),
     };
@@ -284,16 +376,22 @@ fn health(service: &Service, request: &Request, is_stopping: bool) -> Response {
 
 fn metrics(service: &Service) -> Response {
     let text = service.metrics.exposition(service.store.list.size(), &service.store.saves.metrics);
-    Response { other_type: Some(&METRICS_TYPE), ..Response::new(StatusCode::OK, Content::Own(text.into_bytes())) }
+    Response {
+        other_type: Some(&METRICS_TYPE),
+        ..Response::new(StatusCode::OK, Content::Own(text.into_bytes()))
+    }
 }
 
-/// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC 9110 §13.2.2.
+/// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC
+/// 9110 §13.2.2.
 fn read(request: &Request, representation: &Arc<Representation>) -> Response {
     let tag = representation.tag();
     let mut response = match Conditions::of(request) {
         Err(error) => return Response::error(StatusCode::BAD_REQUEST, error.to_string()),
         Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
-        Ok(conditions) if !conditions.if_none_match_holds(|| tag) => Response::new(StatusCode::NOT_MODIFIED, Content::None),
+        Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {
+            Response::new(StatusCode::NOT_MODIFIED, Content::None)
+        }
         Ok(_) => Response::new(StatusCode::OK, Content::Shared(Arc::clone(representation))),
     };
     response.tag = Some(tag);
@@ -301,10 +399,16 @@ fn read(request: &Request, representation: &Arc<Representation>) -> Response {
 }
 
 /// Makes a change of the color `name`, or of the list.
-fn write(service: &Service, request: &Request, name: Option<&str>, action: Result<Action, JsonError>) -> Answer {
+fn write(
+    service: &Service,
+    request: &Request,
+    name: Option<&str>,
+    action: Result<Action, JsonError>,
+) -> Answer {
     let checked = check_coding(request).and_then(|()| {
         let action = action.map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
-        let conditions = Conditions::of(request).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
+        let conditions = Conditions::of(request)
+            .map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
         Ok(Change { action, conditions })
     });
     match checked {
@@ -312,31 +416,39 @@ fn write(service: &Service, request: &Request, name: Option<&str>, action: Resul
             let detail = if service.access_log { detail(&wanted.action) } else { None };
             change(service, request, wanted, detail)
         }
-        // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with invalid content
-        Err(_) if name.is_some_and(|name| service.store.list.first(name).is_none()) => Answer::Now(Response::no_such_color()),
+        // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with
+        // invalid content
+        Err(_) if name.is_some_and(|name| service.store.list.first(name).is_none()) => {
+            Answer::Now(Response::no_such_color())
+        }
         Err((status, message)) => Answer::Now(Response::error(status, message)),
     }
 }
 
 fn change(service: &Service, request: &Request, change: Change, detail: Option<String>) -> Answer {
     match service.store.change(&change) {
-        Some(outcome) => Answer::Now(service.respond_to_outcome(request, Ok(outcome), detail, false)),
+        Some(outcome) => {
+            Answer::Now(service.respond_to_outcome(request, Ok(outcome), detail, false))
+        }
         None => Answer::Change(change, detail),
     }
 }
 
-/// RFC 9110 §15.5.16: a content coding that the service does not have is a 415. What DELETE ignores may have any.
+/// RFC 9110 §15.5.16: a content coding that the service does not have is a 415. What DELETE ignores
+/// may have any.
 fn check_coding(request: &Request) -> Result<(), (StatusCode, String)> {
     match &request.fields().content_coding {
         Some(coding) if !request.content.is_empty() && request.method != Method::Delete => {
-            let message = format!("the content has the coding {}, send it without one", excerpt(coding));
+            let message =
+                format!("the content has the coding {}, send it without one", excerpt(coding));
             Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
         }
         _ => Ok(()),
     }
 }
 
-/// What the access log says of a change, if it is made: what neither the target nor the status tells.
+/// What the access log says of a change, if it is made: what neither the target nor the status
+/// tells.
 fn detail(action: &Action) -> Option<String> {
     match action {
         Action::Create(color) => Some(format!("name {}", excerpt(&color.fields().name))),
@@ -346,7 +458,10 @@ fn detail(action: &Action) -> Option<String> {
 }
 
 fn condition_failed() -> Response {
-    Response::error(StatusCode::PRECONDITION_FAILED, "the condition does not hold, read the current state and decide again")
+    Response::error(
+        StatusCode::PRECONDITION_FAILED,
+        "the condition does not hold, read the current state and decide again",
+    )
 }
 
 #[cfg(test)]

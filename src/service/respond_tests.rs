@@ -8,20 +8,27 @@ use crate::store::{Color, Colors};
 /// A service with the colors `red`, `blue` and a second `red`.
 pub(super) fn service() -> Service {
     let color = |name: &str, value: &str| Color::new(name, value);
-    let colors = Colors::from_iter([color("red", "#f00"), color("blue", "#00f"), color("red", "#e00")]);
+    let colors =
+        Colors::from_iter([color("red", "#f00"), color("blue", "#00f"), color("red", "#e00")]);
     Service::plain(colors)
 }
 
 pub(super) const LIST: &str = r##"{"data":[{"name":"red","value":"#f00"},{"name":"blue","value":"#00f"},{"name":"red","value":"#e00"}]}"##;
 
 pub(super) fn request(method: Method, target: &str, fields: Fields, content: &str) -> Request {
-    Request { target: target.to_owned(), content: content.as_bytes().to_vec(), ..Request::plain(method, fields) }
+    Request {
+        target: target.to_owned(),
+        content: content.as_bytes().to_vec(),
+        ..Request::plain(method, fields)
+    }
 }
 
 pub(super) fn respond(service: &Service, request: &Request) -> Response {
     match service.respond(request, Arrival { checks_host: true, is_stopping: false }) {
         Answer::Now(response) => response,
-        Answer::Change(..) | Answer::Overloaded => panic!("the list is in memory, and there is enough of that"),
+        Answer::Change(..) | Answer::Overloaded => {
+            panic!("the list is in memory, and there is enough of that")
+        }
     }
 }
 
@@ -33,14 +40,28 @@ pub(super) fn ask(service: &Service, method: Method, target: &str, content: &str
 #[track_caller]
 pub(super) fn json(response: &Response) -> &str {
     let content = str::from_utf8(response.content.bytes()).unwrap();
-    if content.is_empty() { "" } else { content.strip_suffix('\n').expect("every JSON content ends with a line feed") }
+    if content.is_empty() {
+        ""
+    } else {
+        content.strip_suffix('\n').expect("every JSON content ends with a line feed")
+    }
 }
 
 /// Asks a fresh service; checks status and content.
 #[track_caller]
-fn check(method: Method, target: &str, content: &str, status: StatusCode, expected: &str) -> Response {
+fn check(
+    method: Method,
+    target: &str,
+    content: &str,
+    status: StatusCode,
+    expected: &str,
+) -> Response {
     let response = ask(&service(), method.clone(), target, content);
-    assert_eq!((response.status, json(&response)), (status, expected), "{method:?} {target} {content}");
+    assert_eq!(
+        (response.status, json(&response)),
+        (status, expected),
+        "{method:?} {target} {content}"
+    );
     response
 }
 
@@ -56,7 +77,10 @@ fn reads_answer_the_list_or_the_first_color() {
     for method in [Method::Get, Method::Head] {
         let response = ask(&service(), method, "/openapi.json", "");
         let read = |json: &str| serde_json::from_str::<serde_json::Value>(json).unwrap();
-        assert_eq!((response.status, read(json(&response))), (StatusCode::OK, read(include_str!("openapi.json"))));
+        assert_eq!(
+            (response.status, read(json(&response))),
+            (StatusCode::OK, read(include_str!("openapi.json")))
+        );
         assert!(!json(&response).contains('\n'));
     }
 }
@@ -64,7 +88,10 @@ fn reads_answer_the_list_or_the_first_color() {
 #[test]
 fn a_create_answers_201_and_where_the_color_is() {
     let made = r##"{"name":"a/b","value":"#1"}"##;
-    assert_eq!(check(Method::Post, "/colors", made, StatusCode::CREATED, made).location.as_deref(), Some("/colors/a%2Fb"));
+    assert_eq!(
+        check(Method::Post, "/colors", made, StatusCode::CREATED, made).location.as_deref(),
+        Some("/colors/a%2Fb")
+    );
     let again = r##"{"name":"red","value":"#1"}"##;
     assert_eq!(check(Method::Post, "/colors", again, StatusCode::CREATED, again).location, None);
 }
@@ -79,11 +106,29 @@ fn a_create_appends() {
 
 #[test]
 fn an_update_answers_the_color_as_it_is_now() {
-    check(Method::Put, "/colors/red", r##"{"value":"#1"}"##, StatusCode::OK, r##"{"name":"red","value":"#1"}"##);
-    check(Method::Put, "/colors/red", r##"{"name":"x","value":"#1"}"##, StatusCode::OK, r##"{"name":"red","value":"#1"}"##);
+    check(
+        Method::Put,
+        "/colors/red",
+        r##"{"value":"#1"}"##,
+        StatusCode::OK,
+        r##"{"name":"red","value":"#1"}"##,
+    );
+    check(
+        Method::Put,
+        "/colors/red",
+        r##"{"name":"x","value":"#1"}"##,
+        StatusCode::OK,
+        r##"{"name":"red","value":"#1"}"##,
+    );
     check(Method::Put, "/colors/red", "{}", StatusCode::OK, r##"{"name":"red","value":"#f00"}"##);
     check(Method::Put, "/colors/red", "", StatusCode::OK, r##"{"name":"red","value":"#f00"}"##);
-    check(Method::Put, "/colors/no", r##"{"value":"#1"}"##, StatusCode::NOT_FOUND, r#"{"error":true}"#);
+    check(
+        Method::Put,
+        "/colors/no",
+        r##"{"value":"#1"}"##,
+        StatusCode::NOT_FOUND,
+        r#"{"error":true}"#,
+    );
     check(Method::Put, "/colors/no", "not JSON", StatusCode::NOT_FOUND, r#"{"error":true}"#);
     check(
         Method::Put,
@@ -97,24 +142,44 @@ fn an_update_answers_the_color_as_it_is_now() {
 #[test]
 fn a_delete_answers_the_color_as_it_was_and_uncovers_the_next() {
     let service = service();
-    for expected in [r##"{"name":"red","value":"#f00"}"##, r##"{"name":"red","value":"#e00"}"##, r#"{"error":true}"#] {
+    for expected in [
+        r##"{"name":"red","value":"#f00"}"##,
+        r##"{"name":"red","value":"#e00"}"##,
+        r#"{"error":true}"#,
+    ] {
         assert_eq!(json(&ask(&service, Method::Delete, "/colors/red", "")), expected);
     }
-    assert_eq!(json(&ask(&service, Method::Get, "/colors", "")), r##"{"data":[{"name":"blue","value":"#00f"}]}"##);
+    assert_eq!(
+        json(&ask(&service, Method::Get, "/colors", "")),
+        r##"{"data":[{"name":"blue","value":"#00f"}]}"##
+    );
 }
 
 #[test]
 fn refused_content_changes_nothing() {
     let service = service();
-    for content in ["", "nonsense", "[]", "{}", r#"{"name":"a"}"#, r#"{"name":"a","value":1}"#, r#"{"name":"a","name":"a","value":"b"}"#] {
-        assert_eq!(ask(&service, Method::Post, "/colors", content).status, StatusCode::BAD_REQUEST, "{content:?}");
+    for content in [
+        "",
+        "nonsense",
+        "[]",
+        "{}",
+        r#"{"name":"a"}"#,
+        r#"{"name":"a","value":1}"#,
+        r#"{"name":"a","name":"a","value":"b"}"#,
+    ] {
+        assert_eq!(
+            ask(&service, Method::Post, "/colors", content).status,
+            StatusCode::BAD_REQUEST,
+            "{content:?}"
+        );
     }
     assert_eq!(json(&ask(&service, Method::Get, "/colors", "")), LIST);
 }
 
 #[test]
 fn a_resource_says_which_methods_it_allows() {
-    let (list, one, fixed) = ("GET, HEAD, POST, PUT, OPTIONS", "GET, HEAD, PUT, DELETE, OPTIONS", "GET, HEAD, OPTIONS");
+    let (list, one, fixed) =
+        ("GET, HEAD, POST, PUT, OPTIONS", "GET, HEAD, PUT, DELETE, OPTIONS", "GET, HEAD, OPTIONS");
     for (target, allow, refused) in [
         ("/colors", list, &[Method::Delete, Method::Patch][..]),
         ("/colors/x", one, &[Method::Post, Method::Patch]),
@@ -122,19 +187,30 @@ fn a_resource_says_which_methods_it_allows() {
         ("/openapi.json", fixed, &[Method::Post, Method::Put, Method::Delete, Method::Patch]),
     ] {
         assert_eq!(
-            check(Method::Options, target, "", StatusCode::NO_CONTENT, "").allow.map(|allow| allow.to_string()).as_deref(),
+            check(Method::Options, target, "", StatusCode::NO_CONTENT, "")
+                .allow
+                .map(|allow| allow.to_string())
+                .as_deref(),
             Some(allow)
         );
         for method in refused {
-            let message = format!(r#"{{"error":true,"message":"the method is not allowed here, only {allow}"}}"#);
+            let message = format!(
+                r#"{{"error":true,"message":"the method is not allowed here, only {allow}"}}"#
+            );
             assert_eq!(
-                check(method.clone(), target, "", StatusCode::METHOD_NOT_ALLOWED, &message).allow.map(|allow| allow.to_string()).as_deref(),
+                check(method.clone(), target, "", StatusCode::METHOD_NOT_ALLOWED, &message)
+                    .allow
+                    .map(|allow| allow.to_string())
+                    .as_deref(),
                 Some(allow)
             );
         }
     }
     assert_eq!(
-        check(Method::Options, "*", "", StatusCode::NO_CONTENT, "").allow.map(|allow| allow.to_string()).as_deref(),
+        check(Method::Options, "*", "", StatusCode::NO_CONTENT, "")
+            .allow
+            .map(|allow| allow.to_string())
+            .as_deref(),
         Some("GET, HEAD, POST, PUT, DELETE, OPTIONS")
     );
 }
@@ -142,7 +218,9 @@ fn a_resource_says_which_methods_it_allows() {
 #[test]
 fn read_only_allows_only_reads() {
     let service = Service { read_only: true, ..service() };
-    for (method, target) in [(Method::Post, "/colors"), (Method::Put, "/colors/red"), (Method::Delete, "/colors/red")] {
+    for (method, target) in
+        [(Method::Post, "/colors"), (Method::Put, "/colors/red"), (Method::Delete, "/colors/red")]
+    {
         let response = ask(&service, method, target, r#"{"name":"a","value":"b"}"#);
         assert_eq!(
             (response.status, response.allow.map(|allow| allow.to_string()).as_deref()),
@@ -150,7 +228,13 @@ fn read_only_allows_only_reads() {
         );
     }
     assert_eq!(json(&ask(&service, Method::Get, "/colors", "")), LIST);
-    assert_eq!(ask(&service, Method::Options, "/colors", "").allow.map(|allow| allow.to_string()).as_deref(), Some("GET, HEAD, OPTIONS"));
+    assert_eq!(
+        ask(&service, Method::Options, "/colors", "")
+            .allow
+            .map(|allow| allow.to_string())
+            .as_deref(),
+        Some("GET, HEAD, OPTIONS")
+    );
 }
 
 #[test]
@@ -160,9 +244,16 @@ fn health_is_ok_until_the_end() {
         json(&ask(&service, Method::Get, "/health", "")),
         concat!(r#"{"colors":3,"status":"ok","version":""#, env!("BUILD_VERSION"), r#""}"#)
     );
-    assert_eq!(ask(&service, Method::Post, "/health", "").allow.map(|allow| allow.to_string()).as_deref(), Some("GET, HEAD, OPTIONS"));
+    assert_eq!(
+        ask(&service, Method::Post, "/health", "").allow.map(|allow| allow.to_string()).as_deref(),
+        Some("GET, HEAD, OPTIONS")
+    );
     let arrival = Arrival { is_stopping: true, ..Arrival::default() };
-    let Answer::Now(response) = service.respond(&request(Method::Get, "/health", Fields::default(), ""), arrival) else { panic!() };
+    let Answer::Now(response) =
+        service.respond(&request(Method::Get, "/health", Fields::default(), ""), arrival)
+    else {
+        panic!()
+    };
     assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(str::from_utf8(response.content.bytes()).unwrap().contains(r#""status":"stopping""#));
 }
@@ -194,9 +285,15 @@ fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
         );
         assert_eq!(
             (refused.status, refused.detail.split(';').next()),
-            (StatusCode::FORBIDDEN, Some(r#"refused a change from the origin "http://evil.example""#))
+            (
+                StatusCode::FORBIDDEN,
+                Some(r#"refused a change from the origin "http://evil.example""#)
+            )
         );
-        assert_eq!(ask(Method::Get, target, None, Some("evil.example")).status, StatusCode::FORBIDDEN);
+        assert_eq!(
+            ask(Method::Get, target, None, Some("evil.example")).status,
+            StatusCode::FORBIDDEN
+        );
     }
     assert_eq!(json(&ask(Method::Get, "/colors", None, None)), LIST);
 }
@@ -204,12 +301,24 @@ fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
 #[test]
 fn an_allowed_origin_is_answered_with_cors_fields() {
     let origin = "https://friend.example";
-    let service = Service { allowlist: Allowlist { origins: vec![origin.to_owned()], hosts: vec![] }, ..service() };
-    let fields = Fields { origin: Some(origin.to_owned()), preflight_method: Some("DELETE".to_owned()), ..Fields::default() };
-    for (method, status, is_preflight) in [(Method::Options, StatusCode::NO_CONTENT, true), (Method::Delete, StatusCode::OK, false)] {
+    let service = Service {
+        allowlist: Allowlist { origins: vec![origin.to_owned()], hosts: vec![] },
+        ..service()
+    };
+    let fields = Fields {
+        origin: Some(origin.to_owned()),
+        preflight_method: Some("DELETE".to_owned()),
+        ..Fields::default()
+    };
+    for (method, status, is_preflight) in
+        [(Method::Options, StatusCode::NO_CONTENT, true), (Method::Delete, StatusCode::OK, false)]
+    {
         let request = request(method, "/colors/red", fields.clone(), "");
         let common = service.common_fields(Some(&request), "", "");
-        assert_eq!((respond(&service, &request).status, common.cors.map(|cors| cors.preflight)), (status, Some(is_preflight)));
+        assert_eq!(
+            (respond(&service, &request).status, common.cors.map(|cors| cors.preflight)),
+            (status, Some(is_preflight))
+        );
     }
     let common = service.common_fields(None, "", "");
     assert!(common.cors.is_none() && common.varies_by_origin);
@@ -223,7 +332,20 @@ fn nothing_that_arrives_makes_parser_or_service_panic() {
         "PUT /colors/red HTTP/1.2\r\nHost: a%20b\r\nContent-Length: 15\r\nExpect: 100-continue\r\nOrigin: http://\u{e9}\r\n\r\n{\"value\":\"\\ud8\"}",
         "OPTIONS * HTTP/1.0\r\nConnection: close, keep-alive\r\nSec-Fetch-Site: none\r\nAccess-Control-Request-Method: PUT\r\n\r\n",
     ];
-    const PIECES: [&[u8]; 12] = [b"", b"\r\n", b"\n", b":", b"%", b"\"", b"]", b"/", b" ", b"\xff", b"\0", b"9999999999999999"];
+    const PIECES: [&[u8]; 12] = [
+        b"",
+        b"\r\n",
+        b"\n",
+        b":",
+        b"%",
+        b"\"",
+        b"]",
+        b"/",
+        b" ",
+        b"\xff",
+        b"\0",
+        b"9999999999999999",
+    ];
     let service = service();
     let mut random = fastrand::Rng::with_seed(1);
     for _ in 0..20_000 {
@@ -237,7 +359,12 @@ fn nothing_that_arrives_makes_parser_or_service_panic() {
         for piece in bytes.chunks(random.usize(1..200)) {
             parser.append(piece);
             while let Ok(Some(request)) = parser.next_request(100) {
-                assert_ne!(respond(&service, &request).status, StatusCode::INTERNAL_SERVER_ERROR, "{:?}", String::from_utf8_lossy(&bytes));
+                assert_ne!(
+                    respond(&service, &request).status,
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "{:?}",
+                    String::from_utf8_lossy(&bytes)
+                );
             }
         }
         service.common_fields(parser.refuse().as_ref(), "", "");
@@ -267,7 +394,8 @@ mod token {
 
     fn ask_with(service: &Service, method: Method, target: &str, token: &str) -> Response {
         let fields = Fields {
-            authorization: (!token.is_empty()).then(|| Credentials(format!("Bearer {token}").into_bytes().into())),
+            authorization: (!token.is_empty())
+                .then(|| Credentials(format!("Bearer {token}").into_bytes().into())),
             if_match: (!matches!(method, Method::Get | Method::Head)).then(|| "\"x\"".to_owned()),
             ..Fields::default()
         };
@@ -284,18 +412,33 @@ mod token {
             (Method::Delete, "/colors/red"),
             (Method::Delete, "/colors/no"),
         ] {
-            for (token, challenge) in [("", Challenge::NoToken), ("abcdefgh01234568", Challenge::InvalidToken)] {
+            for (token, challenge) in
+                [("", Challenge::NoToken), ("abcdefgh01234568", Challenge::InvalidToken)]
+            {
                 let refused = ask_with(&service, method.clone(), target, token);
-                assert_eq!((refused.status, refused.challenge), (StatusCode::UNAUTHORIZED, Some(challenge)), "{method:?} {target}");
+                assert_eq!(
+                    (refused.status, refused.challenge),
+                    (StatusCode::UNAUTHORIZED, Some(challenge)),
+                    "{method:?} {target}"
+                );
                 let expected = format!(r#"{{"error":true,"message":"{}"}}"#, challenge.message());
                 assert_eq!(json(&refused), expected);
             }
         }
         assert_eq!(json(&ask(&service, Method::Get, "/colors", "")), LIST);
         let token = "abcdefgh01234567";
-        assert_eq!(ask_with(&service, Method::Post, "/colors", token).status, StatusCode::BAD_REQUEST);
-        assert_eq!(ask_with(&service, Method::Delete, "/colors/no", token).status, StatusCode::NOT_FOUND);
-        assert_eq!(ask_with(&service, Method::Delete, "/colors/red", token).status, StatusCode::PRECONDITION_FAILED);
+        assert_eq!(
+            ask_with(&service, Method::Post, "/colors", token).status,
+            StatusCode::BAD_REQUEST
+        );
+        assert_eq!(
+            ask_with(&service, Method::Delete, "/colors/no", token).status,
+            StatusCode::NOT_FOUND
+        );
+        assert_eq!(
+            ask_with(&service, Method::Delete, "/colors/red", token).status,
+            StatusCode::PRECONDITION_FAILED
+        );
     }
 
     #[test]
@@ -314,10 +457,17 @@ mod token {
                 (Method::Get, "/health", StatusCode::OK),
                 (Method::Head, "/openapi.json", StatusCode::OK),
             ] {
-                assert_eq!(ask_with(&service, method.clone(), target, "").status, status, "{method:?} {target}");
+                assert_eq!(
+                    ask_with(&service, method.clone(), target, "").status,
+                    status,
+                    "{method:?} {target}"
+                );
             }
             let read_only = with_token(private, true);
-            assert_eq!(ask_with(&read_only, Method::Delete, "/colors/red", "").status, StatusCode::METHOD_NOT_ALLOWED);
+            assert_eq!(
+                ask_with(&read_only, Method::Delete, "/colors/red", "").status,
+                StatusCode::METHOD_NOT_ALLOWED
+            );
         }
     }
 
@@ -325,13 +475,22 @@ mod token {
     fn reads_of_colors_need_one_when_they_are_private() {
         for private in [false, true] {
             let service = with_token(private, false);
-            for (target, is_there) in [("/colors", true), ("/colors/red", true), ("/colors/no", false)] {
+            for (target, is_there) in
+                [("/colors", true), ("/colors/red", true), ("/colors/no", false)]
+            {
                 for method in [Method::Get, Method::Head] {
                     let found = if is_there { StatusCode::OK } else { StatusCode::NOT_FOUND };
                     let expected = if private { StatusCode::UNAUTHORIZED } else { found };
-                    assert_eq!(ask_with(&service, method.clone(), target, "").status, expected, "{method:?} {target}");
+                    assert_eq!(
+                        ask_with(&service, method.clone(), target, "").status,
+                        expected,
+                        "{method:?} {target}"
+                    );
                     let response = ask_with(&service, method, target, "abcdefgh01234567");
-                    assert_eq!((response.status, service.common_fields(None, "", "").is_private), (found, private));
+                    assert_eq!(
+                        (response.status, service.common_fields(None, "", "").is_private),
+                        (found, private)
+                    );
                 }
             }
         }
@@ -341,6 +500,9 @@ mod token {
     fn an_intrusion_is_refused_first() {
         let service = with_token(true, false);
         let fields = Fields { origin: Some("http://evil.example".to_owned()), ..Fields::default() };
-        assert_eq!(respond(&service, &request(Method::Delete, "/colors/red", fields, "")).status, StatusCode::FORBIDDEN);
+        assert_eq!(
+            respond(&service, &request(Method::Delete, "/colors/red", fields, "")).status,
+            StatusCode::FORBIDDEN
+        );
     }
 }

@@ -31,7 +31,8 @@ pub(super) enum Resource<'a> {
 pub(super) enum TargetError {
     /// When it is well-formed but nothing is there: 404.
     Unknown,
-    /// When a percent escape is cut short, not hexadecimal, or the decoded bytes are not UTF-8: 400.
+    /// When a percent escape is cut short, not hexadecimal, or the decoded bytes are not UTF-8:
+    /// 400.
     Escape,
     /// When it is neither origin-form nor absolute-form (RFC 9112 §3.2): 400.
     Form,
@@ -42,8 +43,8 @@ pub(super) enum TargetError {
 pub(crate) struct BasePath(String);
 
 impl BasePath {
-    /// Parses the path of `--base-path`: `/api`, `/api/`, `/a/b`; `/` and the empty string mean none.
-    /// Its characters are the unreserved ones of RFC 3986 §2.3.
+    /// Parses the path of `--base-path`: `/api`, `/api/`, `/a/b`; `/` and the empty string mean
+    /// none. Its characters are the unreserved ones of RFC 3986 §2.3.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let path = text.strip_suffix('/').unwrap_or(text);
         let segments = match path.strip_prefix('/') {
@@ -65,22 +66,32 @@ impl BasePath {
 
     /// The path of the color `name`, for a Location field (RFC 3986 §3.3).
     ///
-    /// `None` for `.` and `..`: the URL standard takes `%2E` for a dot segment, so clients that follow it would reach another color. `None`
-    /// as well for a path that proxies and clients may fail on.
+    /// `None` for `.` and `..`: the URL standard takes `%2E` for a dot segment, so clients that
+    /// follow it would reach another color. `None` as well for a path that proxies and clients may
+    /// fail on.
     pub(super) fn location_of(&self, name: &str) -> Option<String> {
         /// All but the unreserved characters of RFC 3986 §2.3.
-        const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-        let path = (!matches!(name, "." | "..")).then(|| format!("{}/colors/{}", self.0, utf8_percent_encode(name, RESERVED)))?;
+        const RESERVED: &AsciiSet =
+            &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+        let path = (!matches!(name, "." | ".."))
+            .then(|| format!("{}/colors/{}", self.0, utf8_percent_encode(name, RESERVED)))?;
         (path.len() <= LOCATION_BYTES_MAX).then_some(path)
     }
 }
 
 /// Finds the resource that `target` names below `base`. `*` is one for OPTIONS alone.
 ///
-/// The path is split at `/` first, then each segment is percent-decoded, so `%2F` is part of a name; the query is ignored.
-pub(super) fn find<'a>(method: &Method, target: &'a str, base: &BasePath) -> Result<Resource<'a>, TargetError> {
+/// The path is split at `/` first, then each segment is percent-decoded, so `%2F` is part of a
+/// name; the query is ignored.
+pub(super) fn find<'a>(
+    method: &Method,
+    target: &'a str,
+    base: &BasePath,
+) -> Result<Resource<'a>, TargetError> {
     // RFC 9112 §3.2.4: OPTIONS of a URI with neither path nor query means `*`
-    if *method == Method::Options && (target == "*" || split_absolute_form(target).is_some_and(|(_, path)| path.is_empty())) {
+    if *method == Method::Options
+        && (target == "*" || split_absolute_form(target).is_some_and(|(_, path)| path.is_empty()))
+    {
         return Ok(Resource::Asterisk);
     }
     let path = path_of(target)?;
@@ -93,9 +104,15 @@ pub(super) fn find<'a>(method: &Method, target: &'a str, base: &BasePath) -> Res
     let mut next = || {
         let (segment, after) = split_at_byte(rest?, b'/');
         rest = after;
-        Some(if has_escapes { decode(segment).expect("the whole path decodes") } else { Cow::Borrowed(segment) })
+        Some(if has_escapes {
+            decode(segment).expect("the whole path decodes")
+        } else {
+            Cow::Borrowed(segment)
+        })
     };
-    if !base.0.is_empty() && !base.0[1..].split('/').all(|expected| next().as_deref() == Some(expected)) {
+    if !base.0.is_empty()
+        && !base.0[1..].split('/').all(|expected| next().as_deref() == Some(expected))
+    {
         return Err(TargetError::Unknown);
     }
     match (next().as_deref(), next(), next()) {
@@ -111,7 +128,8 @@ pub(super) fn find<'a>(method: &Method, target: &'a str, base: &BasePath) -> Res
 
 /// The path of a target without its first slash and its query.
 fn path_of(target: &str) -> Result<&str, TargetError> {
-    let (path, is_absolute_form) = split_absolute_form(target).map_or((target, false), |(_, path)| (path, true));
+    let (path, is_absolute_form) =
+        split_absolute_form(target).map_or((target, false), |(_, path)| (path, true));
     let path = memchr(b'?', path.as_bytes()).map_or(path, |end| &path[..end]);
     match path.strip_prefix('/') {
         Some(path) => Ok(path),
@@ -198,11 +216,19 @@ mod tests {
     fn options_may_ask_about_the_service_itself() {
         for base in [BasePath::default(), BasePath::parse("/api").unwrap()] {
             for target in ["*", "http://example.org", "HTTPS://example.org:81"] {
-                assert_eq!(find(&Method::Options, target, &base), Ok(Resource::Asterisk), "{target}");
+                assert_eq!(
+                    find(&Method::Options, target, &base),
+                    Ok(Resource::Asterisk),
+                    "{target}"
+                );
                 assert_ne!(find(&Method::Get, target, &base), Ok(Resource::Asterisk), "{target}");
             }
             for target in ["http://example.org/", "http://example.org?x", "/", "**"] {
-                assert_ne!(find(&Method::Options, target, &base), Ok(Resource::Asterisk), "{target}");
+                assert_ne!(
+                    find(&Method::Options, target, &base),
+                    Ok(Resource::Asterisk),
+                    "{target}"
+                );
             }
         }
     }
@@ -233,8 +259,14 @@ mod tests {
 
     #[test]
     fn a_base_path_is_plain_segments() {
-        for (text, expected) in [("", ""), ("/", ""), ("/api", "/api"), ("/api/", "/api"), ("/a/b", "/a/b")] {
-            assert_eq!(BasePath::parse(text).as_ref().map(BasePath::as_str), Ok(expected), "{text:?}");
+        for (text, expected) in
+            [("", ""), ("/", ""), ("/api", "/api"), ("/api/", "/api"), ("/a/b", "/a/b")]
+        {
+            assert_eq!(
+                BasePath::parse(text).as_ref().map(BasePath::as_str),
+                Ok(expected),
+                "{text:?}"
+            );
         }
         for text in ["api", "//", "/a//b", "/a b", "/a%20b", "/\u{e9}", "/a?b"] {
             assert!(BasePath::parse(text).is_err(), "{text:?}");

@@ -1,5 +1,5 @@
-//! Tokens: reads them from their file, and checks the credentials of a request (RFC 6750). Does not decide which requests need a token, and
-//! never logs or returns one.
+//! Tokens: reads them from their file, and checks the credentials of a request (RFC 6750). Does not
+//! decide which requests need a token, and never logs or returns one.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -10,7 +10,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::http::{Challenge, Credentials};
 
-/// Characters of a token: 16 of base64 are 96 bits, which nobody guesses; 512 fit any proxy's limit for a field.
+/// Characters of a token: 16 of base64 are 96 bits, which nobody guesses; 512 fit any proxy's limit
+/// for a field.
 const TOKEN_CHARACTERS_MIN: usize = 16;
 const TOKEN_CHARACTERS_MAX: usize = 512;
 
@@ -46,10 +47,11 @@ pub(crate) enum TokenFileError {
     Io(io::Error),
     /// When it has no token.
     Empty,
-    /// When the token in this line, counted from 1, has fewer than 16 or more than 512 characters. The line is not shown: it may be most of
-    /// a token.
+    /// When the token in this line, counted from 1, has fewer than 16 or more than 512 characters.
+    /// The line is not shown: it may be most of a token.
     Length(usize),
-    /// When a character of the token in this line is none of b64token's, or `=` is not at the end (RFC 6750 §2.1).
+    /// When a character of the token in this line is none of b64token's, or `=` is not at the end
+    /// (RFC 6750 §2.1).
     Character(usize),
     /// When the text before the token in this line is not a name.
     Name(usize),
@@ -65,11 +67,13 @@ impl Tokens {
         &self.file
     }
 
-    /// Reads the file and replaces all tokens by those in it. After an error the previous tokens stay.
+    /// Reads the file and replaces all tokens by those in it. After an error the previous tokens
+    /// stay.
     pub(crate) fn load(&self) -> Result<Loaded, TokenFileError> {
         // opening a FIFO would block the accept loop
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-        let (mut file, mut content) = (OpenOptions::new().read(true).custom_flags(nonblocking).open(&self.file)?, Vec::new());
+        let (mut file, mut content) =
+            (OpenOptions::new().read(true).custom_flags(nonblocking).open(&self.file)?, Vec::new());
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::other("it is no regular file").into());
@@ -77,11 +81,17 @@ impl Tokens {
         let mode = metadata.permissions().mode() & 0o777;
         file.read_to_end(&mut content)?;
         let accepted = parse(&content)?;
-        let (file, count, plural) = (self.file.display(), accepted.len(), if accepted.len() == 1 { "" } else { "s" });
+        let (file, count, plural) =
+            (self.file.display(), accepted.len(), if accepted.len() == 1 { "" } else { "s" });
         *self.accepted.write().unwrap_or_else(PoisonError::into_inner) = accepted;
         let is_open = mode & 0o077 != 0 && !is_credential(&self.file);
-        let warning = format!("others can use the token file {file}, its mode is {mode:04o}; run chmod 600 on it");
-        Ok(Loaded { message: format!("{count} token{plural} loaded from {file}"), warning: is_open.then_some(warning) })
+        let warning = format!(
+            "others can use the token file {file}, its mode is {mode:04o}; run chmod 600 on it"
+        );
+        Ok(Loaded {
+            message: format!("{count} token{plural} loaded from {file}"),
+            warning: is_open.then_some(warning),
+        })
     }
 
     /// Returns the challenge for a request without a valid token.
@@ -115,9 +125,15 @@ impl fmt::Display for TokenFileError {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::Empty => f.write_str("it has no token"),
-            Self::Length(line) => write!(f, "line {line}: a token has {TOKEN_CHARACTERS_MIN} to {TOKEN_CHARACTERS_MAX} characters"),
+            Self::Length(line) => write!(
+                f,
+                "line {line}: a token has {TOKEN_CHARACTERS_MIN} to {TOKEN_CHARACTERS_MAX} characters"
+            ),
             Self::Character(line) => {
-                write!(f, r#"line {line}: a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#)
+                write!(
+                    f,
+                    r#"line {line}: a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#
+                )
             }
             Self::Name(line) => {
                 write!(
@@ -135,17 +151,23 @@ impl From<io::Error> for TokenFileError {
     }
 }
 
-/// Whether the file is a credential from systemd. The service's user may read it by an access control list, whose mask looks like permissions
-/// of the group (acl(5)); the directory keeps all others out.
+/// Whether the file is a credential from systemd. The service's user may read it by an access
+/// control list, whose mask looks like permissions of the group (acl(5)); the directory keeps all
+/// others out.
 fn is_credential(file: &Path) -> bool {
-    std::env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|directory| file.parent() == Some(Path::new(&directory)))
+    std::env::var_os("CREDENTIALS_DIRECTORY")
+        .is_some_and(|directory| file.parent() == Some(Path::new(&directory)))
 }
 
-/// The tokens of a file: one per line, after its name if it has one. A line that begins with `#` is a comment.
+/// The tokens of a file: one per line, after its name if it has one. A line that begins with `#` is
+/// a comment.
 fn parse(content: &[u8]) -> Result<Vec<Accepted>, TokenFileError> {
     let lines = content.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..);
     let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with(b"#"));
-    let tokens = lines.clone().map(|(line, number)| parse_line(line, number)).collect::<Result<Vec<_>, _>>()?;
+    let tokens = lines
+        .clone()
+        .map(|(line, number)| parse_line(line, number))
+        .collect::<Result<Vec<_>, _>>()?;
     // a name is logged: it must not be a token
     let is_token = |token: &Accepted| {
         token.name.as_ref().is_some_and(|name| {
@@ -176,8 +198,11 @@ fn parse_line(line: &[u8], number: usize) -> Result<Accepted, TokenFileError> {
     }
     let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
     let parse = |name: &[u8]| {
-        let name = Some(name).filter(|name| name.len() <= NAME_CHARACTERS_MAX && name.iter().all(is_allowed));
-        name.and_then(|name| str::from_utf8(name).ok()).map(Arc::from).ok_or(TokenFileError::Name(number))
+        let name = Some(name)
+            .filter(|name| name.len() <= NAME_CHARACTERS_MAX && name.iter().all(is_allowed));
+        name.and_then(|name| str::from_utf8(name).ok())
+            .map(Arc::from)
+            .ok_or(TokenFileError::Name(number))
     };
     Ok(Accepted { hash: blake3::hash(token), name: name.map(parse).transpose()? })
 }
@@ -202,7 +227,10 @@ mod tests {
     }
 
     fn nameless(tokens: &[&str]) -> Vec<Accepted> {
-        tokens.iter().map(|token| Accepted { name: None, hash: blake3::hash(token.as_bytes()) }).collect()
+        tokens
+            .iter()
+            .map(|token| Accepted { name: None, hash: blake3::hash(token.as_bytes()) })
+            .collect()
     }
 
     #[test]
@@ -210,7 +238,10 @@ mod tests {
         let longest = "x".repeat(512);
         for (content, expected) in [
             ("abcdefgh01234567", vec!["abcdefgh01234567"]),
-            ("# laptop\nabcdefgh01234567\n\n  # phone\n\tAZ-._~+/01234567==  \r\n", vec!["abcdefgh01234567", "AZ-._~+/01234567=="]),
+            (
+                "# laptop\nabcdefgh01234567\n\n  # phone\n\tAZ-._~+/01234567==  \r\n",
+                vec!["abcdefgh01234567", "AZ-._~+/01234567=="],
+            ),
             (&longest, vec![&longest]),
         ] {
             assert_eq!(parsed(content).unwrap(), nameless(&expected), "{content:?}");
@@ -220,8 +251,10 @@ mod tests {
     #[test]
     fn a_token_may_have_a_name_before_it() {
         let longest = "n".repeat(64);
-        let content = format!("a.B-_9 \t abcdefgh01234567\r\n{longest} AZ-._~+/01234567==\nabcdefgh01234568");
-        let mut expected = vec![named("a.B-_9", "abcdefgh01234567"), named(&longest, "AZ-._~+/01234567==")];
+        let content =
+            format!("a.B-_9 \t abcdefgh01234567\r\n{longest} AZ-._~+/01234567==\nabcdefgh01234568");
+        let mut expected =
+            vec![named("a.B-_9", "abcdefgh01234567"), named(&longest, "AZ-._~+/01234567==")];
         expected.extend(nameless(&["abcdefgh01234568"]));
         assert_eq!(parsed(&content).unwrap(), expected);
         let tokens = Tokens::new(Path::new("tokens"), false);
@@ -232,7 +265,11 @@ mod tests {
             ("Bearer abcdefgh01234569", None),
             ("Bearer a.B-_9", None),
         ] {
-            assert_eq!(tokens.name(Some(&Credentials(authorization.as_bytes().into()))).as_deref(), name, "{authorization}");
+            assert_eq!(
+                tokens.name(Some(&Credentials(authorization.as_bytes().into()))).as_deref(),
+                name,
+                "{authorization}"
+            );
         }
     }
 
@@ -288,7 +325,10 @@ mod tests {
             (Some("Bearer abcdefgh012345678"), Err(Challenge::InvalidToken)),
             (Some("Bearer ABCDEFGH01234567"), Err(Challenge::InvalidToken)),
             (Some("Bearer AZ-._~+/01234567"), Err(Challenge::InvalidToken)),
-            (Some("Bearer abcdefgh01234567, Bearer abcdefgh01234567"), Err(Challenge::InvalidToken)),
+            (
+                Some("Bearer abcdefgh01234567, Bearer abcdefgh01234567"),
+                Err(Challenge::InvalidToken),
+            ),
             (Some("Bearer abcdefgh01234567 abcdefgh01234567"), Err(Challenge::InvalidToken)),
             (Some("Bearer x"), Err(Challenge::InvalidToken)),
         ] {

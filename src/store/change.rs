@@ -1,4 +1,5 @@
-//! Decides what a change does to a list: the outcome, and the edit to make. Knows no locks and no files.
+//! Decides what a change does to a list: the outcome, and the edit to make. Knows no locks and no
+//! files.
 
 use std::sync::Arc;
 
@@ -11,11 +12,13 @@ use crate::http::{Conditions, Representation};
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) action: Action,
-    /// On the list (for a create, and for a new list) or on the color, evaluated when the change is made.
+    /// On the list (for a create, and for a new list) or on the color, evaluated when the change is
+    /// made.
     pub(crate) conditions: Conditions,
 }
 
-/// The three writing operations of the specification, one on the whole list, and one that writes nothing.
+/// The three writing operations of the specification, one on the whole list, and one that writes
+/// nothing.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Append this color.
@@ -33,7 +36,8 @@ pub(crate) enum Action {
 /// What came of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// The color was appended. `is_first`: it is the first of its name, the one that its path names.
+    /// The color was appended. `is_first`: it is the first of its name, the one that its path
+    /// names.
     Created { color: Color, is_first: bool },
     /// The color exists: as it is now.
     Updated(Arc<Representation>),
@@ -41,7 +45,8 @@ pub(crate) enum Outcome {
     Deleted(Arc<Representation>),
     /// The list is this one.
     Replaced(Colors),
-    /// The list is that of the database, unless that cannot be read: then [`super::Saves`] says why.
+    /// The list is that of the database, unless that cannot be read: then [`super::Saves`] says
+    /// why.
     Looked,
     /// No color has the name.
     NotFound,
@@ -65,7 +70,8 @@ impl Change {
             },
         };
         let current = || found.map_or_else(|| colors.envelope().tag(), |(_, json)| json.tag());
-        if !self.conditions.if_match_holds(current) || !self.conditions.if_none_match_holds(current) {
+        if !self.conditions.if_match_holds(current) || !self.conditions.if_none_match_holds(current)
+        {
             return (Outcome::ConditionFailed, None);
         }
         match (&self.action, found) {
@@ -75,14 +81,20 @@ impl Change {
                 let edit = (updated != *json).then(|| Edit::Replace(id, Arc::clone(&updated)));
                 (Outcome::Updated(updated), edit)
             }
-            (Action::Update(_, None), Some((_, json))) => (Outcome::Updated(Arc::clone(json)), None),
-            (Action::Delete(_), Some((id, json))) => (Outcome::Deleted(Arc::clone(json)), Some(Edit::Remove(id))),
+            (Action::Update(_, None), Some((_, json))) => {
+                (Outcome::Updated(Arc::clone(json)), None)
+            }
+            (Action::Delete(_), Some((id, json))) => {
+                (Outcome::Deleted(Arc::clone(json)), Some(Edit::Remove(id)))
+            }
             (Action::Create(color), _) => {
                 let is_first = colors.find(&color.fields().name).is_none();
                 let color = Color { id: colors.next_id(), ..color.clone() };
                 (Outcome::Created { color: color.clone(), is_first }, Some(Edit::Append(color)))
             }
-            (Action::ReplaceAll(list, _reserved), _) => (Outcome::Replaced(list.clone()), Some(Edit::ReplaceAll(list.clone()))),
+            (Action::ReplaceAll(list, _reserved), _) => {
+                (Outcome::Replaced(list.clone()), Some(Edit::ReplaceAll(list.clone())))
+            }
             (Action::Look, _) => (Outcome::Looked, None),
             (Action::Update(..) | Action::Delete(_), None) => (Outcome::NotFound, None),
         }
@@ -121,27 +133,39 @@ mod tests {
             let color = color(name, "3");
             let (outcome, edit) = decide(Action::Create(color.clone()), None);
             assert_eq!(outcome, Outcome::Created { color: color.clone(), is_first });
-            assert!(matches!(edit, Some(Edit::Append(appended)) if appended == color && appended.id == 3));
+            assert!(
+                matches!(edit, Some(Edit::Append(appended)) if appended == color && appended.id == 3)
+            );
         }
     }
 
     #[test]
     fn an_update_changes_the_value_of_the_first_or_nothing() {
-        let update = |value: Option<&str>| decide(Action::Update("a".into(), value.map(Arc::from)), None);
-        assert_eq!(update(Some("3")), (Outcome::Updated(color("a", "3").json), Some(Edit::Replace(1, color("a", "3").json))));
+        let update =
+            |value: Option<&str>| decide(Action::Update("a".into(), value.map(Arc::from)), None);
+        assert_eq!(
+            update(Some("3")),
+            (Outcome::Updated(color("a", "3").json), Some(Edit::Replace(1, color("a", "3").json)))
+        );
         assert_eq!(update(None), (Outcome::Updated(color("a", "1").json), None));
         assert_eq!(update(Some("1")), (Outcome::Updated(color("a", "1").json), None));
     }
 
     #[test]
     fn a_delete_removes_the_first() {
-        assert_eq!(decide(Action::Delete("a".into()), None), (Outcome::Deleted(color("a", "1").json), Some(Edit::Remove(1))));
+        assert_eq!(
+            decide(Action::Delete("a".into()), None),
+            (Outcome::Deleted(color("a", "1").json), Some(Edit::Remove(1)))
+        );
     }
 
     #[test]
     fn a_list_takes_the_place_of_another() {
         let other = Colors::from_iter([color("b", "1")]);
-        assert_eq!(decide(replace(&other), None), (Outcome::Replaced(other.clone()), Some(Edit::ReplaceAll(other))));
+        assert_eq!(
+            decide(replace(&other), None),
+            (Outcome::Replaced(other.clone()), Some(Edit::ReplaceAll(other)))
+        );
     }
 
     #[test]
@@ -156,7 +180,10 @@ mod tests {
             assert_eq!(decide(action, Some("\"x\"")), (Outcome::NotFound, None));
         }
         let tag = color("a", "1").json.tag().to_string();
-        assert_eq!(decide(Action::Delete("a".into()), Some(&tag)).0, Outcome::Deleted(color("a", "1").json));
+        assert_eq!(
+            decide(Action::Delete("a".into()), Some(&tag)).0,
+            Outcome::Deleted(color("a", "1").json)
+        );
         for action in [create, replace] {
             assert!(decide(action.clone(), Some(&list().envelope().tag().to_string())).1.is_some());
             assert_eq!(decide(action, Some(&tag)), (Outcome::ConditionFailed, None));

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::http::Representation;
 
-/// Bytes of UTF-8. Percent-encoded it is at most three times as long, which fits into the head of a request, 64 KiB.
+/// Bytes of UTF-8. Percent-encoded it is at most three times as long, which fits into the head of a
+/// request, 64 KiB.
 pub(super) const NAME_BYTES_MAX: usize = 4096;
 
 /// Small, since a change of the list copies some of its neighbors.
@@ -54,12 +55,14 @@ impl Color {
 pub(super) fn json(name: &str, value: &str) -> Representation {
     let mut json = Vec::with_capacity(24 + name.len() + value.len()); // bytes; 23 of them are not the name or the value
     let fields = ColorFields { name: name.into(), value: value.into() };
-    serde_json::to_writer(&mut json, &fields).expect("strings always serialize, and a Vec takes every byte");
+    serde_json::to_writer(&mut json, &fields)
+        .expect("strings always serialize, and a Vec takes every byte");
     json.push(b'\n');
     Representation::new(json)
 }
 
-/// Whether this is the JSON of a color with exactly this name. Compares what [`json`] would write, and allocates nothing.
+/// Whether this is the JSON of a color with exactly this name. Compares what [`json`] would write,
+/// and allocates nothing.
 pub(super) fn is_named(json: &Representation, name: &str) -> bool {
     struct Comparison<'a>(&'a [u8]);
     impl io::Write for Comparison<'_> {
@@ -72,7 +75,9 @@ pub(super) fn is_named(json: &Representation, name: &str) -> bool {
             Ok(())
         }
     }
-    json.bytes().strip_prefix(br#"{"name":"#).is_some_and(|json| serde_json::to_writer(Comparison(json), name).is_ok())
+    json.bytes()
+        .strip_prefix(br#"{"name":"#)
+        .is_some_and(|json| serde_json::to_writer(Comparison(json), name).is_ok())
 }
 
 /// The fields in the JSON of a color.
@@ -93,7 +98,10 @@ mod tests {
 
     #[test]
     fn a_color_serializes_to_exactly_name_and_value() {
-        assert_eq!(str::from_utf8(Color::new("a\"b", "#1").json.bytes()).unwrap(), "{\"name\":\"a\\\"b\",\"value\":\"#1\"}\n");
+        assert_eq!(
+            str::from_utf8(Color::new("a\"b", "#1").json.bytes()).unwrap(),
+            "{\"name\":\"a\\\"b\",\"value\":\"#1\"}\n"
+        );
     }
 
     #[test]
@@ -102,7 +110,10 @@ mod tests {
             let json = Color::new(name, "").json;
             assert!(is_named(&json, name), "{name:?}");
             for other in [format!("{name}b"), format!("{name}\",\"value\":\"")] {
-                assert!(!is_named(&json, &other) && !is_named(&Color::new(&other, "").json, name), "{other:?}");
+                assert!(
+                    !is_named(&json, &other) && !is_named(&Color::new(&other, "").json, name),
+                    "{other:?}"
+                );
             }
         }
     }

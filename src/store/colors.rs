@@ -1,5 +1,6 @@
-//! One version of the list. A clone shares everything with the list that it was made from, and takes the same time however long that is:
-//! a change is tried out on a clone, and readers keep the version that they have begun with. Knows no files and no mutex.
+//! One version of the list. A clone shares everything with the list that it was made from, and
+//! takes the same time however long that is: a change is tried out on a clone, and readers keep the
+//! version that they have begun with. Knows no files and no mutex.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::mem::replace;
@@ -13,9 +14,11 @@ use crate::http::Representation;
 /// All colors in stored order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Colors {
-    /// Duplicates of a name are entries like any other (spec, Color, rule 3). Ids rise along the list, so an id finds its position.
+    /// Duplicates of a name are entries like any other (spec, Color, rule 3). Ids rise along the
+    /// list, so an id finds its position.
     colors: Vector<Color>,
-    /// The ids of the colors whose names have this hash: most often a single one. No name is in it, only in the JSON.
+    /// The ids of the colors whose names have this hash: most often a single one. No name is in it,
+    /// only in the JSON.
     index: OrdMap<u64, Ids>,
     /// With keys of its own, so that no client can choose names that have the same hash.
     hasher: RandomState,
@@ -45,7 +48,8 @@ pub(super) enum Edit {
     ReplaceAll(Colors),
 }
 
-/// What an edit took out of the list. Freeing a whole list takes long, so it is not done under a lock.
+/// What an edit took out of the list. Freeing a whole list takes long, so it is not done under a
+/// lock.
 #[derive(Debug)]
 pub(super) enum Removed {
     Nothing,
@@ -54,14 +58,17 @@ pub(super) enum Removed {
 }
 
 impl Colors {
-    /// A list of colors whose ids rise. Hashes are sorted first: in random order, most steps would wait for memory.
+    /// A list of colors whose ids rise. Hashes are sorted first: in random order, most steps would
+    /// wait for memory.
     pub(super) fn with_ids(colors: Vector<Color>) -> Self {
         let hasher = RandomState::new();
         let bytes = colors.iter().map(Color::json_len).sum();
-        let mut hashes: Vec<_> = colors.iter().map(|color| (hasher.hash_one(&*color.fields().name), color.id)).collect();
+        let mut hashes: Vec<_> =
+            colors.iter().map(|color| (hasher.hash_one(&*color.fields().name), color.id)).collect();
         hashes.sort_unstable();
         let same = hashes.chunk_by(|(one, _), (next, _)| one == next);
-        let index = same.map(|same| (same[0].0, same.iter().map(|(_, id)| *id).collect())).collect();
+        let index =
+            same.map(|same| (same[0].0, same.iter().map(|(_, id)| *id).collect())).collect();
         Self { colors, index, hasher, bytes, envelope: Arc::default() }
     }
 
@@ -119,7 +126,9 @@ impl Colors {
         if self.colors.get(last).is_some_and(|color| color.id == id) {
             return last;
         }
-        self.colors.binary_search_by_key(&id, |color| color.id).expect("an id that is looked up is in the list")
+        self.colors
+            .binary_search_by_key(&id, |color| color.id)
+            .expect("an id that is looked up is in the list")
     }
 
     /// Makes an edit that was decided for this version.
@@ -161,7 +170,8 @@ impl Colors {
         self.envelope.get()
     }
 
-    /// The collection envelope of the specification; made at its first use, which takes longer the longer the list is.
+    /// The collection envelope of the specification; made at its first use, which takes longer the
+    /// longer the list is.
     pub(crate) fn envelope(&self) -> &Arc<Representation> {
         self.envelope.get_or_init(|| {
             let mut json = Vec::with_capacity(self.envelope_len());
@@ -186,7 +196,8 @@ impl Colors {
     }
 }
 
-/// What is before and behind the colors: `{"data":[...]}` and the line feed at the end of all contents.
+/// What is before and behind the colors: `{"data":[...]}` and the line feed at the end of all
+/// contents.
 const ENVELOPE: [&[u8]; 2] = [br#"{"data":["#, b"]}\n"];
 
 impl FromIterator<Color> for Colors {
@@ -268,9 +279,17 @@ mod tests {
 
     #[test]
     fn the_first_of_several_with_one_name_is_the_one_that_counts() {
-        let mut colors = Colors::from_iter([color("x", "0"), color("a", "1"), color("a", "2"), color("b", "3"), color("a", "4")]);
+        let mut colors = Colors::from_iter([
+            color("x", "0"),
+            color("a", "1"),
+            color("a", "2"),
+            color("b", "3"),
+            color("a", "4"),
+        ]);
         colors.apply(Edit::Replace(2, color("a", "9").json));
-        for (name, removed, next) in [("a", "9", Some("2")), ("x", "0", None), ("a", "2", Some("4")), ("a", "4", None)] {
+        for (name, removed, next) in
+            [("a", "9", Some("2")), ("x", "0", None), ("a", "2", Some("4")), ("a", "4", None)]
+        {
             let (id, json) = colors.find(name).unwrap();
             assert_eq!(json.bytes(), color(name, removed).json.bytes());
             colors.apply(Edit::Remove(id));
@@ -308,7 +327,10 @@ mod tests {
         assert_eq!(json(&colors), "{\"data\":[]}\n");
         colors.apply(Edit::Append(Color { id: 1, ..color("a", "1") }));
         colors.apply(Edit::Append(Color { id: 2, ..color("b", "2") }));
-        assert_eq!(json(&colors), "{\"data\":[{\"name\":\"a\",\"value\":\"1\"},{\"name\":\"b\",\"value\":\"2\"}]}\n");
+        assert_eq!(
+            json(&colors),
+            "{\"data\":[{\"name\":\"a\",\"value\":\"1\"},{\"name\":\"b\",\"value\":\"2\"}]}\n"
+        );
         assert_eq!(colors.envelope_len(), json(&colors).len());
     }
 
@@ -322,11 +344,18 @@ mod tests {
         for step in 0..20_000 {
             let name = &names[random.usize(..names.len())];
             let place = model.iter().position(|(other, _)| other == name);
-            assert_eq!(found(&colors, name), place.map(|place| color(name, &model[place].1.to_string())), "step {step}");
+            assert_eq!(
+                found(&colors, name),
+                place.map(|place| color(name, &model[place].1.to_string())),
+                "step {step}"
+            );
             match (random.u8(..5), place, colors.find(name).map(|(id, _)| id)) {
                 (0 | 1, ..) => {
                     model.push((name.clone(), step));
-                    colors.apply(Edit::Append(Color { id: colors.next_id(), ..color(name, &step.to_string()) }));
+                    colors.apply(Edit::Append(Color {
+                        id: colors.next_id(),
+                        ..color(name, &step.to_string())
+                    }));
                 }
                 (2, Some(place), Some(id)) => {
                     model[place].1 = step;
@@ -348,7 +377,10 @@ mod tests {
             }
         }
         for (colors, model) in kept {
-            let texts: Vec<String> = model.iter().map(|(name, value)| format!(r#"{{"name":"{name}","value":"{value}"}}"#)).collect();
+            let texts: Vec<String> = model
+                .iter()
+                .map(|(name, value)| format!(r#"{{"name":"{name}","value":"{value}"}}"#))
+                .collect();
             assert_eq!(json(&colors), format!("{{\"data\":[{}]}}\n", texts.join(",")));
             assert_eq!((colors.len(), colors.envelope_len()), (model.len(), json(&colors).len()));
         }

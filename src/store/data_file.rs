@@ -1,4 +1,5 @@
-//! What is at the path of `--data`, read from its first bytes: SQLite gets to open only databases of colors, since opening may change a file.
+//! What is at the path of `--data`, read from its first bytes: SQLite gets to open only databases
+//! of colors, since opening may change a file.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -18,7 +19,8 @@ pub(super) const APPLICATION_ID: i32 = 0x636f_6c72;
 /// The version of the tables; a later one is of a newer version of the program.
 pub(super) const VERSION: i32 = 1;
 
-/// True if there is a database of colors, false if the file is missing, empty or unfinished; an error for anything else.
+/// True if there is a database of colors, false if the file is missing, empty or unfinished; an
+/// error for anything else.
 pub(crate) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
     let unusable = |reason: &str| Err(DatabaseError::Unusable(reason.to_owned()));
     let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
@@ -28,18 +30,29 @@ pub(crate) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
         there if is_directory || there.as_ref().is_ok_and(fs::Metadata::is_dir) => {
             return unusable("it names a directory; name a file in it with --data");
         }
-        Ok(there) if !there.is_file() => return unusable("it is not a regular file; name another file with --data"),
+        Ok(there) if !there.is_file() => {
+            return unusable("it is not a regular file; name another file with --data");
+        }
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let directory = directory_of(path);
-            let unusable = || unusable(&format!("no such directory; create it with mkdir -p {}", directory.display()));
+            let unusable = || {
+                unusable(&format!(
+                    "no such directory; create it with mkdir -p {}",
+                    directory.display()
+                ))
+            };
             return if directory.exists() { Ok(false) } else { unusable() };
         }
         Err(error) => return Err(path_error(path, &error)),
     }
     let mut start = Vec::new();
-    File::open(path).and_then(|file| file.take(100).read_to_end(&mut start)).map_err(|error| path_error(path, &error))?;
-    let number = |at: usize| start.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes);
+    File::open(path)
+        .and_then(|file| file.take(100).read_to_end(&mut start))
+        .map_err(|error| path_error(path, &error))?;
+    let number = |at: usize| {
+        start.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes)
+    };
     let is_ours = start.starts_with(b"SQLite format 3\0") && number(68) == Some(APPLICATION_ID);
     match (number(68), number(60)) {
         _ if start.is_empty() => Ok(false),
@@ -47,31 +60,38 @@ pub(crate) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
         _ if is_ours && with_suffix(path, "-journal").exists() => Ok(false),
         (_, Some(version)) if is_ours => match version {
             ..=VERSION => Ok(true),
-            _ => unusable("a newer version of colors made it; install that one, or name another file with --data"),
+            _ => unusable(
+                "a newer version of colors made it; install that one, or name another file with --data",
+            ),
         },
         // what `.dump` of sqlite3 prints lacks both numbers
         (Some(0), _) if start.starts_with(b"SQLite format 3\0") => unusable(&format!(
             "it is the database of another program, or made by sqlite3 from a dump; name another file with --data, or mark it as ours with \
              sqlite3 FILE 'PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}'"
         )),
-        _ if start.starts_with(b"SQLite format 3\0") => unusable("it is the database of another program; name another file with --data"),
-        _ if matches!(start.trim_ascii_start(), [b'[' | b'{', ..]) => {
-            unusable("it is a list in JSON; start with it as --seed, and name a new file with --data")
+        _ if start.starts_with(b"SQLite format 3\0") => {
+            unusable("it is the database of another program; name another file with --data")
         }
+        _ if matches!(start.trim_ascii_start(), [b'[' | b'{', ..]) => unusable(
+            "it is a list in JSON; start with it as --seed, and name a new file with --data",
+        ),
         _ => unusable("it is not a database of colors; name another file with --data"),
     }
 }
 
 /// Whether this process may write a database there: the file, if it exists, and the log beside it.
 pub(crate) fn check_writable(path: &Path) -> Result<(), DatabaseError> {
-    let check = |path: &Path, access| rustix::fs::access(path, access).map_err(|error| path_error(path, &error.into()));
+    let check = |path: &Path, access| {
+        rustix::fs::access(path, access).map_err(|error| path_error(path, &error.into()))
+    };
     if path.exists() {
         check(path, Access::READ_OK | Access::WRITE_OK)?;
     }
     check(directory_of(path), Access::WRITE_OK | Access::EXEC_OK)
 }
 
-/// The error for a path that the system refuses; if that is for lack of permission, it names the owner and the user of this process.
+/// The error for a path that the system refuses; if that is for lack of permission, it names the
+/// owner and the user of this process.
 pub(super) fn path_error(path: &Path, error: &io::Error) -> DatabaseError {
     let user = rustix::process::geteuid().as_raw();
     let name = path.file_name().unwrap_or(path.as_os_str()).display().to_string();
@@ -79,7 +99,9 @@ pub(super) fn path_error(path: &Path, error: &io::Error) -> DatabaseError {
         Ok(there) if error.kind() == io::ErrorKind::PermissionDenied => {
             let (owner, mode) = (there.uid(), there.mode() & 0o7777);
             let fix = if owner == user { "its mode with chmod" } else { "its owner with chown" };
-            format!("permission denied: {name} belongs to user {owner} with mode {mode:04o}, and this process is user {user}; change {fix}")
+            format!(
+                "permission denied: {name} belongs to user {owner} with mode {mode:04o}, and this process is user {user}; change {fix}"
+            )
         }
         _ if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
             let directory = if path.is_dir() { path } else { directory_of(path) }.display();
@@ -92,8 +114,8 @@ pub(super) fn path_error(path: &Path, error: &io::Error) -> DatabaseError {
     DatabaseError::Unusable(reason)
 }
 
-/// Where a path leads, as an absolute path; follows symbolic links even to a file that does not exist. All functions of the database but
-/// [`has_list`] take such a path.
+/// Where a path leads, as an absolute path; follows symbolic links even to a file that does not
+/// exist. All functions of the database but [`has_list`] take such a path.
 pub(crate) fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     // as many as the kernel follows (path_resolution(7))

@@ -1,8 +1,10 @@
-//! The list on disk: an SQLite database, which other programs may read and write as well. Knows rows, and nothing of requests.
+//! The list on disk: an SQLite database, which other programs may read and write as well. Knows
+//! rows, and nothing of requests.
 //!
-//! SQLite makes every commit atomic and durable (write-ahead log, `synchronous=FULL`). Four things are added here: a second service is kept
-//! out by a lock on the file; what other programs have committed is noticed before a save; a file that is not ours, or not there any more, is
-//! not written; and a commit that was refused does not come back at the next start.
+//! SQLite makes every commit atomic and durable (write-ahead log, `synchronous=FULL`). Four things
+//! are added here: a second service is kept out by a lock on the file; what other programs have
+//! committed is noticed before a save; a file that is not ours, or not there any more, is not
+//! written; and a commit that was refused does not come back at the next start.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::mem::forget;
@@ -21,7 +23,8 @@ use super::database_error::DatabaseError;
 use super::files::{Files, SharedMemory};
 use crate::file_lock;
 
-/// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and the owner of FILE.
+/// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and
+/// the owner of FILE.
 const NEW_FILE_MODE: u32 = 0o600;
 
 /// How long a save waits for another program that writes.
@@ -33,7 +36,8 @@ const READS_MAX: usize = 5;
 /// The highest id at which the list is used: as many colors can follow.
 const LAST_ID_MAX: i64 = i64::MAX / 2;
 
-const SCHEMA: &str = "CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT";
+const SCHEMA: &str =
+    "CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT";
 
 const INSERT: &str = "INSERT INTO color (id, name, value) VALUES (?1, ?2, ?3)";
 const UPDATE: &str = "UPDATE color SET value = ?2 WHERE id = ?1";
@@ -45,14 +49,16 @@ const DELETE_ALL: &str = "DELETE FROM color";
 pub(crate) struct Database {
     connection: Connection,
     files: Files,
-    /// What it was when the list was last read: it changes when another program commits. `None` if the list has to be read again.
+    /// What it was when the list was last read: it changes when another program commits. `None` if
+    /// the list has to be read again.
     data_version: Option<i64>,
     /// Against other processes of the service; dropped after the connection.
     _lock: File,
 }
 
-/// Locks the file against other processes of this service; creates it if it is missing. Drop the lock after the connection: when a process
-/// closes any descriptor of a file, it loses SQLite's locks on it (<https://sqlite.org/howtocorrupt.html>, section 2.2).
+/// Locks the file against other processes of this service; creates it if it is missing. Drop the
+/// lock after the connection: when a process closes any descriptor of a file, it loses SQLite's
+/// locks on it (<https://sqlite.org/howtocorrupt.html>, section 2.2).
 pub(crate) fn lock(path: &Path) -> Result<File, DatabaseError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(NEW_FILE_MODE);
@@ -66,12 +72,17 @@ pub(crate) fn lock(path: &Path) -> Result<File, DatabaseError> {
 
 /// Makes the tables and the rows of these colors in a locked file; false if it has tables.
 pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> {
-    // still with a rollback journal: the file's header has to say whose it is before there is a write-ahead log
+    // still with a rollback journal: the file's header has to say whose it is before there is a
+    // write-ahead log
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // changed pages stay in memory until the commit, which writes the first page first
     connection.execute_batch("PRAGMA cache_spill=OFF")?;
-    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    if transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))? > 0 {
+    let transaction =
+        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    if transaction
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))?
+        > 0
+    {
         return Ok(false);
     }
     transaction.pragma_update(None, "application_id", data_file::APPLICATION_ID)?;
@@ -85,11 +96,14 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
     drop(insert);
     transaction.commit()?;
     let directory = data_file::directory_of(path);
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| data_file::path_error(directory, &error))?;
+    File::open(directory)
+        .and_then(|directory| directory.sync_all())
+        .map_err(|error| data_file::path_error(directory, &error))?;
     Ok(true)
 }
 
-/// Reads a database that may be in use, and changes no row. `check`: also looks for damage that reading does not find.
+/// Reads a database that may be in use, and changes no row. `check`: also looks for damage that
+/// reading does not find.
 pub(crate) fn read(path: &Path, check: bool) -> Result<Colors, DatabaseError> {
     // what tells whether the file was written to, apart from the log
     let state = || {
@@ -101,7 +115,8 @@ pub(crate) fn read(path: &Path, check: bool) -> Result<Colors, DatabaseError> {
     for _ in 0..READS_MAX {
         let has_log = before.is_some_and(|(has_log, ..)| has_log);
         let read = read_once(path, has_log, check);
-        // SQLite has kept other programs from changing the file under its reader if that has used the log
+        // SQLite has kept other programs from changing the file under its reader if that has used
+        // the log
         let is_consistent = has_log && read.is_ok();
         let now = state();
         if is_consistent || now == before {
@@ -118,7 +133,8 @@ fn read_once(path: &Path, has_log: bool, check: bool) -> Result<Colors, Database
         Some(Err(DatabaseError::Full)) => return Err(DatabaseError::Full),
         shm => shm,
     };
-    // Without a log, SQLite can do without FILE-wal and FILE-shm, which need write permission, but then also without locks.
+    // Without a log, SQLite can do without FILE-wal and FILE-shm, which need write permission, but
+    // then also without locks.
     let query = if has_log { "" } else { "?immutable=1" };
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let connection = connect(Path::new(&format!("{}{query}", data_file::uri(path))), flags)?;
@@ -137,18 +153,21 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
 }
 
 fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
-    match connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))?.as_str() {
+    match connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))?.as_str()
+    {
         "ok" => Ok(()),
         damage => Err(DatabaseError::Damaged(damage.replace('\n', " "))),
     }
 }
 
-/// Reads the list, or says why it cannot be used. A color that is the same as the one at its place in `known` shares its memory.
+/// Reads the list, or says why it cannot be used. A color that is the same as the one at its place
+/// in `known` shares its memory.
 fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
     let triggers = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'color' COLLATE NOCASE";
     if connection.query_row(triggers, [], |row| row.get::<_, i64>(0))? > 0 {
         return Err(DatabaseError::Unusable(
-            "it has a trigger, which changes the list behind the service; remove it with sqlite3".to_owned(),
+            "it has a trigger, which changes the list behind the service; remove it with sqlite3"
+                .to_owned(),
         ));
     }
     let mut statement = connection.prepare("SELECT id, name, value FROM color ORDER BY id")?;
@@ -156,7 +175,9 @@ fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, Database
     while let Some(row) = rows.next()? {
         let id = row.get(0)?;
         let text = |column| match row.get_ref(column)? {
-            ValueRef::Text(text) => str::from_utf8(text).map_err(|_| DatabaseError::Row(id, "it is not UTF-8")),
+            ValueRef::Text(text) => {
+                str::from_utf8(text).map_err(|_| DatabaseError::Row(id, "it is not UTF-8"))
+            }
             _ => Err(DatabaseError::Row(id, "it has something else than text")),
         };
         let (name, value) = (text(1)?, text(2)?);
@@ -175,7 +196,11 @@ fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, Database
 }
 
 /// Begins a transaction and reads the list, and the data version to which it belongs.
-fn read_in_transaction(connection: &Connection, begin: &str, known: &Colors) -> Result<(i64, Colors), DatabaseError> {
+fn read_in_transaction(
+    connection: &Connection,
+    begin: &str,
+    known: &Colors,
+) -> Result<(i64, Colors), DatabaseError> {
     connection.execute_batch(begin)?;
     Ok((data_version(connection)?, read_list(connection, known)?))
 }
@@ -206,9 +231,14 @@ impl Database {
         Ok((database, colors))
     }
 
-    /// Begins a save: waits for the write lock. Returns the list if it is not known to be `known`: another program has committed since it was
-    /// read, or the last save failed. In the second case it first commits what changes no color, so that the list is read from a disk that works.
-    pub(super) fn begin(&mut self, known: &Colors, has_failed: bool) -> Result<Option<Colors>, DatabaseError> {
+    /// Begins a save: waits for the write lock. Returns the list if it is not known to be `known`:
+    /// another program has committed since it was read, or the last save failed. In the second case
+    /// it first commits what changes no color, so that the list is read from a disk that works.
+    pub(super) fn begin(
+        &mut self,
+        known: &Colors,
+        has_failed: bool,
+    ) -> Result<Option<Colors>, DatabaseError> {
         self.files.check()?;
         if has_failed {
             self.connection.execute_batch(&rewrite_user_version())?;
@@ -240,7 +270,8 @@ impl Database {
         Ok(colors)
     }
 
-    /// Writes an edit of this list, after [`Database::begin`]. The rows have to be those of the list.
+    /// Writes an edit of this list, after [`Database::begin`]. The rows have to be those of the
+    /// list.
     pub(super) fn write(&mut self, edit: &Edit, colors: &Colors) -> Result<(), DatabaseError> {
         match edit {
             Edit::Append(color) => self.insert(color),
@@ -248,7 +279,8 @@ impl Database {
             Edit::Remove(id) => self.change_rows(DELETE, [id], 1),
             Edit::ReplaceAll(list) => {
                 // twice the text is enough for rows, their pages and the frames' headers
-                self.files.make_room_for(2 * (colors.envelope_len() + list.envelope_len()) as u64)?;
+                self.files
+                    .make_room_for(2 * (colors.envelope_len() + list.envelope_len()) as u64)?;
                 self.change_rows(DELETE_ALL, [], colors.len())?;
                 list.iter().try_for_each(|color| self.insert(color))
             }
@@ -261,7 +293,12 @@ impl Database {
     }
 
     /// Runs a statement that has to change so many rows.
-    fn change_rows(&mut self, statement: &str, values: impl Params, rows: usize) -> Result<(), DatabaseError> {
+    fn change_rows(
+        &mut self,
+        statement: &str,
+        values: impl Params,
+        rows: usize,
+    ) -> Result<(), DatabaseError> {
         let changed = self.connection.prepare_cached(statement)?.execute(values)?;
         if changed != rows {
             self.data_version = None;
@@ -275,7 +312,9 @@ impl Database {
         let committed = self.connection.prepare_cached("COMMIT")?.execute([]);
         if let Err(refused) = &committed
             && self.erase_refused_commit().is_err()
-            && refused.sqlite_error().is_some_and(|refused| refused.extended_code == ffi::SQLITE_IOERR_FSYNC)
+            && refused
+                .sqlite_error()
+                .is_some_and(|refused| refused.extended_code == ffi::SQLITE_IOERR_FSYNC)
         {
             return Err(DatabaseError::NotErased);
         }
@@ -290,12 +329,15 @@ impl Database {
         }
     }
 
-    /// After a failed sync the refused commit may be complete in the WAL, and the next start would replay it. Commits another frame over its
-    /// first one, so that the replay stops there.
+    /// After a failed sync the refused commit may be complete in the WAL, and the next start would
+    /// replay it. Commits another frame over its first one, so that the replay stops there.
     fn erase_refused_commit(&self) -> rusqlite::Result<()> {
         self.roll_back();
-        // NORMAL leaves out the sync of a commit, which may fail again, but not those of a checkpoint
-        let erased = self.connection.execute_batch(&format!("PRAGMA synchronous=NORMAL; {}", rewrite_user_version()));
+        // NORMAL leaves out the sync of a commit, which may fail again, but not those of a
+        // checkpoint
+        let erased = self
+            .connection
+            .execute_batch(&format!("PRAGMA synchronous=NORMAL; {}", rewrite_user_version()));
         let restored = self.connection.execute_batch("PRAGMA synchronous=FULL");
         erased.and(restored)
     }
@@ -309,16 +351,24 @@ impl Database {
     pub(super) fn close(self) {
         let Self { connection, files, .. } = self;
         if !files.shared_memory().is_whole() {
-            log::warn!("keep FILE and FILE-wal together: FILE-shm was cut short while the service ran");
-            // closing it would read what is not there any more; the system frees it with the process
+            log::warn!(
+                "keep FILE and FILE-wal together: FILE-shm was cut short while the service ran"
+            );
+            // closing it would read what is not there any more; the system frees it with the
+            // process
             return forget(connection);
         }
-        let is_busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+        let is_busy = connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
         let closed = connection.close().map_err(|(_, error)| error);
         match is_busy.and_then(|is_busy| closed.map(|()| is_busy)) {
             Ok(false) => {}
-            Ok(true) => log::warn!("another program uses the database: keep it and the file with -wal beside it together"),
-            Err(error) => log::warn!("keep FILE and FILE-wal together: {}", DatabaseError::from(error)),
+            Ok(true) => log::warn!(
+                "another program uses the database: keep it and the file with -wal beside it together"
+            ),
+            Err(error) => {
+                log::warn!("keep FILE and FILE-wal together: {}", DatabaseError::from(error))
+            }
         }
     }
 }

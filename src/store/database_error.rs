@@ -68,8 +68,15 @@ impl From<rusqlite::Error> for DatabaseError {
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
             Some(ErrorCode::DiskFull) => Self::Full,
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(explain(&error)),
-            _ if error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHMSIZE) => Self::Full,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Self::Damaged(explain(&error))
+            }
+            _ if error
+                .sqlite_error()
+                .is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHMSIZE) =>
+            {
+                Self::Full
+            }
             _ => Self::Sqlite(explain(&error)),
         }
     }

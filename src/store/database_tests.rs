@@ -1,4 +1,5 @@
-//! Tests of the database on real files: edits, failures, other programs, and logs that were cut short.
+//! Tests of the database on real files: edits, failures, other programs, and logs that were cut
+//! short.
 
 use std::path::PathBuf;
 
@@ -26,7 +27,8 @@ struct Scratch {
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let directory = std::env::temp_dir().join(format!("colors-database-{name}-{}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("colors-database-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("colors.db");
@@ -87,14 +89,18 @@ fn edits_are_made_by_id() {
     let other = list([color(1, "x"), color(2, "y")]);
     scratch.save([Edit::ReplaceAll(other.clone()), Edit::Append(color(3, "z"))]).unwrap();
     let colors = scratch.read();
-    assert_eq!((ids(&colors), &colors), (vec![1, 2, 3], &list([color(1, "x"), color(2, "y"), color(3, "z")])));
+    assert_eq!(
+        (ids(&colors), &colors),
+        (vec![1, 2, 3], &list([color(1, "x"), color(2, "y"), color(3, "z")]))
+    );
 }
 
 #[test]
 fn a_commit_of_which_one_edit_fails_makes_none() {
     let mut scratch = Scratch::new("failure");
     scratch.begin();
-    let error = scratch.save([Edit::Append(color(2, "b")), Edit::Append(color(1, "c"))]).unwrap_err();
+    let error =
+        scratch.save([Edit::Append(color(2, "b")), Edit::Append(color(1, "c"))]).unwrap_err();
     assert_eq!(error.to_string(), "UNIQUE constraint failed: color.id");
     assert_eq!(ids(&scratch.read()), [1]);
     scratch.begin();
@@ -103,12 +109,17 @@ fn a_commit_of_which_one_edit_fails_makes_none() {
 
 #[test]
 fn an_edit_that_does_not_change_exactly_one_row_is_not_made() {
-    for edit in [Edit::Replace(5, color(5, "a").json), Edit::Remove(5), Edit::ReplaceAll(Colors::default())] {
+    for edit in
+        [Edit::Replace(5, color(5, "a").json), Edit::Remove(5), Edit::ReplaceAll(Colors::default())]
+    {
         let mut scratch = Scratch::new("rows");
         // as if the row had been deleted without a new data version
         scratch.colors = list([color(1, "a"), color(5, "a")]);
         scratch.begin();
-        assert_eq!(scratch.save([Edit::Append(color(9, "b")), edit]).unwrap_err(), DatabaseError::OtherRows);
+        assert_eq!(
+            scratch.save([Edit::Append(color(9, "b")), edit]).unwrap_err(),
+            DatabaseError::OtherRows
+        );
         assert_eq!(ids(&scratch.read()), [1]);
     }
 }
@@ -119,7 +130,10 @@ fn what_another_program_commits_is_the_list_at_the_next_look_and_the_next_save()
     let other = Connection::open(&scratch.path).unwrap();
     let insert = "INSERT INTO color (name, value) VALUES ('c', 'value')";
     other.execute(insert, []).unwrap();
-    assert_eq!(scratch.database.look(&scratch.colors), Ok(Some(list([color(1, "a"), color(2, "c")]))));
+    assert_eq!(
+        scratch.database.look(&scratch.colors),
+        Ok(Some(list([color(1, "a"), color(2, "c")])))
+    );
     assert_eq!(scratch.database.look(&scratch.colors), Ok(None));
     other.execute("UPDATE color SET id = id + 10", []).unwrap();
     assert!(scratch.begin());
@@ -137,14 +151,21 @@ fn what_another_program_commits_is_the_list_at_the_next_look_and_the_next_save()
 fn another_program_may_checkpoint_and_vacuum_between_two_saves() {
     let mut scratch = Scratch::new("checkpoint");
     let other = Connection::open(&scratch.path).unwrap();
-    for (id, statement) in
-        [(2, "PRAGMA wal_checkpoint(TRUNCATE)"), (3, "VACUUM"), (4, "PRAGMA wal_checkpoint(RESTART)"), (5, "ANALYZE"), (6, "SELECT 1")]
-    {
+    for (id, statement) in [
+        (2, "PRAGMA wal_checkpoint(TRUNCATE)"),
+        (3, "VACUUM"),
+        (4, "PRAGMA wal_checkpoint(RESTART)"),
+        (5, "ANALYZE"),
+        (6, "SELECT 1"),
+    ] {
         scratch.begin();
         scratch.save([Edit::Append(color(id, "b"))]).unwrap();
         other.prepare(statement).unwrap().query([]).unwrap().next().unwrap();
     }
-    assert_eq!((ids(&scratch.read()), ids(&scratch.colors)), ((1..=6).collect(), (1..=6).collect()));
+    assert_eq!(
+        (ids(&scratch.read()), ids(&scratch.colors)),
+        ((1..=6).collect(), (1..=6).collect())
+    );
 }
 
 #[test]
@@ -154,7 +175,10 @@ fn colors_that_another_program_leaves_alone_share_their_memory() {
     other.execute("INSERT INTO color (name, value) VALUES ('c', 'value')", []).unwrap();
     let before = scratch.colors.clone();
     assert!(scratch.begin());
-    assert!(std::sync::Arc::ptr_eq(&before.iter().next().unwrap().json, &scratch.colors.iter().next().unwrap().json));
+    assert!(std::sync::Arc::ptr_eq(
+        &before.iter().next().unwrap().json,
+        &scratch.colors.iter().next().unwrap().json
+    ));
 }
 
 #[test]
@@ -170,12 +194,17 @@ fn a_log_that_is_cut_short_is_one_of_the_lists_before() {
     let copy = scratch.path.with_file_name("copy.db");
     fs::copy(&scratch.path, &copy).unwrap();
     let mut commits = 0;
-    // a frame has 24 bytes and a page of 4,096, behind 32 bytes of the log's own: every byte around its ends, and some between
-    let is_tried = |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == log.len();
+    // a frame has 24 bytes and a page of 4,096, behind 32 bytes of the log's own: every byte around
+    // its ends, and some between
+    let is_tried =
+        |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == log.len();
     for end in (0..=log.len()).filter(is_tried) {
         fs::write(data_file::with_suffix(&copy, "-wal"), &log[..end]).unwrap();
         let colors = read(&copy, false).unwrap();
-        assert!(colors == lists[commits] || Some(&colors) == lists.get(commits + 1), "{end}: {colors:?}");
+        assert!(
+            colors == lists[commits] || Some(&colors) == lists.get(commits + 1),
+            "{end}: {colors:?}"
+        );
         commits = lists.iter().position(|list| *list == colors).unwrap();
     }
     assert_eq!(commits, 2);
@@ -199,7 +228,9 @@ fn a_trigger_and_an_id_without_room_behind_it_are_refused_while_it_runs() {
         let other = Connection::open(&scratch.path).unwrap();
         // further tables, indexes and views, and their triggers, are nobody's business
         other.execute_batch("CREATE TABLE t2 (x); CREATE INDEX i ON color (name); CREATE VIEW v AS SELECT * FROM color").unwrap();
-        other.execute_batch("CREATE TRIGGER t2t AFTER INSERT ON t2 BEGIN DELETE FROM t2; END").unwrap();
+        other
+            .execute_batch("CREATE TRIGGER t2t AFTER INSERT ON t2 BEGIN DELETE FROM t2; END")
+            .unwrap();
         assert!(scratch.begin());
         scratch.database.roll_back();
         other.execute_batch(statement).unwrap();

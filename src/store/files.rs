@@ -1,5 +1,6 @@
-//! The files of an open database: FILE, FILE-wal and FILE-shm. Looks at them before SQLite uses them, since SQLite keeps writing to files
-//! that are not there any more, and a FILE-shm without room ends the process. Knows no SQL.
+//! The files of an open database: FILE, FILE-wal and FILE-shm. Looks at them before SQLite uses
+//! them, since SQLite keeps writing to files that are not there any more, and a FILE-shm without
+//! room ends the process. Knows no SQL.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -16,21 +17,24 @@ use super::database_error::DatabaseError;
 /// Bytes of FILE-wal from which on there is a warning: without a reader that stays it has 4 MiB.
 const WAL_BYTES_WARNING: u64 = 64 * 1024 * 1024;
 
-/// Bytes that SQLite adds to FILE-shm at a time, for this many frames of FILE-wal (<https://sqlite.org/walformat.html>, section 2.2).
+/// Bytes that SQLite adds to FILE-shm at a time, for this many frames of FILE-wal
+/// (<https://sqlite.org/walformat.html>, section 2.2).
 const REGION_BYTES: u64 = 32 * 1024;
 const REGION_FRAMES: u64 = 4096;
 
-/// The byte of FILE-shm that every connection holds a shared lock on ("dead man's switch", `os_unix.c` of SQLite).
+/// The byte of FILE-shm that every connection holds a shared lock on ("dead man's switch",
+/// `os_unix.c` of SQLite).
 const CONNECTED_BYTE: u64 = 128;
 
 /// Bytes of a frame with a page of 1,024 bytes; newer databases have 4,096.
 const FRAME_BYTES_MIN: u64 = 1024 + 24;
 
-/// The files of a database. Make it before the connection and drop it after that: when a process closes any descriptor of a file, it loses
-/// SQLite's locks on it.
+/// The files of a database. Make it before the connection and drop it after that: when a process
+/// closes any descriptor of a file, it loses SQLite's locks on it.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// FILE, FILE-wal and FILE-shm, which has the locks; with what they were when SQLite had opened them.
+    /// FILE, FILE-wal and FILE-shm, which has the locks; with what they were when SQLite had opened
+    /// them.
     opened: [(PathBuf, Option<FileId>); 3],
     shm: SharedMemory,
     has_warned_of_wal: bool,
@@ -39,10 +43,12 @@ pub(super) struct Files {
 /// What identifies a file while it is open: device and inode.
 type FileId = (u64, u64);
 
-/// FILE-shm. SQLite maps it into memory, where writing to a place for which the disk has no room, or behind the end, is a SIGBUS. SQLite
-/// makes room by writing one byte in 4,096, which is not enough where blocks are smaller.
+/// FILE-shm. SQLite maps it into memory, where writing to a place for which the disk has no room,
+/// or behind the end, is a SIGBUS. SQLite makes room by writing one byte in 4,096, which is not
+/// enough where blocks are smaller.
 ///
-/// Drop it after the connection: when a process closes any descriptor of a file, it loses SQLite's locks on it.
+/// Drop it after the connection: when a process closes any descriptor of a file, it loses SQLite's
+/// locks on it.
 #[derive(Debug)]
 pub(super) struct SharedMemory {
     file: File,
@@ -54,8 +60,9 @@ pub(super) struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Opens FILE-shm, or creates it as SQLite would, with room for the log as it is now. When SQLite opens it as the first process to do so,
-    /// it cuts the file, and the room is free for the moment in which it makes the file anew.
+    /// Opens FILE-shm, or creates it as SQLite would, with room for the log as it is now. When
+    /// SQLite opens it as the first process to do so, it cuts the file, and the room is free for
+    /// the moment in which it makes the file anew.
     pub(super) fn open(path: &Path) -> Result<Self, DatabaseError> {
         let shm = data_file::with_suffix(path, "-shm");
         let failed = |error: io::Error| data_file::path_error(&shm, &error);
@@ -67,8 +74,10 @@ impl SharedMemory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 is_new = true;
                 // https://sqlite.org/wal.html: the owner and the mode of FILE
-                let file = options.create(true).mode(owner.mode() & 0o777).open(&shm).map_err(failed)?;
-                file.set_permissions(Permissions::from_mode(owner.mode() & 0o777)).map_err(failed)?;
+                let file =
+                    options.create(true).mode(owner.mode() & 0o777).open(&shm).map_err(failed)?;
+                file.set_permissions(Permissions::from_mode(owner.mode() & 0o777))
+                    .map_err(failed)?;
                 if rustix::process::geteuid().is_root() {
                     fchown(&file, Some(owner.uid()), Some(owner.gid())).map_err(failed)?;
                 }
@@ -81,7 +90,8 @@ impl SharedMemory {
         Ok(shm)
     }
 
-    /// Allocates what SQLite will map for a log of this length in bytes, and a region more for what a save of single colors adds.
+    /// Allocates what SQLite will map for a log of this length in bytes, and a region more for what
+    /// a save of single colors adds.
     fn make_room(&mut self, wal: u64) -> Result<(), DatabaseError> {
         let needed = REGION_BYTES * (wal / FRAME_BYTES_MIN / REGION_FRAMES + 2);
         if needed > self.length {
@@ -89,7 +99,9 @@ impl SharedMemory {
                 // a file system that cannot allocate in advance
                 Ok(()) | Err(Errno::OPNOTSUPP) => {}
                 Err(Errno::NOSPC | Errno::DQUOT) => return Err(DatabaseError::Full),
-                Err(error) => return Err(DatabaseError::Sqlite(format!("no room for FILE-shm: {error}"))),
+                Err(error) => {
+                    return Err(DatabaseError::Sqlite(format!("no room for FILE-shm: {error}")));
+                }
             }
         }
         self.length = self.file_length();
@@ -100,7 +112,8 @@ impl SharedMemory {
         self.file.metadata().map_or(0, |file| file.len())
     }
 
-    /// Whether it has all that SQLite has mapped: if another program has cut it, SQLite must not be called any more.
+    /// Whether it has all that SQLite has mapped: if another program has cut it, SQLite must not be
+    /// called any more.
     pub(super) fn is_whole(&self) -> bool {
         self.file_length() >= self.length
     }
@@ -109,9 +122,16 @@ impl SharedMemory {
 impl Drop for SharedMemory {
     /// Removes it if it was made for nothing: SQLite did not get as far as using it.
     fn drop(&mut self) {
-        let is_this = || self.file.metadata().is_ok_and(|file| file_id(&self.path) == Some((file.dev(), file.ino())));
+        let is_this = || {
+            self.file
+                .metadata()
+                .is_ok_and(|file| file_id(&self.path) == Some((file.dev(), file.ino())))
+        };
         // whoever uses it has a lock on it
-        if self.is_new && is_this() && fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        if self.is_new
+            && is_this()
+            && fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        {
             // The next process that opens the database uses it.
             let _ = fs::remove_file(&self.path);
         }
@@ -120,7 +140,8 @@ impl Drop for SharedMemory {
 
 impl Files {
     pub(super) fn new(path: &Path) -> Result<Self, DatabaseError> {
-        let opened = ["", "-wal", "-shm"].map(|suffix| (data_file::with_suffix(path, suffix), None));
+        let opened =
+            ["", "-wal", "-shm"].map(|suffix| (data_file::with_suffix(path, suffix), None));
         Ok(Self { opened, shm: SharedMemory::open(path)?, has_warned_of_wal: false })
     }
 
@@ -137,7 +158,8 @@ impl Files {
         self.shm.make_room(length_of(&self.opened[1].0))
     }
 
-    /// Fails if a file is not the one that was opened, or FILE-shm was cut: SQLite must not use them then. Makes room in FILE-shm.
+    /// Fails if a file is not the one that was opened, or FILE-shm was cut: SQLite must not use
+    /// them then. Makes room in FILE-shm.
     pub(super) fn check(&mut self) -> Result<(), DatabaseError> {
         for (path, opened) in &self.opened {
             if file_id(path) != *opened {
@@ -152,7 +174,10 @@ impl Files {
         let is_long = length >= WAL_BYTES_WARNING;
         if is_long && !self.has_warned_of_wal {
             let mib = length / (1024 * 1024);
-            log::warn!("{} has grown to {mib} MiB, since a program keeps reading the database; end that", wal.display());
+            log::warn!(
+                "{} has grown to {mib} MiB, since a program keeps reading the database; end that",
+                wal.display()
+            );
         }
         self.has_warned_of_wal = is_long;
         self.shm.make_room(length)
@@ -165,7 +190,13 @@ impl Files {
 
     /// Whether another process has the database open.
     pub(super) fn are_shared(&self) -> bool {
-        let exclusive = Flock { start: CONNECTED_BYTE, length: 1, pid: None, typ: FlockType::WriteLock, offset_type: FlockOffsetType::Set };
+        let exclusive = Flock {
+            start: CONNECTED_BYTE,
+            length: 1,
+            pid: None,
+            typ: FlockType::WriteLock,
+            offset_type: FlockOffsetType::Set,
+        };
         // a lock of this process is no conflict
         fcntl_getlk(&self.shm.file, &exclusive).is_ok_and(|conflict| conflict.is_some())
     }

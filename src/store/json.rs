@@ -1,4 +1,5 @@
-//! The three forms in which colors are read: content of a create, content of an update, a list. Knows JSON, and nothing of changes.
+//! The three forms in which colors are read: content of a create, content of an update, a list.
+//! Knows JSON, and nothing of changes.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -45,8 +46,10 @@ impl From<serde_json::Error> for JsonError {
     fn from(error: serde_json::Error) -> Self {
         let (line, column) = (error.line(), error.column());
         let text = error.to_string();
-        let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
-        let reason = if error.is_data() { shorten(reason) } else { format!("not valid JSON: {reason}") };
+        let reason =
+            text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+        let reason =
+            if error.is_data() { shorten(reason) } else { format!("not valid JSON: {reason}") };
         Self { reason, line, column }
     }
 }
@@ -62,16 +65,19 @@ fn shorten(reason: &str) -> String {
     reason.to_owned()
 }
 
-/// Reads the content of a create: an object with the strings `name` and `value`; further fields are ignored (spec, Color, rule 2).
+/// Reads the content of a create: an object with the strings `name` and `value`; further fields are
+/// ignored (spec, Color, rule 2).
 pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
     if content.is_empty() {
-        let reason = "there is no content, send an object with the strings \"name\" and \"value\"".to_owned();
+        let reason = "there is no content, send an object with the strings \"name\" and \"value\""
+            .to_owned();
         return Err(JsonError { reason, line: 0, column: 0 });
     }
     parse(text(content)?, COLOR_FORM, serde_json::from_str)
 }
 
-/// Reads the content of an update: an object whose optional string `value` is the new value; `name` and the rest are ignored.
+/// Reads the content of an update: an object whose optional string `value` is the new value; `name`
+/// and the rest are ignored.
 ///
 /// No content at all means the same as `{}`: keep the value (spec, Endpoints, rule 3).
 pub(crate) fn from_update(content: &[u8]) -> Result<Option<Arc<str>>, JsonError> {
@@ -102,12 +108,19 @@ pub(crate) fn from_list(content: &[u8]) -> Result<Colors, JsonError> {
     })
 }
 
-/// Parses JSON of this form. For what is none at all, such as a form or CSV, the parser has no words that would help.
-fn parse<'a, T>(text: &'a str, form: &str, read: impl FnOnce(&'a str) -> serde_json::Result<T>) -> Result<T, JsonError> {
+/// Parses JSON of this form. For what is none at all, such as a form or CSV, the parser has no
+/// words that would help.
+fn parse<'a, T>(
+    text: &'a str,
+    form: &str,
+    read: impl FnOnce(&'a str) -> serde_json::Result<T>,
+) -> Result<T, JsonError> {
     let unplaced = |reason| JsonError { reason, line: 0, column: 0 };
     // RFC 8259 §8.1: a byte order mark MUST NOT be added
     if text.starts_with('\u{feff}') {
-        return Err(unplaced(format!("the JSON begins with a byte order mark; send it without: {form}")));
+        return Err(unplaced(format!(
+            "the JSON begins with a byte order mark; send it without: {form}"
+        )));
     }
     read(text).map_err(|error| match text.trim_ascii_start().as_bytes().first() {
         Some(b'{' | b'[') => error.into(),
@@ -124,7 +137,11 @@ fn text(content: &[u8]) -> Result<&str, JsonError> {
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         let column = 1 + before.iter().rev().take_while(|byte| **byte != b'\n').count();
         let is_utf_16 = content.starts_with(b"\xff\xfe") || content.starts_with(b"\xfe\xff");
-        let reason = if is_utf_16 { "not valid JSON: it is UTF-16, send UTF-8" } else { "not valid JSON: it is not UTF-8" };
+        let reason = if is_utf_16 {
+            "not valid JSON: it is UTF-16, send UTF-8"
+        } else {
+            "not valid JSON: it is not UTF-8"
+        };
         JsonError { reason: reason.to_owned(), line, column }
     })
 }
@@ -140,7 +157,8 @@ struct NewColor {
 
 impl<'de> Deserialize<'de> for Color {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Object::deserialize(deserializer).map(|Object(NewColor { name, value })| Self::new(&name, &value))
+        Object::deserialize(deserializer)
+            .map(|Object(NewColor { name, value })| Self::new(&name, &value))
     }
 }
 
@@ -148,7 +166,9 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error
     let name = deserializer.deserialize_any(StringField("name"))?;
     match name.len() {
         0..=NAME_BYTES_MAX => Ok(name),
-        length => Err(D::Error::custom(format_args!("field \"name\" has {length} bytes, at most {NAME_BYTES_MAX} are allowed"))),
+        length => Err(D::Error::custom(format_args!(
+            "field \"name\" has {length} bytes, at most {NAME_BYTES_MAX} are allowed"
+        ))),
     }
 }
 
@@ -175,7 +195,8 @@ impl Visitor<'_> for StringField {
     }
 }
 
-/// Reads a struct from a JSON object alone; what serde derives would take an array of the fields as well.
+/// Reads a struct from a JSON object alone; what serde derives would take an array of the fields as
+/// well.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -200,7 +221,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads a list in either form. Has the number of the color that is being read, 0 outside of the array.
+/// Reads a list in either form. Has the number of the color that is being read, 0 outside of the
+/// array.
 struct List<'a>(&'a Cell<usize>);
 
 /// Reads the array of a list.
@@ -234,7 +256,9 @@ impl<'de> Visitor<'de> for List<'_> {
                 _ => drop(object.next_value::<IgnoredAny>()?),
             }
         }
-        colors.ok_or_else(|| A::Error::custom(format_args!("this is no list of colors; send {LIST_FORMS}")))
+        colors.ok_or_else(|| {
+            A::Error::custom(format_args!("this is no list of colors; send {LIST_FORMS}"))
+        })
     }
 }
 
@@ -274,13 +298,21 @@ mod tests {
 
     #[track_caller]
     fn create(content: &str, expected: Result<Color, &str>) {
-        assert_eq!(from_create(content.as_bytes()).map_err(|e| e.to_string()), expected.map_err(str::to_owned), "{content:?}");
+        assert_eq!(
+            from_create(content.as_bytes()).map_err(|e| e.to_string()),
+            expected.map_err(str::to_owned),
+            "{content:?}"
+        );
     }
 
     #[track_caller]
     fn update(content: &str, expected: Result<Option<&str>, &str>) {
         let read = from_update(content.as_bytes()).map_err(|e| e.to_string());
-        assert_eq!(read.as_ref().map(Option::as_deref), expected.map_err(str::to_owned).as_ref().map(|v| *v), "{content:?}");
+        assert_eq!(
+            read.as_ref().map(Option::as_deref),
+            expected.map_err(str::to_owned).as_ref().map(|v| *v),
+            "{content:?}"
+        );
     }
 
     #[test]
@@ -291,23 +323,50 @@ mod tests {
         create(r##"{"id":7,"name":"red","tags":[{"a":[1e999]}],"value":"#f00","id":8}"##, red());
         create(r#"{"name":"","value":""}"#, Ok(color("", "")));
         create(r#"{"name":"\ud83c\udfa8\u0000","value":"\"\\"}"#, Ok(color("\u{1f3a8}\0", "\"\\")));
-        let deep = format!(r##"{{"x":{}{},"name":"red","value":"#f00"}}"##, "[".repeat(9000), "]".repeat(9000));
+        let deep = format!(
+            r##"{{"x":{}{},"name":"red","value":"#f00"}}"##,
+            "[".repeat(9000),
+            "]".repeat(9000)
+        );
         create(&deep, red());
     }
 
     #[test]
     fn a_create_names_what_is_wrong() {
-        create("", Err("there is no content, send an object with the strings \"name\" and \"value\""));
+        create(
+            "",
+            Err("there is no content, send an object with the strings \"name\" and \"value\""),
+        );
         create("{}", Err("missing field `name` at line 1 column 2"));
         create(r#"{"name":"a"}"#, Err("missing field `value` at line 1 column 12"));
         create(r#"{"value":"a"}"#, Err("missing field `name` at line 1 column 13"));
-        create(r#"{"name":1,"value":"a"}"#, Err("invalid type: integer `1`, expected a string in field \"name\" at line 1 column 9"));
-        create(r#"{"name":"a","value":null}"#, Err("invalid type: null, expected a string in field \"value\" at line 1 column 24"));
-        create(r#"{"name":"a","name":"a","value":"b"}"#, Err("duplicate field `name` at line 1 column 18"));
-        create(r#"{"name":"a","value":"b"} x"#, Err("not valid JSON: trailing characters at line 1 column 26"));
-        create("{\"name\":\"\\ud800\",\"value\":\"b\"}", Err("not valid JSON: unexpected end of hex escape at line 1 column 16"));
+        create(
+            r#"{"name":1,"value":"a"}"#,
+            Err(
+                "invalid type: integer `1`, expected a string in field \"name\" at line 1 column 9",
+            ),
+        );
+        create(
+            r#"{"name":"a","value":null}"#,
+            Err("invalid type: null, expected a string in field \"value\" at line 1 column 24"),
+        );
+        create(
+            r#"{"name":"a","name":"a","value":"b"}"#,
+            Err("duplicate field `name` at line 1 column 18"),
+        );
+        create(
+            r#"{"name":"a","value":"b"} x"#,
+            Err("not valid JSON: trailing characters at line 1 column 26"),
+        );
+        create(
+            "{\"name\":\"\\ud800\",\"value\":\"b\"}",
+            Err("not valid JSON: unexpected end of hex escape at line 1 column 16"),
+        );
         let not_text = |content: &[u8]| from_create(content).unwrap_err().to_string();
-        assert_eq!(not_text(b"{\"name\":\"\xff\",\"value\":\"b\"}"), "not valid JSON: it is not UTF-8 at line 1 column 10");
+        assert_eq!(
+            not_text(b"{\"name\":\"\xff\",\"value\":\"b\"}"),
+            "not valid JSON: it is not UTF-8 at line 1 column 10"
+        );
         assert_eq!(
             not_text(b"{\"name\":\"a\",\"value\":\"b\",\n\"x\":\"\xc0\xaf\"}"),
             "not valid JSON: it is not UTF-8 at line 2 column 6"
@@ -320,7 +379,12 @@ mod tests {
         update("{}", Ok(None));
         update(r##"{"value":"#111"}"##, Ok(Some("#111")));
         update(r##"{"name":5,"name":6,"value":"#111","other":null}"##, Ok(Some("#111")));
-        update(r#"{"value":1}"#, Err("invalid type: integer `1`, expected a string in field \"value\" at line 1 column 10"));
+        update(
+            r#"{"value":1}"#,
+            Err(
+                "invalid type: integer `1`, expected a string in field \"value\" at line 1 column 10",
+            ),
+        );
         update(r#"{"value":"a","value":"a"}"#, Err("duplicate field `value` at line 1 column 20"));
     }
 
@@ -329,7 +393,10 @@ mod tests {
         let two = || Ok(Colors::from_iter([color("a", "1"), color("a", "2")]));
         let read = |text: &str| from_list(text.as_bytes()).map_err(|e| e.to_string());
         assert_eq!(read(r#"[{"name":"a","value":"1"},{"name":"a","value":"2","x":0}]"#), two());
-        assert_eq!(read(r#" {"x":[],"data":[{"name":"a","value":"1"},{"name":"a","value":"2"}],"y":{}} "#), two());
+        assert_eq!(
+            read(r#" {"x":[],"data":[{"name":"a","value":"1"},{"name":"a","value":"2"}],"y":{}} "#),
+            two()
+        );
         for empty in ["[]", r#"{"data":[]}"#] {
             assert_eq!(read(empty), Ok(Colors::default()));
         }
@@ -343,17 +410,38 @@ mod tests {
                 r#"{"data":[{"name":"a","value":"1"},{"name":"a","value":2}]}"#,
                 "color 2: invalid type: integer `2`, expected a string in field \"value\" at line 1 column 55",
             ),
-            (r#"[{"name":"a","value":"1"},7]"#, &format!("color 2: invalid type: integer `7`, expected {COLOR_FORM} at line 1 column 27")),
+            (
+                r#"[{"name":"a","value":"1"},7]"#,
+                &format!(
+                    "color 2: invalid type: integer `7`, expected {COLOR_FORM} at line 1 column 27"
+                ),
+            ),
             ("name,value", &format!("this is not JSON; send JSON: {LIST_FORMS}")),
-            ("\u{feff}[]", &format!("the JSON begins with a byte order mark; send it without: {LIST_FORMS}")),
-            (r#"[{"name":"a","value":"1"},]"#, "color 2: not valid JSON: trailing comma at line 1 column 27"),
-            (r#"[{"name":"a","value":"1"}"#, "color 2: not valid JSON: EOF while parsing a list at line 1 column 25"),
-            (r#"[{"name":"a","value":"1"}] x"#, "not valid JSON: trailing characters at line 1 column 28"),
+            (
+                "\u{feff}[]",
+                &format!("the JSON begins with a byte order mark; send it without: {LIST_FORMS}"),
+            ),
+            (
+                r#"[{"name":"a","value":"1"},]"#,
+                "color 2: not valid JSON: trailing comma at line 1 column 27",
+            ),
+            (
+                r#"[{"name":"a","value":"1"}"#,
+                "color 2: not valid JSON: EOF while parsing a list at line 1 column 25",
+            ),
+            (
+                r#"[{"name":"a","value":"1"}] x"#,
+                "not valid JSON: trailing characters at line 1 column 28",
+            ),
             (r#"{"data":[],"data":[]}"#, "duplicate field `data` at line 1 column 17"),
             (r#"{"data":{}}"#, "invalid type: map, expected an array of colors at line 1 column 8"),
             ("", &format!("this is not JSON; send JSON: {LIST_FORMS}")),
         ] {
-            assert_eq!(from_list(text.as_bytes()).map_err(|e| e.to_string()), Err(expected.to_owned()), "{text}");
+            assert_eq!(
+                from_list(text.as_bytes()).map_err(|e| e.to_string()),
+                Err(expected.to_owned()),
+                "{text}"
+            );
         }
         for (text, what) in [
             (r##"{"red":"#f00"}"##, "this is no list of colors; send"),
@@ -375,7 +463,10 @@ mod tests {
         create(&content(&"a".repeat(4097)), Err(error));
         create(&content(&format!("{}é", "a".repeat(4095))), Err(error));
         create(&content(&"\\u0061".repeat(4096)), Ok(color(&"a".repeat(4096), "1")));
-        create(&format!(r#"{{"name":"a","value":"{}"}}"#, "a".repeat(4097)), Ok(color("a", &"a".repeat(4097))));
+        create(
+            &format!(r#"{{"name":"a","value":"{}"}}"#, "a".repeat(4097)),
+            Ok(color("a", &"a".repeat(4097))),
+        );
         update(&format!(r#"{{"name":"{}"}}"#, "a".repeat(4097)), Ok(None));
     }
 
@@ -387,11 +478,20 @@ mod tests {
     #[test]
     fn an_error_quotes_100_characters_at_most() {
         let expected = format!("expected {COLOR_FORM}");
-        let long = |character: char, count: usize| String::from_iter(std::iter::repeat_n(character, count));
-        let quoted = |text: &str| format!("invalid type: string \"{text}\", {expected} at line 1 column ");
+        let long = |character: char, count: usize| {
+            String::from_iter(std::iter::repeat_n(character, count))
+        };
+        let quoted =
+            |text: &str| format!("invalid type: string \"{text}\", {expected} at line 1 column ");
         create("\", expected x\"", Err(&(quoted(", expected x") + "14")));
         create(&format!("\"{}\"", long('a', 60)), Err(&(quoted(&long('a', 60)) + "62")));
-        create(&format!("\"{}\"", long('a', 60_000)), Err(&(quoted(&format!("{}…", long('a', 78))) + "60002")));
-        create(&format!("\"{}\"", long('é', 60_000)), Err(&(quoted(&format!("{}…", long('é', 78))) + "120002")));
+        create(
+            &format!("\"{}\"", long('a', 60_000)),
+            Err(&(quoted(&format!("{}…", long('a', 78))) + "60002")),
+        );
+        create(
+            &format!("\"{}\"", long('é', 60_000)),
+            Err(&(quoted(&format!("{}…", long('é', 78))) + "120002")),
+        );
     }
 }

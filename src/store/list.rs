@@ -1,4 +1,5 @@
-//! The list that everybody sees: one mutex around its current version, which all workers share. Knows no disk.
+//! The list that everybody sees: one mutex around its current version, which all workers share.
+//! Knows no disk.
 
 use std::collections::HashSet;
 use std::mem::replace;
@@ -68,7 +69,8 @@ impl SharedList {
         lock(&self.retired).is_withdrawn(representation)
     }
 
-    /// Makes a change, or finds that it cannot be made. The version that it is decided on has to stay the current one meanwhile.
+    /// Makes a change, or finds that it cannot be made. The version that it is decided on has to
+    /// stay the current one meanwhile.
     pub(super) fn change(&self, change: &Change) -> Outcome {
         // without the lock: it may take long
         let (outcome, edit) = change.decide(&self.version());
@@ -108,7 +110,8 @@ impl SharedList {
         self.retire(old);
     }
 
-    /// Limits what clients are still reading of representations that the list does not have any more.
+    /// Limits what clients are still reading of representations that the list does not have any
+    /// more.
     fn retire(&self, old: Vec<Weak<Representation>>) {
         if !old.is_empty() {
             lock(&self.retired).add(old);
@@ -117,8 +120,13 @@ impl SharedList {
 }
 
 /// Those that are long enough to be tracked when they are old.
-fn long<'a>(representations: impl Iterator<Item = &'a Arc<Representation>>) -> Vec<Weak<Representation>> {
-    representations.filter(|json| json.bytes().len() >= TRACKED_BYTES_MIN).map(Arc::downgrade).collect()
+fn long<'a>(
+    representations: impl Iterator<Item = &'a Arc<Representation>>,
+) -> Vec<Weak<Representation>> {
+    representations
+        .filter(|json| json.bytes().len() >= TRACKED_BYTES_MIN)
+        .map(Arc::downgrade)
+        .collect()
 }
 
 /// Poisoning is ignored: nothing that is done under these locks is known to panic.
@@ -137,7 +145,10 @@ mod tests {
     const RETIRED_MAX: usize = 64 * 1024 * 1024;
 
     fn list(colors: usize) -> SharedList {
-        SharedList::new(Colors::from_iter((0..colors).map(|number| Color::new(&number.to_string(), ""))), RETIRED_MAX)
+        SharedList::new(
+            Colors::from_iter((0..colors).map(|number| Color::new(&number.to_string(), ""))),
+            RETIRED_MAX,
+        )
     }
 
     fn delete(name: &str) -> Change {
@@ -159,7 +170,8 @@ mod tests {
         assert_eq!(list.change(&delete("none")), Outcome::NotFound);
         assert!(Arc::ptr_eq(&kept, &list.envelope()));
         assert_ne!(list.change(&delete("1")), Outcome::NotFound);
-        let expected = "{\"data\":[{\"name\":\"0\",\"value\":\"\"},{\"name\":\"2\",\"value\":\"\"}]}\n";
+        let expected =
+            "{\"data\":[{\"name\":\"0\",\"value\":\"\"},{\"name\":\"2\",\"value\":\"\"}]}\n";
         assert_eq!(str::from_utf8(list.envelope().bytes()).unwrap(), expected);
     }
 
@@ -175,7 +187,10 @@ mod tests {
 
     /// A list of one color of 20 MiB.
     fn long_list() -> SharedList {
-        SharedList::new(Colors::from_iter([Color::new("long", &"x".repeat(20 * 1024 * 1024))]), RETIRED_MAX)
+        SharedList::new(
+            Colors::from_iter([Color::new("long", &"x".repeat(20 * 1024 * 1024))]),
+            RETIRED_MAX,
+        )
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! The list and how it is kept: one mutex around its current version, which all workers share, and one writer for the database. Once the
-//! service runs, only the writer waits for the disk. No HTTP but its representations and conditions.
+//! The list and how it is kept: one mutex around its current version, which all workers share, and
+//! one writer for the database. Once the service runs, only the writer waits for the disk. No HTTP
+//! but its representations and conditions.
 
 mod change;
 mod color;
@@ -63,7 +64,8 @@ enum Changes {
 struct Queue {
     messages: Sender<WriterMessage>,
     started: Instant,
-    /// When [`Store::note_requests`] last had the writer look at the database, in milliseconds since `started`; [`LOOKING`] while it does.
+    /// When [`Store::note_requests`] last had the writer look at the database, in milliseconds
+    /// since `started`; [`LOOKING`] while it does.
     looked: Arc<AtomicU64>,
 }
 
@@ -71,15 +73,25 @@ struct Queue {
 const LOOKING: u64 = u64::MAX - LOOK_INTERVAL;
 
 impl Store {
-    /// A list that lives in memory alone. `memory_max`: bytes for lists on their way in; old representations may take twice as many, since
-    /// most of them are the list itself.
+    /// A list that lives in memory alone. `memory_max`: bytes for lists on their way in; old
+    /// representations may take twice as many, since most of them are the list itself.
     pub(crate) fn in_memory(colors: Colors, memory_max: usize) -> Self {
         let list = Arc::new(SharedList::new(colors, 2 * memory_max));
-        Self { list, saves: Arc::default(), reservations: Reservations::new(memory_max), changes: Changes::InMemory(Mutex::default()) }
+        Self {
+            list,
+            saves: Arc::default(),
+            reservations: Reservations::new(memory_max),
+            changes: Changes::InMemory(Mutex::default()),
+        }
     }
 
-    /// A list that is kept in a database, which has these colors, and the writer, which has to run for changes to be made.
-    pub(crate) fn in_database(database: Database, colors: Colors, memory_max: usize) -> (Self, Writer) {
+    /// A list that is kept in a database, which has these colors, and the writer, which has to run
+    /// for changes to be made.
+    pub(crate) fn in_database(
+        database: Database,
+        colors: Colors,
+        memory_max: usize,
+    ) -> (Self, Writer) {
         let (sender, messages) = mpsc::channel();
         let queue = Queue { messages: sender, started: Instant::now(), looked: Arc::default() };
         let store = Self { changes: Changes::Saved(queue), ..Self::in_memory(colors, memory_max) };
@@ -99,12 +111,14 @@ impl Store {
         }
     }
 
-    /// Reserves memory for a list with so many bytes of JSON; `None` if too many others are being read or saved.
+    /// Reserves memory for a list with so many bytes of JSON; `None` if too many others are being
+    /// read or saved.
     pub(crate) fn reserve_list(&self, json: usize) -> Option<Reservation> {
         self.reservations.reserve(json)
     }
 
-    /// Makes a change in memory, or finds that it cannot be made. `None` if it has to be saved: then [`Store::submit`] it.
+    /// Makes a change in memory, or finds that it cannot be made. `None` if it has to be saved:
+    /// then [`Store::submit`] it.
     pub(crate) fn change(&self, change: &Change) -> Option<Outcome> {
         let Changes::InMemory(changing) = &self.changes else { return None };
         // a change that panics while it is decided leaves the list as it was
@@ -112,27 +126,37 @@ impl Store {
         Some(self.list.change(change))
     }
 
-    /// Queues a change for the writer. It calls `reply` when the change is on the disk and readers see it, or when it was not made.
-    pub(crate) fn submit(&self, change: Change, reply: impl FnOnce(Result<Outcome, DatabaseError>) + Send + 'static) {
+    /// Queues a change for the writer. It calls `reply` when the change is on the disk and readers
+    /// see it, or when it was not made.
+    pub(crate) fn submit(
+        &self,
+        change: Change,
+        reply: impl FnOnce(Result<Outcome, DatabaseError>) + Send + 'static,
+    ) {
         self.send(WriterMessage::Change(change, Reply::new(reply)));
     }
 
-    /// Has the writer look at the database if that is a second ago, so that readers see what other programs write. Call it when requests were
-    /// answered: when nobody asks, nobody looks.
+    /// Has the writer look at the database if that is a second ago, so that readers see what other
+    /// programs write. Call it when requests were answered: when nobody asks, nobody looks.
     pub(crate) fn note_requests(&self, now: Instant) {
         let Some(queue) = self.queue() else { return };
-        let (now, last) = (now.duration_since(queue.started).as_millis() as u64, queue.looked.load(Relaxed));
-        if now >= last + LOOK_INTERVAL && queue.looked.compare_exchange(last, LOOKING, Relaxed, Relaxed).is_ok() {
+        let (now, last) =
+            (now.duration_since(queue.started).as_millis() as u64, queue.looked.load(Relaxed));
+        if now >= last + LOOK_INTERVAL
+            && queue.looked.compare_exchange(last, LOOKING, Relaxed, Relaxed).is_ok()
+        {
             let looked = Arc::clone(&queue.looked);
             self.submit(Change::look(), move |_| looked.store(now, Relaxed));
         }
     }
 
-    /// Tells the writer to save what is queued and to close the database. False if that is not done at the deadline.
+    /// Tells the writer to save what is queued and to close the database. False if that is not done
+    /// at the deadline.
     pub(crate) fn close(&self, deadline: Instant) -> bool {
         let (closed, is_closed) = mpsc::channel();
         self.send(WriterMessage::Close(closed));
-        !self.is_durable() || is_closed.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
+        !self.is_durable()
+            || is_closed.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
     }
 
     fn send(&self, message: WriterMessage) {

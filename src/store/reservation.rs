@@ -1,9 +1,11 @@
-//! Memory for lists on their way into the store: a request becomes many times its length, so not all may do so at the same time.
+//! Memory for lists on their way into the store: a request becomes many times its length, so not
+//! all may do so at the same time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// What a list takes, as a multiple of its JSON: 176 bytes for the shortest color, which has 24 in JSON.
+/// What a list takes, as a multiple of its JSON: 176 bytes for the shortest color, which has 24 in
+/// JSON.
 const MEMORY_FACTOR: usize = 8;
 
 /// How much is reserved.
@@ -16,7 +18,9 @@ pub(super) struct Reservations {
 
 /// Memory for one list, until it is dropped.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reservation(#[expect(dead_code, reason = "it is there to be dropped")] Arc<Reserved>);
+pub(crate) struct Reservation(
+    #[expect(dead_code, reason = "it is there to be dropped")] Arc<Reserved>,
+);
 
 #[derive(Debug, Default)]
 struct Reserved {
@@ -29,10 +33,12 @@ impl Reservations {
         Self { bytes_max, reserved: Arc::default() }
     }
 
-    /// Reserves memory for a list with so many bytes of JSON, if there is enough. A single one is always let through, however long it is.
+    /// Reserves memory for a list with so many bytes of JSON, if there is enough. A single one is
+    /// always let through, however long it is.
     pub(super) fn reserve(&self, json: usize) -> Option<Reservation> {
         let bytes = json * MEMORY_FACTOR;
-        let enough = |used: usize| (used == 0 || used + bytes <= self.bytes_max).then_some(used + bytes);
+        let enough =
+            |used: usize| (used == 0 || used + bytes <= self.bytes_max).then_some(used + bytes);
         self.reserved.fetch_update(Relaxed, Relaxed, enough).ok()?;
         Some(Reservation(Arc::new(Reserved { all: Arc::clone(&self.reserved), bytes })))
     }

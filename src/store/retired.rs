@@ -26,14 +26,19 @@ impl Retired {
         Self { bytes_max, tolerated: Vec::new(), withdrawn: Vec::new() }
     }
 
-    /// Adds representations, and withdraws the oldest if those that are still being sent take too much.
+    /// Adds representations, and withdraws the oldest if those that are still being sent take too
+    /// much.
     pub(super) fn add(&mut self, representations: impl IntoIterator<Item = Weak<Representation>>) {
         let sent = |old: &Weak<Representation>| old.strong_count() > 0;
         self.withdrawn.retain(sent);
         // an envelope may be added twice: by who made it, and by who replaced it
-        let mut known: HashSet<*const Representation> = self.tolerated.iter().chain(&self.withdrawn).map(Weak::as_ptr).collect();
-        self.tolerated.extend(representations.into_iter().filter(sent).filter(|old| known.insert(old.as_ptr())));
-        let mut sent: Vec<Arc<Representation>> = self.tolerated.iter().filter_map(Weak::upgrade).collect();
+        let mut known: HashSet<*const Representation> =
+            self.tolerated.iter().chain(&self.withdrawn).map(Weak::as_ptr).collect();
+        self.tolerated.extend(
+            representations.into_iter().filter(sent).filter(|old| known.insert(old.as_ptr())),
+        );
+        let mut sent: Vec<Arc<Representation>> =
+            self.tolerated.iter().filter_map(Weak::upgrade).collect();
         let longest = sent.iter().map(|old| old.bytes().len()).max().unwrap_or_default();
         let limit = self.bytes_max.max(LONGEST_FACTOR * longest);
         let mut bytes: usize = sent.iter().map(|old| old.bytes().len()).sum();
@@ -65,7 +70,8 @@ mod tests {
     #[test]
     fn the_oldest_are_withdrawn_when_all_take_too_much() {
         let mut retired = Retired::new(BYTES_MAX);
-        let versions: Vec<_> = (0..8).map(|_| Arc::new(Representation::new(vec![b'x'; BYTES_MAX / 5]))).collect();
+        let versions: Vec<_> =
+            (0..8).map(|_| Arc::new(Representation::new(vec![b'x'; BYTES_MAX / 5]))).collect();
         let mut counts = Vec::new();
         for version in &versions {
             // each is added twice, and counts once
@@ -75,7 +81,8 @@ mod tests {
         assert_eq!(counts, [0, 0, 0, 0, 0, 1, 2, 3]);
         // and once for all when it is withdrawn already
         retired.add([Arc::downgrade(&versions[0])]);
-        let withdrawn: Vec<bool> = versions.iter().map(|version| retired.is_withdrawn(version)).collect();
+        let withdrawn: Vec<bool> =
+            versions.iter().map(|version| retired.is_withdrawn(version)).collect();
         assert_eq!(withdrawn, [true, true, true, false, false, false, false, false]);
     }
 

@@ -1,5 +1,6 @@
-//! The one thread that saves: group commit. It takes every queued change, makes them on a clone of the current version, commits them together,
-//! publishes the clone, and reports the outcomes. Changes that arrive meanwhile share the next commit.
+//! The one thread that saves: group commit. It takes every queued change, makes them on a clone of
+//! the current version, commits them together, publishes the clone, and reports the outcomes.
+//! Changes that arrive meanwhile share the next commit.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,13 +22,16 @@ const RETRY_TIME: Duration = Duration::from_secs(2);
 /// The shortest time until that is tried because somebody asks for the health.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// After a commit of several changes has failed, they are tried one by one, until this many have failed.
+/// After a commit of several changes has failed, they are tried one by one, until this many have
+/// failed.
 const FAILURES_MAX: usize = 3;
 
-/// As often as this, at least, SQLite looks whether the write lock is free (`sqliteDefaultBusyCallback`).
+/// As often as this, at least, SQLite looks whether the write lock is free
+/// (`sqliteDefaultBusyCallback`).
 const FREE_TIME_MAX: Duration = Duration::from_millis(100);
 
-/// The shortest time between two warnings that another program has changed the list: one may do so all the time.
+/// The shortest time between two warnings that another program has changed the list: one may do so
+/// all the time.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the writer is sent.
@@ -37,7 +41,8 @@ pub(super) enum WriterMessage {
     Close(Sender<()>),
 }
 
-/// Who is told the outcome of a change. If the writer ends before it is known, the outcome is [`DatabaseError::Closed`].
+/// Who is told the outcome of a change. If the writer ends before it is known, the outcome is
+/// [`DatabaseError::Closed`].
 #[expect(clippy::type_complexity, reason = "a name for it would be needed nowhere else")]
 pub(super) struct Reply(Option<Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>>);
 
@@ -78,14 +83,29 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(list: Arc<SharedList>, saves: Arc<Saves>, messages: Receiver<WriterMessage>, database: Database) -> Self {
-        Self { list, saves, messages, database, warned: None, free_until: None, last_failure: Instant::now(), yielding: Yielding::new() }
+    pub(super) fn new(
+        list: Arc<SharedList>,
+        saves: Arc<Saves>,
+        messages: Receiver<WriterMessage>,
+        database: Database,
+    ) -> Self {
+        Self {
+            list,
+            saves,
+            messages,
+            database,
+            warned: None,
+            free_until: None,
+            last_failure: Instant::now(),
+            yielding: Yielding::new(),
+        }
     }
 
     /// Saves changes until it is told to close, or the store is gone.
     pub(crate) fn run(self) {
         let saves = Arc::clone(&self.saves);
-        // a panic in a change is caught below; any other is one in here, and nothing is saved any more
+        // a panic in a change is caught below; any other is one in here, and nothing is saved any
+        // more
         if catch_unwind(AssertUnwindSafe(|| self.save_until_closed())).is_err() {
             saves.note_failure(DatabaseError::Panicked);
         }
@@ -94,14 +114,17 @@ impl Writer {
     fn save_until_closed(mut self) {
         loop {
             let first = self.receive();
-            let (mut changes, mut replies, mut looks, mut closed) = (Vec::new(), Vec::new(), Vec::new(), None);
+            let (mut changes, mut replies, mut looks, mut closed) =
+                (Vec::new(), Vec::new(), Vec::new(), None);
             match first {
                 Err(RecvTimeoutError::Timeout) => self.retry(),
                 Err(RecvTimeoutError::Disconnected) => return self.database.close(),
                 Ok(first) => {
                     for message in std::iter::once(first).chain(self.messages.try_iter()) {
                         match message {
-                            WriterMessage::Change(Change { action: Action::Look, .. }, reply) => looks.push(reply),
+                            WriterMessage::Change(Change { action: Action::Look, .. }, reply) => {
+                                looks.push(reply)
+                            }
                             WriterMessage::Change(change, reply) => {
                                 changes.push(change);
                                 replies.push(reply);
@@ -116,7 +139,8 @@ impl Writer {
                 looks.into_iter().for_each(|reply| reply.send(Ok(Outcome::Looked)));
             }
             let outcomes = if changes.is_empty() { Vec::new() } else { self.save_all(&changes) };
-            // before the answers: who has one may send the next list, and memory for this one is reserved until then
+            // before the answers: who has one may send the next list, and memory for this one is
+            // reserved until then
             drop(changes);
             replies.into_iter().zip(outcomes).for_each(|(reply, outcome)| reply.send(outcome));
             if let Some(closed) = closed {
@@ -131,7 +155,9 @@ impl Writer {
     /// Waits for a message, or, after a failure, until it is time to retry.
     fn receive(&mut self) -> Result<WriterMessage, RecvTimeoutError> {
         if self.saves.have_failed() {
-            return self.messages.recv_timeout(RETRY_TIME.saturating_sub(self.last_failure.elapsed()));
+            return self
+                .messages
+                .recv_timeout(RETRY_TIME.saturating_sub(self.last_failure.elapsed()));
         }
         let receive = || self.messages.try_recv().ok();
         match receive().or_else(|| self.yielding.until(receive)) {
@@ -155,8 +181,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Has readers see what other programs have committed. While saving fails, finds out whether it works again, unless that would wait for a
-    /// lock, or follow the last attempt at once.
+    /// Has readers see what other programs have committed. While saving fails, finds out whether it
+    /// works again, unless that would wait for a lock, or follow the last attempt at once.
     fn look(&mut self) {
         if let Some(failure) = self.saves.status().failure {
             if failure != DatabaseError::Busy && self.last_failure.elapsed() >= RETRY_PAUSE {
@@ -165,7 +191,9 @@ impl Writer {
             return;
         }
         let known = self.list.version();
-        match catch_unwind(AssertUnwindSafe(|| self.database.look(&known))).unwrap_or(Err(DatabaseError::Panicked)) {
+        match catch_unwind(AssertUnwindSafe(|| self.database.look(&known)))
+            .unwrap_or(Err(DatabaseError::Panicked))
+        {
             Ok(found) => self.follow(&known, found),
             Err(error) => self.saves.note_failure(error),
         }
@@ -177,7 +205,10 @@ impl Writer {
         // a checkpoint, for instance, changes no color
         if found != *known {
             if self.warned.is_none_or(|warned| warned.elapsed() > WARNING_INTERVAL) {
-                log::warn!("another program has changed the list; it has {} colors now", found.len());
+                log::warn!(
+                    "another program has changed the list; it has {} colors now",
+                    found.len()
+                );
                 self.warned = Some(Instant::now());
             }
             self.list.replace(found);
@@ -186,8 +217,9 @@ impl Writer {
         }
     }
 
-    /// Saves all changes in one commit. If that fails and saving worked before, tries each alone, so that one bad change does not fail the
-    /// others; stops after [`FAILURES_MAX`] failures, because later changes wait.
+    /// Saves all changes in one commit. If that fails and saving worked before, tries each alone,
+    /// so that one bad change does not fail the others; stops after [`FAILURES_MAX`] failures,
+    /// because later changes wait.
     fn save_all(&mut self, changes: &[Change]) -> Vec<Result<Outcome, DatabaseError>> {
         let has_failed_before = self.saves.have_failed();
         let error = match self.save(changes) {
@@ -203,13 +235,19 @@ impl Writer {
             }
             let saved = self.save(std::slice::from_ref(change));
             failures += usize::from(saved.is_err());
-            saved.map(|mut outcomes| outcomes.remove(0)).or_else(|error| self.outcome_unsaved(change, &error))
+            saved
+                .map(|mut outcomes| outcomes.remove(0))
+                .or_else(|error| self.outcome_unsaved(change, &error))
         });
         one_by_one.collect()
     }
 
     /// The outcome of a change that is not saved. One that changes nothing succeeds all the same.
-    fn outcome_unsaved(&self, change: &Change, error: &DatabaseError) -> Result<Outcome, DatabaseError> {
+    fn outcome_unsaved(
+        &self,
+        change: &Change,
+        error: &DatabaseError,
+    ) -> Result<Outcome, DatabaseError> {
         if *error == DatabaseError::Panicked {
             // it would panic again
             return Err(error.clone());
@@ -220,7 +258,8 @@ impl Writer {
         }
     }
 
-    /// Makes changes, commits them, and publishes the list with them. If that fails, no change was made.
+    /// Makes changes, commits them, and publishes the list with them. If that fails, no change was
+    /// made.
     fn save(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, DatabaseError> {
         let mut saved = self.try_save(changes);
         if saved.as_ref().is_err_and(|error| *error == DatabaseError::OtherRows) {
@@ -235,7 +274,9 @@ impl Writer {
     }
 
     fn try_save(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, DatabaseError> {
-        if let Some(time) = self.free_until.take().and_then(|until| until.checked_duration_since(Instant::now())) {
+        if let Some(time) =
+            self.free_until.take().and_then(|until| until.checked_duration_since(Instant::now()))
+        {
             thread::sleep(time);
         }
         self.saves.begin();
@@ -263,9 +304,11 @@ impl Writer {
         }));
         self.database.roll_back();
         self.saves.end();
-        // A program that waits for the write lock only looks now and then whether it is free. Between two saves without a pause it would
-        // hardly ever be, so leave it free for as long as it was held.
-        self.free_until = self.database.is_shared().then(|| Instant::now() + begun.elapsed().min(FREE_TIME_MAX));
+        // A program that waits for the write lock only looks now and then whether it is free.
+        // Between two saves without a pause it would hardly ever be, so leave it free for as long
+        // as it was held.
+        self.free_until =
+            self.database.is_shared().then(|| Instant::now() + begun.elapsed().min(FREE_TIME_MAX));
         saved.unwrap_or(Err(DatabaseError::Panicked))
     }
 }
@@ -289,7 +332,8 @@ mod tests {
         let (database, colors) = Database::open(&path, lock).unwrap();
         let (store, writer) = Store::in_database(database, colors, 32 << 20);
         let (store, list) = (Arc::new(store), Colors::from_iter([Color::new("a", "1")]));
-        let action = Action::ReplaceAll(list.clone(), store.reserve_list(16 * 1024 * 1024).unwrap());
+        let action =
+            Action::ReplaceAll(list.clone(), store.reserve_list(16 * 1024 * 1024).unwrap());
         assert!(store.reserve_list(1).is_none());
         let (told, answers) = std::sync::mpsc::channel();
         store.submit(Change { action, conditions: Conditions::default() }, {

@@ -1,4 +1,5 @@
-//! What a person does on the page: looks for a color, opens it, types, presses keys, drags. Knows the page; `driver` knows the protocol.
+//! What a person does on the page: looks for a color, opens it, types, presses keys, drags. Knows
+//! the page; `driver` knows the protocol.
 
 use serde_json::{Value, json};
 
@@ -19,14 +20,16 @@ pub(crate) const DELETE: &str = "\u{e017}";
 pub(crate) const F2: &str = "\u{e032}";
 
 /// The tile of a name, and of its number among those of that name.
-const NTH_TILE: &str =
-    "(name, nth) => [...document.querySelectorAll('li')].filter(li => li.querySelector('.name').textContent === name)[nth]";
+const NTH_TILE: &str = "(name, nth) => [...document.querySelectorAll('li')].filter(li => li.querySelector('.name').textContent === name)[nth]";
 
 impl Browser {
     /// The text of an element.
     #[track_caller]
     pub(crate) fn text(&self, selector: &str) -> String {
-        self.run_with("return document.querySelector(arguments[0]).textContent", &json!([selector])).as_str().unwrap().to_owned()
+        self.run_with("return document.querySelector(arguments[0]).textContent", &json!([selector]))
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// Waits until an element has this text.
@@ -43,7 +46,8 @@ impl Browser {
     /// The names in view, in the order of the page.
     #[track_caller]
     pub(crate) fn names(&self) -> Vec<String> {
-        let names = self.run("return [...document.querySelectorAll('li .name')].map(name => name.textContent)");
+        let names = self
+            .run("return [...document.querySelectorAll('li .name')].map(name => name.textContent)");
         serde_json::from_value(names).unwrap()
     }
 
@@ -62,7 +66,10 @@ impl Browser {
     /// The same where several colors have the name.
     #[track_caller]
     pub(crate) fn open_nth_color(&self, name: &str, nth: usize) {
-        self.click_on(&format!("const [name, nth] = arguments; return ({NTH_TILE})(name, nth).firstChild"), &json!([name, nth]));
+        self.click_on(
+            &format!("const [name, nth] = arguments; return ({NTH_TILE})(name, nth).firstChild"),
+            &json!([name, nth]),
+        );
         self.until("return document.querySelector('#opened').open");
     }
 
@@ -114,9 +121,16 @@ impl Browser {
         };
         let [[x, y], [end_x, end_y]] = [middle(from), middle(to)];
         let step = |x: f64, y: f64| json!({"type": "pointerMove", "x": x, "y": y, "duration": 50});
-        let (down, up) = (json!({"type": "pointerDown", "button": 0}), json!({"type": "pointerUp", "button": 0}));
+        let (down, up) = (
+            json!({"type": "pointerDown", "button": 0}),
+            json!({"type": "pointerUp", "button": 0}),
+        );
         let actions = json!([step(x, y), down, step(x + 9.0, y + 9.0), step(end_x, end_y), {"type": "pause", "duration": 100}, up]);
-        self.call("POST", "/actions", json!({"actions": [{"type": "pointer", "id": "mouse", "actions": actions}]}));
+        self.call(
+            "POST",
+            "/actions",
+            json!({"actions": [{"type": "pointer", "id": "mouse", "actions": actions}]}),
+        );
     }
 
     #[track_caller]
@@ -129,7 +143,10 @@ impl Browser {
     /// Replaces what a field has by typing.
     #[track_caller]
     pub(crate) fn fill(&self, selector: &str, text: &str) {
-        self.run_with("const field = document.querySelector(arguments[0]); field.focus(); field.select()", &json!([selector]));
+        self.run_with(
+            "const field = document.querySelector(arguments[0]); field.focus(); field.select()",
+            &json!([selector]),
+        );
         self.press(&[DELETE]);
         self.type_text(text);
     }
@@ -144,9 +161,17 @@ impl Browser {
     /// Presses keys, one after the other.
     #[track_caller]
     pub(crate) fn press(&self, keys: &[&str]) {
-        let actions: Vec<Value> =
-            keys.iter().flat_map(|key| [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})]).collect();
-        self.call("POST", "/actions", json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}));
+        let actions: Vec<Value> = keys
+            .iter()
+            .flat_map(|key| {
+                [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})]
+            })
+            .collect();
+        self.call(
+            "POST",
+            "/actions",
+            json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}),
+        );
     }
 
     /// Presses a key while another one is held.
@@ -154,6 +179,10 @@ impl Browser {
     pub(crate) fn press_with(&self, held: &str, key: &str) {
         let actions = [("keyDown", held), ("keyDown", key), ("keyUp", key), ("keyUp", held)];
         let actions = actions.map(|(kind, value)| json!({"type": kind, "value": value}));
-        self.call("POST", "/actions", json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}));
+        self.call(
+            "POST",
+            "/actions",
+            json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}),
+        );
     }
 }

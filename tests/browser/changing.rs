@@ -44,7 +44,10 @@ fn a_value_is_changed_as_text_and_with_the_picker() {
         browser.click("#save");
         browser.expect_closed();
         browser.expect_text("#told", "ink is midnightblue now.");
-        assert_eq!(server.ask("GET", "/colors/ink", "").content, r#"{"name":"ink","value":"midnightblue"}"#);
+        assert_eq!(
+            server.ask("GET", "/colors/ink", "").content,
+            r#"{"name":"ink","value":"midnightblue"}"#
+        );
         browser.until("return document.querySelector('li:nth-child(2) .value').textContent === 'midnightblue'");
 
         browser.edit("ink");
@@ -53,7 +56,10 @@ fn a_value_is_changed_as_text_and_with_the_picker() {
         assert_eq!(browser.run("return document.querySelector('#value').value"), "#0b0b45");
         browser.click("#save");
         browser.expect_closed();
-        assert_eq!(server.ask("GET", "/colors/ink", "").content, r##"{"name":"ink","value":"#0b0b45"}"##);
+        assert_eq!(
+            server.ask("GET", "/colors/ink", "").content,
+            r##"{"name":"ink","value":"#0b0b45"}"##
+        );
     });
 }
 
@@ -68,7 +74,10 @@ fn a_deleted_color_comes_back_to_its_place_by_undo() {
         browser.expect_text("#told", "Deleted ink.");
         browser.expect_closed();
         browser.expect_text("#count", "2 colors");
-        assert_eq!(server.list(), r##"{"data":[{"name":"red","value":"#ff0000"},{"name":"red","value":"#ee0000"}]}"##);
+        assert_eq!(
+            server.list(),
+            r##"{"data":[{"name":"red","value":"#ff0000"},{"name":"red","value":"#ee0000"}]}"##
+        );
         browser.click("#takeBack");
         browser.expect_text("#told", "Undone: Deleted ink.");
         assert_eq!(browser.names(), ["red", "ink", "red"]);
@@ -85,12 +94,25 @@ fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
         browser.fill("#value", "#111111");
         server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
         browser.click("#save");
-        browser.expect_text("#refusal", "Somebody was faster: ink is #222222 now. Nothing was changed.");
-        assert_eq!(browser.run("return document.querySelector('#value').value"), "#111111", "what was typed stays");
-        assert_eq!(server.ask("GET", "/colors/ink", "").content, r##"{"name":"ink","value":"#222222"}"##);
+        browser.expect_text(
+            "#refusal",
+            "Somebody was faster: ink is #222222 now. Nothing was changed.",
+        );
+        assert_eq!(
+            browser.run("return document.querySelector('#value').value"),
+            "#111111",
+            "what was typed stays"
+        );
+        assert_eq!(
+            server.ask("GET", "/colors/ink", "").content,
+            r##"{"name":"ink","value":"#222222"}"##
+        );
         browser.click("#save");
         browser.expect_closed();
-        assert_eq!(server.ask("GET", "/colors/ink", "").content, r##"{"name":"ink","value":"#111111"}"##);
+        assert_eq!(
+            server.ask("GET", "/colors/ink", "").content,
+            r##"{"name":"ink","value":"#111111"}"##
+        );
     });
 }
 
@@ -104,8 +126,15 @@ fn a_color_that_somebody_has_deleted_is_told_of_before_it_is_changed() {
         browser.fill("#value", "#111111");
         server.ask("DELETE", "/colors/ink", "");
         browser.click("#save");
-        browser.expect_text("#refusal", "Somebody was faster: ink is no longer there. Nothing was changed.");
-        assert_eq!(browser.run("return document.querySelector('#value').value"), "#111111", "what was typed stays");
+        browser.expect_text(
+            "#refusal",
+            "Somebody was faster: ink is no longer there. Nothing was changed.",
+        );
+        assert_eq!(
+            browser.run("return document.querySelector('#value').value"),
+            "#111111",
+            "what was typed stays"
+        );
     });
 }
 
@@ -139,12 +168,19 @@ fn a_color_of_the_same_name_that_came_first_is_told_of() {
         let refused = browser.until("return document.querySelector('#refusal').textContent || !document.querySelector('#opened').open");
         // unless the page had seen it before the click
         if refused != true {
-            assert_eq!(refused, "Somebody was faster: there is 1 of this name now. Nothing was added.");
+            assert_eq!(
+                refused,
+                "Somebody was faster: there is 1 of this name now. Nothing was added."
+            );
             assert_eq!(server.list().matches(r#""new""#).count(), 1);
             browser.click("#save");
             browser.expect_closed();
         }
-        assert!(server.list().ends_with(r##"{"name":"new","value":"#333333"},{"name":"new","value":"#111111"}]}"##));
+        assert!(
+            server.list().ends_with(
+                r##"{"name":"new","value":"#333333"},{"name":"new","value":"#111111"}]}"##
+            )
+        );
     });
 }
 
@@ -173,7 +209,8 @@ fn every_change_carries_if_match() {
         browser.open_color("a");
         browser.click("#delete");
         browser.expect_text("#told", "Deleted a.");
-        let expected = serde_json::json!([["POST", true], ["PUT", true], ["PUT", true], ["DELETE", true]]);
+        let expected =
+            serde_json::json!([["POST", true], ["PUT", true], ["PUT", true], ["DELETE", true]]);
         assert_eq!(browser.run("return sent"), expected);
     });
 }
@@ -183,7 +220,9 @@ fn of_two_colors_with_the_same_name_either_is_changed_and_says_which_it_is() {
     browse(|browser| {
         let server = seeded();
         browser.open(&server);
-        let marks = browser.run("return [...document.querySelectorAll('li .open span')].map(mark => mark.textContent)");
+        let marks = browser.run(
+            "return [...document.querySelectorAll('li .open span')].map(mark => mark.textContent)",
+        );
         assert_eq!(marks, serde_json::json!(["1 of 2", "", "2 of 2"]));
         browser.open_nth_color("red", 1);
         browser.expect_text("#twins", "Number 2 of 2 with this name. A path means the first.");
@@ -196,8 +235,12 @@ fn of_two_colors_with_the_same_name_either_is_changed_and_says_which_it_is() {
         browser.click("#delete");
         browser.expect_text("#count", "2 colors");
         browser.expect_text("#told", "Deleted red.");
-        assert_eq!(server.list(), r##"{"data":[{"name":"ink","value":"#191970"},{"name":"red","value":"#dd0000"}]}"##);
-        browser.until("return document.querySelector('li:last-child .open span').textContent === ''");
+        assert_eq!(
+            server.list(),
+            r##"{"data":[{"name":"ink","value":"#191970"},{"name":"red","value":"#dd0000"}]}"##
+        );
+        browser
+            .until("return document.querySelector('li:last-child .open span').textContent === ''");
         browser.click("#add");
         browser.type_text("ink");
         browser.expect_text("#note", "There is one of this name already. A path means the first.");
@@ -284,7 +327,8 @@ fn refusals_are_shown_in_the_words_of_the_service() {
         let value = "x".repeat(101);
         browser.fill("#value", &value);
         browser.click("#save");
-        let message = server.ask("PUT", "/colors/ink", &format!(r#"{{"value":"{value}"}}"#)).message();
+        let message =
+            server.ask("PUT", "/colors/ink", &format!(r#"{{"value":"{value}"}}"#)).message();
         browser.expect_text("#refusal", &message);
     });
 }
@@ -299,7 +343,10 @@ fn a_read_only_service_shows_no_controls() {
         assert_eq!(browser.run(controls), 0);
         browser.press(&[F2, DELETE, "c"]);
         browser.expect_text("#heard", "Copied #00ffff");
-        assert_eq!(browser.run("return document.querySelector('#fields').offsetParent"), Value::Null);
+        assert_eq!(
+            browser.run("return document.querySelector('#fields').offsetParent"),
+            Value::Null
+        );
         browser.press(&[ESCAPE, F2, DELETE]);
         assert_eq!(browser.run("return document.querySelector('#opened').open"), false);
         let server = Server::start(&[]);

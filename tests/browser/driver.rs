@@ -1,4 +1,5 @@
-//! Drives headless Chromium with the WebDriver protocol (W3C), spoken to chromedriver. Has only what these tests need.
+//! Drives headless Chromium with the WebDriver protocol (W3C), spoken to chromedriver. Has only
+//! what these tests need.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader};
@@ -15,11 +16,12 @@ use crate::common::harness::{Scratch, Server, eventually};
 /// The key of an element reference (WebDriver §11).
 pub(super) const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// What the console says of a page that is still open and asks on when its service has ended: nobody listens, or the end came between connecting
-/// and asking.
+/// What the console says of a page that is still open and asks on when its service has ended:
+/// nobody listens, or the end came between connecting and asking.
 const ENDED: [&str; 2] = ["net::ERR_CONNECTION_REFUSED", "net::ERR_SOCKET_NOT_CONNECTED"];
 
-/// A host name that leads to this machine without being a secure context, as on a network without TLS.
+/// A host name that leads to this machine without being a secure context, as on a network without
+/// TLS.
 pub(crate) const PLAIN_HOST: &str = "colors.test";
 
 /// One browser with a profile of its own; closed when dropped.
@@ -44,8 +46,8 @@ fn pool() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A browser that only one test uses, and the next one after it, unless the test has failed. The last test closes all browsers, since
-/// nothing drops what is static.
+/// A browser that only one test uses, and the next one after it, unless the test has failed. The
+/// last test closes all browsers, since nothing drops what is static.
 struct Lease(Option<Browser>);
 
 impl Lease {
@@ -85,7 +87,8 @@ impl Drop for Lease {
     }
 }
 
-/// Runs a test in a browser that shows nothing yet. Afterwards the console has to be free of errors and violations of the policy.
+/// Runs a test in a browser that shows nothing yet. Afterwards the console has to be free of errors
+/// and violations of the policy.
 #[track_caller]
 pub(crate) fn browse(test: impl FnOnce(&Browser)) {
     if !super::has_chromium() {
@@ -101,7 +104,8 @@ pub(crate) fn browse(test: impl FnOnce(&Browser)) {
 }
 
 impl Browser {
-    /// A browser with the fonts of this machine, or with those of this configuration (fonts-conf(5)).
+    /// A browser with the fonts of this machine, or with those of this configuration
+    /// (fonts-conf(5)).
     pub(crate) fn start(fonts: Option<&str>) -> Self {
         let profile = Scratch::new();
         let mut driver = Command::new("chromedriver")
@@ -113,7 +117,15 @@ impl Browser {
             .spawn()
             .expect("chromedriver runs");
         let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = lines.find_map(|line| Some(line.unwrap().split_once("successfully on port ")?.1.trim_end_matches('.').to_owned()));
+        let port = lines.find_map(|line| {
+            Some(
+                line.unwrap()
+                    .split_once("successfully on port ")?
+                    .1
+                    .trim_end_matches('.')
+                    .to_owned(),
+            )
+        });
         let port = port.expect("chromedriver tells its port");
         // chromedriver goes on writing there
         thread::spawn(move || lines.for_each(drop));
@@ -133,16 +145,24 @@ impl Browser {
             &format!("--user-data-dir={}", profile.0.display()),
         ];
         let capabilities = json!({"goog:loggingPrefs": {"browser": "ALL"}, "goog:chromeOptions": {"args": arguments}});
-        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let agent: ureq::Agent =
+            ureq::Agent::config_builder().http_status_as_error(false).build().into();
         let session = format!("http://127.0.0.1:{port}/session");
-        let mut browser = Self { driver, agent, session, expected: RefCell::new(ENDED.to_vec()), _profile: profile };
-        let session = browser.call("POST", "", json!({"capabilities": {"alwaysMatch": capabilities}}));
+        let mut browser = Self {
+            driver,
+            agent,
+            session,
+            expected: RefCell::new(ENDED.to_vec()),
+            _profile: profile,
+        };
+        let session =
+            browser.call("POST", "", json!({"capabilities": {"alwaysMatch": capabilities}}));
         browser.session = format!("{}/{}", browser.session, session["sessionId"].as_str().unwrap());
         browser
     }
 
-    /// Opens a tab, closes all others, and forgets what they have kept. What a tab is told of sizes, preferences and scripts ends with it,
-    /// and so does what a page keeps for a session.
+    /// Opens a tab, closes all others, and forgets what they have kept. What a tab is told of
+    /// sizes, preferences and scripts ends with it, and so does what a page keeps for a session.
     fn forget(&self) {
         let tabs = self.call("GET", "/window/handles", Value::Null);
         let new = self.call("POST", "/window/new", json!({"type": "tab"}));
@@ -167,7 +187,8 @@ impl Browser {
     /// One command of the protocol.
     #[track_caller]
     pub(super) fn call(&self, method: &str, command: &str, parameters: Value) -> Value {
-        let request = ureq::http::Request::builder().method(method).uri(format!("{}{command}", self.session));
+        let request =
+            ureq::http::Request::builder().method(method).uri(format!("{}{command}", self.session));
         let content = if method == "POST" { parameters.to_string() } else { String::new() };
         let request = request.header("Content-Type", "application/json").body(content).unwrap();
         let mut response = self.agent.run(request).expect("chromedriver answers");
@@ -203,7 +224,9 @@ impl Browser {
     /// Waits until the page knows that the list may be changed.
     #[track_caller]
     pub(crate) fn expect_controls(&self) {
-        self.until("return document.querySelector('#add').checkVisibility({visibilityProperty: true})");
+        self.until(
+            "return document.querySelector('#add').checkVisibility({visibilityProperty: true})",
+        );
     }
 
     /// The same with any address.
@@ -255,7 +278,8 @@ impl Browser {
     pub(crate) fn until(&self, script: &str) -> Value {
         eventually(script, || {
             let value = self.run(script);
-            let is_nothing = matches!(&value, Value::Null | Value::Bool(false)) || value == 0 || value == "";
+            let is_nothing =
+                matches!(&value, Value::Null | Value::Bool(false)) || value == 0 || value == "";
             (!is_nothing).then_some(value)
         })
     }
@@ -271,17 +295,24 @@ impl Browser {
             "Emulation.setDeviceMetricsOverride",
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_touch}),
         );
-        self.devtools("Emulation.setTouchEmulationEnabled", json!({"enabled": is_touch, "maxTouchPoints": 1}));
+        self.devtools(
+            "Emulation.setTouchEmulationEnabled",
+            json!({"enabled": is_touch, "maxTouchPoints": 1}),
+        );
     }
 
     /// Sets a preference of the person: `prefers-color-scheme`, `prefers-reduced-motion`.
     pub(crate) fn prefer(&self, feature: &str, value: &str) {
-        self.devtools("Emulation.setEmulatedMedia", json!({"features": [{"name": feature, "value": value}]}));
+        self.devtools(
+            "Emulation.setEmulatedMedia",
+            json!({"features": [{"name": feature, "value": value}]}),
+        );
     }
 
     /// A picture of what is in view, as PNG, or in few bytes as WebP.
     pub(crate) fn picture(&self, format: &str) -> Vec<u8> {
-        let picture = self.devtools("Page.captureScreenshot", json!({"format": format, "quality": 82}));
+        let picture =
+            self.devtools("Page.captureScreenshot", json!({"format": format, "quality": 82}));
         base64::engine::general_purpose::STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()
     }
 }

@@ -1,4 +1,5 @@
-//! The page for everybody: by keyboard alone, on any screen, with preferences, and with the texts of strangers.
+//! The page for everybody: by keyboard alone, on any screen, with preferences, and with the texts
+//! of strangers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,12 @@ fn everything_can_be_done_with_the_keyboard_alone() {
             path.push(focus());
         }
         assert_eq!(path, ["query", "order", "add", "more", "asks", "aliceblue"]);
-        for (key, expected) in [(RIGHT, "antiquewhite"), (HOME, "aliceblue"), (END, "yellowgreen"), (HOME, "aliceblue")] {
+        for (key, expected) in [
+            (RIGHT, "antiquewhite"),
+            (HOME, "aliceblue"),
+            (END, "yellowgreen"),
+            (HOME, "aliceblue"),
+        ] {
             browser.press(&[key]);
             assert_eq!(focus(), expected);
         }
@@ -132,7 +138,8 @@ fn texts_of_strangers_are_text() {
             "a/b?c#d%41 +",
             &long,
         ];
-        let colors: Vec<_> = texts.iter().map(|text| json!({"name": text, "value": text})).collect();
+        let colors: Vec<_> =
+            texts.iter().map(|text| json!({"name": text, "value": text})).collect();
         let server = Server::with_seed(&json!(colors).to_string(), &[]);
         browser.resize(320, 900);
         browser.open(&server);
@@ -142,9 +149,12 @@ fn texts_of_strangers_are_text() {
         assert_eq!(browser.run(markup), 1, "the page's own script");
         for text in texts {
             browser.edit(text);
-            assert_eq!(browser.run("return document.documentElement.scrollWidth <= innerWidth"), true, "{text:?}");
-            let in_view =
-                "const {top, bottom} = document.querySelector('#opened').getBoundingClientRect(); return top >= 0 && bottom <= innerHeight";
+            assert_eq!(
+                browser.run("return document.documentElement.scrollWidth <= innerWidth"),
+                true,
+                "{text:?}"
+            );
+            let in_view = "const {top, bottom} = document.querySelector('#opened').getBoundingClientRect(); return top >= 0 && bottom <= innerHeight";
             assert_eq!(browser.run(in_view), true, "{text:?}");
             browser.fill("#value", "#000000");
             browser.press(&[ENTER]);
@@ -152,7 +162,8 @@ fn texts_of_strangers_are_text() {
             browser.click("#dismiss");
         }
         let list: serde_json::Value = serde_json::from_str(&server.list()).unwrap();
-        let expected: Vec<_> = texts.iter().map(|text| json!({"name": text, "value": "#000000"})).collect();
+        let expected: Vec<_> =
+            texts.iter().map(|text| json!({"name": text, "value": "#000000"})).collect();
         assert_eq!(list["data"], json!(expected));
         browser.fill("#query", "<img");
         browser.expect_text("#count", "1 of 13 colors");
@@ -184,11 +195,24 @@ fn nothing_is_cut_off_between_320_pixels_and_4k_whether_the_font_is_narrow_or_wi
 #[track_caller]
 fn check_sizes(browser: &Browser) {
     let server = Server::start(&[]);
-    for (width, height) in [(320, 256), (320, 640), (414, 896), (768, 1024), (1366, 768), (1440, 900), (1920, 1080), (3840, 2160)] {
+    for (width, height) in [
+        (320, 256),
+        (320, 640),
+        (414, 896),
+        (768, 1024),
+        (1366, 768),
+        (1440, 900),
+        (1920, 1080),
+        (3840, 2160),
+    ] {
         browser.resize(width, height);
         browser.open(&server);
         browser.expect_controls();
-        assert_eq!(browser.run("return document.documentElement.scrollWidth <= innerWidth"), true, "{width}");
+        assert_eq!(
+            browser.run("return document.documentElement.scrollWidth <= innerWidth"),
+            true,
+            "{width}"
+        );
         let outside = "return [...document.querySelectorAll('header *, li')].filter(element => {
             const {left, right} = element.getBoundingClientRect();
             return left < 0 || right > document.documentElement.clientWidth + 0.5;
@@ -203,13 +227,17 @@ fn check_sizes(browser: &Browser) {
             return cut.map(text => text.id)";
         assert_eq!(browser.run(cut), json!([]), "{width}");
         // WCAG 2.2, 2.5.8
-        let small = "return [...document.querySelectorAll('button, input, select')].filter(target => {
+        let small =
+            "return [...document.querySelectorAll('button, input, select')].filter(target => {
             const {width, height} = target.getBoundingClientRect();
             return width && (width < 24 || height < 24);
         }).length";
         assert_eq!(browser.run(small), 0, "{width}");
         let all = "return [...document.querySelectorAll('li')].filter(li => li.getBoundingClientRect().bottom <= innerHeight).length";
-        assert!(width < 1366 || browser.run(all) == 148, "a laptop shows all of them at once: {width}");
+        assert!(
+            width < 1366 || browser.run(all) == 148,
+            "a laptop shows all of them at once: {width}"
+        );
     }
 }
 
@@ -232,16 +260,18 @@ fn nothing_shifts_while_the_page_loads() {
             .observe({type: 'layout-shift', buffered: true})";
     browse(|browser| {
         browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": SLOW}));
-        let servers = [Server::start(&[]), Server::start(&["--read-only"]), Server::with_seed("[]", &[])];
+        let servers =
+            [Server::start(&[]), Server::start(&["--read-only"]), Server::with_seed("[]", &[])];
         for (width, height, is_touch) in [(412, 823, true), (1350, 940, false)] {
             browser.resize_as(width, height, is_touch);
             for (number, server) in servers.iter().enumerate() {
                 browser.open(server);
-                let after_a_frame =
-                    "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(shifts))))";
+                let after_a_frame = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(shifts))))";
                 let shifts = browser.await_script(after_a_frame);
-                let sum: f64 = shifts.as_array().unwrap().iter().map(|shift| shift[0].as_f64().unwrap()).sum();
-                // what Lighthouse rounds to 0: text that is measured anew may move by a part of a pixel
+                let sum: f64 =
+                    shifts.as_array().unwrap().iter().map(|shift| shift[0].as_f64().unwrap()).sum();
+                // what Lighthouse rounds to 0: text that is measured anew may move by a part of a
+                // pixel
                 assert!(sum < 0.001, "{width}, server {number}: {shifts}");
             }
         }
@@ -254,8 +284,7 @@ fn the_icon_has_a_valid_address() {
         let server = Server::start(&[]);
         browser.open(&server);
         // URL Standard, URL code points
-        let is_valid =
-            "return /^([\\w!$&'()*+,\\-./:;=?@~]|%[0-9a-f]{2})+$/i.test(document.querySelector('[rel=icon]').getAttribute('href'))";
+        let is_valid = "return /^([\\w!$&'()*+,\\-./:;=?@~]|%[0-9a-f]{2})+$/i.test(document.querySelector('[rel=icon]').getAttribute('href'))";
         assert_eq!(browser.run(is_valid), true);
         let size = "const done = arguments[0]; const image = new Image(); image.onload = () => done(image.width > 0); image.onerror = () => done('broken');
             image.src = document.querySelector('[rel=icon]').href";
@@ -270,7 +299,12 @@ fn nothing_moves_for_those_who_prefer_that() {
         for (motion, expected) in [("reduce", "0s"), ("no-preference", "0.15s")] {
             browser.prefer("prefers-reduced-motion", motion);
             browser.open(&server);
-            assert_eq!(browser.run("return getComputedStyle(document.querySelector('#message')).transitionDuration"), expected);
+            assert_eq!(
+                browser.run(
+                    "return getComputedStyle(document.querySelector('#message')).transitionDuration"
+                ),
+                expected
+            );
             assert_eq!(browser.run("return document.getAnimations().length"), 0);
         }
     });
@@ -281,18 +315,36 @@ fn what_happens_is_read_out() {
     browse(|browser| {
         let server = Server::start(&[]);
         browser.open(&server);
-        for (selector, role) in
-            [("#message", "status"), ("#count", "status"), ("#away", "alert"), ("#refusal", "alert"), ("#note", "status")]
-        {
-            assert_eq!(browser.run_with("return document.querySelector(arguments[0]).role", &json!([selector])), role);
+        for (selector, role) in [
+            ("#message", "status"),
+            ("#count", "status"),
+            ("#away", "alert"),
+            ("#refusal", "alert"),
+            ("#note", "status"),
+        ] {
+            assert_eq!(
+                browser.run_with(
+                    "return document.querySelector(arguments[0]).role",
+                    &json!([selector])
+                ),
+                role
+            );
         }
         let tile = "const li = document.querySelector('li:nth-child(3)'); return [li.ariaSetSize, li.ariaPosInSet]";
         assert_eq!(browser.run(tile), json!(["148", "3"]));
         let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
         let named = |role: &str, name: &str| {
-            tree["nodes"].as_array().unwrap().iter().any(|node| node["role"]["value"] == role && node["name"]["value"] == name)
+            tree["nodes"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|node| node["role"]["value"] == role && node["name"]["value"] == name)
         };
-        assert!(named("list", "Colors") && named("searchbox", "Search name or value") && named("combobox", "Sort by"));
+        assert!(
+            named("list", "Colors")
+                && named("searchbox", "Search name or value")
+                && named("combobox", "Sort by")
+        );
         assert!(named("button", "aqua #00ffff") || named("button", "aqua#00ffff"));
     });
 }
@@ -364,7 +416,11 @@ fn axe() -> String {
     if !script.exists() {
         // beside it first, so that nobody finds half of it
         let beside = Scratch::new();
-        let status = Command::new("npm").args(["install", "--silent", "--no-save", "--prefix"]).arg(&beside.0).arg(AXE).status();
+        let status = Command::new("npm")
+            .args(["install", "--silent", "--no-save", "--prefix"])
+            .arg(&beside.0)
+            .arg(AXE)
+            .status();
         assert!(status.unwrap().success(), "npm installs {AXE}");
         // Another test may have been faster, with the same.
         let _ = fs::rename(&beside.0, &folder);

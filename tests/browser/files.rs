@@ -10,8 +10,7 @@ use crate::browser::undoing::names_of;
 use crate::common::harness::{Scratch, Server, eventually};
 
 const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"red","value":"#ee0000"}]"##;
-const NEW: &str =
-    r##"{"data":[{"name":"sea","value":"teal"},{"name":"ink","value":"#000000"},{"name":"red","value":"#ff0000","more":1}]}"##;
+const NEW: &str = r##"{"data":[{"name":"sea","value":"teal"},{"name":"ink","value":"#000000"},{"name":"red","value":"#ff0000","more":1}]}"##;
 
 #[track_caller]
 fn expect_comparison(browser: &Browser, headline: &str) {
@@ -20,7 +19,8 @@ fn expect_comparison(browser: &Browser, headline: &str) {
 }
 
 #[test]
-fn a_file_replaces_the_list_after_it_was_shown_what_that_changes_and_undo_brings_the_old_one_back() {
+fn a_file_replaces_the_list_after_it_was_shown_what_that_changes_and_undo_brings_the_old_one_back()
+{
     browse(|browser| {
         let (scratch, server) = (Scratch::new(), Server::with_seed(SEED, &[]));
         let before = server.list();
@@ -31,7 +31,11 @@ fn a_file_replaces_the_list_after_it_was_shown_what_that_changes_and_undo_brings
             expect_comparison(browser, "3 colors become 3");
             assert_eq!(browser.text("#summary"), "Unchanged: 1 color, in the order of the file.");
             let differences = browser.text("#differences").replace(['\u{2068}', '\u{2069}'], "");
-            let captions = [browser.text("#both p"), browser.text("#source"), browser.text("#differences + p")];
+            let captions = [
+                browser.text("#both p"),
+                browser.text("#source"),
+                browser.text("#differences + p"),
+            ];
             assert_eq!(captions, ["Now", "new.json", "You can undo this."]);
             assert_eq!(differences, "New (1)seaChanged (1)inkRemoved (1)red");
             assert_eq!(server.list(), before);
@@ -42,8 +46,7 @@ fn a_file_replaces_the_list_after_it_was_shown_what_that_changes_and_undo_brings
             }
         }
         browser.expect_text("#told", "Replaced 3 colors by 3.");
-        let expected =
-            json!({"data": [{"name": "sea", "value": "teal"}, {"name": "ink", "value": "#000000"}, {"name": "red", "value": "#ff0000"}]});
+        let expected = json!({"data": [{"name": "sea", "value": "teal"}, {"name": "ink", "value": "#000000"}, {"name": "red", "value": "#ff0000"}]});
         assert_eq!(serde_json::from_str::<Value>(&server.list()).unwrap(), expected);
         browser.press_with(CONTROL, "z");
         browser.expect_text("#told", "Undone: Replaced 3 colors by 3.");
@@ -59,8 +62,14 @@ fn a_file_that_is_no_list_of_colors_is_refused_with_what_to_fix() {
         browser.expect_controls();
         for (content, message) in [
             ("name,value", "This file is not JSON: "),
-            (r##"{"red":"#f00"}"##, "This file has no list of colors: an array of objects with name and value."),
-            (r#"[{"name":"a","value":"b"},{"name":"c"}]"#, "Color 2 of this file has no text as its value."),
+            (
+                r##"{"red":"#f00"}"##,
+                "This file has no list of colors: an array of objects with name and value.",
+            ),
+            (
+                r#"[{"name":"a","value":"b"},{"name":"c"}]"#,
+                "Color 2 of this file has no text as its value.",
+            ),
             (r#"[null]"#, "Color 1 of this file has no text as its name."),
         ] {
             browser.give_file(&scratch.write("bad.json", content));
@@ -81,7 +90,8 @@ fn a_list_that_changes_while_a_file_is_compared_is_compared_anew() {
         expect_comparison(browser, "3 colors become 3");
         server.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
         browser.expect_text("#becomes", "4 colors become 3");
-        browser.expect_text("#obstacle", "The list has just changed. This is what would change now.");
+        browser
+            .expect_text("#obstacle", "The list has just changed. This is what would change now.");
         // too late to be seen before the click
         crate::browser::undoing::hold(browser, "PUT");
         browser.click("#replace");
@@ -120,7 +130,11 @@ fn a_file_is_dropped_on_the_page() {
         browser.open(&read_only);
         browser.until("return document.querySelector('#corner p').checkVisibility({visibilityProperty: true})");
         browser.run_with(DROP, &json!([NEW]));
-        assert_eq!(browser.run("return [document.querySelector('#incoming').open, document.body.className]"), json!([false, "read-only"]));
+        assert_eq!(
+            browser
+                .run("return [document.querySelector('#incoming').open, document.body.className]"),
+            json!([false, "read-only"])
+        );
     });
 }
 
@@ -130,7 +144,10 @@ fn the_list_is_saved_as_json_that_is_a_seed_and_as_custom_properties() {
         let seed = r##"[{"name":"ink","value":"#191970"},{"name":"pale teal; }","value":"rgb(0 128 128 / 50%)"},{"name":"ink","value":"#000000"},
             {"name":"1st","value":"no color; }"},{"name":"","value":"red"},{"name":"2nd","value":"lime"}]"##;
         let (scratch, server) = (Scratch::new(), Server::with_seed(seed, &[]));
-        browser.devtools("Browser.setDownloadBehavior", json!({"behavior": "allow", "downloadPath": scratch.0}));
+        browser.devtools(
+            "Browser.setDownloadBehavior",
+            json!({"behavior": "allow", "downloadPath": scratch.0}),
+        );
         browser.open(&server);
         let saved = |button: &str, file: &str| {
             browser.click("#more");
@@ -140,9 +157,15 @@ fn the_list_is_saved_as_json_that_is_a_seed_and_as_custom_properties() {
         let json = saved("#saveJson", "colors.json");
         assert_eq!(Server::with_seed(&json, &[]).list(), server.list());
         let css = saved("#saveCss", "colors.css");
-        assert_eq!(css, ":root {\n  --ink: #191970;\n  --pale\\ teal\\;\\ \\}: rgb(0 128 128 / 50%);\n  --2nd: lime;\n}\n");
+        assert_eq!(
+            css,
+            ":root {\n  --ink: #191970;\n  --pale\\ teal\\;\\ \\}: rgb(0 128 128 / 50%);\n  --2nd: lime;\n}\n"
+        );
         let property = "const sheet = new CSSStyleSheet(); sheet.replaceSync(arguments[0]); document.adoptedStyleSheets = [sheet];
             return ['--ink', '--pale teal; }', '--2nd'].map(name => getComputedStyle(document.documentElement).getPropertyValue(name))";
-        assert_eq!(browser.run_with(property, &json!([css])), json!(["#191970", "rgb(0 128 128 / 50%)", "lime"]));
+        assert_eq!(
+            browser.run_with(property, &json!([css])),
+            json!(["#191970", "rgb(0 128 128 / 50%)", "lime"])
+        );
     });
 }

@@ -18,7 +18,9 @@ fn changes_of_others_appear_within_two_seconds() {
         for round in 0..5 {
             server.ask("PUT", "/colors/aliceblue", &format!(r##"{{"value":"#00000{round}"}}"##));
             let begun = Instant::now();
-            browser.until(&format!("return document.querySelector('li .value').textContent === '#00000{round}'"));
+            browser.until(&format!(
+                "return document.querySelector('li .value').textContent === '#00000{round}'"
+            ));
             worst = worst.max(begun.elapsed());
         }
         figures(&format!("changes of others appeared after {worst:?} at most"));
@@ -47,11 +49,25 @@ fn a_change_leaves_focus_scroll_place_and_half_typed_values() {
         // whole rows above it go
         let columns =
             browser.run("return Math.round(document.querySelector('#list').clientWidth / document.querySelector('li').clientWidth)");
-        let names = ["aliceblue", "antiquewhite", "aqua", "aquamarine", "azure", "beige", "bisque", "black", "blanchedalmond", "blue"];
+        let names = [
+            "aliceblue",
+            "antiquewhite",
+            "aqua",
+            "aquamarine",
+            "azure",
+            "beige",
+            "bisque",
+            "black",
+            "blanchedalmond",
+            "blue",
+        ];
         for name in &names[..usize::try_from(columns.as_u64().unwrap()).unwrap()] {
             server.ask("DELETE", &format!("/colors/{name}"), "");
         }
-        browser.until(&format!("return document.querySelector('#count').textContent === '{} colors'", 148 - columns.as_u64().unwrap()));
+        browser.until(&format!(
+            "return document.querySelector('#count').textContent === '{} colors'",
+            148 - columns.as_u64().unwrap()
+        ));
         assert_eq!(browser.run(place), before);
 
         browser.edit("olive");
@@ -68,14 +84,22 @@ fn a_hidden_page_asks_for_nothing_and_a_visible_one_for_no_content() {
     browse(|browser| {
         let server = Server::start(&["--access-log"]);
         browser.open(&server);
-        let count = |part: &str| server.log().lines().filter(|line| line.contains(" GET \"/colors\"") && line.contains(part)).count();
+        let count = |part: &str| {
+            server
+                .log()
+                .lines()
+                .filter(|line| line.contains(" GET \"/colors\"") && line.contains(part))
+                .count()
+        };
         eventually("a 304", || (count(" 304 ") >= 2).then_some(()));
         assert_eq!(count(" 200 "), 1, "{}", server.log());
         let tab = browser.hide();
         // a page that is seen asks every second; one request may have been under way
         eventually("a hidden page asks for nothing", || {
             let before = count("");
-            within(Duration::from_secs(3), || (count("") > before).then_some(())).is_none().then_some(())
+            within(Duration::from_secs(3), || (count("") > before).then_some(()))
+                .is_none()
+                .then_some(())
         });
         let before = count("");
         browser.switch(&tab);
@@ -101,12 +125,15 @@ fn while_the_service_is_away_the_page_says_so_and_goes_on_when_it_is_back() {
         browser.expect_text("#refusal", "The service does not answer");
         browser.press(&[ESCAPE]);
         browser.expect_closed();
-        let server = Server::with_seed(r##"[{"name":"only","value":"#111111"}]"##, &["--read-only"]);
+        let server =
+            Server::with_seed(r##"[{"name":"only","value":"#111111"}]"##, &["--read-only"]);
         front.lead_to(&server);
         browser.expect_text("#count", "1 color");
         browser.expect_text("#told", "The service is back.");
         assert_eq!(browser.text("#away"), "");
-        browser.until("return !document.querySelector('#add').checkVisibility({visibilityProperty: true})");
+        browser.until(
+            "return !document.querySelector('#add').checkVisibility({visibilityProperty: true})",
+        );
     });
 }
 

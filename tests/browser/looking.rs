@@ -16,9 +16,13 @@ fn swatches_show_names_and_values_in_list_order() {
         browser.open_in_list_order(&server);
         assert_eq!(browser.text("#count"), "148 colors");
         let names = browser.names();
-        assert_eq!((names.len(), names[0].as_str(), names[147].as_str()), (148, "aliceblue", "yellowgreen"));
+        assert_eq!(
+            (names.len(), names[0].as_str(), names[147].as_str()),
+            (148, "aliceblue", "yellowgreen")
+        );
         assert_eq!(browser.text("li .value"), "#f0f8ff");
-        let ground = browser.run("return getComputedStyle(document.querySelector('li')).backgroundColor");
+        let ground =
+            browser.run("return getComputedStyle(document.querySelector('li')).backgroundColor");
         assert_eq!(ground, "rgb(240, 248, 255)");
     });
 }
@@ -27,9 +31,14 @@ fn swatches_show_names_and_values_in_list_order() {
 fn a_list_in_the_order_of_its_names_is_shown_by_hue_and_any_other_as_it_is() {
     browse(|browser| {
         let order = "return document.querySelector('#order').value";
-        for (server, expected, first) in [(Server::start(&[]), "hue", "salmon"), (Server::with_seed(SMALL, &[]), "list", "red")] {
+        for (server, expected, first) in
+            [(Server::start(&[]), "hue", "salmon"), (Server::with_seed(SMALL, &[]), "list", "red")]
+        {
             browser.open(&server);
-            assert_eq!((browser.run(order).as_str(), browser.names()[0].as_str()), (Some(expected), first));
+            assert_eq!(
+                (browser.run(order).as_str(), browser.names()[0].as_str()),
+                (Some(expected), first)
+            );
             assert_eq!(browser.run("return location.hash"), "", "nobody has chosen it");
         }
         // a change does not turn the view over
@@ -74,7 +83,10 @@ fn a_slash_leads_to_the_search_but_not_while_one_types() {
         browser.expect_controls();
         browser.press(&["/"]);
         browser.type_text("a/b");
-        assert_eq!(browser.run("const {id, value} = document.activeElement; return [id, value]"), json!(["query", "a/b"]));
+        assert_eq!(
+            browser.run("const {id, value} = document.activeElement; return [id, value]"),
+            json!(["query", "a/b"])
+        );
         browser.click("#add");
         browser.type_text("/");
         assert_eq!(browser.run("return document.querySelector('#name').value"), "/");
@@ -84,8 +96,18 @@ fn a_slash_leads_to_the_search_but_not_while_one_types() {
 #[test]
 fn what_is_no_color_is_text_on_a_hatched_ground() {
     browse(|browser| {
-        let values = ["see the book", "", "inherit", "var(--text)", "red; color: blue", "url(x)", "#12345", "red blue"];
-        let colors: Vec<_> = values.iter().map(|value| json!({"name": value, "value": value})).collect();
+        let values = [
+            "see the book",
+            "",
+            "inherit",
+            "var(--text)",
+            "red; color: blue",
+            "url(x)",
+            "#12345",
+            "red blue",
+        ];
+        let colors: Vec<_> =
+            values.iter().map(|value| json!({"name": value, "value": value})).collect();
         let server = Server::with_seed(&json!(colors).to_string(), &[]);
         browser.open(&server);
         let grounds = browser.run("return [...document.querySelectorAll('li')].map(li => getComputedStyle(li).backgroundImage)");
@@ -113,8 +135,14 @@ fn names_are_readable_on_every_color() {
         })";
     browse(|browser| {
         let mut random = fastrand::Rng::with_seed(7);
-        let mut colors: Vec<_> = (0..150).map(|_| json!({"name": "random", "value": format!("#{:06x}", random.u32(..1 << 24))})).collect();
-        colors.extend((0..100).map(|_| json!({"name": "translucent", "value": format!("#{:08x}", random.u32(..))})));
+        let mut colors: Vec<_> = (0..150)
+            .map(|_| json!({"name": "random", "value": format!("#{:06x}", random.u32(..1 << 24))}))
+            .collect();
+        colors.extend(
+            (0..100).map(
+                |_| json!({"name": "translucent", "value": format!("#{:08x}", random.u32(..))}),
+            ),
+        );
         let server = Server::with_seed(&json!(colors).to_string(), &[]);
         for scheme in ["light", "dark"] {
             browser.prefer("prefers-color-scheme", scheme);
@@ -140,7 +168,10 @@ fn search_finds_names_and_values_as_one_types() {
         browser.fill("#query", "#6633");
         assert_eq!(browser.names(), ["rebeccapurple"]);
         browser.fill("#query", "nothing like that");
-        assert_eq!((browser.names().len(), browser.text("#why").as_str()), (0, "No color has this in its name or value."));
+        assert_eq!(
+            (browser.names().len(), browser.text("#why").as_str()),
+            (0, "No color has this in its name or value.")
+        );
         browser.fill("#query", "");
         assert_eq!(browser.names().len(), 148);
     });
@@ -162,7 +193,10 @@ fn the_list_is_shown_by_name_hue_and_lightness_and_as_it_is() {
             browser.click("#order");
             browser.type_text(&order[..2]);
             browser.press(&[crate::browser::actions::ENTER]);
-            browser.until(&format!("return document.querySelector('li .name').textContent === '{}'", names[0]));
+            browser.until(&format!(
+                "return document.querySelector('li .name').textContent === '{}'",
+                names[0]
+            ));
             assert_eq!(browser.names(), names, "{order}");
         }
         assert_eq!(server.list(), before);
@@ -172,7 +206,9 @@ fn the_list_is_shown_by_name_hue_and_lightness_and_as_it_is() {
 #[test]
 fn on_a_phone_help_is_whole_the_count_is_on_one_line_and_the_menu_is_below_its_button() {
     browse(|browser| {
-        let many: Vec<Value> = (0..10_000).map(|number| json!({"name": number.to_string(), "value": "#99cccc"})).collect();
+        let many: Vec<Value> = (0..10_000)
+            .map(|number| json!({"name": number.to_string(), "value": "#99cccc"}))
+            .collect();
         let server = Server::with_seed(&json!(many).to_string(), &[]);
         for (width, height) in [(320, 568), (390, 844), (1440, 900)] {
             browser.resize(width, height);
@@ -219,7 +255,10 @@ fn with_forced_colors_every_tile_has_an_edge() {
         for (forced, expected) in [("none", "none"), ("active", "solid")] {
             browser.prefer("forced-colors", forced);
             browser.open(&server);
-            assert_eq!(browser.run("return getComputedStyle(document.querySelector('li')).outlineStyle"), expected);
+            assert_eq!(
+                browser.run("return getComputedStyle(document.querySelector('li')).outlineStyle"),
+                expected
+            );
         }
     });
 }
@@ -228,13 +267,17 @@ fn with_forced_colors_every_tile_has_an_edge() {
 fn a_key_copies_the_value_and_each_form_and_says_so() {
     browse(|browser| {
         let server = Server::with_seed(SMALL, &["--allow-host", PLAIN_HOST]);
-        for origin in [format!("http://{}", server.address), format!("http://{PLAIN_HOST}:{}", server.address.port())] {
+        for origin in [
+            format!("http://{}", server.address),
+            format!("http://{PLAIN_HOST}:{}", server.address.port()),
+        ] {
             browser.go(&format!("{origin}/"));
             // pasted with the keyboard, so that no permission plays a part
             let pasted = || {
                 browser.click("#query");
                 browser.press_with(CONTROL, "v");
-                let text = browser.run("const {value} = document.querySelector('#query'); return value");
+                let text =
+                    browser.run("const {value} = document.querySelector('#query'); return value");
                 browser.fill("#query", "");
                 text
             };
@@ -242,7 +285,8 @@ fn a_key_copies_the_value_and_each_form_and_says_so() {
             browser.press(&["c"]);
             browser.expect_text("#said", "Copied rgb(255 250 250)");
             assert_eq!(pasted(), "rgb(255 250 250)", "{origin}");
-            let forms = ["#fffafa", "rgb(255 250 250)", "hsl(0 100% 99%)", "oklch(98.9% 0.005 17.2)"];
+            let forms =
+                ["#fffafa", "rgb(255 250 250)", "hsl(0 100% 99%)", "oklch(98.9% 0.005 17.2)"];
             for (key, form) in ["1", "2", "3", "4"].into_iter().zip(forms) {
                 browser.open_color("snow");
                 browser.press(&[key]);

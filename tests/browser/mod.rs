@@ -1,7 +1,7 @@
 //! The page in a real browser: headless Chromium, driven as a person would. One file per topic.
 //!
-//! Without `chromium` and `chromedriver` (Debian: chromium, chromium-driver) the tests say that they are skipped; with the variable
-//! `CI` set they fail.
+//! Without `chromium` and `chromedriver` (Debian: chromium, chromium-driver) the tests say that
+//! they are skipped; with the variable `CI` set they fail.
 
 mod actions;
 mod changing;

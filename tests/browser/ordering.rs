@@ -1,4 +1,5 @@
-//! Moving colors: by key, with the mouse and by touch, and what happens when somebody else changes the list meanwhile.
+//! Moving colors: by key, with the mouse and by touch, and what happens when somebody else changes
+//! the list meanwhile.
 
 use serde_json::json;
 
@@ -29,7 +30,11 @@ fn alt_and_arrow_keys_move_a_color_in_one_change_and_undo_moves_it_back() {
         browser.expect_text("#told", "Moved red to place 4.");
         assert_eq!(names_of(&server), ["ink", "lime", "snow", "red", "gold"]);
         assert_eq!(server.log().matches(" PUT ").count(), 1, "{}", server.log());
-        assert_eq!(browser.run("return document.activeElement.firstChild.textContent"), "red", "it keeps the focus");
+        assert_eq!(
+            browser.run("return document.activeElement.firstChild.textContent"),
+            "red",
+            "it keeps the focus"
+        );
         browser.press_with(CONTROL, "z");
         browser.expect_text("#told", "Undone: Moved red to place 4.");
         assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
@@ -49,7 +54,11 @@ fn a_tile_is_dragged_to_where_another_one_is() {
         browser.expect_text("#told", "Moved gold to place 2.");
         assert_eq!(browser.names(), ["red", "gold", "ink", "lime", "snow"]);
         assert_eq!(names_of(&server), ["red", "gold", "ink", "lime", "snow"]);
-        assert_eq!(browser.run("return document.querySelector('#opened').open"), json!(false), "a drag is no click");
+        assert_eq!(
+            browser.run("return document.querySelector('#opened').open"),
+            json!(false),
+            "a drag is no click"
+        );
         browser.click("#takeBack");
         browser.expect_text("#told", "Undone: Moved gold to place 2.");
         assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
@@ -69,7 +78,8 @@ fn a_tile_that_is_touched_moves_once_it_is_held() {
             json!([{"x": place[0], "y": place[1]}])
         };
         let touch = |kind: &str, points: &serde_json::Value| {
-            browser.devtools("Input.dispatchTouchEvent", json!({"type": kind, "touchPoints": points}));
+            browser
+                .devtools("Input.dispatchTouchEvent", json!({"type": kind, "touchPoints": points}));
         };
         let (from, to) = (place(0), place(4));
         touch("touchStart", &from);
@@ -130,7 +140,10 @@ fn a_color_that_somebody_has_deleted_meanwhile_is_not_moved_and_the_page_says_so
         browser.until("return sent");
         server.ask("DELETE", "/colors/red", "");
         browser.run("release()");
-        browser.expect_text("#told", "Somebody was faster: red is no longer there. Nothing was changed.");
+        browser.expect_text(
+            "#told",
+            "Somebody was faster: red is no longer there. Nothing was changed.",
+        );
         assert_eq!(browser.names(), ["ink", "lime", "snow", "gold"]);
         assert_eq!(names_of(&server), ["ink", "lime", "snow", "gold"]);
     });

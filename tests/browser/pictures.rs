@@ -1,4 +1,5 @@
-//! Pictures of the page, in `pictures` below the target directory, and how fast it is with 10,000 colors.
+//! Pictures of the page, in `pictures` below the target directory, and how fast it is with 10,000
+//! colors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -93,7 +94,10 @@ fn ten_thousand_colors_are_shown_searched_and_scrolled_without_delay() {
         browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": watch}));
         browser.open(&server);
         let shown = browser.until("return window.shownAt").as_f64().unwrap();
-        let paint = browser.run("return performance.getEntriesByName('first-contentful-paint')[0].startTime").as_f64().unwrap();
+        let paint = browser
+            .run("return performance.getEntriesByName('first-contentful-paint')[0].startTime")
+            .as_f64()
+            .unwrap();
         let tiles = browser.run("return document.querySelectorAll('li').length").as_u64().unwrap();
         assert!(tiles < 400, "only what is in view has a tile: {tiles}");
         let until_painted = |action: &str| -> Vec<f64> {
@@ -116,10 +120,14 @@ fn ten_thousand_colors_are_shown_searched_and_scrolled_without_delay() {
             times.sort_by(f64::total_cmp);
             times
         };
-        let mut report = format!("10,000 colors: first paint {paint:.0} ms, all shown {shown:.0} ms");
+        let mut report =
+            format!("10,000 colors: first paint {paint:.0} ms, all shown {shown:.0} ms");
         for (what, action) in [
             ("search", "field.value = `${round}9`; field.oninput()"),
-            ("sort", "field.value = ''; order.value = ['hue', 'name', 'lightness'][round % 3]; order.onchange()"),
+            (
+                "sort",
+                "field.value = ''; order.value = ['hue', 'name', 'lightness'][round % 3]; order.onchange()",
+            ),
             ("scroll a row", "scrollBy(0, 100)"),
             ("scroll far", "scrollTo(0, round * 9000)"),
         ] {

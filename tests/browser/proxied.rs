@@ -1,4 +1,5 @@
-//! The page where the service is not at the root of an address of its own: below a base path, behind nginx.
+//! The page where the service is not at the root of an address of its own: below a base path,
+//! behind nginx.
 
 use std::fs;
 use std::io;
@@ -38,13 +39,15 @@ impl Front {
                 thread::spawn(move || match back {
                     Some(Back::Tcp(address)) => {
                         if let Ok(back) = TcpStream::connect(address) {
-                            let (back_in, back_out) = (back.try_clone().unwrap(), back.try_clone().unwrap());
+                            let (back_in, back_out) =
+                                (back.try_clone().unwrap(), back.try_clone().unwrap());
                             pass(stream, back_in, back_out, move || back.shutdown(Shutdown::Both));
                         }
                     }
                     Some(Back::Unix(path)) => {
                         if let Ok(back) = UnixStream::connect(path) {
-                            let (back_in, back_out) = (back.try_clone().unwrap(), back.try_clone().unwrap());
+                            let (back_in, back_out) =
+                                (back.try_clone().unwrap(), back.try_clone().unwrap());
                             pass(stream, back_in, back_out, move || back.shutdown(Shutdown::Both));
                         }
                     }
@@ -69,7 +72,12 @@ impl Front {
 }
 
 /// Passes bytes both ways until one side is done.
-fn pass(front: TcpStream, mut back_in: impl io::Read + Send + 'static, mut back_out: impl io::Write, close: impl Fn() -> io::Result<()>) {
+fn pass(
+    front: TcpStream,
+    mut back_in: impl io::Read + Send + 'static,
+    mut back_out: impl io::Write,
+    close: impl Fn() -> io::Result<()>,
+) {
     let (mut front_in, mut front_out) = (front.try_clone().unwrap(), front);
     let answers = thread::spawn(move || {
         // Whichever side is gone, the other is told by the shutdown.
@@ -124,13 +132,20 @@ fn the_page_works_behind_nginx_whose_cache_keeps_it_from_nobody_and_shows_it_to_
         let front = Front::start();
         *front.back.lock().unwrap() = Some(Back::Unix(nginx.scratch.0.join("front")));
         let ask = |accept: &str| {
-            let mut client = crate::common::client::Client::on_unix(nginx.scratch.0.join("service"));
+            let mut client =
+                crate::common::client::Client::on_unix(nginx.scratch.0.join("service"));
             client.ask_with("GET", "/", &format!("Accept: {accept}\r\n"), "").status
         };
         assert_eq!((ask("*/*"), ask("text/html")), (404, 200));
         for _ in 0..2 {
             // the two answers of one address, from the cache the second time
-            let other = ureq::get(front.address()).config().http_status_as_error(false).build().header("Accept", "*/*").call().unwrap();
+            let other = ureq::get(front.address())
+                .config()
+                .http_status_as_error(false)
+                .build()
+                .header("Accept", "*/*")
+                .call()
+                .unwrap();
             assert_eq!(other.status(), 404);
             browser.go(&front.address());
         }

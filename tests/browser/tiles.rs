@@ -1,4 +1,5 @@
-//! Tiles: every text is whole, there or in the open color, whatever it is, and large enough to read.
+//! Tiles: every text is whole, there or in the open color, whatever it is, and large enough to
+//! read.
 
 use serde_json::{Value, json};
 
@@ -14,7 +15,8 @@ pub(crate) const CUT: &str = "return [...document.querySelectorAll('li .name, li
     }).map(text => text.textContent)";
 
 fn with_names(names: &[&str]) -> Server {
-    let colors: Vec<Value> = names.iter().map(|name| json!({"name": name, "value": "#99cccc"})).collect();
+    let colors: Vec<Value> =
+        names.iter().map(|name| json!({"name": name, "value": "#99cccc"})).collect();
     Server::with_seed(&json!(colors).to_string(), &[])
 }
 
@@ -64,8 +66,10 @@ fn a_long_name_ends_in_an_ellipsis_and_is_whole_in_the_open_color() {
 #[test]
 fn no_text_is_smaller_than_twelve_pixels() {
     browse(|browser| {
-        let server =
-            Server::with_seed(r##"[{"name":"red","value":"#ff0000"},{"name":"red","value":"#ff000080"},{"name":"","value":""}]"##, &[]);
+        let server = Server::with_seed(
+            r##"[{"name":"red","value":"#ff0000"},{"name":"red","value":"#ff000080"},{"name":"","value":""}]"##,
+            &[],
+        );
         let all = Server::start(&[]);
         for (width, height) in [(1440, 900), (390, 844)] {
             browser.resize(width, height);
@@ -86,7 +90,10 @@ fn a_color_with_alpha_is_on_a_checkerboard_and_its_texts_on_a_ground_of_their_ow
         browser.open_in_list_order(&server);
         let grounds = "return [...document.querySelectorAll('li')].map(li => [getComputedStyle(li).backgroundImage.includes('repeating-conic-gradient'),
             getComputedStyle(li.querySelector('.name')).backgroundColor !== 'rgba(0, 0, 0, 0)'])";
-        assert_eq!(browser.run(grounds), json!([[true, true], [true, true], [false, false], [false, false]]));
+        assert_eq!(
+            browser.run(grounds),
+            json!([[true, true], [true, true], [false, false], [false, false]])
+        );
         browser.edit("half");
         assert_eq!(browser.run("return getComputedStyle(document.querySelector('#swatch')).backgroundImage.includes('conic')"), true);
     });
@@ -96,15 +103,19 @@ fn a_color_with_alpha_is_on_a_checkerboard_and_its_texts_on_a_ground_of_their_ow
 fn sorted_by_hue_grays_and_near_blacks_are_at_the_end_from_light_to_dark() {
     browse(|browser| {
         let values = [
-            "#000000", "#0a0000", "#ff0000", "#fffafa", "#808080", "#1a1a1c", "#ffa500", "#000080", "#800000", "#00ff00", "#708090",
-            "#ffffff", "#0000ff", "#ffff00", "#ff69b4", "#800080",
+            "#000000", "#0a0000", "#ff0000", "#fffafa", "#808080", "#1a1a1c", "#ffa500", "#000080",
+            "#800000", "#00ff00", "#708090", "#ffffff", "#0000ff", "#ffff00", "#ff69b4", "#800080",
         ];
-        let colors: Vec<Value> = values.iter().map(|value| json!({"name": value, "value": value})).collect();
+        let colors: Vec<Value> =
+            values.iter().map(|value| json!({"name": value, "value": value})).collect();
         let server = Server::with_seed(&json!(colors).to_string(), &[]);
         browser.open(&server);
         browser.sort("hue");
         // OKLCH hues: 29, 29, 71, 110, 142, 264, 264, 328, 352
-        let hues = ["#ff0000", "#800000", "#ffa500", "#ffff00", "#00ff00", "#0000ff", "#000080", "#800080", "#ff69b4"];
+        let hues = [
+            "#ff0000", "#800000", "#ffa500", "#ffff00", "#00ff00", "#0000ff", "#000080", "#800080",
+            "#ff69b4",
+        ];
         let grays = ["#ffffff", "#fffafa", "#808080", "#708090", "#1a1a1c", "#0a0000", "#000000"];
         assert_eq!(browser.names(), [&hues[..], &grays[..]].concat());
     });
@@ -113,13 +124,16 @@ fn sorted_by_hue_grays_and_near_blacks_are_at_the_end_from_light_to_dark() {
 #[test]
 fn a_thousand_colors_are_all_in_the_document_and_found_by_the_search_of_the_browser() {
     browse(|browser| {
-        let colors: Vec<Value> = (1..=1001).map(|number| json!({"name": format!("color {number}"), "value": "#99cccc"})).collect();
+        let colors: Vec<Value> = (1..=1001)
+            .map(|number| json!({"name": format!("color {number}"), "value": "#99cccc"}))
+            .collect();
         let server = Server::with_seed(&json!(colors[..1000]).to_string(), &[]);
         browser.open(&server);
         assert_eq!(browser.run("return document.querySelectorAll('li').length"), 1000);
         let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
         let buttons = tree["nodes"].as_array().unwrap().iter().filter(|node| {
-            node["role"]["value"] == "button" && node["name"]["value"].as_str().is_some_and(|name| name.starts_with("color "))
+            node["role"]["value"] == "button"
+                && node["name"]["value"].as_str().is_some_and(|name| name.starts_with("color "))
         });
         assert_eq!(buttons.count(), 1000);
         assert_eq!(browser.run("return find('color 987')"), true);
@@ -151,7 +165,10 @@ fn a_copy_is_told_on_the_tile_and_to_screen_readers() {
             browser.until("return marks.at(-1) === 'none'");
             browser.run("marks.push('')");
         }
-        assert_eq!(browser.run("return marks"), json!(["\"✓ Copied\"", "none", "", "\"✓ Copied\"", "none", ""]));
+        assert_eq!(
+            browser.run("return marks"),
+            json!(["\"✓ Copied\"", "none", "", "\"✓ Copied\"", "none", ""])
+        );
         assert_eq!(browser.text("#said"), "Copied \u{2068}#f0ffff\u{2069}");
         assert_eq!(browser.run("return document.querySelector('#said').role"), "status");
     });
@@ -182,7 +199,8 @@ fn names_and_values_that_show_nothing_are_marked() {
         let server = Server::with_seed(seed, &[]);
         browser.open(&server);
         let marks = "return [...document.querySelectorAll('li bdi')].map(text => getComputedStyle(text, '::before').content)";
-        let expected = ["(empty)", "", "(blank)", "(blank)", "(blank)", "(empty)", "", ""].map(|mark| format!("{mark:?}"));
+        let expected = ["(empty)", "", "(blank)", "(blank)", "(blank)", "(empty)", "", ""]
+            .map(|mark| format!("{mark:?}"));
         assert_eq!(browser.run(marks), json!(expected));
         browser.open_color("");
         assert_eq!(browser.text("#title"), "(empty)");
@@ -194,7 +212,10 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
     browse(|browser| {
         let server = Server::with_seed("[]", &[]);
         browser.open(&server);
-        assert_eq!((browser.text("#why").as_str(), browser.text("#way").as_str()), ("The list is empty.", "Add color"));
+        assert_eq!(
+            (browser.text("#why").as_str(), browser.text("#way").as_str()),
+            ("The list is empty.", "Add color")
+        );
         browser.until("return document.querySelector('#way').offsetParent");
         browser.click("#way");
         assert_eq!(browser.text("#save"), "Add");
@@ -207,7 +228,11 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
         browser.expect_text("#way", "Clear search");
         browser.click("#way");
         assert_eq!(browser.names(), ["ink"]);
-        assert_eq!(browser.run("return [document.querySelector('#query').value, document.activeElement.id]"), json!(["", "query"]));
+        assert_eq!(
+            browser
+                .run("return [document.querySelector('#query').value, document.activeElement.id]"),
+            json!(["", "query"])
+        );
         browser.edit("ink");
         assert_eq!(browser.text("#save"), "Save");
         let read_only = Server::with_seed("[]", &["--read-only"]);

@@ -31,16 +31,26 @@ fn a_token_with_a_character_that_no_field_can_have_is_refused_in_the_dialog() {
         browser.click("#give");
         expect_dialog(browser, "Changes need a token");
         assert_eq!(browser.text("#asking .main"), "Give token");
-        for bad in ["\u{201c}the-right-token\u{201d}", "pässword", "two words", "a\u{2060}b", "=a"] {
+        for bad in ["\u{201c}the-right-token\u{201d}", "pässword", "two words", "a\u{2060}b", "=a"]
+        {
             // pasted, which a test does by setting what the field has
-            browser.run_with("document.querySelector('#token').value = arguments[0]", &json!([bad]));
+            browser
+                .run_with("document.querySelector('#token').value = arguments[0]", &json!([bad]));
             browser.press(&[ENTER]);
             browser
                 .expect_text("#reason", "A token has only letters, digits and - . _ ~ + /, and = at its end. This one has something else.");
-            assert_eq!(browser.run("return [document.querySelector('#asking').open, sessionStorage.length]"), json!([true, 0]), "{bad}");
+            assert_eq!(
+                browser
+                    .run("return [document.querySelector('#asking').open, sessionStorage.length]"),
+                json!([true, 0]),
+                "{bad}"
+            );
         }
         // white space around it is not part of it
-        browser.run_with("document.querySelector('#token').value = arguments[0]", &json!([format!("  {TOKEN} ")]));
+        browser.run_with(
+            "document.querySelector('#token').value = arguments[0]",
+            &json!([format!("  {TOKEN} ")]),
+        );
         browser.press(&[ENTER]);
         browser.expect_controls();
         assert!(browser.text("#kept").ends_with("This tab keeps yours until you close it."));
@@ -89,7 +99,9 @@ fn a_visitor_without_a_token_sees_no_control_that_would_fail() {
         let scratch = Scratch::new();
         let server = guarded(&scratch, &[]);
         browser.open(&server);
-        browser.until("return document.querySelector('#give').checkVisibility({visibilityProperty: true})");
+        browser.until(
+            "return document.querySelector('#give').checkVisibility({visibilityProperty: true})",
+        );
         browser.open_color("aqua");
         assert_eq!(browser.run(CONTROLS), json!(0));
         browser.press(&[F2, DELETE, ESCAPE, F2, DELETE]);
@@ -110,7 +122,10 @@ fn a_visitor_without_a_token_sees_no_control_that_would_fail() {
         browser.fill("#value", "#00eeee");
         browser.press(&[ENTER]);
         browser.expect_text("#told", "aqua is #00eeee now.");
-        assert_eq!(browser.run("return [localStorage.length, sessionStorage.length, document.cookie]"), json!([0, 1, ""]));
+        assert_eq!(
+            browser.run("return [localStorage.length, sessionStorage.length, document.cookie]"),
+            json!([0, 1, ""])
+        );
     });
 }
 
@@ -127,7 +142,9 @@ fn a_token_that_is_no_longer_accepted_is_asked_for_again() {
         browser.expect_controls();
         browser.edit("aqua");
         browser.fill("#value", "#00eeee");
-        browser.run("sessionStorage.setItem('token for /colors', 'wrong-token-of-some-32-characters')");
+        browser.run(
+            "sessionStorage.setItem('token for /colors', 'wrong-token-of-some-32-characters')",
+        );
         browser.click("#save");
         expect_dialog(browser, "Changes need a token");
         browser.press(&[ESCAPE]);

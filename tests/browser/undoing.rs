@@ -9,7 +9,8 @@ use crate::common::harness::Server;
 const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"lime","value":"#00ff00"},
     {"name":"snow","value":"#fffafa"},{"name":"gold","value":"#ffd700"}]"##;
 
-/// Has the service answer requests of a method only after `release` was called in the page, and counts them in `sent`.
+/// Has the service answer requests of a method only after `release` was called in the page, and
+/// counts them in `sent`.
 pub(crate) fn hold(browser: &Browser, method: &str) {
     browser.run(&format!(
         "const fetch = window.fetch;
@@ -26,7 +27,12 @@ pub(crate) fn hold(browser: &Browser, method: &str) {
 
 pub(crate) fn names_of(server: &Server) -> Vec<String> {
     let list: serde_json::Value = serde_json::from_str(&server.list()).unwrap();
-    list["data"].as_array().unwrap().iter().map(|color| color["name"].as_str().unwrap().to_owned()).collect()
+    list["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|color| color["name"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
@@ -37,11 +43,13 @@ fn a_delete_key_that_is_held_deletes_one_color() {
         browser.expect_controls();
         browser.focus("azure");
         for repeat in 0..30 {
-            let key =
-                json!({"type": "rawKeyDown", "key": "Delete", "code": "Delete", "windowsVirtualKeyCode": 46, "autoRepeat": repeat > 0});
+            let key = json!({"type": "rawKeyDown", "key": "Delete", "code": "Delete", "windowsVirtualKeyCode": 46, "autoRepeat": repeat > 0});
             browser.devtools("Input.dispatchKeyEvent", key);
         }
-        browser.devtools("Input.dispatchKeyEvent", json!({"type": "keyUp", "key": "Delete", "code": "Delete"}));
+        browser.devtools(
+            "Input.dispatchKeyEvent",
+            json!({"type": "keyUp", "key": "Delete", "code": "Delete"}),
+        );
         browser.expect_text("#told", "Deleted azure.");
         // this is done after what the other key presses would have asked for
         browser.click("#takeBack");
@@ -57,7 +65,11 @@ fn quick_presses_delete_one_color_each_and_undo_puts_them_back_where_they_were()
         let server = Server::with_seed(SEED, &[]);
         browser.open(&server);
         browser.expect_controls();
-        assert_eq!(browser.run("return document.querySelector('#undo').disabled"), json!(true), "nothing to undo yet");
+        assert_eq!(
+            browser.run("return document.querySelector('#undo').disabled"),
+            json!(true),
+            "nothing to undo yet"
+        );
         hold(browser, "DELETE");
         browser.focus("ink");
         browser.press(&[DELETE, DELETE, DELETE]);
@@ -78,7 +90,10 @@ fn quick_presses_delete_one_color_each_and_undo_puts_them_back_where_they_were()
         browser.click("#undo");
         browser.expect_text("#told", "Undone: Deleted snow.");
         assert_eq!(names_of(&server), ["red", "snow", "gold"]);
-        for (name, names) in [("lime", &["red", "lime", "snow", "gold"][..]), ("ink", &["red", "ink", "lime", "snow", "gold"])] {
+        for (name, names) in [
+            ("lime", &["red", "lime", "snow", "gold"][..]),
+            ("ink", &["red", "ink", "lime", "snow", "gold"]),
+        ] {
             browser.press_with(CONTROL, "z");
             browser.expect_text("#told", &format!("Undone: Deleted {name}."));
             assert_eq!(names_of(&server), names);
@@ -127,7 +142,10 @@ fn undo_says_so_when_a_change_of_somebody_else_makes_it_impossible() {
         server.ask("POST", "/colors", r##"{"name":"lime","value":"#00ee00"}"##);
         browser.expect_text("#count", "4 colors");
         browser.click("#takeBack");
-        browser.expect_text("#told", "Somebody was faster: there is 1 of this name now. Nothing was added.");
+        browser.expect_text(
+            "#told",
+            "Somebody was faster: there is 1 of this name now. Nothing was added.",
+        );
         assert_eq!(names_of(&server), ["red", "snow", "gold", "lime"]);
         browser.press_with(CONTROL, "z");
         browser.expect_text("#told", "Undone: Deleted ink.");
@@ -146,7 +164,10 @@ fn in_a_list_too_long_to_be_sent_a_deleted_color_comes_back_at_the_end() {
         browser.press(&[DELETE]);
         browser.expect_text("#told", "Deleted ink.");
         browser.click("#takeBack");
-        browser.expect_text("#told", "Undone: Deleted ink. It is at the end: the list is too long to send.");
+        browser.expect_text(
+            "#told",
+            "Undone: Deleted ink. It is at the end: the list is too long to send.",
+        );
         assert_eq!(names_of(&server), ["red", "lime", "snow", "gold", "ink"]);
     });
 }
@@ -165,7 +186,8 @@ fn a_color_that_could_not_be_deleted_comes_back() {
         server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
         browser.expect("412 (Precondition Failed)");
         browser.run("release()");
-        browser.expect_text("#told", "Somebody was faster: ink is #222222 now. Nothing was changed.");
+        browser
+            .expect_text("#told", "Somebody was faster: ink is #222222 now. Nothing was changed.");
         assert_eq!(browser.names(), ["red", "ink", "lime", "snow", "gold"]);
     });
 }
@@ -211,7 +233,8 @@ fn a_slow_save_is_sent_once_and_its_failure_is_not_told_in_the_fields_of_another
         browser.press(&[ESCAPE]);
         browser.edit("lime");
         browser.run("release()");
-        browser.expect_text("#told", "Somebody was faster: ink is #222222 now. Nothing was changed.");
+        browser
+            .expect_text("#told", "Somebody was faster: ink is #222222 now. Nothing was changed.");
         assert_eq!(browser.text("#refusal"), "");
         assert_eq!(browser.run("return sent"), 1);
     });

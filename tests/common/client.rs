@@ -1,4 +1,5 @@
-//! Speaks HTTP to the service byte by byte. Every response read here passes the checks that hold for all.
+//! Speaks HTTP to the service byte by byte. Every response read here passes the checks that hold
+//! for all.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,14 +23,17 @@ thread_local! {
     static LAST: RefCell<Option<Response>> = const { RefCell::new(None) };
 }
 
-/// Remembers a response, which is printed if its thread panics: an assertion of a status does not have the message.
+/// Remembers a response, which is printed if its thread panics: an assertion of a status does not
+/// have the message.
 fn remember(response: &Response) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let report = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             report(panic);
-            if let Some(Response { status, fields, content }) = LAST.try_with(RefCell::take).ok().flatten() {
+            if let Some(Response { status, fields, content }) =
+                LAST.try_with(RefCell::take).ok().flatten()
+            {
                 figures(&format!("the last response: {status} {content:.1000} {fields:?}"));
             }
         }));
@@ -48,7 +52,10 @@ pub(crate) struct Response {
 impl Response {
     /// The value of a field, by its name in any case.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
-        self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.fields
+            .iter()
+            .find(|(field, _)| field.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     }
 
     /// Whether the service announced that it closes the connection.
@@ -67,7 +74,11 @@ impl Response {
 
 /// A request with these field lines, each ended by CR LF, and a Content-Length if there is content.
 pub(crate) fn request(method: &str, target: &str, fields: &str, content: &str) -> String {
-    let length = if content.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", content.len()) };
+    let length = if content.is_empty() {
+        String::new()
+    } else {
+        format!("Content-Length: {}\r\n", content.len())
+    };
     format!("{method} {target} HTTP/1.1\r\n{fields}{length}\r\n{content}")
 }
 
@@ -86,8 +97,11 @@ impl Client<TcpStream> {
         while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
             self.stream.set_read_timeout(Some(left)).unwrap();
             let peeked = self.stream.peek(&mut [0]);
-            // signal(7): a read with a time-out is interrupted when the process was stopped and goes on
-            let is_nothing = |error: &Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+            // signal(7): a read with a time-out is interrupted when the process was stopped and
+            // goes on
+            let is_nothing = |error: &Error| {
+                matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+            };
             assert!(peeked.as_ref().is_err_and(is_nothing), "something came: {peeked:?}");
         }
         self.stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -125,7 +139,13 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// The same with further field lines, each ended by CR LF.
-    pub(crate) fn ask_with(&mut self, method: &str, target: &str, fields: &str, content: &str) -> Response {
+    pub(crate) fn ask_with(
+        &mut self,
+        method: &str,
+        target: &str,
+        fields: &str,
+        content: &str,
+    ) -> Response {
         self.send(request(method, target, &format!("Host: localhost\r\n{fields}"), content));
         self.response_to(method)
     }
@@ -141,24 +161,37 @@ impl<S: Read + Write> Client<S> {
         let end = loop {
             match find(&self.received, b"\r\n\r\n") {
                 Some(end) => break end,
-                None => assert!(self.receive(), "closed in the middle of a response: {:?}", String::from_utf8_lossy(&self.received)),
+                None => assert!(
+                    self.receive(),
+                    "closed in the middle of a response: {:?}",
+                    String::from_utf8_lossy(&self.received)
+                ),
             }
         };
         let head = String::from_utf8(self.received.drain(..end + 4).collect()).unwrap();
         let mut lines = head.trim_end().split("\r\n");
         let status_line = lines.next().unwrap();
-        let status = status_line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).unwrap().parse().unwrap();
-        let fields: Vec<_> = lines.map(|line| line.split_once(": ").map(|(n, v)| (n.to_owned(), v.to_owned())).unwrap()).collect();
+        let status = status_line
+            .strip_prefix("HTTP/1.1 ")
+            .and_then(|rest| rest.get(..3))
+            .unwrap()
+            .parse()
+            .unwrap();
+        let fields: Vec<_> = lines
+            .map(|line| line.split_once(": ").map(|(n, v)| (n.to_owned(), v.to_owned())).unwrap())
+            .collect();
         let mut response = Response { status, fields, content: String::new() };
         if status != 100 {
             check_head(&response);
-            let length = response.field("content-length").map_or(0, |length| length.parse().unwrap());
+            let length =
+                response.field("content-length").map_or(0, |length| length.parse().unwrap());
             let length = if method == "HEAD" { 0 } else { length };
             while self.received.len() < length {
                 assert!(self.receive(), "closed in the middle of a content: {response:?}");
             }
             response.content = String::from_utf8(self.received.drain(..length).collect()).unwrap();
-            // the line feed that every JSON content ends with is checked here, and left out in all comparisons
+            // the line feed that every JSON content ends with is checked here, and left out in all
+            // comparisons
             if response.field("content-type") == Some("application/json") && length > 0 {
                 assert_eq!(response.content.pop(), Some('\n'), "{response:?}");
                 assert!(!response.content.contains('\n'), "{response:?}");
@@ -211,7 +244,10 @@ fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
 /// What holds for status and fields of every response.
 #[track_caller]
 fn check_head(response: &Response) {
-    const STATUSES: [u16; 19] = [200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 412, 413, 415, 417, 431, 500, 501, 503, 505];
+    const STATUSES: [u16; 19] = [
+        200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 412, 413, 415, 417, 431, 500, 501, 503,
+        505,
+    ];
     const FIELDS: [&str; 19] = [
         "WWW-Authenticate",
         "Content-Security-Policy",
@@ -235,8 +271,14 @@ fn check_head(response: &Response) {
     ];
     assert!(STATUSES.contains(&response.status), "{response:?}");
     for (position, (name, _)) in response.fields.iter().enumerate() {
-        assert!(FIELDS.contains(&name.as_str()) || name == "Access-Control-Expose-Headers", "{name}");
-        assert!(!response.fields[..position].iter().any(|(before, _)| before == name), "{name} twice: {response:?}");
+        assert!(
+            FIELDS.contains(&name.as_str()) || name == "Access-Control-Expose-Headers",
+            "{name}"
+        );
+        assert!(
+            !response.fields[..position].iter().any(|(before, _)| before == name),
+            "{name} twice: {response:?}"
+        );
     }
     let has_content = !matches!(response.status, 204 | 304);
     let media_type = match response.field("content-type") {
@@ -250,14 +292,27 @@ fn check_head(response: &Response) {
     let cache_control = response.field("cache-control").unwrap();
     let is_private = cache_control == "private, no-cache";
     let is_challenged = response.field("www-authenticate").is_some();
-    assert!(if is_challenged { cache_control == "no-store" } else { is_private || cache_control == "no-cache" }, "{response:?}");
-    // RFC 9110 §15.5.2: a 401 MUST say how to authenticate; §11.6.1: others may, here those to OPTIONS
+    assert!(
+        if is_challenged {
+            cache_control == "no-store"
+        } else {
+            is_private || cache_control == "no-cache"
+        },
+        "{response:?}"
+    );
+    // RFC 9110 §15.5.2: a 401 MUST say how to authenticate; §11.6.1: others may, here those to
+    // OPTIONS
     assert!(response.status == 204 || is_challenged == (response.status == 401), "{response:?}");
     assert_eq!(response.field("x-content-type-options"), Some("nosniff"));
     assert!(httpdate::parse_http_date(response.field("date").unwrap()).is_ok());
-    assert_eq!(response.field("accept-encoding"), (response.status == 415).then_some("identity"), "{response:?}");
+    assert_eq!(
+        response.field("accept-encoding"),
+        (response.status == 415).then_some("identity"),
+        "{response:?}"
+    );
     assert_eq!(response.field("allow").is_some(), matches!(response.status, 204 | 405));
-    // the service says when it closes the connection, and otherwise for how many seconds it does not
+    // the service says when it closes the connection, and otherwise for how many seconds it does
+    // not
     let connection = if response.field("keep-alive").is_some() { "keep-alive" } else { "close" };
     assert_eq!(response.field("connection"), Some(connection), "{response:?}");
 }
@@ -277,14 +332,21 @@ fn check_content(response: &Response, method: &str) {
         return;
     }
     if response.field("content-type") == Some(METRICS) {
-        assert!(response.content.starts_with("# HELP ") && response.content.ends_with('\n'), "{response:?}");
+        assert!(
+            response.content.starts_with("# HELP ") && response.content.ends_with('\n'),
+            "{response:?}"
+        );
         return;
     }
     if is_page(response) {
-        assert!(response.status == 200 && response.content.starts_with("<!doctype html>"), "{response:?}");
+        assert!(
+            response.status == 200 && response.content.starts_with("<!doctype html>"),
+            "{response:?}"
+        );
         return;
     }
-    let json: BTreeMap<&str, serde::de::IgnoredAny> = serde_json::from_str(&response.content).expect("every content is a JSON object");
+    let json: BTreeMap<&str, serde::de::IgnoredAny> =
+        serde_json::from_str(&response.content).expect("every content is a JSON object");
     let keys: Vec<_> = json.into_keys().collect();
     match response.status {
         404 if keys == ["error"] => assert_eq!(response.content, r#"{"error":true}"#),

@@ -1,4 +1,5 @@
-//! Starts the real binary on a free port, and stops it. Does not speak HTTP; `client` does. What is seen of its process is in `process`.
+//! Starts the real binary on a free port, and stops it. Does not speak HTTP; `client` does. What is
+//! seen of its process is in `process`.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -20,7 +21,8 @@ use crate::common::process::sockets_of;
 /// The colors that the service starts with by default.
 pub(crate) const SEED: &str = include_str!("../../seed/colors.json");
 
-/// Longest wait for anything that is expected to happen; generous, since machines are slow at times.
+/// Longest wait for anything that is expected to happen; generous, since machines are slow at
+/// times.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A running service; stopped when dropped.
@@ -35,13 +37,22 @@ pub(crate) struct Server {
     scratch: Option<Scratch>,
 }
 
-/// Names the program to test in place of the one that cargo has built: a binary, or a script that runs one of another architecture.
+/// Names the program to test in place of the one that cargo has built: a binary, or a script that
+/// runs one of another architecture.
 const BINARY: &str = "TESTED_BINARY";
 
-/// The program with these arguments, run in the project's directory, with an environment of its own.
+/// The program with these arguments, run in the project's directory, with an environment of its
+/// own.
 pub(crate) fn colors(arguments: &[&str]) -> Command {
-    let mut command = own_environment(std::env::var_os(BINARY).unwrap_or_else(|| env!("CARGO_BIN_EXE_colors").into()));
-    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = own_environment(
+        std::env::var_os(BINARY).unwrap_or_else(|| env!("CARGO_BIN_EXE_colors").into()),
+    );
+    command
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
@@ -52,16 +63,20 @@ pub(crate) fn run(command: &mut Command) -> (Option<i32>, String, String) {
     (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
-/// A program that is or starts the service, without what the service would inherit from where these tests run: the variables that
-/// configure it, and that nohup(1) has SIGHUP ignored.
+/// A program that is or starts the service, without what the service would inherit from where these
+/// tests run: the variables that configure it, and that nohup(1) has SIGHUP ignored.
 pub(crate) fn own_environment(program: impl AsRef<OsStr>) -> Command {
-    // a new program starts without the handlers of the old one, but goes on ignoring what was ignored (execve(2))
+    // a new program starts without the handlers of the old one, but goes on ignoring what was
+    // ignored (execve(2))
     static HANGUP: Once = Once::new();
     HANGUP.call_once(|| {
-        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::default()).expect("SIGHUP may be handled");
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::default())
+            .expect("SIGHUP may be handled");
     });
     let mut command = Command::new(program);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"COLORS_")) {
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"COLORS_"))
+    {
         command.env_remove(name);
     }
     for name in ["JOURNAL_STREAM", "NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS"] {
@@ -78,11 +93,19 @@ pub(crate) fn stored(file: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim_end_matches('\n').to_owned()
 }
 
-/// The program with two listening sockets from its parent, as systemd hands them over: from descriptor 3 on.
-pub(crate) fn colors_inheriting(first: impl Into<OwnedFd>, second: impl Into<OwnedFd>, arguments: &[&str]) -> Command {
+/// The program with two listening sockets from its parent, as systemd hands them over: from
+/// descriptor 3 on.
+pub(crate) fn colors_inheriting(
+    first: impl Into<OwnedFd>,
+    second: impl Into<OwnedFd>,
+    arguments: &[&str],
+) -> Command {
     let program = colors(&[]);
     let mut command = own_environment("sh");
-    command.args(["-c", "exec 3<&0 4<&1 0</dev/null 1>/dev/null; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" \"$@\""]);
+    command.args([
+        "-c",
+        "exec 3<&0 4<&1 0</dev/null 1>/dev/null; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" \"$@\"",
+    ]);
     command.arg(program.get_program()).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
     command.stdin(first.into()).stdout(second.into()).stderr(Stdio::piped());
     command
@@ -105,7 +128,8 @@ impl Server {
         Self::spawn(command)
     }
 
-    /// Starts the service on a free port with these colors, kept in this file, which does not exist yet.
+    /// Starts the service on a free port with these colors, kept in this file, which does not exist
+    /// yet.
     pub(crate) fn with_data(seed: &str, file: &str, arguments: &[&str]) -> Self {
         Self::with_seed(seed, &[&["--data", file], arguments].concat())
     }
@@ -132,22 +156,29 @@ impl Server {
         log
     }
 
-    /// Starts the service on a free port with its own seed, as a process that may have no more than so many descriptors.
+    /// Starts the service on a free port with its own seed, as a process that may have no more than
+    /// so many descriptors.
     pub(crate) fn with_descriptors(limit: usize, arguments: &[&str]) -> Self {
         let mut command = own_environment("sh");
-        command.args(["-c", &format!("ulimit -n {limit} && exec \"$0\" --listen 127.0.0.1:0 \"$@\"")]);
+        command
+            .args(["-c", &format!("ulimit -n {limit} && exec \"$0\" --listen 127.0.0.1:0 \"$@\"")]);
         command.arg(colors(&[]).get_program()).args(arguments);
         command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
         Self::spawn(command)
     }
 
-    /// Starts a command that is or becomes the service; its first line of output tells where it listens.
+    /// Starts a command that is or becomes the service; its first line of output tells where it
+    /// listens.
     pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.spawn().expect("the binary has been built");
         let mut lines = BufReader::new(child.stderr.take().expect("stderr is piped"));
         let mut first = String::new();
         lines.read_line(&mut first).expect("log lines are UTF-8");
-        let address = first.split("http://").nth(1).and_then(|rest| rest.split([' ', '/']).next()).and_then(|text| text.parse().ok());
+        let address = first
+            .split("http://")
+            .nth(1)
+            .and_then(|rest| rest.split([' ', '/']).next())
+            .and_then(|text| text.parse().ok());
         let Some(address) = address else { panic!("not listening: {first}") };
         let log = Arc::new(Mutex::new(first));
         let reader = std::thread::spawn({
@@ -208,7 +239,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            figures(&format!("the log of the service:\n{}", self.log.lock().unwrap_or_else(PoisonError::into_inner)));
+            figures(&format!(
+                "the log of the service:\n{}",
+                self.log.lock().unwrap_or_else(PoisonError::into_inner)
+            ));
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -218,14 +252,16 @@ impl Drop for Server {
 /// Whether a program is installed; if not, the test is to be skipped.
 pub(crate) fn is_installed(program: &str) -> bool {
     let directories = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&directories).any(|directory| directory.join(program).is_file());
+    let is_there =
+        std::env::split_paths(&directories).any(|directory| directory.join(program).is_file());
     if !is_there {
         skip(&format!("{program} is not installed"));
     }
     is_there
 }
 
-/// Says on the terminal that a test is skipped, even though the test runner keeps what a test prints to itself.
+/// Says on the terminal that a test is skipped, even though the test runner keeps what a test
+/// prints to itself.
 ///
 /// # Panics
 /// When the variable `CI` is set: nothing is skipped there.
@@ -242,7 +278,8 @@ pub(crate) fn figures(text: &str) {
     eprintln!("{}: {text}", std::thread::current().name().unwrap_or_default());
 }
 
-/// The program with these arguments below strace with those options; `None` if that is not installed.
+/// The program with these arguments below strace with those options; `None` if that is not
+/// installed.
 pub(crate) fn colors_below_strace(options: &[&str], arguments: &[&str]) -> Option<Command> {
     if !is_installed("strace") {
         return None;
@@ -254,11 +291,14 @@ pub(crate) fn colors_below_strace(options: &[&str], arguments: &[&str]) -> Optio
     Some(command)
 }
 
-/// A seed whose list takes so many bytes in JSON: `color-0` to `color-99` and `red` are short, those between them have long values, which
-/// are read and written much faster than many short ones.
+/// A seed whose list takes so many bytes in JSON: `color-0` to `color-99` and `red` are short,
+/// those between them have long values, which are read and written much faster than many short
+/// ones.
 pub(crate) fn long_list(bytes: usize) -> String {
-    let short = (0..100).map(|number| format!(r##"{{"name":"color-{number}","value":"#{number:06x}"}}"##));
-    let long = (0..bytes / 4096).map(|number| format!(r#"{{"name":"long-{number}","value":"{}"}}"#, "x".repeat(4096 - 31)));
+    let short =
+        (0..100).map(|number| format!(r##"{{"name":"color-{number}","value":"#{number:06x}"}}"##));
+    let long = (0..bytes / 4096)
+        .map(|number| format!(r#"{{"name":"long-{number}","value":"{}"}}"#, "x".repeat(4096 - 31)));
     let red = r##"{"name":"red","value":"#ff0000"}"##.to_owned();
     format!("[{}]", short.chain(long).chain([red]).collect::<Vec<_>>().join(","))
 }
@@ -267,9 +307,18 @@ pub(crate) fn long_list(bytes: usize) -> String {
 #[track_caller]
 pub(crate) fn assert_same_list(actual: &str, expected: &str) {
     let same = actual.bytes().zip(expected.bytes()).take_while(|(one, other)| one == other).count();
-    let excerpt = |list: &str| list.as_bytes()[same.saturating_sub(60)..list.len().min(same + 60)].escape_ascii().to_string();
+    let excerpt = |list: &str| {
+        list.as_bytes()[same.saturating_sub(60)..list.len().min(same + 60)]
+            .escape_ascii()
+            .to_string()
+    };
     let is_same = actual == expected;
-    assert!(is_same, "the list differs from byte {same} on:\n    is: {}\nshould: {}", excerpt(actual), excerpt(expected));
+    assert!(
+        is_same,
+        "the list differs from byte {same} on:\n    is: {}\nshould: {}",
+        excerpt(actual),
+        excerpt(expected)
+    );
 }
 
 /// Waits until `probe` gives something, and fails the test if it does not before the deadline.
@@ -298,8 +347,9 @@ pub(crate) fn within<T>(time: Duration, mut probe: impl FnMut() -> Option<T>) ->
     }
 }
 
-/// Copies a program. cp(1) does it: what this process has open for writing, each program that is started at the time has open as well for
-/// a moment, and until then the copy cannot be executed (ETXTBSY).
+/// Copies a program. cp(1) does it: what this process has open for writing, each program that is
+/// started at the time has open as well for a moment, and until then the copy cannot be executed
+/// (ETXTBSY).
 #[track_caller]
 pub(crate) fn copy_program(from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) {
     assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());

@@ -1,4 +1,5 @@
-//! What the tests share: `harness` starts services, `process` watches them, `client` and `proxy` speak HTTP to them, directly and through nginx.
+//! What the tests share: `harness` starts services, `process` watches them, `client` and `proxy`
+//! speak HTTP to them, directly and through nginx.
 
 pub(crate) mod client;
 pub(crate) mod harness;

@@ -16,8 +16,12 @@ impl Server {
     /// A number of the process's status in proc(5), by its name; sizes are in KiB.
     #[track_caller]
     pub(crate) fn proc_status(&self, name: &str) -> usize {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the service runs");
-        let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).expect("proc(5) has the name");
+        let status =
+            fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the service runs");
+        let value = status
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .expect("proc(5) has the name");
         value.trim().trim_end_matches(" kB").parse().expect("the value is a number")
     }
 
@@ -26,20 +30,25 @@ impl Server {
         sockets_of(self.pid()).difference(&self.own_sockets).count()
     }
 
-    /// Processor time that each of its threads has used, in hundredths of a second (proc_pid_stat(5)).
+    /// Processor time that each of its threads has used, in hundredths of a second
+    /// (proc_pid_stat(5)).
     pub(crate) fn cpu_ticks_of_threads(&self) -> Vec<u64> {
         let threads = fs::read_dir(format!("/proc/{}/task", self.pid())).expect("the service runs");
         threads.filter_map(|thread| Some(cpu_ticks(&process_stat(&thread.ok()?.path())?))).collect()
     }
 
-    /// Stops the process with SIGSTOP. The signal is asynchronous, so this waits until the process has stopped.
+    /// Stops the process with SIGSTOP. The signal is asynchronous, so this waits until the process
+    /// has stopped.
     pub(crate) fn pause(&self) {
         self.signal(rustix::process::Signal::STOP);
         let directory = PathBuf::from(format!("/proc/{}", self.pid()));
-        eventually("the service is stopped", || process_stat(&directory).filter(|stat| stat[0] == "T"));
+        eventually("the service is stopped", || {
+            process_stat(&directory).filter(|stat| stat[0] == "T")
+        });
     }
 
-    /// Has strace do something to the service from now on, until [`Server::end_strace`]; false if that is not installed.
+    /// Has strace do something to the service from now on, until [`Server::end_strace`]; false if
+    /// that is not installed.
     #[track_caller]
     pub(crate) fn strace(&self, options: &[&str]) -> bool {
         if !is_installed("strace") {
@@ -48,8 +57,12 @@ impl Server {
         let mut command = Command::new("strace");
         command.args(["-f", "-qq", "-o", "/dev/null", "-p", &self.pid().to_string()]).args(options);
         let mut strace = command.stdin(Stdio::null()).spawn().unwrap();
-        let threads = || fs::read_dir(format!("/proc/{}/task", self.pid())).expect("the service runs");
-        let is_traced = |thread: &Path| fs::read_to_string(thread.join("status")).is_ok_and(|status| !status.contains("TracerPid:\t0\n"));
+        let threads =
+            || fs::read_dir(format!("/proc/{}/task", self.pid())).expect("the service runs");
+        let is_traced = |thread: &Path| {
+            fs::read_to_string(thread.join("status"))
+                .is_ok_and(|status| !status.contains("TracerPid:\t0\n"))
+        };
         eventually("strace traces every thread", || {
             assert_eq!(strace.try_wait().unwrap(), None, "strace has ended");
             threads().all(|thread| is_traced(&thread.unwrap().path())).then_some(())
@@ -61,24 +74,32 @@ impl Server {
     /// Ends the strace that traces the service, and so what it does to the service.
     #[track_caller]
     pub(crate) fn end_strace(&self) {
-        let tracer = rustix::process::Pid::from_raw(self.proc_status("TracerPid") as i32).expect("strace traces the service");
+        let tracer = rustix::process::Pid::from_raw(self.proc_status("TracerPid") as i32)
+            .expect("strace traces the service");
         rustix::process::kill_process(tracer, rustix::process::Signal::KILL).expect("strace runs");
         eventually("strace has ended", || (self.proc_status("TracerPid") == 0).then_some(()));
     }
 
-    /// Bytes that the kernel has for it over TCP: those not sent yet, closed connections included, and those not received yet
-    /// (proc_net_tcp(5)). Connections that are not accepted yet count among the latter.
+    /// Bytes that the kernel has for it over TCP: those not sent yet, closed connections included,
+    /// and those not received yet (proc_net_tcp(5)). Connections that are not accepted yet count
+    /// among the latter.
     pub(crate) fn queued_bytes(&self) -> (u64, u64) {
         let port = format!(":{:04X}", self.address.port());
         let table = fs::read_to_string("/proc/net/tcp").expect("Linux has proc(5)");
         let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let queues = lines.filter(|columns| columns[1].ends_with(&port)).map(|columns| columns[4].to_owned());
-        let number = |digits: &str| u64::from_str_radix(digits, 16).expect("queues are hexadecimal");
-        queues.map(|queue| (number(&queue[..8]), number(&queue[9..]))).fold((0, 0), |sum, queue| (sum.0 + queue.0, sum.1 + queue.1))
+        let queues = lines
+            .filter(|columns| columns[1].ends_with(&port))
+            .map(|columns| columns[4].to_owned());
+        let number =
+            |digits: &str| u64::from_str_radix(digits, 16).expect("queues are hexadecimal");
+        queues
+            .map(|queue| (number(&queue[..8]), number(&queue[9..])))
+            .fold((0, 0), |sum, queue| (sum.0 + queue.0, sum.1 + queue.1))
     }
 }
 
-/// The fields of `stat` from the state on (proc_pid_stat(5)); `None` if the process or thread has ended.
+/// The fields of `stat` from the state on (proc_pid_stat(5)); `None` if the process or thread has
+/// ended.
 fn process_stat(directory: &Path) -> Option<Vec<String>> {
     let stat = fs::read_to_string(directory.join("stat")).ok()?;
     // the name before it is in parentheses and may contain anything
@@ -99,6 +120,8 @@ pub(crate) fn cpu_ticks_of(process: u32) -> Option<u64> {
 /// The sockets of a process, each once, however many descriptors lead to it.
 pub(super) fn sockets_of(process: u32) -> HashSet<String> {
     let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten();
-    let targets = descriptors.filter_map(|descriptor| fs::read_link(descriptor.ok()?.path()).ok()?.into_os_string().into_string().ok());
+    let targets = descriptors.filter_map(|descriptor| {
+        fs::read_link(descriptor.ok()?.path()).ok()?.into_os_string().into_string().ok()
+    });
     targets.filter(|target| target.starts_with("socket:")).collect()
 }

@@ -42,7 +42,8 @@ pub(crate) struct Answer {
 }
 
 impl Proxy {
-    /// Starts nginx as the file says for a service that has tokens, or decides otherwise who may write.
+    /// Starts nginx as the file says for a service that has tokens, or decides otherwise who may
+    /// write.
     pub(crate) fn start() -> Option<Self> {
         Self::start_with("            allow all;\n")
     }
@@ -52,8 +53,8 @@ impl Proxy {
         Self::start_edited(&[(CLOSED, writes)])
     }
 
-    /// Starts nginx with the configuration of the tree, its paths moved into a directory of its own, and these lines in place of others;
-    /// `None` when it is not installed.
+    /// Starts nginx with the configuration of the tree, its paths moved into a directory of its
+    /// own, and these lines in place of others; `None` when it is not installed.
     pub(crate) fn start_edited(edits: &[(&str, &str)]) -> Option<Self> {
         if !is_installed("nginx") || !is_installed("openssl") {
             return None;
@@ -63,14 +64,21 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut site = include_str!("../../packaging/nginx/colors.conf").to_owned();
-        let edits = edits.iter().map(|(text, here)| (*text, here.replace("/etc/nginx", &root.to_string())));
+        let edits =
+            edits.iter().map(|(text, here)| (*text, here.replace("/etc/nginx", &root.to_string())));
         for (text, here) in edits.chain([
             ("unix:/run/colors/colors.sock", format!("unix:{root}/service")),
             ("listen 80;", format!("listen unix:{root}/redirect;")),
             ("listen [::]:80;", String::new()),
-            ("listen 443 ssl http2;", format!("listen {address} ssl http2; listen unix:{root}/front;")),
+            (
+                "listen 443 ssl http2;",
+                format!("listen {address} ssl http2; listen unix:{root}/front;"),
+            ),
             ("listen [::]:443 ssl http2;", String::new()),
-            ("/etc/letsencrypt/live/colors.example.org/fullchain.pem", format!("{root}/certificate.pem")),
+            (
+                "/etc/letsencrypt/live/colors.example.org/fullchain.pem",
+                format!("{root}/certificate.pem"),
+            ),
             ("/etc/letsencrypt/live/colors.example.org/privkey.pem", format!("{root}/key.pem")),
             ("proxy_cache_path /var/lib/nginx/colors", format!("proxy_cache_path {root}/cache")),
         ]) {
@@ -79,26 +87,54 @@ impl Proxy {
         }
         scratch.write("colors.conf", site);
         let mut openssl = Command::new("openssl");
-        openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]);
-        openssl.args(["-subj", &format!("/CN={HOST}"), "-addext", &format!("subjectAltName=DNS:{HOST}")]);
+        openssl.args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+        ]);
+        openssl.args([
+            "-subj",
+            &format!("/CN={HOST}"),
+            "-addext",
+            &format!("subjectAltName=DNS:{HOST}"),
+        ]);
         openssl.args(["-keyout", "key.pem", "-out", "certificate.pem"]).current_dir(&scratch.0);
         assert!(openssl.output().unwrap().status.success());
-        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path {root}/{name};"));
+        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|name| format!("{name}_temp_path {root}/{name};"));
         let main = format!(
             "daemon off; user root root; pid {root}/pid; error_log {root}/error.log; worker_processes 2; events {{}}\n\
              http {{ access_log off; {} include {root}/colors.conf; }}",
             temporary.join(" ")
         );
         let file = scratch.write("nginx.conf", main);
-        // nginx takes over sockets whose descriptors are in this variable, as it does from a process of before
+        // nginx takes over sockets whose descriptors are in this variable, as it does from a
+        // process of before
         let mut command = Command::new("sh");
-        command.args(["-c", "exec 3<&0 0</dev/null; NGINX='3;' exec nginx \"$@\"", "nginx", "-e", &format!("{root}/error.log")]);
+        command.args([
+            "-c",
+            "exec 3<&0 0</dev/null; NGINX='3;' exec nginx \"$@\"",
+            "nginx",
+            "-e",
+            &format!("{root}/error.log"),
+        ]);
         command.args(["-p", &root.to_string(), "-c", &file]);
         let child = command.stdin(OwnedFd::from(listener)).stderr(Stdio::null()).spawn().unwrap();
         let mut proxy = Self { child, scratch, address };
         eventually("nginx listens", || {
             let end = proxy.child.try_wait().unwrap();
-            assert_eq!(end, None, "{:?}", std::fs::read_to_string(proxy.scratch.0.join("error.log")));
+            assert_eq!(
+                end,
+                None,
+                "{:?}",
+                std::fs::read_to_string(proxy.scratch.0.join("error.log"))
+            );
             UnixStream::connect(proxy.scratch.0.join("front")).ok()
         });
         Some(proxy)
@@ -117,19 +153,29 @@ impl Proxy {
         let fields = format!("Host: {HOST}:81\r\nConnection: close\r\n{fields}");
         stream.write_all(request(method, target, &fields, content).as_bytes()).unwrap();
         let mut text = String::new();
-        while stream.read_to_string(&mut text).is_err_and(|error| error.kind() == std::io::ErrorKind::Interrupted) {}
+        while stream
+            .read_to_string(&mut text)
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::Interrupted)
+        {}
         let (head, content) = text.split_once("\r\n\r\n").expect("a whole head");
-        let cache = head.lines().find_map(|line| line.strip_prefix("X-Cache: ")).unwrap_or_default().to_owned();
+        let cache = head
+            .lines()
+            .find_map(|line| line.strip_prefix("X-Cache: "))
+            .unwrap_or_default()
+            .to_owned();
         // the line feed that every JSON content ends with is left out in comparisons
         let content = content.strip_suffix('\n').unwrap_or(content).to_owned();
         Answer { status: head[9..12].parse().unwrap(), cache, head: head.to_owned(), content }
     }
 
-    /// One request through nginx over TLS, by curl; gives the status and all that came, fields included.
+    /// One request through nginx over TLS, by curl; gives the status and all that came, fields
+    /// included.
     pub(crate) fn curl(&self, target: &str, arguments: &[&str]) -> (u16, String) {
         let (port, certificate) = (self.address.port(), self.scratch.0.join("certificate.pem"));
         let mut command = Command::new("curl");
-        command.args(["-sS", "-i", "--resolve", &format!("{HOST}:{port}:127.0.0.1"), "--cacert"]).arg(certificate);
+        command
+            .args(["-sS", "-i", "--resolve", &format!("{HOST}:{port}:127.0.0.1"), "--cacert"])
+            .arg(certificate);
         command.args(arguments).arg(format!("https://{HOST}:{port}{target}"));
         let output = command.output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -140,7 +186,10 @@ impl Proxy {
     /// One request of this version of HTTP, `--http1.1` or `--http2`, by curl; see [`Proxy::curl`].
     pub(crate) fn curl_by(&self, version: &str, target: &str, arguments: &[&str]) -> (u16, String) {
         let (status, text) = self.curl(target, &[&[version], arguments].concat());
-        assert!(text.starts_with(if version == "--http2" { "HTTP/2 " } else { "HTTP/1.1 " }), "{version}: {text}");
+        assert!(
+            text.starts_with(if version == "--http2" { "HTTP/2 " } else { "HTTP/1.1 " }),
+            "{version}: {text}"
+        );
         (status, text)
     }
 

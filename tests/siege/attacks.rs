@@ -1,6 +1,8 @@
-//! Clients that send or take what no legitimate client does: they get a refusal or nothing, and the service frees what they took.
+//! Clients that send or take what no legitimate client does: they get a refusal or nothing, and the
+//! service frees what they took.
 //!
-//! Times and sizes are bounds that a slow machine keeps, not the figures that an idle one reaches; `--nocapture` prints those.
+//! Times and sizes are bounds that a slow machine keeps, not the figures that an idle one reaches;
+//! `--nocapture` prints those.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,21 +13,29 @@ use std::time::{Duration, Instant};
 use crate::common::client::{Client, request};
 use crate::common::harness::{DEADLINE, SEED, Server, eventually, figures, long_list};
 use crate::siege::flood::{
-    CONTENT, FIELDS, REQUEST, RESIDENT_MAX, Target, connect_with_buffers, drip, narrow, pour, reset_on_close, throw,
+    CONTENT, FIELDS, REQUEST, RESIDENT_MAX, Target, connect_with_buffers, drip, narrow, pour,
+    reset_on_close, throw,
 };
 
-/// Checks that a request which begins with `start` and goes on with a byte of `bytes` now and then is over after the request timeout.
+/// Checks that a request which begins with `start` and goes on with a byte of `bytes` now and then
+/// is over after the request timeout.
 #[track_caller]
 fn check_slow(start: &str, bytes: &[u8]) {
     let target = Target::start(&["--request-timeout", "0.5", "--keep-alive", "0.2"]);
     let address = target.server.address;
     let outcomes: Vec<(String, Duration)> = thread::scope(|scope| {
-        let clients: Vec<_> = (0..8).map(|_| scope.spawn(|| drip(address, start, bytes, Duration::from_millis(50)))).collect();
+        let clients: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| drip(address, start, bytes, Duration::from_millis(50))))
+            .collect();
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
     for (response, time) in outcomes {
         assert!(response.starts_with("HTTP/1.1 408 "), "{response:?}");
-        assert!(response.ends_with("{\"error\":true,\"message\":\"the request did not arrive in time\"}\n"), "{response:?}");
+        assert!(
+            response
+                .ends_with("{\"error\":true,\"message\":\"the request did not arrive in time\"}\n"),
+            "{response:?}"
+        );
         assert!((0.45..6.0).contains(&time.as_secs_f64()), "{time:?}");
     }
     target.check_recovery();
@@ -48,7 +58,11 @@ fn clients_that_drip_in_step_end_at_the_request_timeout() {
     let address = target.server.address;
     for _ in 0..4 {
         let worst = thread::scope(|scope| {
-            let clients: Vec<_> = (0..8).map(|_| scope.spawn(|| drip(address, FIELDS, &[b'x'; 1000], Duration::from_millis(50)))).collect();
+            let clients: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| drip(address, FIELDS, &[b'x'; 1000], Duration::from_millis(50)))
+                })
+                .collect();
             clients.into_iter().map(|client| client.join().unwrap().1).max().unwrap()
         });
         assert!(worst < Duration::from_secs(2), "{worst:?}");
@@ -64,7 +78,12 @@ fn content_that_never_comes_ends_at_the_request_timeout() {
 #[test]
 fn content_that_drips_ends_at_the_request_timeout() {
     check_slow(&CONTENT.replace("24", "1000"), &[b' '; 998]);
-    check_slow(&CONTENT.replace("Content-Length: 24", "Transfer-Encoding: chunked").replace('{', "3e0\r\n"), &[b' '; 990]);
+    check_slow(
+        &CONTENT
+            .replace("Content-Length: 24", "Transfer-Encoding: chunked")
+            .replace('{', "3e0\r\n"),
+        &[b' '; 990],
+    );
 }
 
 /// Checks that requests without end are cut off, having taken few bytes and little memory.
@@ -103,8 +122,12 @@ fn chunked_content_without_end_is_cut_off() {
 #[test]
 fn what_is_sent_behind_a_refused_request_costs_no_answer_before_it() {
     let target = Target::of(|| Server::durable(&long_list(90_000), &[]));
-    for too_much in ["POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n", "GET / HTTP/0.0\r\n\r\n"] {
-        // The service drops what follows for 2 s, in which the client reads what it had no room for: with this buffer, in some ten steps.
+    for too_much in [
+        "POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n",
+        "GET / HTTP/0.0\r\n\r\n",
+    ] {
+        // The service drops what follows for 2 s, in which the client reads what it had no room
+        // for: with this buffer, in some ten steps.
         let mut client = Client::new(connect_with_buffers(target.server.address, 64 * 1024));
         let mut sender = client.stream.try_clone().unwrap();
         let requests = "GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(8) + too_much;
@@ -125,7 +148,8 @@ fn what_is_sent_behind_a_refused_request_costs_no_answer_before_it() {
 #[test]
 fn a_reader_that_takes_a_little_at_a_time_is_not_given_up() {
     let target = Target::of(|| Server::durable(&long_list(2_600_000), &["--request-timeout", "1"]));
-    // a kernel tells the sender of room only when a part of its buffer is free: with a large one, that can be later than the timeout
+    // a kernel tells the sender of room only when a part of its buffer is free: with a large one,
+    // that can be later than the timeout
     let mut client = Client::new(connect_with_buffers(target.server.address, 256 * 1024));
     client.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(10));
     // it takes a little for three times the request timeout, and then all the rest
@@ -133,7 +157,10 @@ fn a_reader_that_takes_a_little_at_a_time_is_not_given_up() {
     let mut received = vec![0; 1_000_000];
     for little in received.chunks_mut(100_000) {
         client.stream.read_exact(little).unwrap();
-        assert_eq!(stopped.recv_timeout(Duration::from_millis(300)), Err(RecvTimeoutError::Timeout));
+        assert_eq!(
+            stopped.recv_timeout(Duration::from_millis(300)),
+            Err(RecvTimeoutError::Timeout)
+        );
     }
     client.stream.shutdown(std::net::Shutdown::Write).unwrap();
     client.stream.read_to_end(&mut received).unwrap();
@@ -164,7 +191,11 @@ fn announced_lengths_reserve_no_memory() {
     let target = Target::start(&["--max-body", "16777216", "--request-timeout", "0.5"]);
     let mut streams = target.connections(500);
     for stream in &mut streams {
-        stream.write_all(b"POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16777216\r\n\r\n").unwrap();
+        stream
+            .write_all(
+                b"POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16777216\r\n\r\n",
+            )
+            .unwrap();
     }
     target.wait_until_all_are_closed();
     let peak = target.server.proc_status("VmHWM");
@@ -188,7 +219,10 @@ fn random_bytes_get_a_response_or_none_and_change_nothing() {
         let mut bytes: Vec<u8> = if number % 4 == 0 {
             (0..random.usize(..2000)).map(|_| random.u8(..)).collect()
         } else {
-            (0..random.usize(1..4)).flat_map(|_| valid[random.usize(..valid.len())]).copied().collect()
+            (0..random.usize(1..4))
+                .flat_map(|_| valid[random.usize(..valid.len())])
+                .copied()
+                .collect()
         };
         for _ in 0..random.usize(..5) {
             let at = random.usize(..=bytes.len());
@@ -200,7 +234,11 @@ fn random_bytes_get_a_response_or_none_and_change_nothing() {
             }
         }
         let response = throw(target.server.address, &bytes);
-        assert!(response.is_empty() || response.starts_with(b"HTTP/1.1 "), "{number}: {:?}", String::from_utf8_lossy(&bytes));
+        assert!(
+            response.is_empty() || response.starts_with(b"HTTP/1.1 "),
+            "{number}: {:?}",
+            String::from_utf8_lossy(&bytes)
+        );
     }
     target.check_recovery();
 }
@@ -218,13 +256,19 @@ fn a_list_that_changes_between_unread_responses_is_kept_in_few_versions() {
             reader.write_all(b"GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
             assert_eq!(reader.peek(&mut [0]).unwrap(), 1);
             readers.push(reader);
-            assert_eq!(writer.ask("PUT", "/colors/color-0", &format!(r#"{{"value":"{version}"}}"#)).status, 200);
+            assert_eq!(
+                writer.ask("PUT", "/colors/color-0", &format!(r#"{{"value":"{version}"}}"#)).status,
+                200
+            );
         }
-        // 64 MiB of versions are 13, and a worker that nothing wakes closes its connections at its next tick, some 10 versions later; there
-        // are the list itself, its parts, the version being made, and what the start has left behind
+        // 64 MiB of versions are 13, and a worker that nothing wakes closes its connections at its
+        // next tick, some 10 versions later; there are the list itself, its parts, the version
+        // being made, and what the start has left behind
         let peak = target.server.proc_status("VmHWM") * 1024;
         assert!(peak < 40 * bytes, "{peak} bytes, {} versions", peak / bytes);
-        eventually("it is logged", || target.server.log().contains("[WARN] connections closed: ").then_some(()));
+        eventually("it is logged", || {
+            target.server.log().contains("[WARN] connections closed: ").then_some(())
+        });
         assert_eq!(writer.ask("PUT", "/colors/color-0", r##"{"value":"#000000"}"##).status, 200);
         drop((readers, writer));
         target.wait_until_all_are_closed();
@@ -243,7 +287,8 @@ fn connections_reset_at_once_leave_nothing_behind() {
     target.check_recovery();
 }
 
-/// Sends lists at the same time, each on a connection of its own; gives the statuses. A client that is refused early may be reset.
+/// Sends lists at the same time, each on a connection of its own; gives the statuses. A client that
+/// is refused early may be reset.
 fn replace_at_once(target: &Target, lists: &[String]) -> Vec<u16> {
     thread::scope(|scope| {
         let clients: Vec<_> = lists
@@ -253,9 +298,14 @@ fn replace_at_once(target: &Target, lists: &[String]) -> Vec<u16> {
                 stream.set_read_timeout(Some(6 * DEADLINE)).unwrap();
                 scope.spawn(move || {
                     // The service may close before it has read everything.
-                    let _ = stream.write_all(request("PUT", "/colors", "Host: localhost\r\n", list).as_bytes());
+                    let _ = stream.write_all(
+                        request("PUT", "/colors", "Host: localhost\r\n", list).as_bytes(),
+                    );
                     let mut status = [0; "HTTP/1.1 200".len()];
-                    stream.read_exact(&mut status).ok().map(|()| str::from_utf8(&status[9..]).unwrap().parse().unwrap())
+                    stream
+                        .read_exact(&mut status)
+                        .ok()
+                        .map(|()| str::from_utf8(&status[9..]).unwrap().parse().unwrap())
                 })
             })
             .collect();
@@ -263,7 +313,8 @@ fn replace_at_once(target: &Target, lists: &[String]) -> Vec<u16> {
     })
 }
 
-/// Checks that lists that are sent at once take no more than `peak_max` KiB, that one is made, and no other is refused but for its size.
+/// Checks that lists that are sent at once take no more than `peak_max` KiB, that one is made, and
+/// no other is refused but for its size.
 #[track_caller]
 fn check_lists(start: impl FnOnce() -> Server, lists: &[String], peak_max: usize) {
     let target = Target::of(start);
@@ -277,7 +328,8 @@ fn check_lists(start: impl FnOnce() -> Server, lists: &[String], peak_max: usize
     assert!(peak < peak_max, "{peak} KiB");
     assert_eq!(target.server.ask("PUT", "/colors", "[]").content, r#"{"data":[]}"#);
     target.wait_until_all_are_closed();
-    // the C library keeps more of the memory than `check_recovery` lets pass: 67 MiB, also after the same attack has been made six times
+    // the C library keeps more of the memory than `check_recovery` lets pass: 67 MiB, also after
+    // the same attack has been made six times
     let log = target.server.log();
     assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
 }
@@ -295,6 +347,10 @@ fn many_long_lists_at_once_take_limited_memory() {
 fn one_of_several_lists_of_the_longest_content_is_made() {
     let long: Vec<String> = (0..4).map(|number| long_list(16_000_000 + 4096 * number)).collect();
     for start in [Server::with_seed, Server::durable] {
-        check_lists(|| start(SEED, &["--max-body", "16MiB", "--request-timeout", "5m"]), &long, 300 * 1024);
+        check_lists(
+            || start(SEED, &["--max-body", "16MiB", "--request-timeout", "5m"]),
+            &long,
+            300 * 1024,
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! Many more clients at once than the service has threads, most of them attackers: legitimate clients are served, and soon. None of these
-//! tests runs beside another attack, since it measures for how long one waits.
+//! Many more clients at once than the service has threads, most of them attackers: legitimate
+//! clients are served, and soon. None of these tests runs beside another attack, since it measures
+//! for how long one waits.
 //!
-//! Times are bounds that a slow machine keeps, not the figures that an idle one reaches; `--nocapture` prints those.
+//! Times are bounds that a slow machine keeps, not the figures that an idle one reaches;
+//! `--nocapture` prints those.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +15,8 @@ use std::time::{Duration, Instant};
 use crate::common::client::Client;
 use crate::common::harness::{SEED, Server, eventually, long_list};
 use crate::siege::flood::{
-    CONTENT, Drippers, FIELDS, Pipeliners, REQUEST, RESIDENT_MAX, Target, drip, narrow, pour, reset_on_close, throw,
+    CONTENT, Drippers, FIELDS, Pipeliners, REQUEST, RESIDENT_MAX, Target, drip, narrow, pour,
+    reset_on_close, throw,
 };
 
 /// How often drippers send a byte.
@@ -21,7 +24,8 @@ const BEAT: Duration = Duration::from_millis(300);
 
 #[test]
 fn thousands_of_idle_connections_take_no_threads_and_end_in_time() {
-    let target = Target::alone(|| Server::durable(SEED, &["--request-timeout", "2", "--keep-alive", "2"]));
+    let target =
+        Target::alone(|| Server::durable(SEED, &["--request-timeout", "2", "--keep-alive", "2"]));
     let mut streams = target.connections(2000);
     for stream in streams.iter_mut().step_by(2) {
         stream.write_all(REQUEST.as_bytes()).unwrap();
@@ -37,10 +41,16 @@ fn thousands_of_idle_connections_take_no_threads_and_end_in_time() {
 #[test]
 fn thousands_of_dripping_connections_keep_nobody_waiting() {
     for workers in ["1", "4"] {
-        let target = Target::alone(|| Server::durable(SEED, &["--workers", workers, "--request-timeout", "1"]));
+        let target = Target::alone(|| {
+            Server::durable(SEED, &["--workers", workers, "--request-timeout", "1"])
+        });
         let drippers = Drippers::start(target.server.address, 3000, BEAT);
         let times = target.time_for(Duration::from_millis(1500));
-        assert!(times.worst() < Duration::from_secs(1), "{:?} with {workers} workers", times.worst());
+        assert!(
+            times.worst() < Duration::from_secs(1),
+            "{:?} with {workers} workers",
+            times.worst()
+        );
         drop(drippers);
         target.check_recovery();
     }
@@ -62,7 +72,9 @@ fn clients_that_take_a_long_response_slowly_keep_nobody_waiting() {
     let (stop, stopped) = channel::<()>();
     let mut streams = target.connections(100);
     for stream in &mut streams {
-        stream.write_all("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(20).as_bytes()).unwrap();
+        stream
+            .write_all("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(20).as_bytes())
+            .unwrap();
         stream.set_nonblocking(true).unwrap();
     }
     let readers = thread::spawn(move || {
@@ -84,10 +96,12 @@ fn clients_that_take_a_long_response_slowly_keep_nobody_waiting() {
 #[test]
 fn a_burst_of_connections_is_served_at_once() {
     let target = Target::alone(|| Server::durable(SEED, &[]));
-    // a connection for which there is no room is tried again after a second, in each burst; a busy machine is slow in some of them only
+    // a connection for which there is no room is tried again after a second, in each burst; a busy
+    // machine is slow in some of them only
     eventually("a burst is served at once", || {
         let begun = Instant::now();
-        let mut clients: Vec<Client> = target.connections(256).into_iter().map(Client::new).collect();
+        let mut clients: Vec<Client> =
+            target.connections(256).into_iter().map(Client::new).collect();
         for client in &mut clients {
             client.send(REQUEST);
         }
@@ -106,8 +120,12 @@ fn clients_that_pipeline_without_end_keep_no_light_client_waiting() {
     let pipeliners = Pipeliners::start(target.server.address, 300);
     let beside_them = target.time(9).median();
     drop(pipeliners);
-    // one waits until some requests of each of them are answered; if all that have come were answered, it would take ten times as long
-    assert!(beside_them < Duration::from_millis(250) + 1000 * alone, "{beside_them:?}, alone {alone:?}");
+    // one waits until some requests of each of them are answered; if all that have come were
+    // answered, it would take ten times as long
+    assert!(
+        beside_them < Duration::from_millis(250) + 1000 * alone,
+        "{beside_them:?}, alone {alone:?}"
+    );
     target.check_recovery();
 }
 
@@ -129,7 +147,8 @@ fn connections_are_spread_over_the_workers() {
 
 #[test]
 fn all_of_it_at_once_keeps_no_legitimate_client_waiting() {
-    let target = Target::alone(|| Server::durable(SEED, &["--request-timeout", "2", "--keep-alive", "1"]));
+    let target =
+        Target::alone(|| Server::durable(SEED, &["--request-timeout", "2", "--keep-alive", "1"]));
     let address = target.server.address;
     let over = AtomicBool::new(false);
     let idle = target.connections(500);
@@ -144,13 +163,17 @@ fn all_of_it_at_once_keeps_no_legitimate_client_waiting() {
         };
         repeat(&|address| pour(address, FIELDS, "x"));
         repeat(&|address| pour(address, CONTENT, "\r\n"));
-        repeat(&|address| drop(throw(address, &fastrand::Rng::with_seed(1).u128(..).to_ne_bytes())));
+        repeat(&|address| {
+            drop(throw(address, &fastrand::Rng::with_seed(1).u128(..).to_ne_bytes()))
+        });
         repeat(&|address| {
             let mut stream = TcpStream::connect(address).unwrap();
             reset_on_close(&stream);
             stream.write_all(FIELDS.as_bytes()).unwrap();
         });
-        repeat(&|address| drop(drip(address, "GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\nGET", b"", BEAT)));
+        repeat(&|address| {
+            drop(drip(address, "GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\nGET", b"", BEAT))
+        });
         let times = target.time_for(Duration::from_secs(3));
         over.store(true, Relaxed);
         times
@@ -162,7 +185,9 @@ fn all_of_it_at_once_keeps_no_legitimate_client_waiting() {
 
 #[test]
 fn responses_that_nobody_reads_are_given_up_at_the_request_timeout() {
-    let target = Target::alone(|| Server::durable(&long_list(1_300_000), &["--request-timeout", "1", "--keep-alive", "1"]));
+    let target = Target::alone(|| {
+        Server::durable(&long_list(1_300_000), &["--request-timeout", "1", "--keep-alive", "1"])
+    });
     let mut streams: Vec<TcpStream> = (0..100).map(|_| narrow(target.server.address)).collect();
     for stream in &mut streams {
         stream.write_all(b"GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -175,7 +200,9 @@ fn responses_that_nobody_reads_are_given_up_at_the_request_timeout() {
     let peak = target.server.proc_status("VmHWM");
     assert!(peak < RESIDENT_MAX, "{peak} KiB");
     // the kernel would keep megabytes for each client for many minutes after the close
-    eventually("the kernel gives up as well", || (target.server.queued_bytes().0 == 0).then_some(()));
+    eventually("the kernel gives up as well", || {
+        (target.server.queued_bytes().0 == 0).then_some(())
+    });
     drop(streams);
     target.check_recovery();
 }
@@ -184,7 +211,10 @@ fn responses_that_nobody_reads_are_given_up_at_the_request_timeout() {
 fn requests_that_are_almost_whole_take_little_memory_together() {
     let target = Target::alone(|| Server::durable(SEED, &[]));
     let mut streams = target.connections(1500);
-    let start = format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65536\r\n\r\n{}", " ".repeat(65_535));
+    let start = format!(
+        "POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65536\r\n\r\n{}",
+        " ".repeat(65_535)
+    );
     for stream in &mut streams {
         // Some are refused or closed when all hold too much.
         let _ = stream.write_all(start.as_bytes());

@@ -1,5 +1,5 @@
-//! What attacks are made of, and the check that follows every one: the service lives, answers, has its list unchanged, and keeps neither
-//! connections nor threads nor memory.
+//! What attacks are made of, and the check that follows every one: the service lives, answers, has
+//! its list unchanged, and keeps neither connections nor threads nor memory.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,19 +21,22 @@ pub(crate) const REQUEST: &str = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\
 pub(crate) const FIELDS: &str = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\nX-Slow: ";
 
 /// The start of a request with content.
-pub(crate) const CONTENT: &str = "POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{";
+pub(crate) const CONTENT: &str =
+    "POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{";
 
 /// Threads that may be there after an attack and were not before it.
 const MORE_THREADS_MAX: usize = 2;
 
-/// Most resident memory of a service that has nothing to do, in KiB: it starts with 6 MiB, and the C library's allocator keeps some of
-/// what thousands of connections had for the next ones.
+/// Most resident memory of a service that has nothing to do, in KiB: it starts with 6 MiB, and the
+/// C library's allocator keeps some of what thousands of connections had for the next ones.
 const RESIDENT_AT_REST: usize = 64 * 1024;
 
-/// Most resident memory while an attack goes on that is not about the number of connections, in KiB.
+/// Most resident memory while an attack goes on that is not about the number of connections, in
+/// KiB.
 pub(crate) const RESIDENT_MAX: usize = 64 * 1024;
 
-/// Most bytes that are taken of a request without end: 1 MiB is received and dropped, and the kernel has buffers on both sides.
+/// Most bytes that are taken of a request without end: 1 MiB is received and dropped, and the
+/// kernel has buffers on both sides.
 const TAKEN_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A service under attack.
@@ -43,7 +46,8 @@ pub(crate) struct Target {
     list: String,
     /// How many threads there were before the attack.
     threads: usize,
-    /// Keeps tests that assert short times, or take most descriptors of this process, apart from other attacks.
+    /// Keeps tests that assert short times, or take most descriptors of this process, apart from
+    /// other attacks.
     access: Access,
 }
 
@@ -81,7 +85,8 @@ impl Target {
         Self { server, list, threads, access }
     }
 
-    /// Waits until the service has closed all connections by itself: call it while the attackers still hold theirs.
+    /// Waits until the service has closed all connections by itself: call it while the attackers
+    /// still hold theirs.
     #[track_caller]
     pub(crate) fn wait_until_all_are_closed(&self) {
         eventually("all connections are closed", || (self.server.connections() == 0).then_some(()));
@@ -94,11 +99,13 @@ impl Target {
         eventually("threads end", || has_few().then_some(()));
     }
 
-    /// Checks that the service is as it was before; the attack's connections must have been closed, or be about to be.
+    /// Checks that the service is as it was before; the attack's connections must have been closed,
+    /// or be about to be.
     #[track_caller]
     pub(crate) fn check_recovery(mut self) {
         assert!(self.server.is_alive());
-        let (peak, threads) = (self.server.proc_status("VmHWM") / 1024, self.server.proc_status("Threads"));
+        let (peak, threads) =
+            (self.server.proc_status("VmHWM") / 1024, self.server.proc_status("Threads"));
         figures(&format!("peak {peak} MiB, {threads} threads at the end"));
         let begun = Instant::now();
         assert_same_list(&self.server.list(), &self.list);
@@ -107,7 +114,9 @@ impl Target {
         // all that is left is to wait
         self.access = Access::Over;
         self.wait_for_few_threads();
-        eventually("memory is freed", || (self.server.proc_status("VmRSS") <= RESIDENT_AT_REST).then_some(()));
+        eventually("memory is freed", || {
+            (self.server.proc_status("VmRSS") <= RESIDENT_AT_REST).then_some(())
+        });
         let log = self.server.log();
         assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
     }
@@ -136,7 +145,9 @@ impl Target {
 
     /// Connections, as many as asked for if there are descriptors for them.
     pub(crate) fn connections(&self, count: usize) -> Vec<TcpStream> {
-        (0..affordable(count)).map(|_| TcpStream::connect(self.server.address).expect("the service listens")).collect()
+        (0..affordable(count))
+            .map(|_| TcpStream::connect(self.server.address).expect("the service listens"))
+            .collect()
     }
 }
 
@@ -147,7 +158,9 @@ pub(crate) fn narrow(address: SocketAddr) -> TcpStream {
 
 /// A new connection with buffers of about so many bytes on this side.
 pub(crate) fn connect_with_buffers(address: SocketAddr, bytes: usize) -> TcpStream {
-    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None).unwrap();
+    let socket =
+        socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)
+            .unwrap();
     socket.set_recv_buffer_size(bytes).unwrap();
     socket.set_send_buffer_size(bytes).unwrap();
     socket.connect(&address.into()).expect("the service listens");
@@ -158,7 +171,10 @@ pub(crate) fn connect_with_buffers(address: SocketAddr, bytes: usize) -> TcpStre
 #[track_caller]
 fn time_one(server: &Server) -> Duration {
     let begun = Instant::now();
-    assert_eq!(server.ask("GET", "/colors/red", "").content, r##"{"name":"red","value":"#ff0000"}"##);
+    assert_eq!(
+        server.ask("GET", "/colors/red", "").content,
+        r##"{"name":"red","value":"#ff0000"}"##
+    );
     begun.elapsed()
 }
 
@@ -169,7 +185,12 @@ impl Times {
     fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let times = Self(times);
-        figures(&format!("{} requests, none failed, median {:?}, worst {:?}", times.0.len(), times.median(), times.worst()));
+        figures(&format!(
+            "{} requests, none failed, median {:?}, worst {:?}",
+            times.0.len(),
+            times.median(),
+            times.worst()
+        ));
         times
     }
 
@@ -182,16 +203,20 @@ impl Times {
     }
 }
 
-/// So many connections, or fewer if this process may not have the descriptors; raises its limit as far as it goes.
+/// So many connections, or fewer if this process may not have the descriptors; raises its limit as
+/// far as it goes.
 pub(crate) fn affordable(count: usize) -> usize {
     let hard = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });
-    let descriptors = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let descriptors = getrlimit(Resource::Nofile)
+        .current
+        .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     // half of them are for the tests that run beside this one
     count.min(descriptors / 2)
 }
 
-/// Connections that send a byte each at every beat; one that is closed is replaced. They end when this is dropped.
+/// Connections that send a byte each at every beat; one that is closed is replaced. They end when
+/// this is dropped.
 pub(crate) struct Drippers {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -230,7 +255,8 @@ impl Drop for Drippers {
     }
 }
 
-/// Connections that always have more requests sent than are answered. They end when this is dropped.
+/// Connections that always have more requests sent than are answered. They end when this is
+/// dropped.
 pub(crate) struct Pipeliners {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -253,14 +279,20 @@ impl Pipeliners {
             move || {
                 let requests = REQUEST.repeat(1000);
                 let mut bytes = vec![0; 256 * 1024];
-                let (mut sent, mut is_answered) = (vec![0; streams.len()], vec![false; streams.len()]);
+                let (mut sent, mut is_answered) =
+                    (vec![0; streams.len()], vec![false; streams.len()]);
                 let mut next: Vec<usize> = (0..streams.len()).collect();
                 while !over.load(Relaxed) {
                     for index in next {
-                        // An error means that the service has, or takes, nothing more at the moment.
-                        is_answered[index] |= streams[index].read(&mut bytes).is_ok_and(|length| length > 0);
-                        sent[index] =
-                            (sent[index] + streams[index].write(&requests.as_bytes()[sent[index]..]).unwrap_or(0)) % requests.len();
+                        // An error means that the service has, or takes, nothing more at the
+                        // moment.
+                        is_answered[index] |=
+                            streams[index].read(&mut bytes).is_ok_and(|length| length > 0);
+                        sent[index] = (sent[index]
+                            + streams[index]
+                                .write(&requests.as_bytes()[sent[index]..])
+                                .unwrap_or(0))
+                            % requests.len();
                     }
                     // whoever is answered at the moment goes on at once, and so does not run dry
                     next = readable(&streams);
@@ -280,7 +312,8 @@ impl Pipeliners {
 /// Which of the streams have something to read, soon.
 fn readable(streams: &[TcpStream]) -> Vec<usize> {
     let soon = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-    let mut polled: Vec<PollFd<'_>> = streams.iter().map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
+    let mut polled: Vec<PollFd<'_>> =
+        streams.iter().map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
     poll(&mut polled, Some(&soon)).expect("there is memory for it");
     (0..streams.len()).filter(|index| !polled[*index].revents().is_empty()).collect()
 }
@@ -294,8 +327,14 @@ impl Drop for Pipeliners {
     }
 }
 
-/// Sends `start`, then a byte of `drip` at every beat until there are none or the service answers or closes; gives its answer, and when it came.
-pub(crate) fn drip(address: SocketAddr, start: &str, drip: &[u8], beat: Duration) -> (String, Duration) {
+/// Sends `start`, then a byte of `drip` at every beat until there are none or the service answers
+/// or closes; gives its answer, and when it came.
+pub(crate) fn drip(
+    address: SocketAddr,
+    start: &str,
+    drip: &[u8],
+    beat: Duration,
+) -> (String, Duration) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(beat)).unwrap();
     stream.write_all(start.as_bytes()).unwrap();
@@ -326,7 +365,11 @@ pub(crate) fn pour(address: SocketAddr, start: &str, again: &str) {
     while taken < TAKEN_BYTES_MAX {
         match stream.write(block.as_bytes()) {
             Ok(written) => taken += written,
-            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => return,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) =>
+            {
+                return;
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("the service neither reads nor closes: {error}"),
         }
@@ -342,7 +385,9 @@ pub(crate) fn throw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     // The service may close before it has read everything.
     let _ = stream.write_all(bytes).and_then(|()| stream.shutdown(std::net::Shutdown::Write));
     match stream.read_to_end(&mut received) {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("neither answered nor closed: {:?}", String::from_utf8_lossy(bytes)),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            panic!("neither answered nor closed: {:?}", String::from_utf8_lossy(bytes))
+        }
         _ => received,
     }
 }

@@ -1,4 +1,5 @@
-//! The limit of connections, which follows from that of descriptors, and the time that the end may take.
+//! The limit of connections, which follows from that of descriptors, and the time that the end may
+//! take.
 //!
 //! Times are bounds that a slow machine keeps, not the figures that an idle one reaches.
 
@@ -85,7 +86,11 @@ fn at_the_connection_limit_no_more_are_closed_than_others_need() {
     begin_requests(&mut clients);
     // longer than an unfinished request is left alone when others need its place
     clients[0].expect_nothing_for(Duration::from_millis(2500));
-    assert_eq!(clients.iter().filter(|client| client.has_answer()).count(), 0, "nobody needs their places");
+    assert_eq!(
+        clients.iter().filter(|client| client.has_answer()).count(),
+        0,
+        "nobody needs their places"
+    );
     assert_eq!(target.server.ask("GET", "/colors/red", "").status, 200);
     let closed = clients.iter().filter(|client| client.has_answer()).count();
     assert!((1..=limit / 2).contains(&closed), "{closed} of {limit} for one");

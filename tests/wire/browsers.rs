@@ -1,5 +1,5 @@
-//! What a web page can make a visitor's browser send: none of it changes the list, and what other programs send still does. All forms of
-//! origins and hosts are in the unit tests.
+//! What a web page can make a visitor's browser send: none of it changes the list, and what other
+//! programs send still does. All forms of origins and hosts are in the unit tests.
 
 use std::net::Shutdown;
 
@@ -20,7 +20,8 @@ fn check_changes(server: &Server, fields: &str, statuses: [u16; 3]) {
 
 #[test]
 fn nothing_that_a_page_of_another_origin_can_send_changes_the_list() {
-    let server = Server::start(&["--allow-origin", "https://friend.example", "--allow-host", "own.example"]);
+    let server =
+        Server::start(&["--allow-origin", "https://friend.example", "--allow-host", "own.example"]);
     let before = server.list();
     for fields in [
         "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nContent-Type: application/x-www-form-urlencoded\r\n",
@@ -32,7 +33,11 @@ fn nothing_that_a_page_of_another_origin_can_send_changes_the_list() {
         check_changes(&server, &format!("Host: own.example:8080\r\n{fields}"), [403; 3]);
     }
     // addresses are compared as they are written
-    check_changes(&server, "Host: [::1]:8080\r\nOrigin: http://[0:0:0:0:0:0:0:1]:8080\r\n", [403; 3]);
+    check_changes(
+        &server,
+        "Host: [::1]:8080\r\nOrigin: http://[0:0:0:0:0:0:0:1]:8080\r\n",
+        [403; 3],
+    );
     assert_eq!(server.list(), before);
 }
 
@@ -42,7 +47,11 @@ fn a_name_that_anyone_can_point_at_a_loopback_address_reaches_nothing() {
     let before = server.list();
     // to the browser these are requests of one origin: page and service have the same name
     for host in ["evil.example:8080", "own.example.evil.example"] {
-        check_changes(&server, &format!("Host: {host}\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://{host}\r\n"), [403; 3]);
+        check_changes(
+            &server,
+            &format!("Host: {host}\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://{host}\r\n"),
+            [403; 3],
+        );
         check_changes(&server, &format!("Host: {host}\r\n"), [403; 3]);
         for target in ["/colors", "/colors/red", "/health", "/openapi.json"] {
             let mut client = server.connect();
@@ -63,14 +72,22 @@ fn with_allowed_hosts_the_host_counts_on_every_tcp_listener_and_on_no_unix_socke
     let listen = ["--listen", "0.0.0.0:0", "--listen", &format!("unix:{socket}")];
     let start = |arguments: &[&str]| Server::spawn(colors(&[&listen, arguments].concat()));
     let statuses = |server: &Server| {
-        ["evil.example", "own.example", "127.0.0.1:8080", "localhost:8080"]
-            .map(|host| server.connect().send(format!("GET /colors HTTP/1.1\r\nHost: {host}\r\n\r\n")).response().status)
+        ["evil.example", "own.example", "127.0.0.1:8080", "localhost:8080"].map(|host| {
+            server
+                .connect()
+                .send(format!("GET /colors HTTP/1.1\r\nHost: {host}\r\n\r\n"))
+                .response()
+                .status
+        })
     };
     assert_eq!(statuses(&start(&[])), [200, 200, 200, 200]);
     let server = start(&["--allow-host", "own.example"]);
     assert_eq!(statuses(&server), [403, 200, 200, 200]);
     let mut client = Client::on_unix(&socket);
-    assert_eq!(client.send("GET /colors HTTP/1.1\r\nHost: evil.example\r\n\r\n").response().status, 200);
+    assert_eq!(
+        client.send("GET /colors HTTP/1.1\r\nHost: evil.example\r\n\r\n").response().status,
+        200
+    );
 }
 
 #[test]
@@ -80,7 +97,12 @@ fn pages_of_the_service_and_of_allowed_origins_may_change_the_list() {
         "Host: localhost:8080\r\nOrigin: http://localhost:8080\r\n",
         "Host: localhost\r\nSec-Fetch-Site: cross-site\r\nOrigin: https://friend.example\r\n",
     ] {
-        let server = Server::start(&["--allow-origin", "https://friend.example", "--allow-host", "own.example"]);
+        let server = Server::start(&[
+            "--allow-origin",
+            "https://friend.example",
+            "--allow-host",
+            "own.example",
+        ]);
         check_changes(&server, fields, [201, 200, 200]);
     }
 }
@@ -88,27 +110,58 @@ fn pages_of_the_service_and_of_allowed_origins_may_change_the_list() {
 #[test]
 fn other_programs_need_no_field_and_no_content_type() {
     let server = Server::start(&[]);
-    for content_type in ["", "Content-Type: application/x-www-form-urlencoded\r\n", "Content-Type: ?\r\n"] {
-        check_changes(&server, &format!("Host: 127.0.0.1:8080\r\n{content_type}Accept: text/html\r\n"), [201, 200, 200]);
+    for content_type in
+        ["", "Content-Type: application/x-www-form-urlencoded\r\n", "Content-Type: ?\r\n"]
+    {
+        check_changes(
+            &server,
+            &format!("Host: 127.0.0.1:8080\r\n{content_type}Accept: text/html\r\n"),
+            [201, 200, 200],
+        );
     }
 }
 
 #[test]
 fn a_refusal_is_logged_with_the_option_that_would_allow_it_and_that_option_does() {
-    let server = Server::start(&["--allow-origin", "https://friend.example", "--allow-host", "friend.example"]);
+    let server = Server::start(&[
+        "--allow-origin",
+        "https://friend.example",
+        "--allow-host",
+        "friend.example",
+    ]);
     let mut client = server.connect();
-    client.ask_with("POST", "/colors", "Sec-Fetch-Site: cross-site\r\nOrigin: http://evil.example\r\n", "");
+    client.ask_with(
+        "POST",
+        "/colors",
+        "Sec-Fetch-Site: cross-site\r\nOrigin: http://evil.example\r\n",
+        "",
+    );
     client.send("GET /colors HTTP/1.1\r\nHost: evil.example\r\n\r\n").response();
-    let log = eventually("the refusal is logged", || Some(server.log()).filter(|log| log.contains("--allow-host")));
+    let log = eventually("the refusal is logged", || {
+        Some(server.log()).filter(|log| log.contains("--allow-host"))
+    });
     assert!(log.contains("refused a change from the origin \"http://evil.example\"; --allow-origin with it would allow that"), "{log}");
 
     client.send("GET /colors/red HTTP/1.1\r\nHost: friend.example:80\r\nOrigin: https://friend.example\r\n\r\n");
     let friend = client.response();
-    assert_eq!((friend.status, friend.field("access-control-allow-origin")), (200, Some("https://friend.example")));
-    let preflight =
-        client.ask_with("OPTIONS", "/colors/red", "Origin: https://friend.example\r\nAccess-Control-Request-Method: PUT\r\n", "");
-    assert_eq!(preflight.field("access-control-allow-methods"), Some("GET, HEAD, POST, PUT, DELETE"));
-    assert_eq!(client.ask_with("DELETE", "/colors/red", "Origin: https://friend.example\r\n", "").status, 200);
+    assert_eq!(
+        (friend.status, friend.field("access-control-allow-origin")),
+        (200, Some("https://friend.example"))
+    );
+    let preflight = client.ask_with(
+        "OPTIONS",
+        "/colors/red",
+        "Origin: https://friend.example\r\nAccess-Control-Request-Method: PUT\r\n",
+        "",
+    );
+    assert_eq!(
+        preflight.field("access-control-allow-methods"),
+        Some("GET, HEAD, POST, PUT, DELETE")
+    );
+    assert_eq!(
+        client.ask_with("DELETE", "/colors/red", "Origin: https://friend.example\r\n", "").status,
+        200
+    );
 }
 
 #[test]
@@ -116,7 +169,15 @@ fn a_page_of_an_allowed_origin_may_read_why_its_request_was_refused_unread() {
     let scratch = Scratch::new();
     let tokens = scratch.write_tokens("a-token-0123456789");
     let origin = "https://friend.example";
-    let server = Server::start(&["--allow-origin", origin, "--private", "--token-file", &tokens, "--request-timeout", "0.5"]);
+    let server = Server::start(&[
+        "--allow-origin",
+        origin,
+        "--private",
+        "--token-file",
+        &tokens,
+        "--request-timeout",
+        "0.5",
+    ]);
     for (lines, status) in [
         ("Host: localhost\r\nOrigin: {o}\r\nContent-Length: 1048577\r\n\r\n", 413),
         // the field may come behind what is wrong
@@ -138,14 +199,28 @@ fn a_page_of_an_allowed_origin_may_read_why_its_request_was_refused_unread() {
         let response = client.response();
         assert_eq!(response.status, status, "{lines:.200}");
         assert_eq!(response.field("access-control-allow-origin"), Some(origin), "{lines:.200}");
-        assert_eq!((response.field("vary"), response.field("cache-control")), (Some("Origin"), Some("private, no-cache")), "{lines:.200}");
+        assert_eq!(
+            (response.field("vary"), response.field("cache-control")),
+            (Some("Origin"), Some("private, no-cache")),
+            "{lines:.200}"
+        );
     }
     // no further than the head was read
-    for (bytes, status) in [("nonsense\r\n\r\n", 400), ("POST /colors HTTP/1.1\r\nOrigin: https://friend.exam", 400)] {
+    for (bytes, status) in
+        [("nonsense\r\n\r\n", 400), ("POST /colors HTTP/1.1\r\nOrigin: https://friend.exam", 400)]
+    {
         let mut client = server.connect();
         client.send(bytes).stream.shutdown(Shutdown::Write).unwrap();
         let response = client.response();
-        assert_eq!((response.status, response.field("access-control-allow-origin")), (status, None), "{bytes}");
-        assert_eq!((response.field("vary"), response.field("cache-control")), (Some("Origin"), Some("private, no-cache")), "{bytes}");
+        assert_eq!(
+            (response.status, response.field("access-control-allow-origin")),
+            (status, None),
+            "{bytes}"
+        );
+        assert_eq!(
+            (response.field("vary"), response.field("cache-control")),
+            (Some("Origin"), Some("private, no-cache")),
+            "{bytes}"
+        );
     }
 }

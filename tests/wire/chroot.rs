@@ -1,4 +1,5 @@
-//! The static binary where there is nothing else: no libraries, no devices, no configuration of the host.
+//! The static binary where there is nothing else: no libraries, no devices, no configuration of the
+//! host.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -11,7 +12,8 @@ const BINARY: &str = "STATIC_BINARY";
 
 #[test]
 fn the_static_binary_needs_nothing_but_its_seed() {
-    let Some(binary) = std::env::var_os(BINARY).filter(|_| rustix::process::geteuid().is_root()) else {
+    let Some(binary) = std::env::var_os(BINARY).filter(|_| rustix::process::geteuid().is_root())
+    else {
         return skip(&format!("{BINARY} is not set, or the user is not root"));
     };
     let scratch = Scratch::new();
@@ -20,7 +22,15 @@ fn the_static_binary_needs_nothing_but_its_seed() {
     copy_program(binary, root.join("colors"));
     fs::write(root.join("seed.json"), include_bytes!("../../seed/colors.json")).unwrap();
     let mut command = Command::new("chroot");
-    command.arg(&root).args(["/colors", "--listen", "127.0.0.1:0", "--listen", "unix:/s", "--seed", "/seed.json"]);
+    command.arg(&root).args([
+        "/colors",
+        "--listen",
+        "127.0.0.1:0",
+        "--listen",
+        "unix:/s",
+        "--seed",
+        "/seed.json",
+    ]);
     command.stdin(Stdio::null()).stderr(Stdio::piped());
     let server = Server::spawn(command);
     assert_eq!(server.list().matches("\"name\"").count(), 148);
@@ -28,7 +38,8 @@ fn the_static_binary_needs_nothing_but_its_seed() {
     assert_eq!(Client::on_unix(root.join("s")).ask("GET", "/colors/ink", "").status, 200);
     let log = server.stop();
     assert!(log.ends_with("stopped\n"), "{log}");
-    let mut left: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut left: Vec<_> =
+        fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["colors", "seed.json"]);
 }

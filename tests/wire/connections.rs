@@ -5,22 +5,34 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::common::client::Client;
-use crate::common::harness::{Scratch, Server, colors_below_strace, figures, is_installed, long_list, own_environment};
+use crate::common::harness::{
+    Scratch, Server, colors_below_strace, figures, is_installed, long_list, own_environment,
+};
 
 #[test]
 fn the_version_and_the_connection_field_decide_whether_it_stays_open() {
     let server = Server::start(&[]);
     for (request, connection) in [
         ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n", "keep-alive"),
-        ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n", "keep-alive"),
+        (
+            "GET /colors/red HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n",
+            "keep-alive",
+        ),
         ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\nConnection: x, Close\r\n\r\n", "close"),
         ("GET /colors/red HTTP/1.0\r\n\r\n", "close"),
-        ("GET /colors/red HTTP/1.0\r\nHost: localhost\r\nConnection: Keep-Alive\r\n\r\n", "keep-alive"),
+        (
+            "GET /colors/red HTTP/1.0\r\nHost: localhost\r\nConnection: Keep-Alive\r\n\r\n",
+            "keep-alive",
+        ),
     ] {
         let mut client = server.connect();
         client.send(request);
         let response = client.response();
-        assert_eq!((response.status, response.field("connection")), (200, Some(connection)), "{request:?}");
+        assert_eq!(
+            (response.status, response.field("connection")),
+            (200, Some(connection)),
+            "{request:?}"
+        );
         if connection == "close" { client.expect_close() } else { client.expect_open() }
     }
 }
@@ -52,7 +64,11 @@ fn many_connections_opened_at_once_are_all_answered_while_all_stay_open() {
                     client.send("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n");
                 }
                 for client in &mut clients {
-                    assert_eq!(client.response().status, 200, "{count} connections, {workers} workers, round {round}");
+                    assert_eq!(
+                        client.response().status,
+                        200,
+                        "{count} connections, {workers} workers, round {round}"
+                    );
                 }
             }
         }
@@ -64,8 +80,17 @@ fn every_response_says_how_long_its_connection_may_be_idle_and_that_is_never_too
     for (option, said) in [("75s", "timeout=75"), ("1999ms", "timeout=1"), ("0.2", "timeout=1")] {
         let server = Server::start(&["--keep-alive", option]);
         let mut client = server.connect();
-        for (method, target, content) in [("GET", "/colors/red", ""), ("HEAD", "/", ""), ("POST", "/colors", "{"), ("OPTIONS", "*", "")] {
-            assert_eq!(client.ask(method, target, content).field("keep-alive"), Some(said), "{method} {option}");
+        for (method, target, content) in [
+            ("GET", "/colors/red", ""),
+            ("HEAD", "/", ""),
+            ("POST", "/colors", "{"),
+            ("OPTIONS", "*", ""),
+        ] {
+            assert_eq!(
+                client.ask(method, target, content).field("keep-alive"),
+                Some(said),
+                "{method} {option}"
+            );
         }
         if option == "0.2" {
             let answered = Instant::now();
@@ -73,12 +98,16 @@ fn every_response_says_how_long_its_connection_may_be_idle_and_that_is_never_too
             assert!(answered.elapsed() >= Duration::from_millis(1150), "{:?}", answered.elapsed());
         }
     }
-    assert_eq!(Server::start(&[]).connect().ask("GET", "/", "").field("keep-alive"), Some("timeout=75"));
+    assert_eq!(
+        Server::start(&[]).connect().ask("GET", "/", "").field("keep-alive"),
+        Some("timeout=75")
+    );
 }
 
-/// Sends a request on each of 100 connections of a pool, then again when all were idle for just longer than the keep-alive time. Node is
-/// kept from looking meanwhile, as by other work, so it finds out only afterwards what the service has closed. Prints what came of it, if the
-/// machine was not so busy that it means nothing.
+/// Sends a request on each of 100 connections of a pool, then again when all were idle for just
+/// longer than the keep-alive time. Node is kept from looking meanwhile, as by other work, so it
+/// finds out only afterwards what the service has closed. Prints what came of it, if the machine
+/// was not so busy that it means nothing.
 const POOLED: &str = r#"
 const http = require('node:http');
 const [port, idle] = process.argv.slice(1).map(Number);
@@ -113,8 +142,12 @@ fn a_pool_that_sends_when_the_keep_alive_time_is_just_over_is_answered() {
         return;
     }
     let server = Server::start(&["--keep-alive", "2"]);
-    let output = own_environment("node").args(["-e", POOLED, &server.address.port().to_string(), "2000"]).output().unwrap();
-    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output = own_environment("node")
+        .args(["-e", POOLED, &server.address.port().to_string(), "2000"])
+        .output()
+        .unwrap();
+    let (said, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     figures(&said);
     assert!(said.starts_with("0 failed, "), "{said}{errors}");
 }
@@ -151,7 +184,8 @@ fn a_request_that_is_there_in_time_is_answered_however_late_it_is_seen() {
         for client in &mut clients {
             assert_eq!(client.send(request).response().status, 200);
         }
-        // when it runs again, all connections look overdue, and there are more requests than it may see at a time
+        // when it runs again, all connections look overdue, and there are more requests than it may
+        // see at a time
         server.pause();
         for client in &mut clients {
             client.send(request);
@@ -191,7 +225,9 @@ fn connections_that_were_slow_to_read_use_no_processor_once_all_is_answered() {
 fn what_comes_behind_the_last_request_does_not_cost_its_answer() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    client.send("GET /colors HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").send(vec![b'x'; 300_000]);
+    client
+        .send("GET /colors HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .send(vec![b'x'; 300_000]);
     let response = client.response();
     assert_eq!((response.status, response.closes()), (200, true));
     client.expect_close();
@@ -237,11 +273,13 @@ fn a_long_color_reaches_slow_readers_whole_however_many_they_are() {
 fn a_kernel_without_memory_to_wait_with_is_asked_again() {
     let scratch = Scratch::new();
     let trace = scratch.file("trace");
-    let options = ["-qq", "-o", &trace, "-e", "trace=ppoll", "-e", "inject=ppoll:error=ENOMEM:when=1..3"];
+    let options =
+        ["-qq", "-o", &trace, "-e", "trace=ppoll", "-e", "inject=ppoll:error=ENOMEM:when=1..3"];
     let Some(command) = colors_below_strace(&options, &["--listen", "127.0.0.1:0"]) else { return };
     let server = Server::spawn(command);
     assert_eq!(server.ask("GET", "/colors/red", "").status, 200);
     let log = server.stop();
-    let warning = " [WARN] cannot accept connections for the moment: Cannot allocate memory (os error 12)\n";
+    let warning =
+        " [WARN] cannot accept connections for the moment: Cannot allocate memory (os error 12)\n";
     assert_eq!(log.matches(warning).count(), 3, "{log}");
 }

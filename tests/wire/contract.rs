@@ -1,5 +1,5 @@
-//! The HTTP contract on the wire: each operation, and each of its errors once. Its tables, row by row, are in the unit
-//! tests.
+//! The HTTP contract on the wire: each operation, and each of its errors once. Its tables, row by
+//! row, are in the unit tests.
 
 use crate::common::harness::{SEED, Server};
 
@@ -12,7 +12,10 @@ fn reads_answer_the_list_and_its_colors() {
         let json: serde_json::Value = serde_json::from_str(&list.content).unwrap();
         assert_eq!(json["data"].as_array().unwrap().len(), 148);
         let one = server.ask("GET", "/colors/rebeccapurple", "");
-        assert_eq!((one.status, one.content.as_str()), (200, r##"{"name":"rebeccapurple","value":"#663399"}"##));
+        assert_eq!(
+            (one.status, one.content.as_str()),
+            (200, r##"{"name":"rebeccapurple","value":"#663399"}"##)
+        );
         let none = server.ask("GET", "/colors/nosuchcolor", "");
         assert_eq!((none.status, none.content.as_str()), (404, r#"{"error":true}"#));
     }
@@ -21,7 +24,8 @@ fn reads_answer_the_list_and_its_colors() {
 #[test]
 fn the_seed_is_css_color_module_level_4() {
     let list = Server::start(&[]).list();
-    // CSS Color Module Level 4 §6.1: first and last, gray and grey, the two pairs of synonyms, the newest
+    // CSS Color Module Level 4 §6.1: first and last, gray and grey, the two pairs of synonyms, the
+    // newest
     for (name, value) in [
         ("aliceblue", "#f0f8ff"),
         ("yellowgreen", "#9acd32"),
@@ -43,8 +47,14 @@ fn head_is_get_without_content() {
         for target in ["/colors", "/colors/red", "/colors/nosuchcolor", "/nowhere", "/colors/%"] {
             let mut client = server.connect();
             let (get, head) = (client.ask("GET", target, ""), client.ask("HEAD", target, ""));
-            let without_date = |fields: &[(String, String)]| fields.iter().filter(|(name, _)| name != "Date").cloned().collect::<Vec<_>>();
-            assert_eq!((head.status, without_date(&head.fields)), (get.status, without_date(&get.fields)), "{target}");
+            let without_date = |fields: &[(String, String)]| {
+                fields.iter().filter(|(name, _)| name != "Date").cloned().collect::<Vec<_>>()
+            };
+            assert_eq!(
+                (head.status, without_date(&head.fields)),
+                (get.status, without_date(&get.fields)),
+                "{target}"
+            );
             assert_eq!(head.content, "");
         }
     }
@@ -55,11 +65,17 @@ fn a_color_lives_from_create_to_delete() {
     for server in Server::of_both_kinds("[]") {
         let mut client = server.connect();
         let made = client.ask("POST", "/colors", r##"{"value":"#111","name":"a b/ü","extra":1}"##);
-        assert_eq!((made.status, made.content.as_str()), (201, r##"{"name":"a b/ü","value":"#111"}"##));
+        assert_eq!(
+            (made.status, made.content.as_str()),
+            (201, r##"{"name":"a b/ü","value":"#111"}"##)
+        );
         let location = made.field("location").unwrap();
         assert_eq!(location, "/colors/a%20b%2F%C3%BC");
         let changed = client.ask("PUT", location, r##"{"value":"#222","name":"other"}"##);
-        assert_eq!((changed.status, changed.content.as_str()), (200, r##"{"name":"a b/ü","value":"#222"}"##));
+        assert_eq!(
+            (changed.status, changed.content.as_str()),
+            (200, r##"{"name":"a b/ü","value":"#222"}"##)
+        );
         for unchanged in ["", "{}", r#"{"name":"x"}"#] {
             assert_eq!(client.ask("PUT", location, unchanged).content, changed.content);
         }
@@ -77,21 +93,31 @@ fn a_color_lives_from_create_to_delete() {
 fn methods_that_a_resource_does_not_have_are_405_with_allow() {
     for server in Server::of_both_kinds(SEED) {
         let (list, one) = ("GET, HEAD, POST, PUT, OPTIONS", "GET, HEAD, PUT, DELETE, OPTIONS");
-        for (method, target, allow) in [("PATCH", "/colors", list), ("get", "/colors", list), ("POST", "/colors/red", one)] {
+        for (method, target, allow) in
+            [("PATCH", "/colors", list), ("get", "/colors", list), ("POST", "/colors/red", one)]
+        {
             let response = server.ask(method, target, "");
-            assert_eq!((response.status, response.field("allow")), (405, Some(allow)), "{method} {target}");
+            assert_eq!(
+                (response.status, response.field("allow")),
+                (405, Some(allow)),
+                "{method} {target}"
+            );
             assert_eq!(response.message(), format!("the method is not allowed here, only {allow}"));
         }
         let options = server.ask("OPTIONS", "/colors/red", "");
         assert_eq!((options.status, options.field("allow")), (204, Some(one)));
-        assert_eq!(server.ask("OPTIONS", "*", "").field("allow"), Some("GET, HEAD, POST, PUT, DELETE, OPTIONS"));
+        assert_eq!(
+            server.ask("OPTIONS", "*", "").field("allow"),
+            Some("GET, HEAD, POST, PUT, DELETE, OPTIONS")
+        );
         assert_eq!(server.ask("CONNECT", "example.org:80", "").status, 400);
     }
 }
 
 #[test]
 fn targets_are_split_then_decoded() {
-    for server in Server::of_both_kinds(r#"[{"name":"a/b","value":"1"},{"name":"..","value":"2"}]"#) {
+    for server in Server::of_both_kinds(r#"[{"name":"a/b","value":"1"},{"name":"..","value":"2"}]"#)
+    {
         for (target, status) in [
             ("/colors/a%2Fb?c", 200),
             ("/colors/..", 200),
@@ -107,11 +133,17 @@ fn targets_are_split_then_decoded() {
 #[test]
 fn with_a_base_path_nothing_is_elsewhere() {
     let server = Server::start(&["--base-path", "/api/v1/"]);
-    assert_eq!(server.ask("GET", "/api/v1/colors/red", "").content, r##"{"name":"red","value":"#ff0000"}"##);
+    assert_eq!(
+        server.ask("GET", "/api/v1/colors/red", "").content,
+        r##"{"name":"red","value":"#ff0000"}"##
+    );
     let made = server.ask("POST", "/api/v1/colors", r#"{"name":"new","value":"1"}"#);
     assert_eq!(made.field("location"), Some("/api/v1/colors/new"));
     let elsewhere = server.ask("GET", "/colors", "");
-    assert_eq!((elsewhere.status, elsewhere.message().as_str()), (404, "no such resource, the list is at /api/v1/colors"));
+    assert_eq!(
+        (elsewhere.status, elsewhere.message().as_str()),
+        (404, "no such resource, the list is at /api/v1/colors")
+    );
 }
 
 #[test]
@@ -133,12 +165,20 @@ fn a_client_with_the_current_tag_is_told_304_and_may_change() {
         let mut client = server.connect();
         for target in ["/colors", "/colors/red"] {
             let tag = client.ask("GET", target, "").field("etag").unwrap().to_owned();
-            let fresh = client.ask_with("GET", target, &format!("If-None-Match: \"x\"\r\nIf-None-Match: W/{tag}\r\n"), "");
+            let fresh = client.ask_with(
+                "GET",
+                target,
+                &format!("If-None-Match: \"x\"\r\nIf-None-Match: W/{tag}\r\n"),
+                "",
+            );
             assert_eq!((fresh.status, fresh.field("etag")), (304, Some(tag.as_str())));
         }
         let tag = client.ask("GET", "/colors/red", "").field("etag").unwrap().to_owned();
         let condition = format!("If-Match: {tag}\r\n");
-        assert_eq!(client.ask_with("PUT", "/colors/red", &condition, r#"{"value":"1"}"#).status, 200);
+        assert_eq!(
+            client.ask_with("PUT", "/colors/red", &condition, r#"{"value":"1"}"#).status,
+            200
+        );
         let refused = client.ask_with("PUT", "/colors/red", &condition, r#"{"value":"2"}"#);
         assert_eq!(
             (refused.status, refused.message().as_str()),

@@ -1,4 +1,5 @@
-//! What `--data FILE` accepts as FILE, what is told about everything else, and how other programs get along with it.
+//! What `--data FILE` accepts as FILE, what is told about everything else, and how other programs
+//! get along with it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -11,7 +12,8 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::geteuid;
 
 use crate::common::harness::{
-    Scratch, Server, SetOnDrop, colors, copy_program, eventually, is_installed, own_environment, run, skip, stored,
+    Scratch, Server, SetOnDrop, colors, copy_program, eventually, is_installed, own_environment,
+    run, skip, stored,
 };
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
@@ -19,7 +21,9 @@ const A: &str = r#"{"name":"a","value":"1"}"#;
 /// Runs the program in a directory, with a seed that can be read.
 fn run_in(directory: &Path, arguments: &[&str]) -> Output {
     let mut command = colors(arguments);
-    command.args(["--seed", concat!(env!("CARGO_MANIFEST_DIR"), "/seed/colors.json")]).current_dir(directory);
+    command
+        .args(["--seed", concat!(env!("CARGO_MANIFEST_DIR"), "/seed/colors.json")])
+        .current_dir(directory);
     command.output().unwrap()
 }
 
@@ -38,7 +42,10 @@ fn failed_start(directory: &Path, file: &str) -> String {
 }
 
 fn names_in(directory: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -59,7 +66,10 @@ fn a_name_of_4097_bytes_is_refused_wherever_colors_come_from() {
     assert!(response.message().starts_with(reason), "{response:?}");
     let file = scratch.write("list.json", format!("[\n{color}\n]"));
     let (_, _, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--seed", &file]));
-    assert!(log.contains(&format!("[ERROR] {file}:2:")) && log.ends_with(&format!(": {reason}\n")), "{log}");
+    assert!(
+        log.contains(&format!("[ERROR] {file}:2:")) && log.ends_with(&format!(": {reason}\n")),
+        "{log}"
+    );
 }
 
 #[test]
@@ -71,11 +81,20 @@ fn a_long_content_does_not_come_back_in_the_message() {
 
 #[test]
 fn entity_tags_survive_a_restart() {
-    let tag = |target: &str| Server::with_seed(&format!("[{A}]"), &[]).ask("GET", target, "").field("etag").unwrap().to_owned();
+    let tag = |target: &str| {
+        Server::with_seed(&format!("[{A}]"), &[])
+            .ask("GET", target, "")
+            .field("etag")
+            .unwrap()
+            .to_owned()
+    };
     for target in ["/colors", "/colors/a"] {
         let first = tag(target);
         let digits = first.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap();
-        assert!(digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()), "{first}");
+        assert!(
+            digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()),
+            "{first}"
+        );
         assert_eq!(tag(target), first);
     }
 }
@@ -88,10 +107,16 @@ fn a_path_that_is_no_file_stops_the_start_and_leaves_nothing() {
     symlink("dir", scratch.0.join("link")).unwrap();
     let before = names_in(&scratch.0);
     for file in [".", "..", "dir", "dir/", "dir/.", "dir/..", "link", "link/", "/", "missing/"] {
-        assert_eq!(failed_start(&scratch.0, file), format!("cannot use {file}: it names a directory; name a file in it with --data"));
+        assert_eq!(
+            failed_start(&scratch.0, file),
+            format!("cannot use {file}: it names a directory; name a file in it with --data")
+        );
     }
     for file in ["fifo", "/dev/null"] {
-        assert_eq!(failed_start(&scratch.0, file), format!("cannot use {file}: it is not a regular file; name another file with --data"));
+        assert_eq!(
+            failed_start(&scratch.0, file),
+            format!("cannot use {file}: it is not a regular file; name another file with --data")
+        );
     }
     assert_eq!((names_in(&scratch.0), names_in(&scratch.0.join("dir"))), (before, vec![]));
 }
@@ -102,7 +127,10 @@ fn a_missing_directory_is_named_with_the_command_that_creates_it() {
     symlink("gone/colors.db", scratch.0.join("link")).unwrap();
     for (file, missing) in [("no/such/colors.db", "no/such"), ("link", "gone")] {
         let missing = scratch.0.join(missing);
-        let expected = format!("cannot use {file}: no such directory; create it with mkdir -p {}", missing.display());
+        let expected = format!(
+            "cannot use {file}: no such directory; create it with mkdir -p {}",
+            missing.display()
+        );
         assert_eq!(failed_start(&scratch.0, file), expected);
     }
 }
@@ -111,15 +139,30 @@ fn a_missing_directory_is_named_with_the_command_that_creates_it() {
 fn what_is_no_database_of_colors_stops_the_start_and_is_left_alone() {
     let scratch = Scratch::new();
     for (content, reason) in [
-        ("[\n{\"name\":\"a\",\"value\":\"1\"}\n]", "it is a list in JSON; start with it as --seed, and name a new file with --data"),
-        (" {\"data\":[]}", "it is a list in JSON; start with it as --seed, and name a new file with --data"),
+        (
+            "[\n{\"name\":\"a\",\"value\":\"1\"}\n]",
+            "it is a list in JSON; start with it as --seed, and name a new file with --data",
+        ),
+        (
+            " {\"data\":[]}",
+            "it is a list in JSON; start with it as --seed, and name a new file with --data",
+        ),
         ("hello", "it is not a database of colors; name another file with --data"),
-        ("SQLite format 3\0", "it is the database of another program; name another file with --data"),
+        (
+            "SQLite format 3\0",
+            "it is the database of another program; name another file with --data",
+        ),
         ("\0", "it is not a database of colors; name another file with --data"),
     ] {
         let file = scratch.write("colors.db", content);
-        assert_eq!(failed_start(&scratch.0, "colors.db"), format!("cannot use colors.db: {reason}"));
-        assert_eq!((fs::read_to_string(&file).unwrap().as_str(), names_in(&scratch.0)), (content, vec!["colors.db".to_owned()]));
+        assert_eq!(
+            failed_start(&scratch.0, "colors.db"),
+            format!("cannot use colors.db: {reason}")
+        );
+        assert_eq!(
+            (fs::read_to_string(&file).unwrap().as_str(), names_in(&scratch.0)),
+            (content, vec!["colors.db".to_owned()])
+        );
     }
     // an empty file, as mktemp makes one, is a new one
     let file = scratch.write("empty.db", "");
@@ -134,7 +177,10 @@ fn the_database_of_another_program_a_newer_version_or_a_damaged_one_stops_the_st
     }
     let scratch = Scratch::new();
     let foreign = scratch.file("foreign.db");
-    sqlite3(&foreign, "PRAGMA journal_mode=WAL; CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT, value TEXT)");
+    sqlite3(
+        &foreign,
+        "PRAGMA journal_mode=WAL; CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT, value TEXT)",
+    );
     let before = fs::read(&foreign).unwrap();
     assert_eq!(
         failed_start(&scratch.0, "foreign.db"),
@@ -144,7 +190,8 @@ fn the_database_of_another_program_a_newer_version_or_a_damaged_one_stops_the_st
     assert_eq!(fs::read(&foreign).unwrap(), before);
 
     let file = scratch.file("colors.db");
-    let colors: Vec<String> = (0..2000).map(|number| format!(r#"{{"name":"{number}","value":"1"}}"#)).collect();
+    let colors: Vec<String> =
+        (0..2000).map(|number| format!(r#"{{"name":"{number}","value":"1"}}"#)).collect();
     Server::with_data(&format!("[{}]", colors.join(",")), &file, &[]).stop();
     let good = fs::read(&file).unwrap();
     sqlite3(&file, "PRAGMA user_version=2");
@@ -160,7 +207,9 @@ fn the_database_of_another_program_a_newer_version_or_a_damaged_one_stops_the_st
         sqlite3(&file, change);
         assert_eq!(
             failed_start(&scratch.0, "colors.db"),
-            format!("cannot use colors.db: the row of table color with id {id} is not a color: {reason}; correct it with sqlite3")
+            format!(
+                "cannot use colors.db: the row of table color with id {id} is not a color: {reason}; correct it with sqlite3"
+            )
         );
     }
     fs::write(&file, &good).unwrap();
@@ -169,15 +218,22 @@ fn the_database_of_another_program_a_newer_version_or_a_damaged_one_stops_the_st
         failed_start(&scratch.0, "colors.db"),
         "cannot use colors.db: it has a trigger, which changes the list behind the service; remove it with sqlite3"
     );
-    for damage in [&|bytes: &mut Vec<u8>| bytes[3 * 4096..4 * 4096].fill(0xa5), &|bytes: &mut Vec<u8>| bytes.truncate(3 * 4096)]
-        as [&dyn Fn(&mut Vec<u8>); 2]
+    for damage in
+        [&|bytes: &mut Vec<u8>| bytes[3 * 4096..4 * 4096].fill(0xa5), &|bytes: &mut Vec<u8>| {
+            bytes.truncate(3 * 4096)
+        }] as [&dyn Fn(&mut Vec<u8>); 2]
     {
         let mut bytes = good.clone();
         damage(&mut bytes);
         fs::write(&file, &bytes).unwrap();
         let reason = failed_start(&scratch.0, "colors.db");
         assert!(reason.starts_with("cannot use colors.db: it is damaged ("), "{reason}");
-        assert!(reason.ends_with("); move it away, and start with --seed and a backup, which makes a new file"), "{reason}");
+        assert!(
+            reason.ends_with(
+                "); move it away, and start with --seed and a backup, which makes a new file"
+            ),
+            "{reason}"
+        );
         assert_eq!(fs::read(&file).unwrap(), bytes);
     }
 }
@@ -189,8 +245,9 @@ fn a_second_service_is_told_that_the_list_is_in_use() {
     let server = Server::with_data(&format!("[{A}]"), &file, &[]);
     let output = run_in(&scratch.0, &["--listen", "127.0.0.1:0", "--data", &file]);
     let error = String::from_utf8(output.stderr).unwrap();
-    let expected =
-        format!("[ERROR] cannot use {file}: another process writes to it; stop that process, or name another file with --data\n");
+    let expected = format!(
+        "[ERROR] cannot use {file}: another process writes to it; stop that process, or name another file with --data\n"
+    );
     assert!(output.status.code() == Some(1) && error.ends_with(&expected), "{error}");
     assert_eq!(
         run_in(&scratch.0, &["--check", "--data", &file]).stdout,
@@ -205,7 +262,10 @@ fn a_second_service_is_told_that_the_list_is_in_use() {
         let (mut client, is_over) = (server.connect(), &is_over);
         scope.spawn(move || {
             for step in 0.. {
-                assert_eq!(client.ask("PUT", "/colors/a", &format!(r#"{{"value":"{step}"}}"#)).status, 200);
+                assert_eq!(
+                    client.ask("PUT", "/colors/a", &format!(r#"{{"value":"{step}"}}"#)).status,
+                    200
+                );
                 if is_over.load(Relaxed) {
                     assert_eq!(client.ask("PUT", "/colors/a", r#"{"value":"1"}"#).status, 200);
                     return;
@@ -214,7 +274,11 @@ fn a_second_service_is_told_that_the_list_is_in_use() {
         });
         for file in [&file, &other_name, &file] {
             let output = run_in(&scratch.0, &["--listen", "127.0.0.1:0", "--data", file]);
-            assert!(String::from_utf8(output.stderr).unwrap().contains(": another process writes to it; "));
+            assert!(
+                String::from_utf8(output.stderr)
+                    .unwrap()
+                    .contains(": another process writes to it; ")
+            );
         }
     });
     assert_eq!(server.ask("POST", "/colors", A).status, 201);
@@ -236,7 +300,10 @@ fn sqlite3_reads_and_copies_the_list_while_it_changes() {
             let (mut client, is_over) = (server.connect(), &is_over);
             scope.spawn(move || {
                 for step in 0.. {
-                    assert_eq!(client.ask("PUT", "/colors/a", &format!(r#"{{"value":"{step}"}}"#)).status, 200);
+                    assert_eq!(
+                        client.ask("PUT", "/colors/a", &format!(r#"{{"value":"{step}"}}"#)).status,
+                        200
+                    );
                     if is_over.load(Relaxed) {
                         return;
                     }
@@ -244,7 +311,10 @@ fn sqlite3_reads_and_copies_the_list_while_it_changes() {
             });
         }
         for round in 0..10 {
-            assert_eq!(sqlite3(&file, "SELECT count(*) FROM color"), ("1\n".to_owned(), String::new()));
+            assert_eq!(
+                sqlite3(&file, "SELECT count(*) FROM color"),
+                ("1\n".to_owned(), String::new())
+            );
             for copy in [".backup", "VACUUM INTO"] {
                 let path = scratch.file(&format!("{copy}-{round}"));
                 assert_eq!(sqlite3(&file, &format!("{copy} '{path}'")).1, "", "{copy}");
@@ -280,7 +350,8 @@ fn a_reader_that_stays_makes_the_log_grow_until_it_goes() {
         update(number, 1_000_000);
     }
     assert!(log_length() > 64 * 1024 * 1024, "{}", log_length());
-    let warning = "colors.db-wal has grown to 64 MiB, since a program keeps reading the database; end that\n";
+    let warning =
+        "colors.db-wal has grown to 64 MiB, since a program keeps reading the database; end that\n";
     let log = eventually("a warning", || Some(server.log()).filter(|log| log.contains(warning)));
     assert_eq!(log.matches("has grown").count(), 1, "{log}");
     drop(input);
@@ -306,8 +377,13 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     copy_program(colors(&[]).get_program(), &program);
     let run_as_nobody = |arguments: &[&str]| {
         let mut command = own_environment(&program);
-        let output = command.args(arguments).args(["--data", &file]).uid(65534).gid(65534).output().unwrap();
-        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+        let output =
+            command.args(arguments).args(["--data", &file]).uid(65534).gid(65534).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
     };
     let refused = |mode: u32| {
         format!(
@@ -320,7 +396,10 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
         assert!(code == Some(1) && error.ends_with(&refused(0o600)), "{arguments:?}: {error}");
     }
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    assert_eq!(run_as_nobody(&["--dump"]), (Some(0), format!("{{\"data\":[{A}]}}\n"), String::new()));
+    assert_eq!(
+        run_as_nobody(&["--dump"]),
+        (Some(0), format!("{{\"data\":[{A}]}}\n"), String::new())
+    );
     for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"]] {
         let (code, _, error) = run_as_nobody(arguments);
         assert!(code == Some(1) && error.ends_with(&refused(0o644)), "{arguments:?}: {error}");
@@ -329,7 +408,12 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     chown(&file, Some(65534), Some(65534)).unwrap();
     let (code, _, error) = run_as_nobody(&["--check"]);
     let name = scratch.0.file_name().unwrap().to_str().unwrap();
-    assert!(code == Some(1) && error.contains(&format!("permission denied: {name} belongs to user 0 with mode 0755")), "{error}");
+    assert!(
+        code == Some(1)
+            && error
+                .contains(&format!("permission denied: {name} belongs to user 0 with mode 0755")),
+        "{error}"
+    );
     chown(&scratch.0, Some(65534), Some(65534)).unwrap();
     assert_eq!(run_as_nobody(&["--check"]).0, Some(0));
     assert_eq!(names_in(&scratch.0), ["colors", "colors.db"]);
@@ -340,7 +424,12 @@ fn a_dump_needs_a_list() {
     let scratch = Scratch::new();
     let output = run_in(&scratch.0, &["--dump", "--data", "none.db"]);
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.ends_with("cannot use none.db: there is no list in it; name the file of a service with --data\n"), "{error}");
+    assert!(
+        error.ends_with(
+            "cannot use none.db: there is no list in it; name the file of a service with --data\n"
+        ),
+        "{error}"
+    );
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(run_in(&scratch.0, &["--dump"]).status.code(), Some(2));
     let mut command = colors(&["--dump"]);
@@ -360,7 +449,11 @@ fn names_that_a_uri_would_take_apart_are_names() {
         Server::spawn(command).stop();
         assert_eq!(stored(&file), format!(r#"{{"data":[{A}]}}"#), "{name}");
         let output = run_in(&scratch.0, &["--dump", "--data", name]);
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{{\"data\":[{A}]}}\n"), "{name}");
+        assert_eq!(
+            String::from_utf8(output.stdout).unwrap(),
+            format!("{{\"data\":[{A}]}}\n"),
+            "{name}"
+        );
         let relative = run_in(&scratch.0, &["--check", "--data", name]);
         assert!(relative.status.success(), "{name}: {relative:?}");
     }

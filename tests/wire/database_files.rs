@@ -1,5 +1,5 @@
-//! The files of the database: a small disk that is full, an index of the log that is cut, a file that changes while it is printed, one that
-//! sqlite3 has made, and what a failed start leaves.
+//! The files of the database: a small disk that is full, an index of the log that is cut, a file
+//! that changes while it is printed, one that sqlite3 has made, and what a failed start leaves.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -9,7 +9,9 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
-use crate::common::harness::{Scratch, Server, colors, colors_below_strace, eventually, is_installed, run, skip, stored};
+use crate::common::harness::{
+    Scratch, Server, colors, colors_below_strace, eventually, is_installed, run, skip, stored,
+};
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
 
@@ -39,9 +41,13 @@ impl SmallDisk {
         let image = scratch.write("image", vec![0; 1 << 20]);
         let directory = scratch.0.join("disk");
         fs::create_dir(&directory).unwrap();
-        let made = Command::new("mkfs.ext4").args(["-q", "-m", "0", "-b", "1024", "-O", "^has_journal", &image]).output().unwrap();
+        let made = Command::new("mkfs.ext4")
+            .args(["-q", "-m", "0", "-b", "1024", "-O", "^has_journal", &image])
+            .output()
+            .unwrap();
         assert!(made.status.success(), "{made:?}");
-        let mounted = Command::new("mount").args(["-o", "loop", &image]).arg(&directory).output().unwrap();
+        let mounted =
+            Command::new("mount").args(["-o", "loop", &image]).arg(&directory).output().unwrap();
         if !mounted.status.success() {
             skip(&format!("no loop device: {}", String::from_utf8_lossy(&mounted.stderr)));
             return None;
@@ -83,14 +89,19 @@ impl Drop for SmallDisk {
     }
 }
 
-/// The exit code of the program with these options, and the end of what it says behind `[ERROR]`; a signal fails the test.
+/// The exit code of the program with these options, and the end of what it says behind `[ERROR]`; a
+/// signal fails the test.
 #[track_caller]
 fn error_of(arguments: &[&str]) -> String {
     let mut child = colors(arguments).spawn().unwrap();
     let mut first = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
     // a start that succeeds has said so
-    let status = if first.contains("[ERROR]") || first.is_empty() { child.wait().unwrap() } else { end(child) };
+    let status = if first.contains("[ERROR]") || first.is_empty() {
+        child.wait().unwrap()
+    } else {
+        end(child)
+    };
     assert_eq!(status.signal(), None, "{arguments:?} {first}");
     first.trim_end().split_once("[ERROR] ").map(|(_, error)| error.to_owned()).unwrap_or_default()
 }
@@ -114,7 +125,10 @@ fn a_full_disk_of_small_blocks_is_an_error_and_never_a_signal() {
             let answer = server.ask("PUT", "/colors/a", &format!(r#"{{"value":"{free}-{step}"}}"#));
             if answer.status == 500 {
                 let reasons = [FULL, "the disk reported an error"];
-                assert!(reasons.iter().any(|reason| answer.message().contains(reason)), "{free} KiB: {answer:?}");
+                assert!(
+                    reasons.iter().any(|reason| answer.message().contains(reason)),
+                    "{free} KiB: {answer:?}"
+                );
                 refused += 1;
             } else {
                 assert_eq!(answer.status, 200, "{free} KiB: {answer:?}");
@@ -125,12 +139,17 @@ fn a_full_disk_of_small_blocks_is_an_error_and_never_a_signal() {
         // what another process reads, and a start after a crash
         assert_eq!(stored(&file), list, "{free} KiB");
         disk.make_room();
-        eventually("it recovers", || (server.ask("GET", "/health", "").status == 200).then_some(()));
+        eventually("it recovers", || {
+            (server.ask("GET", "/health", "").status == 200).then_some(())
+        });
         server.stop();
         // after a kill, with and without the index of the log
         for is_there in [true, false] {
             let server = Server::start(&["--data", &file]);
-            assert_eq!(server.ask("PUT", "/colors/a", &format!(r#"{{"value":"{is_there}"}}"#)).status, 200);
+            assert_eq!(
+                server.ask("PUT", "/colors/a", &format!(r#"{{"value":"{is_there}"}}"#)).status,
+                200
+            );
             let list = server.list();
             server.signal(Signal::KILL);
             assert_eq!(server.wait().0.signal(), Some(9), "{free} KiB");
@@ -154,7 +173,10 @@ fn a_full_disk_of_small_blocks_is_an_error_and_never_a_signal() {
     // a start that has to make all files
     disk.fill(8);
     let new = disk.file("new.db");
-    assert!(error_of(&["--listen", "127.0.0.1:0", "--data", &new]).ends_with(&format!("cannot use {new}: {FULL}")));
+    assert!(
+        error_of(&["--listen", "127.0.0.1:0", "--data", &new])
+            .ends_with(&format!("cannot use {new}: {FULL}"))
+    );
     disk.make_room();
     assert_eq!(Server::start(&["--data", &new]).list().matches("\"name\"").count(), 148);
 }
@@ -167,20 +189,34 @@ fn an_index_that_is_cut_ends_nothing_at_the_stop_either() {
         let server = Server::with_data(&format!("[{A}]"), &file, &[]);
         assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).status, 200);
         let list = server.list();
-        fs::File::options().write(true).open(format!("{file}-shm")).unwrap().set_len(length).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(format!("{file}-shm"))
+            .unwrap()
+            .set_len(length)
+            .unwrap();
         // before anything else has noticed it
         let log = server.stop();
-        assert!(log.contains("keep FILE and FILE-wal together: FILE-shm was cut short"), "{length}: {log}");
+        assert!(
+            log.contains("keep FILE and FILE-wal together: FILE-shm was cut short"),
+            "{length}: {log}"
+        );
         assert_eq!(stored(&file), list, "{length}");
         let again = Server::start(&["--data", &file]);
-        assert_eq!((again.list(), again.ask("DELETE", "/colors/a", "").status), (list, 200), "{length}");
+        assert_eq!(
+            (again.list(), again.ask("DELETE", "/colors/a", "").status),
+            (list, 200),
+            "{length}"
+        );
     }
 }
 
-/// The program, reading the database so slowly that a service starts, changes the list and stops meanwhile; gives the log of strace.
+/// The program, reading the database so slowly that a service starts, changes the list and stops
+/// meanwhile; gives the log of strace.
 fn slowed(scratch: &Scratch, arguments: &[&str]) -> Option<(Child, String)> {
     let trace = scratch.file("trace");
-    let options = ["-y", "-o", &trace, "-e", "trace=pread64", "-e", "inject=pread64:delay_enter=30000"];
+    let options =
+        ["-y", "-o", &trace, "-e", "trace=pread64", "-e", "inject=pread64:delay_enter=30000"];
     let mut command = colors_below_strace(&options, arguments)?;
     Some((command.stdout(Stdio::piped()).spawn().unwrap(), trace))
 }
@@ -188,7 +224,8 @@ fn slowed(scratch: &Scratch, arguments: &[&str]) -> Option<(Child, String)> {
 #[test]
 fn what_is_printed_while_a_service_starts_and_stops_is_a_list_that_was() {
     let list = |value: &str, count: usize| {
-        let color = |number| format!(r#"{{"name":"{number}","value":"{value}-{}"}}"#, "x".repeat(100));
+        let color =
+            |number| format!(r#"{{"name":"{number}","value":"{value}-{}"}}"#, "x".repeat(100));
         (0..count).map(color).collect::<Vec<_>>().join(",")
     };
     for rounds in [1, 3] {
@@ -196,8 +233,12 @@ fn what_is_printed_while_a_service_starts_and_stops_is_a_list_that_was() {
             let scratch = Scratch::new();
             let file = scratch.file("colors.db");
             Server::with_data(&format!("[{}]", list("before", 1000)), &file, &[]).stop();
-            let Some((mut child, trace)) = slowed(&scratch, &[mode, "--data", &file]) else { return };
-            let reads = |trace: &str| fs::read_to_string(trace).unwrap_or_default().matches("colors.db>").count();
+            let Some((mut child, trace)) = slowed(&scratch, &[mode, "--data", &file]) else {
+                return;
+            };
+            let reads = |trace: &str| {
+                fs::read_to_string(trace).unwrap_or_default().matches("colors.db>").count()
+            };
             eventually("it reads", || (reads(&trace) > 5).then_some(()));
             // it stands still in the middle of the file
             let pid = Pid::from_child(&child);
@@ -214,7 +255,10 @@ fn what_is_printed_while_a_service_starts_and_stops_is_a_list_that_was() {
             assert!(child.try_wait().unwrap().is_none(), "it was not slow enough");
             kill_process(pid, Signal::CONT).unwrap();
             let output = child.wait_with_output().unwrap();
-            let (out, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+            let (out, error) = (
+                String::from_utf8(output.stdout).unwrap(),
+                String::from_utf8(output.stderr).unwrap(),
+            );
             let was_one = lists.iter().any(|(list, count)| match mode {
                 "--dump" => out.trim_end() == envelope(list),
                 _ => out.contains(&format!(": {count} colors kept in ")),
@@ -222,7 +266,10 @@ fn what_is_printed_while_a_service_starts_and_stops_is_a_list_that_was() {
             let message = "another program writes to it at the same time; try again\n";
             match output.status.code() {
                 Some(0) => assert!(was_one, "{mode}: {:.300} {error}", out),
-                _ => assert!(output.status.code() == Some(1) && out.is_empty() && error.ends_with(message), "{mode}: {error}"),
+                _ => assert!(
+                    output.status.code() == Some(1) && out.is_empty() && error.ends_with(message),
+                    "{mode}: {error}"
+                ),
             }
         }
     }
@@ -236,12 +283,12 @@ fn a_database_that_sqlite3_has_restored_is_used_once_it_is_marked_as_the_message
     let scratch = Scratch::new();
     let (file, new) = (scratch.file("colors.db"), scratch.file("new.db"));
     Server::with_data(&format!("[{A}]"), &file, &[]).stop();
-    let shell = |script: &str| run(Command::new("sh").args(["-ec", script]).current_dir(&scratch.0));
+    let shell =
+        |script: &str| run(Command::new("sh").args(["-ec", script]).current_dir(&scratch.0));
     assert_eq!(shell("sqlite3 colors.db .dump | sqlite3 new.db").0, Some(0));
     let error = error_of(&["--listen", "127.0.0.1:0", "--data", &new]);
     let command = "sqlite3 FILE 'PRAGMA application_id=1668246642; PRAGMA user_version=1'";
-    let expected =
-        "it is the database of another program, or made by sqlite3 from a dump; name another file with --data, or mark it as ours with";
+    let expected = "it is the database of another program, or made by sqlite3 from a dump; name another file with --data, or mark it as ours with";
     assert_eq!(error, format!("cannot use {new}: {expected} {command}"));
     assert_eq!(shell(&command.replace("FILE", "new.db")), (Some(0), String::new(), String::new()));
     let server = Server::start(&["--data", &new]);
@@ -249,7 +296,10 @@ fn a_database_that_sqlite3_has_restored_is_used_once_it_is_marked_as_the_message
 }
 
 fn names_in(scratch: &Scratch) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(&scratch.0)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -258,7 +308,8 @@ fn names_in(scratch: &Scratch) -> Vec<String> {
 fn a_start_that_fails_leaves_no_file_that_was_not_there() {
     let scratch = Scratch::new();
     let file = scratch.file("colors.db");
-    let colors: Vec<String> = (0..1000).map(|number| format!(r#"{{"name":"{number}","value":"1"}}"#)).collect();
+    let colors: Vec<String> =
+        (0..1000).map(|number| format!(r#"{{"name":"{number}","value":"1"}}"#)).collect();
     Server::with_data(&format!("[{}]", colors.join(",")), &file, &[]).stop();
     let good = fs::read(&file).unwrap();
     let damage = |from: usize, to: usize| {
@@ -278,7 +329,9 @@ fn a_start_that_fails_leaves_no_file_that_was_not_there() {
         ("the page size", &|| damage(16, 18)),
         ("a page", &|| damage(3 * 4096, 4 * 4096)),
         ("the schema", &|| damage(100, 200)),
-        ("a trigger", &|| edit("CREATE TRIGGER t AFTER INSERT ON color BEGIN DELETE FROM color; END")),
+        ("a trigger", &|| {
+            edit("CREATE TRIGGER t AFTER INSERT ON color BEGIN DELETE FROM color; END")
+        }),
         ("the last id", &|| edit("UPDATE color SET id = 9223372036854775807 WHERE id = 5")),
         ("no table", &|| edit("DROP TABLE color")),
         ("an address in use", &|| edit("SELECT 1")),
@@ -290,7 +343,11 @@ fn a_start_that_fails_leaves_no_file_that_was_not_there() {
         for arguments in [&["--listen", &address][..], &["--check"], &["--dump"]] {
             let error = error_of(&[arguments, &["--data", &file]].concat());
             assert!(!error.is_empty() || cause == "an address in use", "{cause}, {arguments:?}");
-            assert_eq!((fs::read(&file).unwrap() == before.0, names_in(&scratch)), (true, before.1.clone()), "{cause}, {arguments:?}");
+            assert_eq!(
+                (fs::read(&file).unwrap() == before.0, names_in(&scratch)),
+                (true, before.1.clone()),
+                "{cause}, {arguments:?}"
+            );
         }
     }
 }

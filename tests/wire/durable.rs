@@ -1,4 +1,5 @@
-//! `--data`: what was acknowledged is on the disk, whatever happens next. Disks that fail are in `failing_disk`.
+//! `--data`: what was acknowledged is on the disk, whatever happens next. Disks that fail are in
+//! `failing_disk`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -36,7 +37,8 @@ pub(super) fn list_after_kill(server: Server, file: &str) -> String {
     list
 }
 
-/// Posts a color; true when the service said that it is created, false when the connection ended before that.
+/// Posts a color; true when the service said that it is created, false when the connection ended
+/// before that.
 fn create(stream: &mut TcpStream, name: &str, value: &str) -> bool {
     let content = format!(r#"{{"name":"{name}","value":"{value}"}}"#);
     let request = request("POST", "/colors", "Host: localhost\r\n", &content);
@@ -87,13 +89,20 @@ fn new_files_are_the_owners_alone_and_after_a_stop_the_file_is_all_there_is() {
     let server = Server::with_data("[]", &file, &[]);
     assert_eq!(server.ask("POST", "/colors", A).status, 201);
     let names = || {
-        let mut names: Vec<_> = fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = fs::read_dir(&scratch.0)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     };
     assert_eq!(names(), ["colors.db", "colors.db-shm", "colors.db-wal"]);
     for name in names() {
-        assert_eq!(fs::metadata(scratch.0.join(&name)).unwrap().permissions().mode() & 0o777, 0o600, "{name}");
+        assert_eq!(
+            fs::metadata(scratch.0.join(&name)).unwrap().permissions().mode() & 0o777,
+            0o600,
+            "{name}"
+        );
     }
     server.stop();
     assert_eq!(names(), ["colors.db"]);
@@ -155,9 +164,16 @@ fn no_acknowledged_change_is_lost_to_kill_9() {
         let list = list["data"].as_array().unwrap();
         for (writer, ledger) in acknowledged.iter_mut().enumerate() {
             let name = format!("writer-{writer}");
-            let kept = list.iter().filter(|color| color["name"] == *name).map(|color| color["value"].as_str().unwrap().to_owned());
+            let kept = list
+                .iter()
+                .filter(|color| color["name"] == *name)
+                .map(|color| color["value"].as_str().unwrap().to_owned());
             let kept: Vec<String> = kept.collect();
-            assert!(kept.starts_with(ledger), "round {round}: {} acknowledged, kept {kept:?}", ledger.len());
+            assert!(
+                kept.starts_with(ledger),
+                "round {round}: {} acknowledged, kept {kept:?}",
+                ledger.len()
+            );
             // the one that was under way may be there or not
             assert!(kept.len() <= ledger.len() + 1, "round {round}");
             *ledger = kept;
@@ -171,8 +187,20 @@ fn every_change_is_synced_before_its_answer() {
     let scratch = Scratch::new();
     let (file, trace) = (scratch.file("colors.db"), scratch.0.join("trace"));
     make(&file, "[]");
-    let options = ["-y", "-s", "16", "-e", "trace=fsync,fdatasync,sendto,sendmsg,write,writev", "-o", trace.to_str().unwrap()];
-    let Some(command) = colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file]) else { return };
+    let options = [
+        "-y",
+        "-s",
+        "16",
+        "-e",
+        "trace=fsync,fdatasync,sendto,sendmsg,write,writev",
+        "-o",
+        trace.to_str().unwrap(),
+    ];
+    let Some(command) =
+        colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file])
+    else {
+        return;
+    };
     let server = Server::spawn(command);
     let mut client = server.connect();
     for (method, target, content) in [
@@ -186,12 +214,18 @@ fn every_change_is_synced_before_its_answer() {
     }
     drop(client);
     server.stop();
-    let log = eventually("the trace ends", || fs::read_to_string(&trace).ok().filter(|log| log.contains("+++ exited with 0 +++")));
+    let log = eventually("the trace ends", || {
+        fs::read_to_string(&trace).ok().filter(|log| log.contains("+++ exited with 0 +++"))
+    });
     let mut steps: Vec<&str> = log
         .lines()
         .filter_map(|line| match line {
             _ if line.contains("resumed>") => None,
-            _ if (line.contains("fsync(") || line.contains("fdatasync(")) && line.contains("colors.db-wal>") => Some("sync"),
+            _ if (line.contains("fsync(") || line.contains("fdatasync("))
+                && line.contains("colors.db-wal>") =>
+            {
+                Some("sync")
+            }
             _ if line.contains("HTTP/1.1 ") => Some("answer"),
             _ => None,
         })
@@ -200,11 +234,13 @@ fn every_change_is_synced_before_its_answer() {
     steps.dedup();
     let saved = ["sync", "answer"];
     let steps: Vec<_> = steps.into_iter().take(7).collect();
-    // a PUT and a DELETE that change nothing need no sync: their answers follow the one before, and are one with it here
+    // a PUT and a DELETE that change nothing need no sync: their answers follow the one before, and
+    // are one with it here
     assert_eq!(steps, [&saved[..], &saved, &saved, &["sync"]].concat(), "{log}");
 }
 
-/// Moves a file away, puts something else in its place, and expects changes to be refused until it is back.
+/// Moves a file away, puts something else in its place, and expects changes to be refused until it
+/// is back.
 #[track_caller]
 fn check_removal(name: &str, replacement: Option<&str>) {
     let scratch = Scratch::new();
@@ -222,7 +258,10 @@ fn check_removal(name: &str, replacement: Option<&str>) {
     assert_eq!(response.status, 500);
     let fix = "move it back (a copy is another file), or save what GET /colors answers and restart";
     let reason = format!("{name} was removed, replaced or cut short; {fix}");
-    assert_eq!(response.message(), format!("the change was not made, it could not be saved: {reason}"));
+    assert_eq!(
+        response.message(),
+        format!("the change was not made, it could not be saved: {reason}")
+    );
     assert_eq!((server.list(), health(&server).0), (list.clone(), 503));
     if let Some(content) = replacement {
         assert_eq!(fs::read_to_string(&there).unwrap(), content);
@@ -254,7 +293,12 @@ fn an_index_of_the_log_that_is_cut_short_while_it_runs_is_noticed_and_not_touche
     let list = server.list();
     fs::File::options().write(true).open(format!("{file}-shm")).unwrap().set_len(0).unwrap();
     for _ in 0..3 {
-        assert!(server.ask("DELETE", "/colors/a", "").message().contains("colors.db-shm was removed, replaced or cut short; "));
+        assert!(
+            server
+                .ask("DELETE", "/colors/a", "")
+                .message()
+                .contains("colors.db-shm was removed, replaced or cut short; ")
+        );
         assert_eq!(health(&server).0, 503);
     }
     assert_eq!(server.list(), list);
@@ -266,7 +310,8 @@ fn an_index_of_the_log_that_is_cut_short_while_it_runs_is_noticed_and_not_touche
 #[test]
 fn a_first_start_that_is_killed_leaves_nothing_that_a_second_one_stumbles_over() {
     let scratch = Scratch::new();
-    let seed: Vec<String> = (0..5000).map(|number| format!(r#"{{"name":"{number}","value":"1"}}"#)).collect();
+    let seed: Vec<String> =
+        (0..5000).map(|number| format!(r#"{{"name":"{number}","value":"1"}}"#)).collect();
     let seed = scratch.write("seed.json", format!("[{}]", seed.join(",")));
     for sync in 1..=6 {
         let file = scratch.file(&format!("{sync}.db"));
@@ -276,7 +321,10 @@ fn a_first_start_that_is_killed_leaves_nothing_that_a_second_one_stumbles_over()
         let Some(mut command) = colors_below_strace(&options, &arguments) else { return };
         let mut killed = command.spawn().unwrap();
         // without a sync of that number it goes on: what it logs then ends the wait
-        let _ = std::io::BufRead::read_line(&mut std::io::BufReader::new(killed.stderr.take().unwrap()), &mut String::new());
+        let _ = std::io::BufRead::read_line(
+            &mut std::io::BufReader::new(killed.stderr.take().unwrap()),
+            &mut String::new(),
+        );
         let _ = killed.kill();
         killed.wait().unwrap();
         let again = Server::start(&["--seed", &seed, "--data", &file]);
@@ -305,7 +353,10 @@ fn a_log_that_a_power_cut_cut_short_is_a_list_that_was_acknowledged() {
     let server = Server::with_data("[]", &file, &[]);
     let mut lists = vec![server.list()];
     for value in ["1", "2", "3"] {
-        assert_eq!(server.ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{value}"}}"#)).status, 201);
+        assert_eq!(
+            server.ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{value}"}}"#)).status,
+            201
+        );
         lists.push(server.list());
     }
     server.signal(Signal::KILL);
@@ -342,16 +393,29 @@ fn changes_saved_together_each_get_their_own_answer() {
                     let color = |value: &str| format!(r#"{{"name":"{name}","value":"{value}"}}"#);
                     assert_eq!(client.ask("DELETE", &target, "").status, 404);
                     let made = client.ask("POST", "/colors", &color("new"));
-                    assert_eq!((made.status, made.content, made.fields.iter().any(|(n, _)| n == "Location")), (201, color("new"), true));
+                    assert_eq!(
+                        (
+                            made.status,
+                            made.content,
+                            made.fields.iter().any(|(n, _)| n == "Location")
+                        ),
+                        (201, color("new"), true)
+                    );
                     let changed = client.ask("PUT", &target, &format!(r#"{{"value":"{step}"}}"#));
                     assert_eq!((changed.status, changed.content), (200, color(&step.to_string())));
-                    assert_eq!(client.ask_with("DELETE", &target, "If-Match: \"x\"\r\n", "").status, 412);
+                    assert_eq!(
+                        client.ask_with("DELETE", &target, "If-Match: \"x\"\r\n", "").status,
+                        412
+                    );
                     assert_eq!(client.ask("DELETE", &target, "").content, color(&step.to_string()));
                 }
             });
         }
     });
-    assert_eq!((server.list().as_str(), stored(&file).as_str()), (r#"{"data":[]}"#, r#"{"data":[]}"#));
+    assert_eq!(
+        (server.list().as_str(), stored(&file).as_str()),
+        (r#"{"data":[]}"#, r#"{"data":[]}"#)
+    );
 }
 
 #[test]
@@ -367,7 +431,10 @@ fn creates_under_a_condition_of_the_list_are_made_once() {
                 for _ in 0..20 {
                     let tag = client.ask("HEAD", "/colors", "").field("etag").unwrap().to_owned();
                     let content = format!(r#"{{"name":"{number}","value":""}}"#);
-                    match client.ask_with("POST", "/colors", &format!("If-Match: {tag}\r\n"), &content).status {
+                    match client
+                        .ask_with("POST", "/colors", &format!("If-Match: {tag}\r\n"), &content)
+                        .status
+                    {
                         201 => drop(made.fetch_add(1, SeqCst)),
                         status => assert_eq!(status, 412),
                     }
@@ -384,13 +451,17 @@ fn creates_under_a_condition_of_the_list_are_made_once() {
 #[test]
 fn two_writers_by_turns_are_about_as_fast_as_one() {
     let scratch = Scratch::new();
-    let server = Server::with_data(&format!("[{A}]"), &scratch.file("colors.db"), &["--workers", "1"]);
+    let server =
+        Server::with_data(&format!("[{A}]"), &scratch.file("colors.db"), &["--workers", "1"]);
     let mut writers = [server.connect(), server.connect()];
     let mut time = |order: [usize; 2]| {
         let begun = Instant::now();
         for (step, writer) in order.into_iter().cycle().take(100).enumerate() {
             // another value each time: one that is there already is not saved
-            assert_eq!(writers[writer].ask("PUT", "/colors/a", &format!(r#"{{"value":"{step}"}}"#)).status, 200);
+            assert_eq!(
+                writers[writer].ask("PUT", "/colors/a", &format!(r#"{{"value":"{step}"}}"#)).status,
+                200
+            );
         }
         begun.elapsed()
     };

@@ -1,4 +1,5 @@
-//! Durable lists on a disk that fails or is full: what is refused, what stays, and how the service recovers.
+//! Durable lists on a disk that fails or is full: what is refused, what stays, and how the service
+//! recovers.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -9,9 +10,17 @@ use crate::common::client::request;
 use crate::common::harness::{Scratch, Server, eventually, stored};
 use crate::wire::durable::{A, health, list_after_kill, make};
 
-/// Has this happen to system calls on the log of the database from now on; false if strace is not installed.
+/// Has this happen to system calls on the log of the database from now on; false if strace is not
+/// installed.
 fn trouble(server: &Server, file: &str, call: &str, what: &str) -> bool {
-    server.strace(&["-P", &format!("{file}-wal"), "-e", &format!("trace={call}"), "-e", &format!("inject={call}:{what}")])
+    server.strace(&[
+        "-P",
+        &format!("{file}-wal"),
+        "-e",
+        &format!("trace={call}"),
+        "-e",
+        &format!("inject={call}:{what}"),
+    ])
 }
 
 #[test]
@@ -22,18 +31,29 @@ fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
         let list = format!(r#"{{"data":[{A}]}}"#);
         let server = Server::with_data("[]", &file, &[]);
         assert_eq!(server.ask("POST", "/colors", A).status, 201);
-        if !trouble(&server, &file, "fdatasync", if is_lasting { "error=EIO" } else { "error=EIO:when=1" }) {
+        if !trouble(
+            &server,
+            &file,
+            "fdatasync",
+            if is_lasting { "error=EIO" } else { "error=EIO:when=1" },
+        ) {
             return;
         }
         let response = server.ask("DELETE", "/colors/a", "");
         assert_eq!(response.status, 500);
-        assert_eq!(response.message(), "the change was not made, it could not be saved: the disk reported an error on sync");
+        assert_eq!(
+            response.message(),
+            "the change was not made, it could not be saved: the disk reported an error on sync"
+        );
         assert_eq!(server.list(), list);
         assert_eq!(health(&server).0, 503);
         if !is_lasting {
             eventually("it recovers by itself", || (health(&server).0 == 200).then_some(()));
             assert_eq!(server.ask("POST", "/colors", r#"{"name":"b","value":"2"}"#).status, 201);
-            assert_eq!(list_after_kill(server, &file), format!(r#"{{"data":[{A},{{"name":"b","value":"2"}}]}}"#));
+            assert_eq!(
+                list_after_kill(server, &file),
+                format!(r#"{{"data":[{A},{{"name":"b","value":"2"}}]}}"#)
+            );
         } else {
             assert_eq!(list_after_kill(server, &file), list);
         }
@@ -45,17 +65,28 @@ fn a_full_disk_changes_nothing_and_health_recovers_with_the_disk() {
     let scratch = Scratch::new();
     let file = scratch.file("colors.db");
     let server = Server::with_data("[]", &file, &[]);
-    let create = |value: &str| server.ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{value}"}}"#));
+    let create = |value: &str| {
+        server.ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{value}"}}"#))
+    };
     assert_eq!(create("0").status, 201);
     if !trouble(&server, &file, "pwrite64", "error=ENOSPC") {
         return;
     }
     let refused = create("1");
     assert_eq!(refused.status, 500);
-    assert_eq!(refused.message(), "the change was not made, it could not be saved: the disk is full; make room on it");
+    assert_eq!(
+        refused.message(),
+        "the change was not made, it could not be saved: the disk is full; make room on it"
+    );
     let list = server.list();
     // requests that save nothing tell nothing of the disk
-    assert_eq!((server.ask("DELETE", "/colors/none", "").status, server.ask("PUT", "/colors/none", "{}").status), (404, 404));
+    assert_eq!(
+        (
+            server.ask("DELETE", "/colors/none", "").status,
+            server.ask("PUT", "/colors/none", "{}").status
+        ),
+        (404, 404)
+    );
     let (status, json) = health(&server);
     assert_eq!((status, &json["status"]), (503, &"the last change could not be saved".into()));
     assert_eq!(stored(&file), list);
@@ -64,8 +95,14 @@ fn a_full_disk_changes_nothing_and_health_recovers_with_the_disk() {
     eventually("it recovers by itself", || (health(&server).0 == 200).then_some(()));
     assert_eq!(server.list(), list);
     assert_eq!(create("3").status, 201);
-    let log = eventually("the recovery is logged", || Some(server.log()).filter(|log| log.contains("[INFO] changes are saved again\n")));
-    assert_eq!(log.matches("[ERROR] changes cannot be saved: the disk is full; make room on it\n").count(), 1, "{log}");
+    let log = eventually("the recovery is logged", || {
+        Some(server.log()).filter(|log| log.contains("[INFO] changes are saved again\n"))
+    });
+    assert_eq!(
+        log.matches("[ERROR] changes cannot be saved: the disk is full; make room on it\n").count(),
+        1,
+        "{log}"
+    );
     let list = server.list();
     assert_eq!(list_after_kill(server, &file), list);
 }
@@ -76,11 +113,15 @@ fn a_limit_of_the_files_size_is_a_500_until_it_is_raised() {
     let file = scratch.file("colors.db");
     make(&file, "[]");
     let server = Server::start(&["--data", &file]);
-    let create = |value: &str| server.ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{value}"}}"#));
+    let create = |value: &str| {
+        server.ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{value}"}}"#))
+    };
     assert_eq!(create("1").status, 201);
     let list = server.list();
     let pid = Pid::from_raw(server.pid() as i32);
-    let limit = |bytes: Option<u64>| prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
+    let limit = |bytes: Option<u64>| {
+        prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap()
+    };
     limit(Some(64));
     for _ in 0..3 {
         assert!(create("2").message().contains("the file cannot be written: "));
@@ -112,7 +153,9 @@ fn many_changes_that_cannot_be_saved_are_refused_after_a_few_attempts() {
     let mut first = server.connect();
     first.send(post(&format!(r#"{{"name":"long","value":"{}"}}"#, "x".repeat(16_000_000))));
     // it is long enough for the others to arrive while it is being saved
-    eventually("it is being saved", || (fs::metadata(format!("{file}-wal")).unwrap().len() > saved).then_some(()));
+    eventually("it is being saved", || {
+        (fs::metadata(format!("{file}-wal")).unwrap().len() > saved).then_some(())
+    });
     for (number, client) in clients.iter_mut().enumerate() {
         client.send(post(&format!(r#"{{"name":"name-{number}","value":"1"}}"#)));
     }

@@ -1,5 +1,5 @@
-//! What is a request and what is not, on the wire, once per error: refusals close, and none of their bytes is ever another request. All
-//! forms of each error are in the unit tests.
+//! What is a request and what is not, on the wire, once per error: refusals close, and none of
+//! their bytes is ever another request. All forms of each error are in the unit tests.
 
 use std::net::Shutdown;
 
@@ -14,7 +14,10 @@ const REFUSED: [(&str, u16); 8] = [
     ("POST /colors {v}\r\nHost: a\r\nHost: a\r\n\r\n", 400),
     ("POST /colors {v}\r\nHost: a\r\nContent-Length: 3, 4\r\n\r\n{}", 400),
     ("POST /colors {v}\r\nHost: a\r\nContent-Length: 10000000000\r\n\r\n{}", 413),
-    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+    (
+        "POST /colors {v}\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+    ),
     ("POST /colors {v}\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 400),
     ("GET /colors {v}\r\nHost: a\r\nX: a\nContent-Length: 3\r\n\r\n", 400),
     ("GET /colors {v}\r\nHost: a\r\n folded: x\r\n\r\n", 400),
@@ -28,7 +31,11 @@ fn a_refused_request_closes_and_hides_no_other() {
     for version in ["HTTP/1.1", "HTTP/1.0"] {
         for connection in ["", "Connection: keep-alive\r\n", "Connection: close\r\n"] {
             for (request, status) in REFUSED {
-                let request = request.replace("{v}", version).replacen("\r\n", &format!("\r\n{connection}"), 1);
+                let request = request.replace("{v}", version).replacen(
+                    "\r\n",
+                    &format!("\r\n{connection}"),
+                    1,
+                );
                 let mut client = server.connect();
                 client.send(&request).send(SMUGGLED);
                 let response = client.response();
@@ -65,7 +72,10 @@ fn what_only_http_1_1_demands() {
         ("GET /colors HTTP/1.1\r\n\r\n", 400),
         ("GET /colors HTTP/1.0\r\n\r\n", 200),
         ("POST /colors HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-        ("POST /colors HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+        (
+            "POST /colors HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            501,
+        ),
         ("GET /colors HTTP/1.1\r\nHost: localhost\r\nExpect: tea\r\n\r\n", 417),
         ("GET /colors HTTP/1.0\r\nExpect: tea\r\n\r\n", 200),
         ("GET /colors HTTP/2.0\r\nHost: localhost\r\n\r\n", 505),
@@ -102,7 +112,9 @@ fn a_request_cut_off_at_any_byte_changes_nothing() {
     let color = r#"{"name":"a","value":"b"}"#;
     for request in [
         format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{color}"),
-        format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n18\r\n{color}\r\n0\r\n\r\n"),
+        format!(
+            "POST /colors HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n18\r\n{color}\r\n0\r\n\r\n"
+        ),
     ] {
         for end in 0..request.len() {
             let mut client = server.connect();
@@ -110,8 +122,14 @@ fn a_request_cut_off_at_any_byte_changes_nothing() {
             client.stream.shutdown(Shutdown::Write).unwrap();
             if end > 0 {
                 let response = client.response();
-                let expected = (400, "the connection ended in the middle of the request".to_owned(), true);
-                assert_eq!((response.status, response.message(), response.closes()), expected, "{:?}", &request[..end]);
+                let expected =
+                    (400, "the connection ended in the middle of the request".to_owned(), true);
+                assert_eq!(
+                    (response.status, response.message(), response.closes()),
+                    expected,
+                    "{:?}",
+                    &request[..end]
+                );
             }
             client.expect_close();
         }
@@ -155,7 +173,9 @@ fn an_oversized_content_is_refused_while_the_client_is_still_sending_it() {
     let server = Server::start(&[]);
     let before = server.list();
     let mut client = server.connect();
-    client.send("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8000000\r\n\r\n").send(vec![b' '; 500_000]);
+    client
+        .send("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8000000\r\n\r\n")
+        .send(vec![b' '; 500_000]);
     assert_eq!(client.response().status, 413);
     assert_eq!(server.list(), before);
 }
@@ -167,7 +187,13 @@ fn the_limit_is_the_last_byte_allowed() {
     assert_eq!(server.ask("POST", "/colors", &padded(100)).status, 201);
     assert_eq!(server.ask("POST", "/colors", &padded(101)).status, 413);
     // the limit comes before the color that is not there
-    assert_eq!((server.ask("PUT", "/colors/no", &padded(100)).status, server.ask("PUT", "/colors/no", &padded(101)).status), (404, 413));
+    assert_eq!(
+        (
+            server.ask("PUT", "/colors/no", &padded(100)).status,
+            server.ask("PUT", "/colors/no", &padded(101)).status
+        ),
+        (404, 413)
+    );
 }
 
 #[test]
@@ -184,7 +210,10 @@ fn pipelined_requests_are_answered_in_order() {
     client.send(&requests);
     for name in &names {
         let expected = format!(r#"{{"name":"{name}","value":"1"}}"#);
-        assert_eq!((client.response().content, client.response().content), (expected.clone(), expected));
+        assert_eq!(
+            (client.response().content, client.response().content),
+            (expected.clone(), expected)
+        );
     }
     client.expect_open();
 }

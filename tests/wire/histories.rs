@@ -1,5 +1,6 @@
-//! Short histories of concurrent operations. For each there has to be an order in which no operation comes before one that had ended when it
-//! began, and which explains every answer (Wing and Gong, "Testing and Verifying Concurrent Objects", 1993).
+//! Short histories of concurrent operations. For each there has to be an order in which no
+//! operation comes before one that had ended when it began, and which explains every answer (Wing
+//! and Gong, "Testing and Verifying Concurrent Objects", 1993).
 
 use std::collections::{HashMap, HashSet};
 use std::net::TcpStream;
@@ -57,7 +58,9 @@ struct Call {
 fn make(operation: &Operation, list: &mut Vec<Color>) -> Answer {
     let place = |list: &[Color], name: usize| list.iter().position(|color| color.0 == name);
     match operation {
-        Operation::Read(name) => place(list, *name).map_or(Answer::NotFound, |place| Answer::Color(list[place])),
+        Operation::Read(name) => {
+            place(list, *name).map_or(Answer::NotFound, |place| Answer::Color(list[place]))
+        }
         Operation::ReadAll => Answer::List(list.clone()),
         Operation::Create(color) => {
             list.push(*color);
@@ -84,10 +87,19 @@ fn make(operation: &Operation, list: &mut Vec<Color>) -> Answer {
     }
 }
 
-/// Whether there is an order of the calls that are not done yet. `refuted` has what was tried in vain.
-fn has_order(calls: &[Call], done: u64, list: &[Color], refuted: &mut HashSet<(u64, Vec<Color>)>) -> bool {
+/// Whether there is an order of the calls that are not done yet. `refuted` has what was tried in
+/// vain.
+fn has_order(
+    calls: &[Call],
+    done: u64,
+    list: &[Color],
+    refuted: &mut HashSet<(u64, Vec<Color>)>,
+) -> bool {
     let left = || (0..calls.len()).filter(|call| done & 1 << call == 0);
-    let Some(first_end) = left().filter_map(|call| Some(calls[call].ended.as_ref()?.0)).min() else { return true };
+    let Some(first_end) = left().filter_map(|call| Some(calls[call].ended.as_ref()?.0)).min()
+    else {
+        return true;
+    };
     if !refuted.insert((done, list.to_vec())) {
         return false;
     }
@@ -106,15 +118,22 @@ fn check(initial: &[Color], calls: &mut Vec<Call>) {
     if !has_order(calls, 0, initial, &mut HashSet::new()) {
         let start = calls[0].begun;
         let line = |Call { operation, begun, ended }: &Call| match ended {
-            Some((end, answer)) => format!("{:?}..{:?} {operation:?} -> {answer:?}", *begun - start, *end - start),
+            Some((end, answer)) => {
+                format!("{:?}..{:?} {operation:?} -> {answer:?}", *begun - start, *end - start)
+            }
             None => format!("{:?}.. {operation:?}", *begun - start),
         };
-        panic!("no order explains these, from {initial:?}:\n{}", calls.iter().map(line).collect::<Vec<_>>().join("\n"));
+        panic!(
+            "no order explains these, from {initial:?}:\n{}",
+            calls.iter().map(line).collect::<Vec<_>>().join("\n")
+        );
     }
 }
 
 fn json(list: &[Color]) -> String {
-    let colors = list.iter().map(|(name, value)| format!(r#"{{"name":"{}","value":"{value}"}}"#, NAMES[*name]));
+    let colors = list
+        .iter()
+        .map(|(name, value)| format!(r#"{{"name":"{}","value":"{value}"}}"#, NAMES[*name]));
     format!("[{}]", colors.collect::<Vec<_>>().join(","))
 }
 
@@ -134,14 +153,25 @@ struct Actor {
 impl Actor {
     fn new(address: std::net::SocketAddr, seed: u64) -> Option<Self> {
         let client = Client::new(TcpStream::connect(address).ok()?);
-        Some(Self { client, random: fastrand::Rng::with_seed(seed), color_tags: HashMap::new(), list_tag: None })
+        Some(Self {
+            client,
+            random: fastrand::Rng::with_seed(seed),
+            color_tags: HashMap::new(),
+            list_tag: None,
+        })
     }
 
     /// Any operation; with a condition now and then, if there is a tag for it.
     fn choose(&mut self, value: u32) -> Operation {
         let random = &mut self.random;
         let name = random.usize(..NAMES.len());
-        let known = self.color_tags.keys().filter(|color| color.0 == name).map(|color| color.1).max().filter(|_| random.bool());
+        let known = self
+            .color_tags
+            .keys()
+            .filter(|color| color.0 == name)
+            .map(|color| color.1)
+            .max()
+            .filter(|_| random.bool());
         match random.u8(..16) {
             0..3 => Operation::Read(name),
             3..6 => Operation::ReadAll,
@@ -150,14 +180,25 @@ impl Actor {
             12 => Operation::Update(name, None, known),
             13 | 14 => Operation::Delete(name, known),
             _ => {
-                let list = (0..random.u32(..4)).map(|number| (random.usize(..NAMES.len()), value * 10 + number)).collect();
-                Operation::ReplaceAll(list, self.list_tag.as_ref().map(|(list, _)| list.clone()).filter(|_| random.bool()))
+                let list = (0..random.u32(..4))
+                    .map(|number| (random.usize(..NAMES.len()), value * 10 + number))
+                    .collect();
+                Operation::ReplaceAll(
+                    list,
+                    self.list_tag.as_ref().map(|(list, _)| list.clone()).filter(|_| random.bool()),
+                )
             }
         }
     }
 
     /// Sends a request; `None` when the connection ends in place of a response.
-    fn ask(&mut self, method: &str, target: &str, tag: Option<&String>, content: &str) -> Option<Response> {
+    fn ask(
+        &mut self,
+        method: &str,
+        target: &str,
+        tag: Option<&String>,
+        content: &str,
+    ) -> Option<Response> {
         let condition = tag.map_or_else(String::new, |tag| format!("If-Match: {tag}\r\n"));
         let fields = format!("Host: localhost\r\n{condition}");
         let request = crate::common::client::request(method, target, &fields, content);
@@ -173,12 +214,17 @@ impl Actor {
         let response = match &operation {
             Operation::Read(name) => self.ask("GET", &color(*name), None, ""),
             Operation::ReadAll => self.ask("GET", "/colors", None, ""),
-            Operation::Create(created) => self.ask("POST", "/colors", None, json(&[*created]).trim_matches(['[', ']'])),
+            Operation::Create(created) => {
+                self.ask("POST", "/colors", None, json(&[*created]).trim_matches(['[', ']']))
+            }
             Operation::Update(name, value, tag) => {
-                let content = value.map_or_else(|| "{}".to_owned(), |value| format!(r#"{{"value":"{value}"}}"#));
+                let content = value
+                    .map_or_else(|| "{}".to_owned(), |value| format!(r#"{{"value":"{value}"}}"#));
                 self.ask("PUT", &color(*name), tag.map(|tag| &tags[&(*name, tag)]), &content)
             }
-            Operation::Delete(name, tag) => self.ask("DELETE", &color(*name), tag.map(|tag| &tags[&(*name, tag)]), ""),
+            Operation::Delete(name, tag) => {
+                self.ask("DELETE", &color(*name), tag.map(|tag| &tags[&(*name, tag)]), "")
+            }
             Operation::ReplaceAll(list, tag) => {
                 let tag = tag.as_ref().and_then(|_| Some(self.list_tag.clone()?.1));
                 self.ask("PUT", "/colors", tag.as_ref(), &json(list))
@@ -197,7 +243,8 @@ impl Actor {
             500 => Answer::NotSaved,
             201 => Answer::Created(response.field("location").is_some()),
             200 if content["data"].is_array() => {
-                let list: Vec<Color> = content["data"].as_array().unwrap().iter().map(color_of).collect();
+                let list: Vec<Color> =
+                    content["data"].as_array().unwrap().iter().map(color_of).collect();
                 self.list_tag = tag.map(|tag| (list.clone(), tag)).or(self.list_tag.take());
                 Answer::List(list)
             }
@@ -232,7 +279,8 @@ fn check_histories(server: &Server, histories: u32, each: u32) {
         let starts: Vec<Sender<()>> = (0..CLIENTS as u32)
             .map(|client| {
                 let (start, started) = channel();
-                let (results, mut actor) = (results.clone(), Actor::new(server.address, u64::from(client) + 1).unwrap());
+                let (results, mut actor) =
+                    (results.clone(), Actor::new(server.address, u64::from(client) + 1).unwrap());
                 scope.spawn(move || {
                     for (round, ()) in started.into_iter().enumerate() {
                         // no two operations have the same value
@@ -246,12 +294,16 @@ fn check_histories(server: &Server, histories: u32, each: u32) {
             .collect();
         drop(results);
         for round in 0..histories {
-            let initial: Vec<Color> = (0..round % 4).map(|number| (number as usize % NAMES.len(), number)).collect();
+            let initial: Vec<Color> =
+                (0..round % 4).map(|number| (number as usize % NAMES.len(), number)).collect();
             let set = Operation::ReplaceAll(initial.clone(), None);
             let is_saved = |call: Call| (call.ended.unwrap().1 != Answer::NotSaved).then_some(());
             eventually("the list is set", || is_saved(setter.call(set.clone())));
             starts.iter().for_each(|start| start.send(()).unwrap());
-            let mut calls: Vec<Call> = starts.iter().flat_map(|_| all_results.recv().expect("all clients are content")).collect();
+            let mut calls: Vec<Call> = starts
+                .iter()
+                .flat_map(|_| all_results.recv().expect("all clients are content"))
+                .collect();
             calls.push(setter.call(Operation::ReadAll));
             check(&initial, &mut calls);
         }
@@ -274,8 +326,21 @@ fn every_history_of_which_some_saves_fail_has_an_order() {
     Server::with_data("[]", &file, &[]).stop();
     let log = format!("{file}-wal");
     // every fourth
-    let options = ["-P", &log, "-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=8+4"];
-    let Some(command) = colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file]) else { return };
+    let options = [
+        "-P",
+        &log,
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=fdatasync",
+        "-e",
+        "inject=fdatasync:error=EIO:when=8+4",
+    ];
+    let Some(command) =
+        colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file])
+    else {
+        return;
+    };
     let server = Server::spawn(command);
     check_histories(&server, 200, 3);
     let list = server.list();
@@ -315,6 +380,9 @@ fn every_history_that_a_kill_ends_has_an_order() {
         calls.push(Actor::new(server.address, 0).unwrap().call(Operation::ReadAll));
         check(&initial, &mut calls);
     }
-    figures(&format!("{ROUNDS} histories in {:?}, {unanswered} operations unanswered", begun.elapsed()));
+    figures(&format!(
+        "{ROUNDS} histories in {:?}, {unanswered} operations unanswered",
+        begun.elapsed()
+    ));
     assert!(unanswered > ROUNDS as usize, "{unanswered}");
 }

@@ -5,13 +5,21 @@ use crate::common::harness::{Server, eventually};
 #[test]
 fn a_created_color_whose_url_many_clients_fail_on_has_no_location() {
     let server = Server::with_seed(r#"[{"name":"","value":"1"}]"#, &[]);
-    // the URL standard takes `%2E` in a path for a dot segment, so that `/colors/%2E` would be `/colors/`: another color
-    for (name, location) in
-        [(".", None), ("..", None), ("...", Some("/colors/...")), (".a", Some("/colors/.a")), ("%2E", Some("/colors/%252E"))]
-    {
+    // the URL standard takes `%2E` in a path for a dot segment, so that `/colors/%2E` would be
+    // `/colors/`: another color
+    for (name, location) in [
+        (".", None),
+        ("..", None),
+        ("...", Some("/colors/...")),
+        (".a", Some("/colors/.a")),
+        ("%2E", Some("/colors/%252E")),
+    ] {
         let made = server.ask("POST", "/colors", &format!(r#"{{"name":"{name}","value":"2"}}"#));
         assert_eq!((made.status, made.field("location")), (201, location), "{name}");
-        assert_eq!(server.ask("GET", &format!("/colors/{}", name.replace('%', "%25")), "").content, made.content);
+        assert_eq!(
+            server.ask("GET", &format!("/colors/{}", name.replace('%', "%25")), "").content,
+            made.content
+        );
     }
     for (name, path, has_location) in [
         ("x".repeat(3492), format!("/colors/{}", "x".repeat(3492)), true),
@@ -20,7 +28,12 @@ fn a_created_color_whose_url_many_clients_fail_on_has_no_location() {
         ("é".repeat(583), format!("/colors/{}", "%C3%A9".repeat(583)), false),
     ] {
         let made = server.ask("POST", "/colors", &format!(r#"{{"name":"{name}","value":"2"}}"#));
-        assert_eq!((made.status, made.field("location")), (201, has_location.then_some(path.as_str())), "{} bytes", path.len());
+        assert_eq!(
+            (made.status, made.field("location")),
+            (201, has_location.then_some(path.as_str())),
+            "{} bytes",
+            path.len()
+        );
         assert_eq!(server.ask("GET", &path, "").content, made.content);
     }
 }
@@ -30,7 +43,11 @@ fn options_of_a_uri_without_a_path_is_about_the_service_itself() {
     let server = Server::start(&["--base-path", "/api"]);
     for target in ["*", "http://localhost", "http://localhost:80"] {
         let response = server.ask("OPTIONS", target, "");
-        assert_eq!((response.status, response.field("allow")), (204, Some("GET, HEAD, POST, PUT, DELETE, OPTIONS")), "{target}");
+        assert_eq!(
+            (response.status, response.field("allow")),
+            (204, Some("GET, HEAD, POST, PUT, DELETE, OPTIONS")),
+            "{target}"
+        );
     }
     assert_eq!(server.ask("OPTIONS", "http://localhost/", "").status, 404);
     assert_eq!(server.ask("GET", "*", "").status, 400);
@@ -40,11 +57,17 @@ fn options_of_a_uri_without_a_path_is_about_the_service_itself() {
 fn an_empty_expectation_is_none() {
     let server = Server::with_seed("[]", &[]);
     let content = r#"{"name":"a","value":"b"}"#;
-    for (fields, waits) in
-        [("Expect:", false), ("Expect: ,", false), ("Expect: , 100-continue", true), ("Expect: 100-continue\r\nExpect:", true)]
-    {
+    for (fields, waits) in [
+        ("Expect:", false),
+        ("Expect: ,", false),
+        ("Expect: , 100-continue", true),
+        ("Expect: 100-continue\r\nExpect:", true),
+    ] {
         let mut client = server.connect();
-        client.send(format!("POST /colors HTTP/1.1\r\nHost: localhost\r\n{fields}\r\nContent-Length: {}\r\n\r\n", content.len()));
+        client.send(format!(
+            "POST /colors HTTP/1.1\r\nHost: localhost\r\n{fields}\r\nContent-Length: {}\r\n\r\n",
+            content.len()
+        ));
         if waits {
             assert_eq!(client.response().status, 100, "{fields}");
         }
@@ -56,7 +79,8 @@ mod conditions {
     use super::*;
 
     const COLOR: &str = r#"{"name":"a","value":"b"}"#;
-    const WRITES: [(&str, &str); 3] = [("POST", "/colors"), ("PUT", "/colors/red"), ("DELETE", "/colors/red")];
+    const WRITES: [(&str, &str); 3] =
+        [("POST", "/colors"), ("PUT", "/colors/red"), ("DELETE", "/colors/red")];
     const FAILED: &str = "the condition does not hold, read the current state and decide again";
 
     #[test]
@@ -78,9 +102,17 @@ mod conditions {
                 ("If-None-Match: T\r\nIf-Match: T\r\n", 304),
             ] {
                 for method in ["GET", "HEAD"] {
-                    let response = client.ask_with(method, target, &(accept.to_owned() + &fields.replace('T', &tag)), "");
+                    let response = client.ask_with(
+                        method,
+                        target,
+                        &(accept.to_owned() + &fields.replace('T', &tag)),
+                        "",
+                    );
                     assert_eq!(response.status, status, "{method} {target} {fields:?}");
-                    assert!(method == "HEAD" || status != 412 || response.message() == FAILED, "{response:?}");
+                    assert!(
+                        method == "HEAD" || status != 412 || response.message() == FAILED,
+                        "{response:?}"
+                    );
                 }
             }
         }
@@ -100,7 +132,8 @@ mod conditions {
             ("OPTIONS", "/colors/red", 204),
         ] {
             for condition in ["If-Match: \"x\"", "If-Match: x", "If-None-Match: x"] {
-                let response = server.connect().ask_with(method, target, &format!("{condition}\r\n"), "");
+                let response =
+                    server.connect().ask_with(method, target, &format!("{condition}\r\n"), "");
                 assert_eq!(response.status, status, "{method} {target} {condition}");
             }
         }
@@ -111,15 +144,43 @@ mod conditions {
         let server = Server::start(&[]);
         let before = server.list();
         for field in ["If-Match", "If-None-Match"] {
-            for value in ["x", "\"x", "x\"", "w/\"x\"", "W/x", "\"x\", *", "*, \"x\"", "*, *", "\"x\" \"y\"", "\"a b\"", "\"x\"; y"] {
+            for value in [
+                "x",
+                "\"x",
+                "x\"",
+                "w/\"x\"",
+                "W/x",
+                "\"x\", *",
+                "*, \"x\"",
+                "*, *",
+                "\"x\" \"y\"",
+                "\"a b\"",
+                "\"x\"; y",
+            ] {
                 for (method, target) in WRITES {
-                    let response = server.connect().ask_with(method, target, &format!("{field}: {value}\r\n"), COLOR);
-                    let message = format!("the field {field} has to be \"*\" or entity tags in quotes, separated by commas");
-                    assert_eq!((response.status, response.message()), (400, message), "{method} {field}: {value}");
+                    let response = server.connect().ask_with(
+                        method,
+                        target,
+                        &format!("{field}: {value}\r\n"),
+                        COLOR,
+                    );
+                    let message = format!(
+                        "the field {field} has to be \"*\" or entity tags in quotes, separated by commas"
+                    );
+                    assert_eq!(
+                        (response.status, response.message()),
+                        (400, message),
+                        "{method} {field}: {value}"
+                    );
                 }
             }
             for (method, target) in WRITES {
-                let response = server.connect().ask_with(method, target, &format!("{field}: *\r\n{field}: *\r\n"), COLOR);
+                let response = server.connect().ask_with(
+                    method,
+                    target,
+                    &format!("{field}: *\r\n{field}: *\r\n"),
+                    COLOR,
+                );
                 assert_eq!(response.status, 400, "{method} {field}");
             }
         }
@@ -127,13 +188,22 @@ mod conditions {
     }
 
     #[test]
-    fn a_read_is_answered_in_full_under_a_malformed_if_none_match_but_not_under_a_malformed_if_match() {
+    fn a_read_is_answered_in_full_under_a_malformed_if_none_match_but_not_under_a_malformed_if_match()
+     {
         let server = Server::start(&[]);
         let mut client = server.connect();
         for target in ["/colors", "/colors/red", "/openapi.json"] {
             for method in ["GET", "HEAD"] {
-                assert_eq!(client.ask_with(method, target, "If-None-Match: x\r\n", "").status, 200, "{method} {target}");
-                assert_eq!(client.ask_with(method, target, "If-Match: x\r\n", "").status, 400, "{method} {target}");
+                assert_eq!(
+                    client.ask_with(method, target, "If-None-Match: x\r\n", "").status,
+                    200,
+                    "{method} {target}"
+                );
+                assert_eq!(
+                    client.ask_with(method, target, "If-Match: x\r\n", "").status,
+                    400,
+                    "{method} {target}"
+                );
             }
         }
     }
@@ -222,19 +292,35 @@ mod advice {
         let unsure = "a page of another origin may not change the list; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); \
                       otherwise --allow-origin with it would allow that";
         check(&server, "Host: 127.0.0.1:8080\r\nOrigin: http://colors.example\r\n", 403, unsure);
-        check(&server, "Host: localhost\r\nSec-Fetch-Site: same-site\r\nOrigin: http://evil.example:3000\r\n", 403, page);
-        check(&server, "Host: evil.example:80\r\n", 403, "the service does not have this host name; --allow-host with it would allow that");
+        check(
+            &server,
+            "Host: localhost\r\nSec-Fetch-Site: same-site\r\nOrigin: http://evil.example:3000\r\n",
+            403,
+            page,
+        );
+        check(
+            &server,
+            "Host: evil.example:80\r\n",
+            403,
+            "the service does not have this host name; --allow-host with it would allow that",
+        );
     }
 
     #[test]
     fn a_refusal_names_no_option_that_would_not_help() {
         let server = Server::start(&[]);
         let page = "a page of another origin may not change the list";
-        for fields in ["Origin: null\r\n", "Sec-Fetch-Site: cross-site\r\n", "Origin: http://a.example\r\nOrigin: http://a.example\r\n"] {
+        for fields in [
+            "Origin: null\r\n",
+            "Sec-Fetch-Site: cross-site\r\n",
+            "Origin: http://a.example\r\nOrigin: http://a.example\r\n",
+        ] {
             check(&server, &format!("Host: localhost\r\n{fields}"), 403, page);
         }
         check(&server, "Host: a!b\r\n", 403, "the service does not have this host name");
-        let log = eventually("the last is logged", || Some(server.log()).filter(|log| log.contains("a!b")));
+        let log = eventually("the last is logged", || {
+            Some(server.log()).filter(|log| log.contains("a!b"))
+        });
         assert!(!log.contains("--allow-"), "{log}");
     }
 }
@@ -244,10 +330,14 @@ fn the_log_quotes_the_start_of_what_clients_send() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let long = "a".repeat(60_000);
-    for fields in [format!("Host: localhost\r\nOrigin: http://{long}\r\n"), format!("Host: {long}\r\n")] {
+    for fields in
+        [format!("Host: localhost\r\nOrigin: http://{long}\r\n"), format!("Host: {long}\r\n")]
+    {
         client.send(format!("DELETE /colors/red HTTP/1.1\r\n{fields}\r\n"));
         assert_eq!(client.response().status, 403);
     }
-    let log = eventually("both are logged", || Some(server.log()).filter(|log| log.matches("aaa\"…").count() == 2));
+    let log = eventually("both are logged", || {
+        Some(server.log()).filter(|log| log.matches("aaa\"…").count() == 2)
+    });
     assert!(log.lines().all(|line| line.len() < 400), "{log}");
 }

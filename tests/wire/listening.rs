@@ -1,4 +1,5 @@
-//! Where the service listens: several addresses, unix sockets and their files, and sockets that a parent process hands over.
+//! Where the service listens: several addresses, unix sockets and their files, and sockets that a
+//! parent process hands over.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +10,10 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 
 use crate::common::client::Client;
-use crate::common::harness::{Scratch, Server, colors, colors_inheriting, eventually, is_installed, long_list, own_environment};
+use crate::common::harness::{
+    Scratch, Server, colors, colors_inheriting, eventually, is_installed, long_list,
+    own_environment,
+};
 
 /// A service with a unix socket at `path`, next to its TCP one.
 fn on_unix(path: &str, arguments: &[&str]) -> Server {
@@ -26,7 +30,8 @@ fn socket_in(scratch: &Scratch) -> String {
 fn endpoints(server: &Server, count: usize) -> Vec<String> {
     let lines = || -> Vec<String> {
         let log = server.log();
-        let endpoint = |line: &str| Some(line.split_once("listening on ")?.1.split(' ').next()?.to_owned());
+        let endpoint =
+            |line: &str| Some(line.split_once("listening on ")?.1.split(' ').next()?.to_owned());
         log.lines().filter_map(endpoint).collect()
     };
     eventually("a line for each listener", || Some(lines()).filter(|lines| lines.len() == count))
@@ -36,7 +41,13 @@ fn endpoints(server: &Server, count: usize) -> Vec<String> {
 fn refusal(path: &str) -> String {
     let output = colors(&["--listen", &format!("unix:{path}")]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    String::from_utf8(output.stderr).unwrap().trim_end().split_once("[ERROR] ").unwrap().1.to_owned()
+    String::from_utf8(output.stderr)
+        .unwrap()
+        .trim_end()
+        .split_once("[ERROR] ")
+        .unwrap()
+        .1
+        .to_owned()
 }
 
 #[test]
@@ -45,10 +56,14 @@ fn several_listeners_serve_the_same_list() {
     let path = socket_in(&scratch);
     let server = on_unix(&path, &["--listen", "[::1]:0,127.0.0.1:0", "--base-path", "/api"]);
     let endpoints = endpoints(&server, 4);
-    assert_eq!((endpoints[0].as_str(), &endpoints[1]), (format!("http://{}/api", server.address).as_str(), &format!("unix:{path}:/api")));
+    assert_eq!(
+        (endpoints[0].as_str(), &endpoints[1]),
+        (format!("http://{}/api", server.address).as_str(), &format!("unix:{path}:/api"))
+    );
     server.ask("POST", "/api/colors", r#"{"name":"ink","value":"1"}"#);
     for endpoint in endpoints.iter().filter_map(|endpoint| endpoint.strip_prefix("http://")) {
-        let mut client = Client::new(TcpStream::connect(endpoint.trim_end_matches("/api")).unwrap());
+        let mut client =
+            Client::new(TcpStream::connect(endpoint.trim_end_matches("/api")).unwrap());
         assert_eq!(client.ask("GET", "/api/colors/ink", "").status, 200, "{endpoint}");
     }
     assert_eq!(Client::on_unix(&path).ask("GET", "/api/colors/ink", "").status, 200);
@@ -63,14 +78,21 @@ fn a_connection_on_a_unix_socket_stays_and_takes_requests_in_advance() {
     client.expect_open();
     client.send("GET /colors/red HTTP/1.1\r\nHost: any.name\r\n\r\nPUT /colors/red HTTP/1.1\r\nHost: any.name\r\n");
     assert_eq!(client.response().content, r##"{"name":"red","value":"#ff0000"}"##);
-    client.send("Content-Length: 14\r\n\r\n{\"value\":").send("\"#1\"}GET /colors/red HTTP/1.1\r\nHost: any.name\r\n\r\nnonsense\r\n\r\n");
+    client
+        .send("Content-Length: 14\r\n\r\n{\"value\":")
+        .send("\"#1\"}GET /colors/red HTTP/1.1\r\nHost: any.name\r\n\r\nnonsense\r\n\r\n");
     for _ in 0..2 {
         assert_eq!(client.response().content, r##"{"name":"red","value":"#1"}"##);
     }
     assert_eq!(client.response().status, 400);
     client.expect_close();
-    let log = eventually("a line for every request", || Some(server.log()).filter(|log| log.matches("] unix ").count() == 5));
-    assert!(log.contains("[INFO] unix PUT \"/colors/red\" 200 ") && log.contains("[INFO] unix - 400 "), "{log}");
+    let log = eventually("a line for every request", || {
+        Some(server.log()).filter(|log| log.matches("] unix ").count() == 5)
+    });
+    assert!(
+        log.contains("[INFO] unix PUT \"/colors/red\" 200 ") && log.contains("[INFO] unix - 400 "),
+        "{log}"
+    );
 }
 
 #[test]
@@ -101,8 +123,12 @@ fn the_file_has_the_mode_asked_for_whatever_the_umask() {
     let path = socket_in(&scratch);
     let mode = |arguments: &[&str], umask: &str| {
         let mut command = own_environment("sh");
-        command.args(["-c", &format!("umask {umask} && exec \"$0\" \"$@\"")]).arg(colors(&[]).get_program());
-        command.args(["--listen", "127.0.0.1:0", "--listen", &format!("unix:{path}")]).args(arguments);
+        command
+            .args(["-c", &format!("umask {umask} && exec \"$0\" \"$@\"")])
+            .arg(colors(&[]).get_program());
+        command
+            .args(["--listen", "127.0.0.1:0", "--listen", &format!("unix:{path}")])
+            .args(arguments);
         let server = Server::spawn({
             command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
             command
@@ -156,7 +182,9 @@ fn a_file_on_which_somebody_listens_is_not_replaced() {
     let scratch = Scratch::new();
     let path = socket_in(&scratch);
     let server = on_unix(&path, &[]);
-    let expected = format!("cannot listen on unix:{path}: another program does already; choose another address with --listen");
+    let expected = format!(
+        "cannot listen on unix:{path}: another program does already; choose another address with --listen"
+    );
     assert_eq!(refusal(&path), expected);
     Client::on_unix(&path).expect_open();
     drop(server);
@@ -168,13 +196,17 @@ fn a_file_that_is_no_socket_is_never_removed() {
     let path = scratch.write("s", "precious");
     assert_eq!(
         refusal(&path),
-        format!("cannot listen on unix:{path}: there is a file that is no socket; choose another address with --listen")
+        format!(
+            "cannot listen on unix:{path}: there is a file that is no socket; choose another address with --listen"
+        )
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     let nowhere = format!("{path}/s");
     assert_eq!(
         refusal(&nowhere),
-        format!("cannot listen on unix:{nowhere}: Not a directory (os error 20); choose another address with --listen")
+        format!(
+            "cannot listen on unix:{nowhere}: Not a directory (os error 20); choose another address with --listen"
+        )
     );
 }
 
@@ -187,7 +219,10 @@ fn sockets_from_the_parent_take_precedence_and_outlive_the_service() {
     for end in [Signal::TERM, Signal::KILL] {
         let (first, second) = (tcp.try_clone().unwrap(), unix.try_clone().unwrap());
         let server = Server::spawn(colors_inheriting(first, second, &["--listen", "127.0.0.1:1"]));
-        assert_eq!(endpoints(&server, 2), [format!("http://{}", tcp.local_addr().unwrap()), format!("unix:{path}")]);
+        assert_eq!(
+            endpoints(&server, 2),
+            [format!("http://{}", tcp.local_addr().unwrap()), format!("unix:{path}")]
+        );
         let ignored = "[WARN] --listen does nothing: the service manager hands over the sockets; change the .socket unit\n";
         eventually("a warning", || server.log().ends_with(ignored).then_some(()));
         let mut idle = Client::on_unix(&path);
@@ -213,7 +248,8 @@ fn a_connection_on_an_inherited_socket_has_the_options_of_any_other() {
     clients.iter_mut().for_each(Client::expect_open);
     let mut others: Vec<_> = (0..3).map(|_| Client::on_unix(socket_in(&scratch))).collect();
     others.iter_mut().for_each(Client::expect_open);
-    // a response of two segments is not held back for the client's acknowledgement, which takes 40 ms
+    // a response of two segments is not held back for the client's acknowledgement, which takes 40
+    // ms
     let begun = std::time::Instant::now();
     for _ in 0..50 {
         clients[0].ask("GET", "/colors", "");
@@ -231,12 +267,19 @@ fn a_descriptor_that_does_not_listen_is_refused() {
     let log = String::from_utf8(output.stderr).unwrap();
     let expected = "cannot use the sockets that LISTEN_FDS hands over: number 2 is not a TCP or unix stream socket that listens; fix the \
                     .socket unit, or unset LISTEN_FDS";
-    assert_eq!((output.status.code(), log.trim_end().split_once("[ERROR] ").unwrap().1), (Some(1), expected));
+    assert_eq!(
+        (output.status.code(), log.trim_end().split_once("[ERROR] ").unwrap().1),
+        (Some(1), expected)
+    );
 }
 
 #[test]
 fn descriptors_that_are_not_for_this_process_are_left_alone() {
-    for variables in [&[("LISTEN_FDS", "2")][..], &[("LISTEN_FDS", "2"), ("LISTEN_PID", "1")], &[("LISTEN_FDS", "2"), ("LISTEN_PID", "")]] {
+    for variables in [
+        &[("LISTEN_FDS", "2")][..],
+        &[("LISTEN_FDS", "2"), ("LISTEN_PID", "1")],
+        &[("LISTEN_FDS", "2"), ("LISTEN_PID", "")],
+    ] {
         let mut command = colors(&["--listen", "127.0.0.1:0"]);
         command.envs(variables.iter().copied());
         Server::spawn(command).connect().expect_open();
@@ -250,13 +293,20 @@ fn of_several_started_at_once_on_a_stale_file_exactly_one_wins() {
     let listen = format!("unix:{path}");
     for round in 0..40 {
         drop(UnixListener::bind(&path).unwrap());
-        let mut children: Vec<_> = (0..3).map(|_| colors(&["--listen", &listen]).spawn().unwrap()).collect();
+        let mut children: Vec<_> =
+            (0..3).map(|_| colors(&["--listen", &listen]).spawn().unwrap()).collect();
         let is_loser = |child: &mut std::process::Child| child.try_wait().unwrap().is_some();
-        eventually("two give up", || (children.iter_mut().filter_map(|child| is_loser(child).then_some(())).count() >= 2).then_some(()));
+        eventually("two give up", || {
+            (children.iter_mut().filter_map(|child| is_loser(child).then_some(())).count() >= 2)
+                .then_some(())
+        });
         Client::on_unix(&path).expect_open();
         let mut codes = Vec::new();
         for child in children {
-            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM);
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_child(&child),
+                Signal::TERM,
+            );
             let output = child.wait_with_output().unwrap();
             let log = String::from_utf8(output.stderr).unwrap();
             if output.status.code() == Some(1) {
@@ -266,7 +316,11 @@ fn of_several_started_at_once_on_a_stale_file_exactly_one_wins() {
         }
         codes.sort_unstable();
         assert_eq!(codes, [0, 1, 1], "round {round}");
-        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0, "round {round}: something is left");
+        assert_eq!(
+            fs::read_dir(&scratch.0).unwrap().count(),
+            0,
+            "round {round}: something is left"
+        );
     }
 }
 
@@ -279,7 +333,10 @@ fn systemds_own_tool_activates_it_with_the_first_connection() {
     let scratch = Scratch::new();
     let path = socket_in(&scratch);
     let mut command = Command::new(tool);
-    command.args(["--listen", &path]).arg(colors(&[]).get_program()).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command
+        .args(["--listen", &path])
+        .arg(colors(&[]).get_program())
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
     let mut child = command.stderr(Stdio::null()).spawn().unwrap();
     let stream = eventually("the socket is there", || UnixStream::connect(&path).ok());
     drop(stream);

@@ -1,4 +1,5 @@
-//! The log: what a line says, and that neither a client nor a reader who has stopped reading can do harm through it.
+//! The log: what a line says, and that neither a client nor a reader who has stopped reading can do
+//! harm through it.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
@@ -11,9 +12,12 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::common::client::Client;
-use crate::common::harness::{Scratch, Server, colors, colors_below_strace, eventually, is_installed, own_environment};
+use crate::common::harness::{
+    Scratch, Server, colors, colors_below_strace, eventually, is_installed, own_environment,
+};
 
-/// Longest start or end of a service whose log nobody reads; each waits half a second for the log at most.
+/// Longest start or end of a service whose log nobody reads; each waits half a second for the log
+/// at most.
 const SOON: Duration = Duration::from_secs(5);
 
 /// The service with a log that is read no further than its first line.
@@ -38,7 +42,8 @@ impl Unread {
             line.push(byte[0]);
         }
         let line = String::from_utf8(line).unwrap();
-        let address = line.split("http://").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        let address =
+            line.split("http://").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
         Self { child, log, address }
     }
 
@@ -49,7 +54,8 @@ impl Unread {
     /// Ends the service; gives its exit code.
     #[track_caller]
     fn end(&mut self) -> Option<i32> {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), Signal::TERM).unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), Signal::TERM)
+            .unwrap();
         end_soon(&mut self.child)
     }
 }
@@ -87,7 +93,10 @@ fn text(line: &str) -> &str {
 
 /// How many lines are missing, if that is what a line says.
 fn lost_lines(line: &str) -> Option<usize> {
-    text(line).strip_suffix(" log lines were dropped: standard error was not read fast enough")?.parse().ok()
+    text(line)
+        .strip_suffix(" log lines were dropped: standard error was not read fast enough")?
+        .parse()
+        .ok()
 }
 
 #[test]
@@ -161,7 +170,10 @@ fn neither_start_nor_end_waits_for_a_pipe_that_is_full() {
     let scratch = Scratch::new();
     let socket = scratch.0.join("s");
     let (_unread, full) = full_pipe();
-    let mut child = colors(&["--listen", &format!("unix:{}", socket.display())]).stderr(full.try_clone().unwrap()).spawn().unwrap();
+    let mut child = colors(&["--listen", &format!("unix:{}", socket.display())])
+        .stderr(full.try_clone().unwrap())
+        .spawn()
+        .unwrap();
     eventually("it listens", || std::os::unix::net::UnixStream::connect(&socket).ok());
     Client::on_unix(&socket).expect_open();
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
@@ -175,8 +187,14 @@ fn what_a_client_sends_is_cut_and_escaped() {
     let server = Server::start(&["--access-log"]);
     let long = "y".repeat(20_000);
     server.connect().send(format!("GET /colors HTTP/1.1\r\nHost: {long}\r\n\r\n")).response();
-    server.connect().ask_with("DELETE", &format!("/colors/{long}"), &format!("Origin: http://a\"{long}\r\n"), "");
-    let log = eventually("five lines", || Some(server.log()).filter(|log| log.lines().count() == 5));
+    server.connect().ask_with(
+        "DELETE",
+        &format!("/colors/{long}"),
+        &format!("Origin: http://a\"{long}\r\n"),
+        "",
+    );
+    let log =
+        eventually("five lines", || Some(server.log()).filter(|log| log.lines().count() == 5));
     assert!(log.lines().all(|line| line.len() < 600), "{log}");
     assert!(log.contains(&format!("the host \"{}\"…; ", "y".repeat(200))), "{log}");
     assert!(log.contains(&format!("DELETE \"/colors/{}\"… 403 ", "y".repeat(192))), "{log}");
@@ -199,14 +217,19 @@ fn a_change_is_logged_with_what_it_has_made() {
     let tokens = scratch.write_tokens("alice a-token-0123456789");
     let file = scratch.file("colors.db");
     for data in [&[][..], &["--data", &file]] {
-        let server = Server::start(&[&["--access-log", "--private", "--token-file", &tokens], data].concat());
+        let server = Server::start(
+            &[&["--access-log", "--private", "--token-file", &tokens], data].concat(),
+        );
         let mut client = server.connect();
         let long = "x".repeat(300);
         let mut check = |method: &str, target: &str, fields: &str, content: &str, end: &str| {
             let fields = format!("Authorization: Bearer a-token-0123456789\r\n{fields}");
             let status = client.ask_with(method, target, &fields, content).status;
-            let start = format!("@{} {method} \"{target}\" {status} ", client.stream.local_addr().unwrap());
-            let line = eventually("the line", || server.log().lines().find(|line| line.contains(&start)).map(str::to_owned));
+            let start =
+                format!("@{} {method} \"{target}\" {status} ", client.stream.local_addr().unwrap());
+            let line = eventually("the line", || {
+                server.log().lines().find(|line| line.contains(&start)).map(str::to_owned)
+            });
             assert_eq!(line.split_once("us").unwrap().1, end, "{line}");
             assert!(text(&line).starts_with("alice@") && !line.contains("a-token"), "{line}");
         };
@@ -218,7 +241,13 @@ fn a_change_is_logged_with_what_it_has_made() {
             " the condition does not hold, read the current state and decide again",
         );
         check("POST", "/colors", "", r#"{"name":"a\"\n","value":"1"}"#, r#" name "a\"\n""#);
-        check("PUT", "/colors/red", "", &format!(r#"{{"value":"{long}"}}"#), &format!(r#" value "{}"…"#, &long[..200]));
+        check(
+            "PUT",
+            "/colors/red",
+            "",
+            &format!(r#"{{"value":"{long}"}}"#),
+            &format!(r#" value "{}"…"#, &long[..200]),
+        );
         check("PUT", "/colors/blue", "", "{}", "");
         check("PUT", "/colors/no", "", r#"{"value":"1"}"#, " no such color");
         check("GET", "/colors/red", "", "", "");
@@ -230,20 +259,34 @@ fn a_change_is_logged_with_what_it_has_made() {
 fn a_refused_request_is_logged_with_what_was_read_of_its_head() {
     let scratch = Scratch::new();
     let socket = scratch.0.join("s");
-    let server = Server::start(&["--listen", &format!("unix:{}", socket.display()), "--access-log", "--request-timeout", "0.5"]);
+    let server = Server::start(&[
+        "--listen",
+        &format!("unix:{}", socket.display()),
+        "--access-log",
+        "--request-timeout",
+        "0.5",
+    ]);
     for (bytes, line) in [
         (
             "POST /colors HTTP/1.1\r\nX-Forwarded-For: 203.0.113.9\r\nHost: a\r\nContent-Length: 1048577\r\n\r\n",
             "203.0.113.9 POST \"/colors\" 413 ",
         ),
-        ("PUT /colors/a?token HTTP/1.1\r\nExpect: tea\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n", "203.0.113.9 PUT \"/colors/a\" 417 "),
-        ("DELETE /colors/b HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.9\r\nHos", "203.0.113.9 DELETE \"/colors/b\" 408 "),
+        (
+            "PUT /colors/a?token HTTP/1.1\r\nExpect: tea\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n",
+            "203.0.113.9 PUT \"/colors/a\" 417 ",
+        ),
+        (
+            "DELETE /colors/b HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.9\r\nHos",
+            "203.0.113.9 DELETE \"/colors/b\" 408 ",
+        ),
         ("GET /colors/c HTTP/2.0\r\n\r\n", "unix GET \"/colors/c\" 505 "),
         ("GET /colors/d", "unix GET \"\" 408 "),
         ("nonsense\r\n\r\n", "unix - 400 "),
     ] {
         Client::on_unix(&socket).send(bytes).response();
-        eventually("the line", || server.log().lines().any(|logged| text(logged).starts_with(line)).then_some(()));
+        eventually("the line", || {
+            server.log().lines().any(|logged| text(logged).starts_with(line)).then_some(())
+        });
     }
 }
 
@@ -254,25 +297,45 @@ fn warnings_that_clients_cause_are_few_and_the_others_counted() {
     let mut client = server.connect();
     let refused = 300;
     for _ in 0..refused {
-        assert_eq!(client.ask_with("DELETE", "/colors/red", "Origin: http://evil.example\r\n", "").status, 403);
+        assert_eq!(
+            client.ask_with("DELETE", "/colors/red", "Origin: http://evil.example\r\n", "").status,
+            403
+        );
     }
     let seconds = begun.elapsed().as_secs() as usize + 1;
     let log = server.stop();
     let said = log.matches("refused a change from the origin").count();
     assert!((5..=5 * seconds).contains(&said), "{said} lines in {seconds} s");
-    let counted =
-        |line: &str| text(line).strip_suffix(" more warnings about requests refused with 403 were left out")?.parse::<usize>().ok();
+    let counted = |line: &str| {
+        text(line)
+            .strip_suffix(" more warnings about requests refused with 403 were left out")?
+            .parse::<usize>()
+            .ok()
+    };
     assert_eq!(said + log.lines().filter_map(counted).sum::<usize>(), refused, "{log}");
 }
 
-/// Has a change be refused, behind many wrong tokens, on a disk whose syncs fail from the third on and whose writes to the log of the database fail
-/// from this one on; gives what is logged, if strace is there.
+/// Has a change be refused, behind many wrong tokens, on a disk whose syncs fail from the third on
+/// and whose writes to the log of the database fail from this one on; gives what is logged, if
+/// strace is there.
 fn log_of_a_refusal(failing_write: usize) -> Option<String> {
     let scratch = Scratch::new();
     let (file, tokens) = (scratch.file("colors.db"), scratch.write_tokens("a-token-0123456789"));
-    let (log, writes) = (format!("{file}-wal"), format!("inject=pwrite64:error=EIO:when={failing_write}+"));
+    let (log, writes) =
+        (format!("{file}-wal"), format!("inject=pwrite64:error=EIO:when={failing_write}+"));
     let syncs = "inject=fdatasync:error=EIO:when=3+";
-    let options = ["-P", &log, "-o", "/dev/null", "-e", "trace=fdatasync,pwrite64", "-e", syncs, "-e", &writes];
+    let options = [
+        "-P",
+        &log,
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=fdatasync,pwrite64",
+        "-e",
+        syncs,
+        "-e",
+        &writes,
+    ];
     let arguments = ["--listen", "127.0.0.1:0", "--data", &file, "--token-file", &tokens];
     let server = Server::spawn(colors_below_strace(&options, &arguments)?);
     let mut client = server.connect();
@@ -283,14 +346,20 @@ fn log_of_a_refusal(failing_write: usize) -> Option<String> {
     put("a-token-0123456789", "1");
     (0..400).for_each(|_| assert_eq!(put("wrong", "2"), 401));
     assert_eq!(put("a-token-0123456789", "3"), 500);
-    assert_eq!(client.ask_with("DELETE", "/colors/red", "Sec-Fetch-Site: cross-site\r\n", "").status, 403);
+    assert_eq!(
+        client.ask_with("DELETE", "/colors/red", "Sec-Fetch-Site: cross-site\r\n", "").status,
+        403
+    );
     let refused = "refused a change from another site";
-    Some(eventually("the last is logged", || Some(server.log()).filter(|log| log.contains(refused))))
+    Some(eventually("the last is logged", || {
+        Some(server.log()).filter(|log| log.contains(refused))
+    }))
 }
 
 #[test]
 fn a_flood_of_one_warning_hides_neither_another_nor_a_fault_of_the_service() {
-    // the change is in the log, and what would erase it there fails: which write that is, is up to SQLite
+    // the change is in the log, and what would erase it there fails: which write that is, is up to
+    // SQLite
     let is_said = |log: &String| {
         log.contains("cannot be saved: the disk reported an error on sync, and another when the change was taken back: it may be there after a crash\n")
     };
@@ -301,7 +370,8 @@ fn a_flood_of_one_warning_hides_neither_another_nor_a_fault_of_the_service() {
 #[test]
 fn a_failure_to_start_is_said_at_any_level() {
     for level in ["off", "error", "debug"] {
-        let output = colors(&["--log-level", level, "--seed", "no/such/file.json"]).output().unwrap();
+        let output =
+            colors(&["--log-level", level, "--seed", "no/such/file.json"]).output().unwrap();
         let log = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), log.lines().count()), (Some(1), 1), "{level}: {log}");
         assert!(log.contains("[ERROR] cannot read the seed no/such/file.json"), "{log}");
@@ -321,10 +391,19 @@ fn a_start_that_the_system_refuses_threads_is_one_line() {
     for threads in 1..=4 {
         let program = colors(&[]);
         let mut command = own_environment("prlimit");
-        command.arg(format!("--nproc={threads}")).arg(program.get_program()).args(["--listen", "127.0.0.1:0", "--data"]).arg(&data);
-        let output = command.uid(user).gid(user).current_dir("/").stdin(Stdio::null()).output().unwrap();
+        command
+            .arg(format!("--nproc={threads}"))
+            .arg(program.get_program())
+            .args(["--listen", "127.0.0.1:0", "--data"])
+            .arg(&data);
+        let output =
+            command.uid(user).gid(user).current_dir("/").stdin(Stdio::null()).output().unwrap();
         let log = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), log.lines().count()), (Some(1), 1), "{threads} threads: {log}");
+        assert_eq!(
+            (output.status.code(), log.lines().count()),
+            (Some(1), 1),
+            "{threads} threads: {log}"
+        );
         assert!(log.contains(" [ERROR] cannot go on: the system refuses a thread: "), "{log}");
     }
 }
@@ -335,9 +414,14 @@ fn the_first_line_says_where_what_and_whether_it_lasts() {
     #[track_caller]
     fn check(server: &Server, base: &str, details: &str) {
         let line = server.log().lines().next().unwrap().to_owned();
-        assert_eq!(text(&line), format!("listening on http://{}{base} (colors {details})", server.address));
+        assert_eq!(
+            text(&line),
+            format!("listening on http://{}{base} (colors {details})", server.address)
+        );
     }
-    let of_checkout = format!("{version}, 148 colors from seed/colors.json, in memory: changes are lost when it stops");
+    let of_checkout = format!(
+        "{version}, 148 colors from seed/colors.json, in memory: changes are lost when it stops"
+    );
     check(&Server::start(&["--base-path", "/api"]), "/api", &of_checkout);
     let scratch = Scratch::new();
     let elsewhere = |arguments: &[&str]| {
@@ -345,11 +429,25 @@ fn the_first_line_says_where_what_and_whether_it_lasts() {
         command.args(arguments).current_dir(&scratch.0);
         Server::spawn(command)
     };
-    check(&elsewhere(&[]), "", &format!("{version}, 148 colors from the built-in seed, in memory: changes are lost when it stops"));
+    check(
+        &elsewhere(&[]),
+        "",
+        &format!(
+            "{version}, 148 colors from the built-in seed, in memory: changes are lost when it stops"
+        ),
+    );
     let seed = scratch.write("mine.json", r#"[{"name":"a","value":"b"}]"#);
     for (arguments, level, origin) in [
-        (&["--seed", &seed, "--data", "colors.db"][..], "WARN", format!("which was made now from {seed}")),
-        (&["--seed", &seed, "--data", "colors.db"], "INFO", "which was there: --seed is not read".to_owned()),
+        (
+            &["--seed", &seed, "--data", "colors.db"][..],
+            "WARN",
+            format!("which was made now from {seed}"),
+        ),
+        (
+            &["--seed", &seed, "--data", "colors.db"],
+            "INFO",
+            "which was there: --seed is not read".to_owned(),
+        ),
         (&["--data", "colors.db"], "INFO", "which was there".to_owned()),
     ] {
         let server = elsewhere(arguments);
@@ -365,10 +463,12 @@ fn a_line_begins_with_a_time_of_one_length_and_its_level() {
     let mut client = server.connect();
     // a tenth of all times would be shorter without their last zero
     (0..100).for_each(|_| client.expect_open());
-    let log = eventually("all lines", || Some(server.log()).filter(|log| log.lines().count() == 101));
+    let log =
+        eventually("all lines", || Some(server.log()).filter(|log| log.lines().count() == 101));
     for line in log.lines() {
         let (time, rest) = line.split_once(' ').unwrap();
-        let shape: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        let shape: String =
+            time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
         assert_eq!(shape, "0000-00-00T00:00:00.000Z", "{line}");
         assert!(rest.starts_with("[INFO] "), "{line}");
     }
@@ -378,22 +478,36 @@ fn a_line_begins_with_a_time_of_one_length_and_its_level() {
 fn the_access_log_needs_level_info() {
     let server = Server::start(&["--access-log", "--log-level", "info"]);
     server.ask("GET", "/colors", "");
-    let log = eventually("a line for the request", || Some(server.log()).filter(|log| log.lines().count() == 2));
+    let log = eventually("a line for the request", || {
+        Some(server.log()).filter(|log| log.lines().count() == 2)
+    });
     assert!(!log.contains("WARN"), "{log}");
     // at level warn the address is not logged, so it listens where this test finds it
     let scratch = Scratch::new();
     let socket = scratch.0.join("s");
-    let mut command = colors(&["--access-log", "--log-level", "warn", "--listen", &format!("unix:{}", socket.display())]);
+    let mut command = colors(&[
+        "--access-log",
+        "--log-level",
+        "warn",
+        "--listen",
+        &format!("unix:{}", socket.display()),
+    ]);
     let child = command.spawn().unwrap();
     eventually("it listens", || std::os::unix::net::UnixStream::connect(&socket).ok());
     Client::on_unix(&socket).expect_open();
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
     let log = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
-    assert_eq!(log.lines().map(text).collect::<Vec<_>>(), ["--access-log logs nothing at --log-level warn: it needs info or debug"]);
+    assert_eq!(
+        log.lines().map(text).collect::<Vec<_>>(),
+        ["--access-log logs nothing at --log-level warn: it needs info or debug"]
+    );
     for level in ["off", "error"] {
         let output = colors(&["--access-log", "--log-level", level]).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{error}");
-        assert!(error.contains(&format!("--access-log logs nothing at --log-level {level}")), "{error}");
+        assert!(
+            error.contains(&format!("--access-log logs nothing at --log-level {level}")),
+            "{error}"
+        );
     }
 }

@@ -61,7 +61,9 @@ fn every_request_is_counted_once_by_method_and_class_of_status() {
     (0..40).for_each(|_| assert_eq!(client.response().status, 200));
     // what is no request
     assert_eq!(server.connect().send("\r\n\r\nnonsense\r\n\r\n").response().status, 400);
-    let page = eventually("the last pass has ended", || Some(page(&server)).filter(|page| value(page, IMMEDIATE) >= 58.0));
+    let page = eventually("the last pass has ended", || {
+        Some(page(&server)).filter(|page| value(page, IMMEDIATE) >= 58.0)
+    });
     for (method, status, count) in [
         ("GET", "3xx", 1.0),
         ("GET", "4xx", 3.0),
@@ -76,13 +78,28 @@ fn every_request_is_counted_once_by_method_and_class_of_status() {
         check(&page, &[(&requests(method, status), count)]);
     }
     assert!(value(&page, &requests("GET", "2xx")) >= 45.0);
-    let answered = value(&page, &requests("GET", "2xx")) + 1.0 + 3.0 + 2.0 + 1.0 + 1.0 + 1.0 + 1.0 + 3.0;
-    check(&page, &[(IMMEDIATE, answered), (DURABLE, 0.0), ("colors_saves_total", 0.0), ("colors_workers", workers() as f64)]);
+    let answered =
+        value(&page, &requests("GET", "2xx")) + 1.0 + 3.0 + 2.0 + 1.0 + 1.0 + 1.0 + 1.0 + 3.0;
+    check(
+        &page,
+        &[
+            (IMMEDIATE, answered),
+            (DURABLE, 0.0),
+            ("colors_saves_total", 0.0),
+            ("colors_workers", workers() as f64),
+        ],
+    );
     check(&page, &[("colors_connections_refused_total", 0.0)]);
-    assert_eq!(page.matches("\ncolors_http_requests_total{").count(), 28, "other methods have no series of their own");
+    assert_eq!(
+        page.matches("\ncolors_http_requests_total{").count(),
+        28,
+        "other methods have no series of their own"
+    );
     assert!(!page.contains("BREW"));
     // this client's and the one that asks, once those before them are closed
-    eventually("two connections", || (value(&self::page(&server), "colors_connections") == 2.0).then_some(()));
+    eventually("two connections", || {
+        (value(&self::page(&server), "colors_connections") == 2.0).then_some(())
+    });
 }
 
 /// Event loops by default.
@@ -97,15 +114,25 @@ fn the_times_are_those_of_requests() {
     for _ in 0..100 {
         client.expect_open();
     }
-    let page = eventually("the last pass has ended", || Some(page(&server)).filter(|page| value(page, IMMEDIATE) >= 100.0));
+    let page = eventually("the last pass has ended", || {
+        Some(page(&server)).filter(|page| value(page, IMMEDIATE) >= 100.0)
+    });
     let count = value(&page, IMMEDIATE);
     let sum = value(&page, "colors_http_request_duration_seconds_sum{durable=\"false\"}");
     assert!(sum > count * 1e-6 && sum < 60.0, "{sum}");
-    let buckets: Vec<&str> =
-        page.lines().filter(|line| line.starts_with("colors_http_request_duration_seconds_bucket{durable=\"false\"")).collect();
-    let counts: Vec<f64> = buckets.iter().map(|line| line.split(' ').nth(1).unwrap().parse().unwrap()).collect();
+    let buckets: Vec<&str> = page
+        .lines()
+        .filter(|line| {
+            line.starts_with("colors_http_request_duration_seconds_bucket{durable=\"false\"")
+        })
+        .collect();
+    let counts: Vec<f64> =
+        buckets.iter().map(|line| line.split(' ').nth(1).unwrap().parse().unwrap()).collect();
     assert!(counts.is_sorted(), "cumulative: {counts:?}");
-    assert!(buckets[0].contains("le=\"0.00001\"") && buckets[21].contains("le=\"+Inf\""), "{buckets:?}");
+    assert!(
+        buckets[0].contains("le=\"0.00001\"") && buckets[21].contains("le=\"+Inf\""),
+        "{buckets:?}"
+    );
     assert_eq!(counts[21], count);
 }
 
@@ -115,18 +142,31 @@ fn durable_changes_and_their_saves_are_apart() {
     let server = Server::start(&["--data", scratch.0.join("list").to_str().unwrap()]);
     let mut client = server.connect();
     for value in 1..=3 {
-        assert_eq!(client.ask("PUT", "/colors/red", &format!(r#"{{"value":"{value}"}}"#)).status, 200);
+        assert_eq!(
+            client.ask("PUT", "/colors/red", &format!(r#"{{"value":"{value}"}}"#)).status,
+            200
+        );
     }
     // decided by the writer, but nothing to save
     assert_eq!(client.ask("DELETE", "/colors/no", "").status, 404);
     assert_eq!(client.ask("PUT", "/colors/red", r#"{"value":"3"}"#).status, 200);
     // a change is timed after its answer was handed to the socket
-    let page = eventually("all changes are timed", || Some(page(&server)).filter(|page| value(page, DURABLE) >= 5.0));
+    let page = eventually("all changes are timed", || {
+        Some(page(&server)).filter(|page| value(page, DURABLE) >= 5.0)
+    });
     check(
         &page,
-        &[(DURABLE, 5.0), ("colors_saves_total", 3.0), ("colors_save_duration_seconds_count", 3.0), ("colors_save_failures_total", 0.0)],
+        &[
+            (DURABLE, 5.0),
+            ("colors_saves_total", 3.0),
+            ("colors_save_duration_seconds_count", 3.0),
+            ("colors_save_failures_total", 0.0),
+        ],
     );
-    assert!(value(&page, "colors_http_request_duration_seconds_sum{durable=\"true\"}") > value(&page, "colors_save_duration_seconds_sum"));
+    assert!(
+        value(&page, "colors_http_request_duration_seconds_sum{durable=\"true\"}")
+            > value(&page, "colors_save_duration_seconds_sum")
+    );
 }
 
 #[test]
@@ -157,7 +197,10 @@ fn the_list_is_told_by_its_size_alone() {
         assert!(!page.contains("hidden") && !page.contains("secret"));
         let list = server.list();
         let colors = list.matches("\"name\"").count() as f64;
-        check(&page, &[("colors_colors", colors), ("colors_list_bytes", (list + "\n").len() as f64)]);
+        check(
+            &page,
+            &[("colors_colors", colors), ("colors_list_bytes", (list + "\n").len() as f64)],
+        );
     }
 }
 
@@ -172,7 +215,10 @@ fn the_process_is_told_of() {
     let descriptors = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count() as f64;
     assert!((value(&page, "process_open_fds") - descriptors).abs() <= 2.0);
     assert!(value(&page, "process_max_fds") >= value(&page, "colors_connections_max"));
-    assert_eq!(value(&page, &format!("colors_build_info{{version=\"{}\"}}", env!("BUILD_VERSION"))), 1.0);
+    assert_eq!(
+        value(&page, &format!("colors_build_info{{version=\"{}\"}}", env!("BUILD_VERSION"))),
+        1.0
+    );
 }
 
 #[test]
@@ -180,7 +226,13 @@ fn warnings_are_counted_also_those_that_are_left_out() {
     let server = Server::start(&[]);
     let before = value(&page(&server), "colors_log_warnings_total");
     for _ in 0..20 {
-        assert_eq!(server.connect().ask_with("PUT", "/colors/red", "Origin: http://evil.example\r\n", "").status, 403);
+        assert_eq!(
+            server
+                .connect()
+                .ask_with("PUT", "/colors/red", "Origin: http://evil.example\r\n", "")
+                .status,
+            403
+        );
     }
     let counted = value(&page(&server), "colors_log_warnings_total") - before;
     assert_eq!(counted, 20.0);
@@ -193,8 +245,16 @@ fn private_metrics_need_a_token() {
     let server = Server::start(&["--private", "--token-file", &tokens, "--base-path", "/api"]);
     assert_eq!(server.ask("GET", "/api/metrics", "").status, 401);
     let mut client = server.connect();
-    assert_eq!(client.ask_with("GET", "/api/metrics", "Authorization: Bearer a-token-0123456789\r\n", "").status, 200);
-    assert_eq!(client.ask("OPTIONS", "/api/metrics", "").field("allow"), Some("GET, HEAD, OPTIONS"));
+    assert_eq!(
+        client
+            .ask_with("GET", "/api/metrics", "Authorization: Bearer a-token-0123456789\r\n", "")
+            .status,
+        200
+    );
+    assert_eq!(
+        client.ask("OPTIONS", "/api/metrics", "").field("allow"),
+        Some("GET, HEAD, OPTIONS")
+    );
     assert_eq!(client.ask("POST", "/api/metrics", "").status, 405);
     let open = Server::start(&["--token-file", &tokens]);
     assert_eq!(open.ask("GET", "/metrics", "").status, 200);
@@ -203,8 +263,15 @@ fn private_metrics_need_a_token() {
 /// Runs promtool, which has to succeed and to say nothing on standard error.
 fn promtool(arguments: &[&str], input: &str) {
     let mut command = Command::new("promtool");
-    command.args(arguments).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/prometheus"));
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command
+        .args(arguments)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/prometheus"));
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&stdout) + String::from_utf8_lossy(&stderr);
@@ -251,16 +318,25 @@ fn prometheus_counts_the_requests_that_were_made() {
     let configuration = scratch.write("prometheus.yml", configuration);
     let log = scratch.0.join("log");
     let mut command = Command::new("prometheus");
-    command.arg(format!("--config.file={configuration}")).arg(format!("--storage.tsdb.path={}", scratch.0.join("tsdb").display()));
+    command
+        .arg(format!("--config.file={configuration}"))
+        .arg(format!("--storage.tsdb.path={}", scratch.0.join("tsdb").display()));
     // port 0: the log says which one the kernel picked
-    command.args(["--web.listen-address=127.0.0.1:0", "--log.level=info"]).stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap());
+    command
+        .args(["--web.listen-address=127.0.0.1:0", "--log.level=info"])
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(&log).unwrap());
     let _prometheus = Prometheus(command.spawn().unwrap());
     let address = eventually("Prometheus listens", || {
         let log = fs::read_to_string(&log).unwrap();
-        log.split_once("Listening on\" address=").map(|(_, rest)| rest.split_whitespace().next().unwrap().to_owned())
+        log.split_once("Listening on\" address=")
+            .map(|(_, rest)| rest.split_whitespace().next().unwrap().to_owned())
     });
     let ask = |what: &str| -> Value {
-        let output = Command::new("curl").args(["-s", "-G", &format!("http://{address}/api/v1/{what}")]).output().unwrap();
+        let output = Command::new("curl")
+            .args(["-s", "-G", &format!("http://{address}/api/v1/{what}")])
+            .output()
+            .unwrap();
         serde_json::from_slice(&output.stdout).unwrap_or_default()
     };
     let query = |expression: &str| ask(&format!("query?query={expression}"));
@@ -278,7 +354,13 @@ fn prometheus_counts_the_requests_that_were_made() {
     assert_eq!(up["data"]["result"][0]["value"][1], "1", "{up}");
     let rules = ask("rules");
     assert_eq!(rules["data"]["groups"][0]["rules"].as_array().map(Vec::len), Some(4), "{rules}");
-    assert!(ask("alerts")["data"]["alerts"].as_array().unwrap().iter().all(|alert| alert["state"] != "firing"));
+    assert!(
+        ask("alerts")["data"]["alerts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|alert| alert["state"] != "firing")
+    );
     drop(server);
     let down = || query("up%7Bjob=%22colors%22%7D")["data"]["result"][0]["value"][1] == "0";
     eventually("Prometheus sees that the service is gone", || down().then_some(()));

@@ -13,7 +13,11 @@ impl Model {
     }
 
     fn color((name, value): &(String, String)) -> String {
-        format!(r#"{{"name":{},"value":{}}}"#, serde_json::to_string(name).unwrap(), serde_json::to_string(value).unwrap())
+        format!(
+            r#"{{"name":{},"value":{}}}"#,
+            serde_json::to_string(name).unwrap(),
+            serde_json::to_string(value).unwrap()
+        )
     }
 
     fn position(&self, name: &str) -> Option<usize> {
@@ -55,23 +59,41 @@ fn the_service_and_the_model_agree() {
                         (client.ask("POST", "/colors", &content), (201, Some(content)))
                     }
                     10..=14 => {
-                        let response = client.ask("PUT", &target, &format!(r#"{{"value":"{value}"}}"#));
+                        let response =
+                            client.ask("PUT", &target, &format!(r#"{{"value":"{value}"}}"#));
                         let changed = place.map(|place| {
                             model.0[place].1 = value;
                             Model::color(&model.0[place])
                         });
                         (response, (200, changed))
                     }
-                    15..=19 => (client.ask("DELETE", &target, ""), (200, place.map(|place| Model::color(&model.0.remove(place))))),
-                    20..=24 => (client.ask("PUT", &target, "{}"), (200, place.map(|place| Model::color(&model.0[place])))),
-                    _ => (client.ask("GET", &target, ""), (200, place.map(|place| Model::color(&model.0[place])))),
+                    15..=19 => (
+                        client.ask("DELETE", &target, ""),
+                        (200, place.map(|place| Model::color(&model.0.remove(place)))),
+                    ),
+                    20..=24 => (
+                        client.ask("PUT", &target, "{}"),
+                        (200, place.map(|place| Model::color(&model.0[place]))),
+                    ),
+                    _ => (
+                        client.ask("GET", &target, ""),
+                        (200, place.map(|place| Model::color(&model.0[place]))),
+                    ),
                 };
                 let (status, content) = match expected {
                     (status, Some(content)) => (status, content),
                     (_, None) => (404, r#"{"error":true}"#.to_owned()),
                 };
-                assert_eq!((response.status, response.content), (status, content), "seed {seed}, step {step}");
-                assert_eq!(client.ask("GET", "/colors", "").content, model.json(), "seed {seed}, step {step}");
+                assert_eq!(
+                    (response.status, response.content),
+                    (status, content),
+                    "seed {seed}, step {step}"
+                );
+                assert_eq!(
+                    client.ask("GET", "/colors", "").content,
+                    model.json(),
+                    "seed {seed}, step {step}"
+                );
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Behind nginx: what clients see through it, what its cache serves while the service is down, and who may write.
+//! Behind nginx: what clients see through it, what its cache serves while the service is down, and
+//! who may write.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -14,24 +15,47 @@ fn every_method_and_target_passes_as_it_came() {
     let Some(proxy) = Proxy::start() else { return };
     let server = proxy.service(&[]);
     let created = proxy.ask("POST", "/colors", "", r#"{"name":"a/b c","value":"1"}"#);
-    assert_eq!((created.status, created.content.as_str()), (201, r#"{"name":"a/b c","value":"1"}"#));
+    assert_eq!(
+        (created.status, created.content.as_str()),
+        (201, r#"{"name":"a/b c","value":"1"}"#)
+    );
     assert!(created.head.lines().any(|line| line == "Location: /colors/a%2Fb%20c"), "{created:?}");
     assert_eq!(server.ask("GET", "/colors/a%2Fb%20c", "").content, created.content);
     let read = proxy.read("/colors/a%2Fb%20c?query");
-    assert_eq!((read.status, read.content.as_str(), read.cache.as_str()), (200, created.content.as_str(), "MISS"));
+    assert_eq!(
+        (read.status, read.content.as_str(), read.cache.as_str()),
+        (200, created.content.as_str(), "MISS")
+    );
     assert!(read.head.contains("Cache-Control: no-cache"), "{read:?}");
     assert_ne!(proxy.read("/colors/a%2Fb%20c?another").cache, "MISS");
     assert_eq!(proxy.read("/colors/a/b%20c").status, 404);
     let tag = read.head.lines().find_map(|line| line.strip_prefix("ETag: ")).unwrap().to_owned();
     let target = "/colors/a%2Fb%20c";
     assert_eq!(proxy.ask("GET", target, &format!("If-None-Match: {tag}\r\n"), "").status, 304);
-    assert_eq!(proxy.ask("PUT", target, "If-Match: \"another\"\r\n", r#"{"value":"2"}"#).status, 412);
-    assert_eq!(proxy.ask("PUT", target, &format!("If-Match: {tag}\r\n"), r#"{"value":"2"}"#).status, 200);
+    assert_eq!(
+        proxy.ask("PUT", target, "If-Match: \"another\"\r\n", r#"{"value":"2"}"#).status,
+        412
+    );
+    assert_eq!(
+        proxy.ask("PUT", target, &format!("If-Match: {tag}\r\n"), r#"{"value":"2"}"#).status,
+        200
+    );
     assert_eq!(proxy.ask("DELETE", target, "", "").content, r#"{"name":"a/b c","value":"2"}"#);
     assert_eq!(proxy.ask("DELETE", target, "Origin: http://evil.example\r\n", "").status, 403);
-    assert_eq!(proxy.ask("DELETE", target, "Origin: http://colors.example.org:81\r\n", "").status, 404);
-    assert_eq!(proxy.ask("POST", "/colors", "", &format!(r#"{{"name":"{}"}}"#, "x".repeat(1_100_000))).status, 413);
-    assert_eq!((proxy.read("/health").status, proxy.read("/health").cache), (200, "BYPASS".to_owned()));
+    assert_eq!(
+        proxy.ask("DELETE", target, "Origin: http://colors.example.org:81\r\n", "").status,
+        404
+    );
+    assert_eq!(
+        proxy
+            .ask("POST", "/colors", "", &format!(r#"{{"name":"{}"}}"#, "x".repeat(1_100_000)))
+            .status,
+        413
+    );
+    assert_eq!(
+        (proxy.read("/health").status, proxy.read("/health").cache),
+        (200, "BYPASS".to_owned())
+    );
 }
 
 #[test]
@@ -45,7 +69,9 @@ fn connections_to_the_service_are_kept_and_a_long_list_passes_whole() {
     for number in 0..50 {
         assert_eq!(proxy.read(&format!("/colors/color-{number}")).content, entry(number));
     }
-    let log = eventually("a line for each request", || Some(server.log()).filter(|log| log.matches("] unix GET").count() == 51));
+    let log = eventually("a line for each request", || {
+        Some(server.log()).filter(|log| log.matches("] unix GET").count() == 51)
+    });
     assert!(!log.contains("WARN"), "{log}");
 }
 
@@ -119,7 +145,9 @@ fn a_list_that_was_replaced_is_seen_by_all_readers_as_soon_as_the_operators_are_
     assert_eq!(proxy.ask("PUT", "/colors", &condition, new).content, new);
     assert_eq!(proxy.ask("PUT", "/colors", &condition, "[]").status, 412);
     let replaced = Instant::now();
-    for (target, before) in [("/colors", old.as_str()), ("/colors/blue", r##"{"name":"blue","value":"#0000ff"}"##)] {
+    for (target, before) in
+        [("/colors", old.as_str()), ("/colors/blue", r##"{"name":"blue","value":"#0000ff"}"##)]
+    {
         let answer = eventually("it is the new one", || {
             let age = replaced.elapsed();
             let answer = proxy.read(target);
@@ -136,7 +164,15 @@ const WRITES: [(&str, &[&str]); 4] = [
     ("/colors", &["--json", r#"{"name":"ink","value":"1"}"#]),
     ("/colors/red", &["-X", "PUT", "--json", r#"{"value":"1"}"#]),
     ("/colors/blue", &["-X", "DELETE"]),
-    ("/colors", &["-X", "PUT", "--json", r##"[{"name":"red","value":"1"},{"name":"green","value":"#008000"}]"##]),
+    (
+        "/colors",
+        &[
+            "-X",
+            "PUT",
+            "--json",
+            r##"[{"name":"red","value":"1"},{"name":"green","value":"#008000"}]"##,
+        ],
+    ),
 ];
 
 #[test]
@@ -152,7 +188,11 @@ fn nobody_may_write_as_the_file_stands() {
     assert_eq!(proxy.curl("/colors/red", &["-X", "OPTIONS"]).0, 204);
     let (status, text) = proxy.curl("/colors/red", &[]);
     assert_eq!((status, field(&text, "X-Cache")), (200, Some("MISS")), "{text}");
-    assert!(field(&text, "Strict-Transport-Security").is_some() && text.ends_with("{\"name\":\"red\",\"value\":\"#ff0000\"}\n"), "{text}");
+    assert!(
+        field(&text, "Strict-Transport-Security").is_some()
+            && text.ends_with("{\"name\":\"red\",\"value\":\"#ff0000\"}\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -172,9 +212,21 @@ fn versions_of_tls_that_are_broken_are_refused() {
     let _server = proxy.service(&[]);
     for (version, is_good) in [("-tls1_1", false), ("-tls1_2", true), ("-tls1_3", true)] {
         let mut command = Command::new("openssl");
-        command.args(["s_client", version, "-cipher", "ALL:@SECLEVEL=0", "-connect", &proxy.address.to_string()]);
+        command.args([
+            "s_client",
+            version,
+            "-cipher",
+            "ALL:@SECLEVEL=0",
+            "-connect",
+            &proxy.address.to_string(),
+        ]);
         let output = command.stdin(Stdio::null()).output().unwrap();
-        assert_eq!(output.status.success(), is_good, "{version}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(
+            output.status.success(),
+            is_good,
+            "{version}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }
 
@@ -194,12 +246,21 @@ fn with_a_token_whoever_has_it_may_write_and_reads_come_from_the_cache() {
     let before = server.list();
     for (target, arguments) in WRITES {
         let (status, text) = proxy.curl(target, arguments);
-        assert_eq!((status, field(&text, "WWW-Authenticate")), (401, Some(r#"Bearer realm="colors""#)), "{text}");
-        assert_eq!(proxy.curl(target, &[arguments, &["-H", "Authorization: Bearer wrong"]].concat()).0, 401);
+        assert_eq!(
+            (status, field(&text, "WWW-Authenticate")),
+            (401, Some(r#"Bearer realm="colors""#)),
+            "{text}"
+        );
+        assert_eq!(
+            proxy.curl(target, &[arguments, &["-H", "Authorization: Bearer wrong"]].concat()).0,
+            401
+        );
     }
     assert_eq!(server.list(), before);
     assert_eq!(field(&proxy.curl("/colors/green", &[]).1, "X-Cache"), Some("MISS"));
-    eventually("a hit", || (field(&proxy.curl("/colors/green", &[]).1, "X-Cache") == Some("HIT")).then_some(()));
+    eventually("a hit", || {
+        (field(&proxy.curl("/colors/green", &[]).1, "X-Cache") == Some("HIT")).then_some(())
+    });
     for ((target, arguments), status) in WRITES.into_iter().zip([201, 200, 200, 200]) {
         assert_eq!(proxy.curl(target, &[arguments, &["-H", &header]].concat()).0, status);
     }
@@ -209,8 +270,10 @@ fn with_a_token_whoever_has_it_may_write_and_reads_come_from_the_cache() {
     assert!(text.ends_with("{\"name\":\"red\",\"value\":\"1\"}\n"), "{text}");
     let green = proxy.curl("/colors/green", &[]).1;
     server.stop();
-    let stale =
-        eventually("a stale read", || Some(proxy.curl("/colors/green", &[]).1).filter(|text| field(text, "X-Cache") == Some("STALE")));
+    let stale = eventually("a stale read", || {
+        Some(proxy.curl("/colors/green", &[]).1)
+            .filter(|text| field(text, "X-Cache") == Some("STALE"))
+    });
     assert_eq!(stale.lines().last(), green.lines().last());
     assert_eq!(proxy.curl("/colors/red", &["-X", "DELETE", "-H", &header]).0, 502);
 }
@@ -225,7 +288,12 @@ fn a_private_color_is_never_given_to_a_client_without_a_token() {
         for _ in 0..3 {
             let (status, text) = proxy.curl(target, &["-H", &header]);
             assert_eq!((status, field(&text, "X-Cache")), (200, Some("BYPASS")), "{text}");
-            for arguments in [&[][..], &["-I"], &["-H", "Authorization: Bearer wrong"], &["-H", "Cache-Control: no-cache"]] {
+            for arguments in [
+                &[][..],
+                &["-I"],
+                &["-H", "Authorization: Bearer wrong"],
+                &["-H", "Cache-Control: no-cache"],
+            ] {
                 let (status, text) = proxy.curl(target, arguments);
                 assert!(status == 401 && !text.contains("#ff0000"), "{text}");
             }
@@ -237,14 +305,23 @@ fn a_private_color_is_never_given_to_a_client_without_a_token() {
         assert_eq!(proxy.curl(target, &[]).0, 502);
         assert_eq!(proxy.curl(target, &["-H", &header]).0, 502);
     }
-    let kept = Command::new("grep").args(["-r", "#ff0000"]).arg(proxy.scratch.0.join("cache")).output().unwrap();
-    assert_eq!((kept.status.code(), kept.stdout), (Some(1), Vec::new()), "nothing of it is in the files of the cache");
+    let kept = Command::new("grep")
+        .args(["-r", "#ff0000"])
+        .arg(proxy.scratch.0.join("cache"))
+        .output()
+        .unwrap();
+    assert_eq!(
+        (kept.status.code(), kept.stdout),
+        (Some(1), Vec::new()),
+        "nothing of it is in the files of the cache"
+    );
 }
 
 #[test]
 fn what_is_private_is_not_cached_even_where_the_proxy_is_asked_without_a_token() {
     let Some(proxy) = Proxy::start() else { return };
-    // a service that would answer a private color to a request without a token: nginx goes by what it says of the response
+    // a service that would answer a private color to a request without a token: nginx goes by what
+    // it says of the response
     let listener = std::os::unix::net::UnixListener::bind(proxy.scratch.0.join("service")).unwrap();
     let answers = std::thread::spawn(move || {
         for _ in 0..2 {
@@ -260,7 +337,10 @@ fn what_is_private_is_not_cached_even_where_the_proxy_is_asked_without_a_token()
                 .unwrap();
         }
     });
-    assert_eq!((proxy.read("/colors/red").cache, proxy.read("/colors/red").cache), ("MISS".to_owned(), "MISS".to_owned()));
+    assert_eq!(
+        (proxy.read("/colors/red").cache, proxy.read("/colors/red").cache),
+        ("MISS".to_owned(), "MISS".to_owned())
+    );
     answers.join().unwrap();
 }
 
@@ -294,11 +374,17 @@ fn the_service_logs_the_client_of_nginx_and_not_what_the_client_says_of_itself()
     let server = proxy.service(&["--access-log"]);
     assert_eq!(proxy.curl("/colors/red", &["-H", "X-Forwarded-For: 203.0.113.9"]).0, 200);
     assert_eq!(proxy.curl("/health", &["-H", "X-Forwarded-For: 203.0.113.9"]).0, 200);
-    let log = eventually("two lines", || Some(server.log()).filter(|log| log.contains("/health") && log.contains("/colors/red")));
+    let log = eventually("two lines", || {
+        Some(server.log()).filter(|log| log.contains("/health") && log.contains("/colors/red"))
+    });
     assert_eq!(log.matches("[INFO] 127.0.0.1 GET ").count(), 2, "{log}");
     // what reaches the service over TCP passes for nobody else either
     server.connect().ask_with("GET", "/colors/blue", "X-Forwarded-For: 203.0.113.9\r\n", "");
-    let log = eventually("its line", || Some(server.log()).filter(|log| log.contains("/colors/blue")));
-    assert!(log.lines().any(|line| line.contains("/colors/blue") && line.contains("[INFO] 127.0.0.1:")), "{log}");
+    let log =
+        eventually("its line", || Some(server.log()).filter(|log| log.contains("/colors/blue")));
+    assert!(
+        log.lines().any(|line| line.contains("/colors/blue") && line.contains("[INFO] 127.0.0.1:")),
+        "{log}"
+    );
     assert!(!log.contains("203.0.113.9"), "{log}");
 }

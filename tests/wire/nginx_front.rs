@@ -1,4 +1,5 @@
-//! In front of the service, nginx: HTTP/2, compression, long names, services on other hosts, and what nginx refuses by itself. All by curl.
+//! In front of the service, nginx: HTTP/2, compression, long names, services on other hosts, and
+//! what nginx refuses by itself. All by curl.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -21,21 +22,33 @@ fn every_name_that_the_service_takes_passes_both_ways() {
     let server = proxy.service(&[]);
     let list = server.list();
     for version in VERSIONS {
-        for (name, escaped) in
-            [("x".repeat(4096), "x".repeat(4096)), ("é".repeat(2048), "%C3%A9".repeat(2048)), ("é".repeat(580), "%C3%A9".repeat(580))]
-        {
-            let (target, color) = (format!("/colors/{escaped}"), format!(r#"{{"name":"{name}","value":"1"}}"#));
+        for (name, escaped) in [
+            ("x".repeat(4096), "x".repeat(4096)),
+            ("é".repeat(2048), "%C3%A9".repeat(2048)),
+            ("é".repeat(580), "%C3%A9".repeat(580)),
+        ] {
+            let (target, color) =
+                (format!("/colors/{escaped}"), format!(r#"{{"name":"{name}","value":"1"}}"#));
             let file = format!("@{}", proxy.scratch.write("color.json", &color));
             let (status, text) = proxy.curl_by(version, "/colors", &["--json", &file]);
             assert_eq!((status, content(&text)), (201, color.as_str()), "{version}");
-            assert_eq!(field(&text, "Location"), (target.len() <= 3500).then_some(target.as_str()), "{version}");
+            assert_eq!(
+                field(&text, "Location"),
+                (target.len() <= 3500).then_some(target.as_str()),
+                "{version}"
+            );
             let read = proxy.curl_by(version, &target, &["-H", "Cache-Control: no-cache"]);
             assert_eq!((read.0, content(&read.1)), (200, color.as_str()), "{version}");
             let read = eventually("a hit", || {
-                Some(proxy.curl_by(version, &target, &[])).filter(|(_, text)| field(text, "X-Cache") == Some("HIT"))
+                Some(proxy.curl_by(version, &target, &[]))
+                    .filter(|(_, text)| field(text, "X-Cache") == Some("HIT"))
             });
             assert_eq!(content(&read.1), color, "{version}");
-            assert_eq!(proxy.curl_by(version, &target, &["-X", "PUT", "--json", r#"{"value":"2"}"#]).0, 200, "{version}");
+            assert_eq!(
+                proxy.curl_by(version, &target, &["-X", "PUT", "--json", r#"{"value":"2"}"#]).0,
+                200,
+                "{version}"
+            );
             assert_eq!(proxy.curl_by(version, &target, &["-X", "DELETE"]).0, 200, "{version}");
         }
     }
@@ -53,7 +66,10 @@ fn every_concurrent_reader_gets_what_the_service_has() {
             stream.read_exact(&mut byte).unwrap();
             head.push(byte[0]);
         }
-        let fields = format!("ETag: \"{value}\"\r\nCache-Control: no-cache\r\nConnection: close\r\nContent-Length: {}\r\n", content.len());
+        let fields = format!(
+            "ETag: \"{value}\"\r\nCache-Control: no-cache\r\nConnection: close\r\nContent-Length: {}\r\n",
+            content.len()
+        );
         stream.write_all(format!("HTTP/1.1 200 OK\r\n{fields}\r\n{content}").as_bytes()).unwrap();
     };
     std::thread::scope(|scope| {
@@ -61,12 +77,16 @@ fn every_concurrent_reader_gets_what_the_service_has() {
         answer(listener.accept().unwrap().0, "old");
         assert_eq!(first.join().unwrap().cache, "MISS");
         // this one asks the service once its answer is too old, and is kept waiting
-        let second =
-            scope.spawn(|| eventually("the cache has to ask", || Some(proxy.read("/colors/red")).filter(|answer| answer.cache != "HIT")));
+        let second = scope.spawn(|| {
+            eventually("the cache has to ask", || {
+                Some(proxy.read("/colors/red")).filter(|answer| answer.cache != "HIT")
+            })
+        });
         let asked = listener.accept().unwrap().0;
         let third = scope.spawn(|| proxy.read("/colors/red"));
         listener.set_nonblocking(true).unwrap();
-        let asked_too = eventually("nginx asks for the other reader, too", || listener.accept().ok()).0;
+        let asked_too =
+            eventually("nginx asks for the other reader, too", || listener.accept().ok()).0;
         asked_too.set_nonblocking(false).unwrap();
         answer(asked, "new");
         answer(asked_too, "new");
@@ -80,12 +100,19 @@ fn every_concurrent_reader_gets_what_the_service_has() {
 fn what_is_long_is_compressed_and_the_tag_that_a_client_gets_for_it_holds_in_conditions() {
     let Some(proxy) = Proxy::start() else { return };
     let long = "x".repeat(2000);
-    let seed = proxy.scratch.write("seed.json", format!(r#"[{{"name":"long","value":"{long}"}},{{"name":"short","value":"1"}}]"#));
+    let seed = proxy.scratch.write(
+        "seed.json",
+        format!(r#"[{{"name":"long","value":"{long}"}},{{"name":"short","value":"1"}}]"#),
+    );
     let server = proxy.service(&["--seed", &seed]);
     for version in VERSIONS {
         let (_, plain) = proxy.curl_by(version, "/colors/long", &[]);
         let strong = field(&plain, "ETag").unwrap().to_owned();
-        assert_eq!((strong.starts_with('"'), field(&plain, "Content-Encoding")), (true, None), "{plain}");
+        assert_eq!(
+            (strong.starts_with('"'), field(&plain, "Content-Encoding")),
+            (true, None),
+            "{plain}"
+        );
         let (status, text) = proxy.curl_by(version, "/colors/long", &["--compressed"]);
         assert_eq!(
             (status, field(&text, "Content-Encoding"), field(&text, "Vary")),
@@ -95,23 +122,48 @@ fn what_is_long_is_compressed_and_the_tag_that_a_client_gets_for_it_holds_in_con
         assert_eq!(content(&text), content(&plain));
         let weak = field(&text, "ETag").unwrap().to_owned();
         assert_eq!(weak, format!("W/{strong}"));
-        assert_eq!(field(&proxy.curl_by(version, "/colors/short", &["--compressed"]).1, "Content-Encoding"), None);
+        assert_eq!(
+            field(
+                &proxy.curl_by(version, "/colors/short", &["--compressed"]).1,
+                "Content-Encoding"
+            ),
+            None
+        );
         for tag in [&strong, &weak] {
             let condition = format!("If-None-Match: {tag}");
-            assert_eq!(proxy.curl_by(version, "/colors/long", &["--compressed", "-H", &condition]).0, 304, "{tag}");
+            assert_eq!(
+                proxy.curl_by(version, "/colors/long", &["--compressed", "-H", &condition]).0,
+                304,
+                "{tag}"
+            );
         }
         // each of them holds until the color is another
         for tag in [&strong, &weak] {
             let put = |tag: &str, value: &str| {
-                let (condition, content) = (format!("If-Match: {tag}"), format!(r#"{{"value":"{value}"}}"#));
-                proxy.curl_by(version, "/colors/long", &["-X", "PUT", "-H", &condition, "--json", &content]).0
+                let (condition, content) =
+                    (format!("If-Match: {tag}"), format!(r#"{{"value":"{value}"}}"#));
+                proxy
+                    .curl_by(
+                        version,
+                        "/colors/long",
+                        &["-X", "PUT", "-H", &condition, "--json", &content],
+                    )
+                    .0
             };
-            assert_eq!((put(tag, "2"), put(tag, "3"), put("W/\"x\"", "3")), (200, 412, 412), "{version} {tag}");
+            assert_eq!(
+                (put(tag, "2"), put(tag, "3"), put("W/\"x\"", "3")),
+                (200, 412, 412),
+                "{version} {tag}"
+            );
             assert!(server.list().contains(r#""value":"2""#));
-            assert_eq!(server.ask("PUT", "/colors/long", &format!(r#"{{"value":"{long}"}}"#)).status, 200);
+            assert_eq!(
+                server.ask("PUT", "/colors/long", &format!(r#"{{"value":"{long}"}}"#)).status,
+                200
+            );
         }
         let list = eventually("the list as it is", || {
-            Some(proxy.curl_by(version, "/colors", &["--compressed"]).1).filter(|text| content(text) == server.list())
+            Some(proxy.curl_by(version, "/colors", &["--compressed"]).1)
+                .filter(|text| content(text) == server.list())
         });
         let condition = format!("If-Match: {}", field(&list, "ETag").unwrap());
         for status in [201, 412] {
@@ -126,8 +178,16 @@ fn what_is_long_is_compressed_and_the_tag_that_a_client_gets_for_it_holds_in_con
 #[track_caller]
 fn check_error((status, text): (u16, String), expected: u16, message: &str) {
     let what = format!("{expected}: {text}");
-    assert_eq!((status, content(&text)), (expected, format!(r#"{{"error":true,"message":"{message}"}}"#).as_str()), "{what}");
-    assert_eq!((field(&text, "Content-Type"), field(&text, "Server")), (Some("application/json"), Some("nginx")), "{what}");
+    assert_eq!(
+        (status, content(&text)),
+        (expected, format!(r#"{{"error":true,"message":"{message}"}}"#).as_str()),
+        "{what}"
+    );
+    assert_eq!(
+        (field(&text, "Content-Type"), field(&text, "Server")),
+        (Some("application/json"), Some("nginx")),
+        "{what}"
+    );
     assert!(field(&text, "Strict-Transport-Security").is_some(), "{what}");
 }
 
@@ -139,57 +199,116 @@ fn what_nginx_refuses_by_itself_is_an_error_in_json() {
     for version in VERSIONS {
         check_error(proxy.curl_by(version, "/colors/red", &[]), 502, "the service does not answer");
         check_error(proxy.curl_by(version, "/health", &[]), 502, "the service does not answer");
-        check_error(proxy.curl_by(version, "/colors/a.html", &["-X", "DELETE"]), 403, "nginx lets nobody change the list");
+        check_error(
+            proxy.curl_by(version, "/colors/a.html", &["-X", "DELETE"]),
+            403,
+            "nginx lets nobody change the list",
+        );
         // a name that is a path to nginx
-        let hidden = proxy.curl_by(version, "/colors/..%2Fhealth", &["--path-as-is", "-X", "DELETE"]);
+        let hidden =
+            proxy.curl_by(version, "/colors/..%2Fhealth", &["--path-as-is", "-X", "DELETE"]);
         check_error(hidden, 403, "nginx lets nobody change the list");
-        check_error(proxy.curl_by(version, "/colors", &["--json", &content_file]), 413, "the content is longer than nginx takes");
+        check_error(
+            proxy.curl_by(version, "/colors", &["--json", &content_file]),
+            413,
+            "the content is longer than nginx takes",
+        );
         check_error(proxy.curl_by(version, "/colors/%00", &[]), 400, "the request is malformed");
-        check_error(proxy.curl_by(version, "/colors", &["-X", "TRACE"]), 405, "nginx does not have the method");
+        check_error(
+            proxy.curl_by(version, "/colors", &["-X", "TRACE"]),
+            405,
+            "nginx does not have the method",
+        );
     }
     let target = format!("/colors/{long}");
-    check_error(proxy.curl_by("--http1.1", &target, &[]), 414, "the request line is longer than nginx takes");
-    check_error(proxy.curl_by("--http1.1", "/colors", &["-H", &format!("X: {long}")]), 431, "a field is longer than nginx takes");
+    check_error(
+        proxy.curl_by("--http1.1", &target, &[]),
+        414,
+        "the request line is longer than nginx takes",
+    );
+    check_error(
+        proxy.curl_by("--http1.1", "/colors", &["-H", &format!("X: {long}")]),
+        431,
+        "a field is longer than nginx takes",
+    );
     let mut stream = TcpStream::connect(proxy.address).unwrap();
-    stream.write_all(format!("GET /colors HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+    stream
+        .write_all(
+            format!("GET /colors HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n").as_bytes(),
+        )
+        .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
-    assert!(text.starts_with("HTTP/1.1 400 ") && text.ends_with("{\"error\":true,\"message\":\"the request is malformed\"}\n"), "{text}");
+    assert!(
+        text.starts_with("HTTP/1.1 400 ")
+            && text.ends_with("{\"error\":true,\"message\":\"the request is malformed\"}\n"),
+        "{text}"
+    );
     let _server = proxy.service(&[]);
     // its own errors are as they were
     let (status, text) = proxy.curl("/colors/no", &[]);
     assert_eq!((status, content(&text)), (404, r#"{"error":true}"#));
     let (status, text) = proxy.curl("/nowhere", &[]);
-    assert_eq!((status, content(&text)), (404, r#"{"error":true,"message":"no such resource, the list is at /colors"}"#));
+    assert_eq!(
+        (status, content(&text)),
+        (404, r#"{"error":true,"message":"no such resource, the list is at /colors"}"#)
+    );
 }
 
 #[test]
 fn the_metrics_are_nobodys_but_a_color_of_that_name_is_everybodys() {
     let Some(proxy) = Proxy::start() else { return };
     let server = proxy.service(&["--base-path", "/api"]);
-    for target in ["/metrics", "/api/metrics", "/api/%6Detrics", "/api/metrics?x", "//metrics", "/api/v1/metrics"] {
+    for target in [
+        "/metrics",
+        "/api/metrics",
+        "/api/%6Detrics",
+        "/api/metrics?x",
+        "//metrics",
+        "/api/v1/metrics",
+    ] {
         check_error(proxy.curl(target, &["--path-as-is"]), 404, "no such resource");
     }
     for name in ["metrics", "health", "a%2Fmetrics"] {
         let content = format!(r#"{{"name":"{}","value":"1"}}"#, name.replace("%2F", "/"));
         assert_eq!(server.ask("POST", "/api/colors", &content).status, 201);
-        assert!(proxy.curl(&format!("/api/colors/{name}"), &[]).1.ends_with(&format!("{content}\n")), "{name}");
+        assert!(
+            proxy.curl(&format!("/api/colors/{name}"), &[]).1.ends_with(&format!("{content}\n")),
+            "{name}"
+        );
     }
     for _ in 0..2 {
         let (status, text) = proxy.curl("/api/health", &[]);
-        assert_eq!((status, field(&text, "X-Cache")), (200, Some("BYPASS")), "health is never cached: {text}");
+        assert_eq!(
+            (status, field(&text, "X-Cache")),
+            (200, Some("BYPASS")),
+            "health is never cached: {text}"
+        );
     }
 }
 
 #[test]
 fn a_base_path_with_a_segment_colors_has_its_metrics_and_health_where_the_file_says_so() {
     for base in ["/colors", "/api/colors"] {
-        let edits = ["metrics", "health"]
-            .map(|name| (format!("    #\"/api/colors/{name}\" {name};\n"), format!("    \"{base}/{name}\" {name};\n")));
-        let edits = [(CLOSED, "            allow all;\n"), (&edits[0].0, &edits[0].1), (&edits[1].0, &edits[1].1)];
+        let edits = ["metrics", "health"].map(|name| {
+            (
+                format!("    #\"/api/colors/{name}\" {name};\n"),
+                format!("    \"{base}/{name}\" {name};\n"),
+            )
+        });
+        let edits = [
+            (CLOSED, "            allow all;\n"),
+            (&edits[0].0, &edits[0].1),
+            (&edits[1].0, &edits[1].1),
+        ];
         let Some(proxy) = Proxy::start_edited(&edits) else { return };
         let server = proxy.service(&["--base-path", base]);
-        assert_eq!(server.ask("POST", &format!("{base}/colors"), r#"{"name":"metrics","value":"1"}"#).status, 201);
+        assert_eq!(
+            server
+                .ask("POST", &format!("{base}/colors"), r#"{"name":"metrics","value":"1"}"#)
+                .status,
+            201
+        );
         check_error(proxy.curl(&format!("{base}/metrics"), &[]), 404, "no such resource");
         assert_eq!(proxy.curl(&format!("{base}/colors/metrics"), &[]).0, 200);
         assert_eq!(proxy.curl(&format!("{base}/health"), &[]).0, 200);
@@ -210,7 +329,10 @@ fn a_service_on_another_host_is_reached_by_the_line_for_that() {
         command.args(["--seed", "seed/colors.json"]);
         let server = Server::spawn(command);
         let line = format!("    server 127.0.0.1:{};\n", server.address.port());
-        let here = ("    server unix:/run/colors/colors.sock;\n", "    #server unix:/run/colors/colors.sock;\n");
+        let here = (
+            "    server unix:/run/colors/colors.sock;\n",
+            "    #server unix:/run/colors/colors.sock;\n",
+        );
         let Some(proxy) = Proxy::start_edited(&[here, (LINE, &line)]) else { return };
         assert_eq!(proxy.curl("/colors/red", &[]).0, status, "{arguments:?}");
     }

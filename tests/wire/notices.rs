@@ -1,4 +1,5 @@
-//! `packaging/debian/copyright`: the licenses of everything that the program contains. A test fails when it is stale.
+//! `packaging/debian/copyright`: the licenses of everything that the program contains. A test fails
+//! when it is stale.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,7 +18,8 @@ const WRITE: &str = "WRITE_DOCUMENTS";
 /// What programs are built for: the notices are the same on each.
 const TARGETS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
 
-/// Licenses by preference where a library has several: SPDX identifier, the name in copyright files of Debian, and how the name of its file ends.
+/// Licenses by preference where a library has several: SPDX identifier, the name in copyright files
+/// of Debian, and how the name of its file ends.
 const LICENSES: [(&str, &str, &str); 5] = [
     ("MIT", "Expat", "MIT"),
     ("Zlib", "Zlib", "ZLIB"),
@@ -34,7 +36,12 @@ const MPL: &str = " On Debian systems, the text is in /usr/share/common-licenses
 
 /// What cargo prints; `None` where it cannot get at the sources of all libraries.
 fn cargo(arguments: &[&str]) -> Option<String> {
-    let output = Command::new(env!("CARGO")).args(arguments).args(["--locked", "--color=never"]).current_dir(ROOT).output().unwrap();
+    let output = Command::new(env!("CARGO"))
+        .args(arguments)
+        .args(["--locked", "--color=never"])
+        .current_dir(ROOT)
+        .output()
+        .unwrap();
     if !output.status.success() {
         skip(&format!("cargo {}: {}", arguments[0], String::from_utf8_lossy(&output.stderr)));
         return None;
@@ -44,7 +51,8 @@ fn cargo(arguments: &[&str]) -> Option<String> {
 
 /// The libraries in the program by name and version: none that only its build or its tests use.
 fn libraries() -> Option<BTreeSet<String>> {
-    let mut arguments = vec!["tree", "--edges=normal,no-proc-macro", "--prefix=none", "--format={p}"];
+    let mut arguments =
+        vec!["tree", "--edges=normal,no-proc-macro", "--prefix=none", "--format={p}"];
     arguments.extend(TARGETS.iter().flat_map(|target| ["--target", target]));
     let tree = cargo(&arguments)?;
     let words = tree.lines().filter_map(|line| line.split_once(" v"));
@@ -55,15 +63,27 @@ fn libraries() -> Option<BTreeSet<String>> {
 /// The file with the text of a license in the sources of a library.
 #[track_caller]
 fn license_file(sources: &Path, suffix: &str) -> PathBuf {
-    let names = fs::read_dir(sources).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = names.filter(|name| name.to_uppercase().starts_with("LICEN")).collect();
+    let names = fs::read_dir(sources)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> =
+        names.filter(|name| name.to_uppercase().starts_with("LICEN")).collect();
     names.sort_by_key(|name| (!name.to_uppercase().ends_with(suffix), name.len()));
     sources.join(names.first().unwrap_or_else(|| panic!("no license in {}", sources.display())))
 }
 
 /// A text as the value of a field: each line is indented, and a dot stands on those that are empty.
 fn indented(text: &str) -> String {
-    text.trim().lines().map(|line| if line.trim().is_empty() { " .\n".to_owned() } else { format!(" {}\n", line.trim_end()) }).collect()
+    text.trim()
+        .lines()
+        .map(|line| {
+            if line.trim().is_empty() {
+                " .\n".to_owned()
+            } else {
+                format!(" {}\n", line.trim_end())
+            }
+        })
+        .collect()
 }
 
 /// A paragraph for each text of a license, with the libraries that have it.
@@ -72,7 +92,13 @@ fn paragraphs() -> Option<String> {
     let mut texts: BTreeMap<(&str, String, String), Vec<String>> = BTreeMap::new();
     let mut found = BTreeSet::new();
     for target in TARGETS {
-        let metadata: Value = serde_json::from_str(&cargo(&["metadata", "--format-version=1", "--filter-platform", target])?).unwrap();
+        let metadata: Value = serde_json::from_str(&cargo(&[
+            "metadata",
+            "--format-version=1",
+            "--filter-platform",
+            target,
+        ])?)
+        .unwrap();
         for package in metadata["packages"].as_array().unwrap() {
             let text = |key: &str| package[key].as_str().unwrap_or_default();
             let library = format!("{}-{}", text("name"), text("version"));
@@ -81,13 +107,34 @@ fn paragraphs() -> Option<String> {
             }
             let terms: Vec<&str> = text("license").split([' ', '/', '(', ')']).collect();
             let license = LICENSES.iter().find(|(id, ..)| terms.contains(id));
-            let (_, name, suffix) = license.unwrap_or_else(|| panic!("{library} has another license: {terms:?}"));
+            let (_, name, suffix) =
+                license.unwrap_or_else(|| panic!("{library} has another license: {terms:?}"));
             assert!(!terms.contains(&"AND"), "{library} has several licenses at once: {terms:?}");
-            let content = fs::read_to_string(license_file(Path::new(text("manifest_path")).parent().unwrap(), suffix)).unwrap();
-            let holders = content.lines().map(str::trim).filter(|line| line.starts_with("Copyright") && !line.contains('['));
-            let holders = holders.map(|line| format!(" {line}\n")).collect::<BTreeSet<_>>().into_iter().collect::<String>();
+            let content = fs::read_to_string(license_file(
+                Path::new(text("manifest_path")).parent().unwrap(),
+                suffix,
+            ))
+            .unwrap();
+            let holders = content
+                .lines()
+                .map(str::trim)
+                .filter(|line| line.starts_with("Copyright") && !line.contains('['));
+            let holders = holders
+                .map(|line| format!(" {line}\n"))
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect::<String>();
             let holders = if holders.is_empty() {
-                format!(" {}\n", package["authors"].as_array().unwrap().iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "))
+                format!(
+                    " {}\n",
+                    package["authors"]
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .filter_map(Value::as_str)
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                )
             } else {
                 holders
             };
@@ -100,9 +147,13 @@ fn paragraphs() -> Option<String> {
         }
     }
     assert_eq!(found, libraries);
-    let paragraph = |((name, text, holders), libraries): (&(&str, String, String), &Vec<String>)| {
-        format!("Files:\n {}/*\nCopyright:\n{holders}License: {name}\n{text}", libraries.join("/*\n "))
-    };
+    let paragraph =
+        |((name, text, holders), libraries): (&(&str, String, String), &Vec<String>)| {
+            format!(
+                "Files:\n {}/*\nCopyright:\n{holders}License: {name}\n{text}",
+                libraries.join("/*\n ")
+            )
+        };
     Some(texts.iter().map(paragraph).collect::<Vec<_>>().join("\n"))
 }
 
@@ -110,10 +161,13 @@ fn paragraphs() -> Option<String> {
 fn the_copyright_file_has_the_license_of_every_library_in_the_program() {
     let Some(paragraphs) = paragraphs() else { return };
     let directory = Path::new(ROOT).join("packaging/debian");
-    let expected = fs::read_to_string(directory.join("copyright.in")).unwrap().replace("@CRATES@\n", &paragraphs);
+    let expected = fs::read_to_string(directory.join("copyright.in"))
+        .unwrap()
+        .replace("@CRATES@\n", &paragraphs);
     if std::env::var_os(WRITE).is_some() {
         fs::write(directory.join("copyright"), &expected).unwrap();
     }
-    let is_current = fs::read_to_string(directory.join("copyright")).is_ok_and(|content| content == expected);
+    let is_current =
+        fs::read_to_string(directory.join("copyright")).is_ok_and(|content| content == expected);
     assert!(is_current, "packaging/debian/copyright is stale: {WRITE}=1 cargo test notices");
 }

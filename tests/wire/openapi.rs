@@ -1,4 +1,5 @@
-//! The OpenAPI document against the running service: each resource, method, status, field and content it describes, and no others.
+//! The OpenAPI document against the running service: each resource, method, status, field and
+//! content it describes, and no others.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,8 @@ use crate::wire::readme::rows;
 
 const HTTP: &str = include_str!("../../docs/http.md");
 
-/// The only documented status that no request brings about: it is there for failures of the disk and for bugs.
+/// The only documented status that no request brings about: it is there for failures of the disk
+/// and for bugs.
 const UNPROVOKED: &str = "500";
 
 pub(super) struct Document(pub(super) Value);
@@ -32,15 +34,20 @@ impl Document {
     /// What a reference points to, or the value itself.
     pub(super) fn resolve<'a>(&'a self, value: &'a Value) -> &'a Value {
         match value.get("$ref") {
-            Some(reference) => {
-                self.0.pointer(reference.as_str().unwrap().trim_start_matches('#')).expect("a reference points to something")
-            }
+            Some(reference) => self
+                .0
+                .pointer(reference.as_str().unwrap().trim_start_matches('#'))
+                .expect("a reference points to something"),
             None => value,
         }
     }
 
     fn paths(&self) -> impl Iterator<Item = (&str, &serde_json::Map<String, Value>)> {
-        self.0["paths"].as_object().unwrap().iter().map(|(path, item)| (path.as_str(), item.as_object().unwrap()))
+        self.0["paths"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(path, item)| (path.as_str(), item.as_object().unwrap()))
     }
 
     pub(super) fn operations(&self) -> Vec<Operation<'_>> {
@@ -48,8 +55,18 @@ impl Document {
         for (path, item) in self.paths() {
             for (method, description) in item.iter().filter(|(key, _)| *key != "parameters") {
                 let lists = [item.get("parameters"), description.get("parameters")];
-                let parameters = lists.into_iter().flatten().flat_map(|list| list.as_array().unwrap()).map(|p| self.resolve(p)).collect();
-                operations.push(Operation { method: method.to_uppercase(), path, description, parameters });
+                let parameters = lists
+                    .into_iter()
+                    .flatten()
+                    .flat_map(|list| list.as_array().unwrap())
+                    .map(|p| self.resolve(p))
+                    .collect();
+                operations.push(Operation {
+                    method: method.to_uppercase(),
+                    path,
+                    description,
+                    parameters,
+                });
             }
         }
         operations
@@ -69,7 +86,11 @@ impl Document {
     #[track_caller]
     pub(super) fn response<'a>(&'a self, operation: &Operation<'a>, status: &str) -> &'a Value {
         let responses = &operation.description["responses"];
-        self.resolve(responses.get(status).unwrap_or_else(|| panic!("{} {}: {status}", operation.method, operation.path)))
+        self.resolve(
+            responses
+                .get(status)
+                .unwrap_or_else(|| panic!("{} {}: {status}", operation.method, operation.path)),
+        )
     }
 
     /// Checks that a real response is as documented: its status, each of its fields, its content.
@@ -82,14 +103,23 @@ impl Document {
             assert!(fields.contains_key(name), "{name}: {what}");
         }
         for (name, field) in fields {
-            assert!(self.resolve(field)["required"] == false || real.field(name).is_some(), "{name} is missing: {what}");
+            assert!(
+                self.resolve(field)["required"] == false || real.field(name).is_some(),
+                "{name} is missing: {what}"
+            );
         }
         // generated clients fail on content that is announced and does not come
         if operation.method == "HEAD" {
             return assert_eq!(documented.get("content"), None, "{what}");
         }
-        let media_type = documented.get("content").map(|content| content.as_object().unwrap().keys().next().unwrap().as_str());
-        assert_eq!(media_type, real.field("content-type").map(|value| value.trim_end_matches("; charset=utf-8")), "{what}");
+        let media_type = documented
+            .get("content")
+            .map(|content| content.as_object().unwrap().keys().next().unwrap().as_str());
+        assert_eq!(
+            media_type,
+            real.field("content-type").map(|value| value.trim_end_matches("; charset=utf-8")),
+            "{what}"
+        );
         let content = documented.pointer("/content/application~1json");
         if let Some(content) = content {
             self.validate(&content["schema"], &serde_json::from_str(&real.content).unwrap(), &what);
@@ -103,7 +133,8 @@ impl Operation<'_> {
         self.path.replace("{name}", "rebeccapurple")
     }
 
-    /// The field line that has the page be there; a document cannot have Accept as a parameter (OpenAPI 3.1, Parameter Object).
+    /// The field line that has the page be there; a document cannot have Accept as a parameter
+    /// (OpenAPI 3.1, Parameter Object).
     fn accept(&self) -> &'static str {
         if self.path == "/" { "Accept: text/html\r\n" } else { "" }
     }
@@ -122,7 +153,12 @@ impl Operation<'_> {
     /// The examples of its content; nothing at all when it takes none.
     pub(super) fn example_contents(&self) -> Vec<String> {
         match self.description.pointer("/requestBody/content/application~1json/examples") {
-            Some(examples) => examples.as_object().unwrap().values().map(|example| example["value"].to_string()).collect(),
+            Some(examples) => examples
+                .as_object()
+                .unwrap()
+                .values()
+                .map(|example| example["value"].to_string())
+                .collect(),
             None => vec![String::new()],
         }
     }
@@ -136,13 +172,25 @@ impl Operation<'_> {
 fn exactly_the_operations_that_may_need_a_token_say_so() {
     let document = Document::new();
     let scratch = Scratch::new();
-    let private = Server::start(&["--private", "--token-file", &scratch.write_tokens("a-token-0123456789")]);
+    let private =
+        Server::start(&["--private", "--token-file", &scratch.write_tokens("a-token-0123456789")]);
     assert_eq!(document.0["security"], json!([]));
     for operation in document.operations() {
-        let is_needed = ask(&private, &operation, &operation.target(), "HTTP/1.1", "", "").status == 401;
-        assert_eq!(operation.statuses().contains("401"), is_needed, "{} {}", operation.method, operation.path);
+        let is_needed =
+            ask(&private, &operation, &operation.target(), "HTTP/1.1", "", "").status == 401;
+        assert_eq!(
+            operation.statuses().contains("401"),
+            is_needed,
+            "{} {}",
+            operation.method,
+            operation.path
+        );
         let expected = if is_needed { json!([{}, { "token": [] }]) } else { Value::Null };
-        assert_eq!(operation.description["security"], expected, "{} {}", operation.method, operation.path);
+        assert_eq!(
+            operation.description["security"], expected,
+            "{} {}",
+            operation.method, operation.path
+        );
         let real = ask(
             &private,
             &operation,
@@ -158,18 +206,37 @@ fn exactly_the_operations_that_may_need_a_token_say_so() {
 }
 
 /// Sends a request of any form on a connection of its own; gives the response.
-fn ask(server: &Server, operation: &Operation<'_>, target: &str, version: &str, fields: &str, content: &str) -> Response {
-    let length = if content.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", content.len()) };
+fn ask(
+    server: &Server,
+    operation: &Operation<'_>,
+    target: &str,
+    version: &str,
+    fields: &str,
+    content: &str,
+) -> Response {
+    let length = if content.is_empty() {
+        String::new()
+    } else {
+        format!("Content-Length: {}\r\n", content.len())
+    };
     let mut client = server.connect();
-    client.send(format!("{} {target} {version}\r\nHost: localhost\r\n{fields}{length}\r\n{content}", operation.method));
+    client.send(format!(
+        "{} {target} {version}\r\nHost: localhost\r\n{fields}{length}\r\n{content}",
+        operation.method
+    ));
     client.response_to(&operation.method)
 }
 
-/// Whether everything in `example` is in `real`: all fields of objects, the first entries of arrays.
+/// Whether everything in `example` is in `real`: all fields of objects, the first entries of
+/// arrays.
 fn shows(example: &Value, real: &Value) -> bool {
     match (example, real) {
-        (Value::Object(example), Value::Object(real)) => example.iter().all(|(key, value)| real.get(key).is_some_and(|r| shows(value, r))),
-        (Value::Array(example), Value::Array(real)) => example.len() <= real.len() && example.iter().zip(real).all(|(e, r)| shows(e, r)),
+        (Value::Object(example), Value::Object(real)) => {
+            example.iter().all(|(key, value)| real.get(key).is_some_and(|r| shows(value, r)))
+        }
+        (Value::Array(example), Value::Array(real)) => {
+            example.len() <= real.len() && example.iter().zip(real).all(|(e, r)| shows(e, r))
+        }
         _ => example == real,
     }
 }
@@ -181,13 +248,21 @@ fn it_is_served_with_the_base_path_as_the_server() {
     assert_eq!(document.0["servers"].as_array().unwrap().len(), 1);
     for base in ["", "/api/v1"] {
         let server = Server::start(&["--base-path", base]);
-        let mut served: Value = serde_json::from_str(&server.ask("GET", &format!("{base}/openapi.json"), "").content).unwrap();
-        // OpenAPI 3.1, Server Object: an absolute path has the host of the document's address; paths are appended to it
+        let mut served: Value =
+            serde_json::from_str(&server.ask("GET", &format!("{base}/openapi.json"), "").content)
+                .unwrap();
+        // OpenAPI 3.1, Server Object: an absolute path has the host of the document's address;
+        // paths are appended to it
         assert_eq!(served["servers"][0]["url"], if base.is_empty() { "/" } else { base });
         served["servers"][0]["url"] = "/".into();
         assert_eq!(served, document.0);
         for operation in document.operations() {
-            let response = server.connect().ask_with("OPTIONS", &format!("{base}{}", operation.target()), operation.accept(), "");
+            let response = server.connect().ask_with(
+                "OPTIONS",
+                &format!("{base}{}", operation.target()),
+                operation.accept(),
+                "",
+            );
             assert_eq!(response.status, 204, "{}", operation.path);
         }
     }
@@ -197,14 +272,28 @@ fn it_is_served_with_the_base_path_as_the_server() {
 fn it_has_exactly_the_resources_and_methods_of_the_service() {
     let (document, server) = (Document::new(), Server::start(&[]));
     let rows = rows_of_document("| resource |");
-    let resources: BTreeSet<String> = rows.iter().map(|row| row[0].trim_matches('`').replace("<name>", "{name}")).collect();
-    assert_eq!(document.paths().map(|(path, _)| path.to_owned()).collect::<BTreeSet<_>>(), resources);
+    let resources: BTreeSet<String> =
+        rows.iter().map(|row| row[0].trim_matches('`').replace("<name>", "{name}")).collect();
+    assert_eq!(
+        document.paths().map(|(path, _)| path.to_owned()).collect::<BTreeSet<_>>(),
+        resources
+    );
     for (path, item) in document.paths() {
-        let operation = document.operations().into_iter().find(|operation| operation.path == path).unwrap();
-        let response = server.connect().ask_with("OPTIONS", &operation.target(), operation.accept(), "");
+        let operation =
+            document.operations().into_iter().find(|operation| operation.path == path).unwrap();
+        let response =
+            server.connect().ask_with("OPTIONS", &operation.target(), operation.accept(), "");
         let allowed: BTreeSet<&str> = response.field("allow").unwrap().split(", ").collect();
-        let documented: Vec<String> = item.keys().filter(|key| *key != "parameters").map(|method| method.to_uppercase()).collect();
-        assert_eq!(documented.iter().map(String::as_str).collect::<BTreeSet<_>>(), allowed, "{path}");
+        let documented: Vec<String> = item
+            .keys()
+            .filter(|key| *key != "parameters")
+            .map(|method| method.to_uppercase())
+            .collect();
+        assert_eq!(
+            documented.iter().map(String::as_str).collect::<BTreeSet<_>>(),
+            allowed,
+            "{path}"
+        );
     }
 }
 
@@ -213,9 +302,20 @@ fn the_limit_of_names_is_that_of_the_service() {
     let document = Document::new();
     let server = Server::start(&[]);
     for schema in ["Color", "ColorCreate"] {
-        let length = document.0["components"]["schemas"][schema]["properties"]["name"]["maxLength"].as_u64().unwrap() as usize;
+        let length = document.0["components"]["schemas"][schema]["properties"]["name"]["maxLength"]
+            .as_u64()
+            .unwrap() as usize;
         for (length, status) in [(length, 201), (length + 1, 400)] {
-            assert_eq!(server.ask("POST", "/colors", &json!({ "name": "x".repeat(length), "value": "" }).to_string()).status, status);
+            assert_eq!(
+                server
+                    .ask(
+                        "POST",
+                        "/colors",
+                        &json!({ "name": "x".repeat(length), "value": "" }).to_string()
+                    )
+                    .status,
+                status
+            );
         }
     }
 }
@@ -224,18 +324,35 @@ fn the_limit_of_names_is_that_of_the_service() {
 fn every_example_request_has_the_first_documented_response_and_its_example() {
     let document = Document::new();
     let mut names = document.operations().into_iter().flat_map(|operation| operation.parameters);
-    assert_eq!(names.find(|parameter| parameter["in"] == "path").unwrap()["example"], "rebeccapurple");
+    assert_eq!(
+        names.find(|parameter| parameter["in"] == "path").unwrap()["example"],
+        "rebeccapurple"
+    );
     for operation in document.operations() {
         for content in operation.example_contents() {
             let server = Server::start(&[]);
-            let real = ask(&server, &operation, &operation.target(), "HTTP/1.1", &operation.condition_fields(), &content);
+            let real = ask(
+                &server,
+                &operation,
+                &operation.target(),
+                "HTTP/1.1",
+                &operation.condition_fields(),
+                &content,
+            );
             document.check(&operation, &real);
             assert_eq!(Some(&real.status.to_string()), operation.statuses().first());
             let documented = document.response(&operation, &real.status.to_string());
-            if let Some(example) = documented.pointer("/content/application~1json/example").filter(|_| operation.method != "HEAD") {
+            if let Some(example) = documented
+                .pointer("/content/application~1json/example")
+                .filter(|_| operation.method != "HEAD")
+            {
                 // the examples are those of a release
-                let content = real.content.replace(env!("BUILD_VERSION"), env!("CARGO_PKG_VERSION"));
-                assert!(shows(example, &serde_json::from_str(&content).unwrap()), "{example} {real:?}");
+                let content =
+                    real.content.replace(env!("BUILD_VERSION"), env!("CARGO_PKG_VERSION"));
+                assert!(
+                    shows(example, &serde_json::from_str(&content).unwrap()),
+                    "{example} {real:?}"
+                );
             }
         }
     }
@@ -248,13 +365,21 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
     let read_only = Server::start(&["--read-only"]);
     let hasty = Server::start(&["--request-timeout", "0.1"]);
     let scratch = Scratch::new();
-    let private = Server::start(&["--private", "--token-file", &scratch.write_tokens("a-token-0123456789")]);
+    let private =
+        Server::start(&["--private", "--token-file", &scratch.write_tokens("a-token-0123456789")]);
     for operation in document.operations() {
         let target = operation.target();
         for status in operation.statuses() {
             let ask_with = |fields: &str| {
                 let fields = operation.accept().to_owned() + fields;
-                ask(&server, &operation, &target, "HTTP/1.1", &fields, &operation.example_contents()[0])
+                ask(
+                    &server,
+                    &operation,
+                    &target,
+                    "HTTP/1.1",
+                    &fields,
+                    &operation.example_contents()[0],
+                )
             };
             let real = match status.as_str() {
                 // see the examples
@@ -265,21 +390,49 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
                 "304" => ask_with("If-None-Match: *\r\n"),
                 "400" => ask_with("Content-Length: x\r\n"),
                 "401" => {
-                    let wrong = ask(&private, &operation, &target, "HTTP/1.1", "Authorization: Bearer wrong\r\n", "");
+                    let wrong = ask(
+                        &private,
+                        &operation,
+                        &target,
+                        "HTTP/1.1",
+                        "Authorization: Bearer wrong\r\n",
+                        "",
+                    );
                     document.check(&operation, &wrong);
                     ask(&private, &operation, &target, "HTTP/1.1", "", "")
                 }
-                "403" => ask(&server, &operation, &format!("http://evil.example{target}"), "HTTP/1.1", "", ""),
-                "404" if operation.path == "/" => ask(&server, &operation, "/", "HTTP/1.1", "Accept: */*\r\n", ""),
+                "403" => ask(
+                    &server,
+                    &operation,
+                    &format!("http://evil.example{target}"),
+                    "HTTP/1.1",
+                    "",
+                    "",
+                ),
+                "404" if operation.path == "/" => {
+                    ask(&server, &operation, "/", "HTTP/1.1", "Accept: */*\r\n", "")
+                }
                 "404" => ask(&server, &operation, "/colors/no", "HTTP/1.1", "", ""),
                 "405" => ask(&read_only, &operation, &target, "HTTP/1.1", "", ""),
-                "408" => hasty.connect().send(format!("{} {target} HTTP/1.1\r\n", operation.method)).response_to(&operation.method),
+                "408" => hasty
+                    .connect()
+                    .send(format!("{} {target} HTTP/1.1\r\n", operation.method))
+                    .response_to(&operation.method),
                 "412" => ask_with("If-Match: \"x\"\r\n"),
-                "413" => ask(&server, &operation, &target, "HTTP/1.1", "Content-Length: 1048577\r\n", ""),
+                "413" => {
+                    ask(&server, &operation, &target, "HTTP/1.1", "Content-Length: 1048577\r\n", "")
+                }
                 "415" => ask_with("Content-Encoding: gzip\r\n"),
                 "417" => ask_with("Expect: wonders\r\n"),
                 "431" => ask_with(&"X: y\r\n".repeat(100)),
-                "501" => ask(&server, &operation, &target, "HTTP/1.1", "Transfer-Encoding: gzip, chunked\r\n", ""),
+                "501" => ask(
+                    &server,
+                    &operation,
+                    &target,
+                    "HTTP/1.1",
+                    "Transfer-Encoding: gzip, chunked\r\n",
+                    "",
+                ),
                 "505" => ask(&server, &operation, &target, "HTTP/2.0", "", ""),
                 _ => panic!("a request that has the status {status} belongs here"),
             };
@@ -294,7 +447,9 @@ fn the_health_of_a_stopping_service_is_as_documented() {
     let document = Document::new();
     let operations = document.operations();
     std::thread::scope(|scope| {
-        for operation in operations.iter().filter(|operation| operation.path.ends_with("/health") && operation.method != "OPTIONS") {
+        for operation in operations.iter().filter(|operation| {
+            operation.path.ends_with("/health") && operation.method != "OPTIONS"
+        }) {
             scope.spawn(|| {
                 let server = Server::start(&[]);
                 let (mut begun, mut idle) = (server.connect(), server.connect());
@@ -315,10 +470,23 @@ fn the_fields_for_pages_of_allowed_origins_are_documented() {
     let document = Document::new();
     let server = Server::start(&["--allow-origin", "https://friend.example"]);
     for operation in document.operations() {
-        for fields in ["", "Origin: https://friend.example\r\n", "Origin: https://friend.example\r\nAccess-Control-Request-Method: PUT\r\n"]
-        {
-            let real = ask(&server, &operation, &operation.target(), "HTTP/1.1", fields, &operation.example_contents()[0]);
-            assert_eq!(real.field("vary"), Some(if operation.path == "/" { "Accept, Origin" } else { "Origin" }));
+        for fields in [
+            "",
+            "Origin: https://friend.example\r\n",
+            "Origin: https://friend.example\r\nAccess-Control-Request-Method: PUT\r\n",
+        ] {
+            let real = ask(
+                &server,
+                &operation,
+                &operation.target(),
+                "HTTP/1.1",
+                fields,
+                &operation.example_contents()[0],
+            );
+            assert_eq!(
+                real.field("vary"),
+                Some(if operation.path == "/" { "Accept, Origin" } else { "Origin" })
+            );
             document.check(&operation, &real);
         }
     }
@@ -328,16 +496,32 @@ fn the_fields_for_pages_of_allowed_origins_are_documented() {
 fn the_document_for_people_has_the_same_statuses() {
     let document = Document::new();
     let operations = document.operations();
-    let refusals: BTreeSet<String> = operations.iter().flat_map(Operation::statuses).filter(|status| status.as_str() >= "400").collect();
-    assert_eq!(rows_of_document("| status |").iter().flat_map(|row| statuses_in(row[0])).collect::<BTreeSet<_>>(), refusals);
+    let refusals: BTreeSet<String> = operations
+        .iter()
+        .flat_map(Operation::statuses)
+        .filter(|status| status.as_str() >= "400")
+        .collect();
+    assert_eq!(
+        rows_of_document("| status |")
+            .iter()
+            .flat_map(|row| statuses_in(row[0]))
+            .collect::<BTreeSet<_>>(),
+        refusals
+    );
     let methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"];
     for row in rows_of_document("| resource |") {
         let path = row[0].trim_matches('`').replace("<name>", "{name}");
-        for (method, cell) in methods.into_iter().zip([1, 1, 2, 3, 4, 5].map(|column| row[column])) {
-            let documented = operations.iter().find(|operation| operation.path == path && operation.method == method);
+        for (method, cell) in methods.into_iter().zip([1, 1, 2, 3, 4, 5].map(|column| row[column]))
+        {
+            let documented = operations
+                .iter()
+                .find(|operation| operation.path == path && operation.method == method);
             let shown: BTreeSet<String> = statuses_in(cell).collect();
             match documented {
-                Some(operation) => assert!(!shown.is_empty() && shown.is_subset(&operation.statuses()), "{method} {path}: {cell}"),
+                Some(operation) => assert!(
+                    !shown.is_empty() && shown.is_subset(&operation.statuses()),
+                    "{method} {path}: {cell}"
+                ),
                 None => assert_eq!(cell, "405", "{method} {path}"),
             }
         }
@@ -346,7 +530,10 @@ fn the_document_for_people_has_the_same_statuses() {
 
 /// The rows of the table in docs/http.md whose head begins like this, cell by cell.
 fn rows_of_document(head: &str) -> Vec<Vec<&'static str>> {
-    rows(HTTP, head).into_iter().map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
+    rows(HTTP, head)
+        .into_iter()
+        .map(|row| row.trim_matches('|').split('|').map(str::trim).collect())
+        .collect()
 }
 
 /// The numbers of three digits in a text.

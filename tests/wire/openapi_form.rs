@@ -19,7 +19,10 @@ fn generators_and_swagger_ui_find_what_they_need() {
     for (name, schema) in components["schemas"].as_object().unwrap() {
         for (member, schema) in schema["properties"].as_object().into_iter().flatten() {
             // generators take the values of a constant for strings
-            assert!(schema.get("type").is_some() && schema.get("const").is_none(), "{name}: {member}");
+            assert!(
+                schema.get("type").is_some() && schema.get("const").is_none(),
+                "{name}: {member}"
+            );
         }
     }
 }
@@ -27,10 +30,15 @@ fn generators_and_swagger_ui_find_what_they_need() {
 #[test]
 fn no_schema_has_a_name_that_generated_code_has_for_something_else() {
     let document = Document::new();
-    let names: Vec<&String> = document.0["components"]["schemas"].as_object().unwrap().keys().collect();
+    let names: Vec<&String> =
+        document.0["components"]["schemas"].as_object().unwrap().keys().collect();
     for name in &names {
         // Python's typing; TypeScript's, PHP's and Go's error; Go's constructors
-        assert!(!["Any", "Dict", "List", "Optional", "Set", "Tuple", "Union", "Error"].contains(&name.as_str()), "{name}");
+        assert!(
+            !["Any", "Dict", "List", "Optional", "Set", "Tuple", "Union", "Error"]
+                .contains(&name.as_str()),
+            "{name}"
+        );
         assert!(!names.iter().any(|other| **name == format!("New{other}")), "{name}");
     }
 }
@@ -40,7 +48,10 @@ fn every_member_that_a_schema_requires_is_described() {
     let document = Document::new();
     for (name, schema) in document.0["components"]["schemas"].as_object().unwrap() {
         for member in schema["required"].as_array().into_iter().flatten() {
-            assert!(schema["properties"].get(member.as_str().unwrap()).is_some(), "{name}: {member}");
+            assert!(
+                schema["properties"].get(member.as_str().unwrap()).is_some(),
+                "{name}: {member}"
+            );
         }
     }
 }
@@ -55,13 +66,21 @@ fn every_example_of_it_is_valid() {
     for operation in document.operations() {
         for status in operation.statuses() {
             let what = format!("{} {} {status}", operation.method, operation.path);
-            if let Some(content) = document.response(&operation, &status).pointer("/content/application~1json") {
+            if let Some(content) =
+                document.response(&operation, &status).pointer("/content/application~1json")
+            {
                 document.validate(&content["schema"], content.get("example").expect(&what), &what);
             }
         }
-        if let Some(content) = operation.description.pointer("/requestBody/content/application~1json") {
+        if let Some(content) =
+            operation.description.pointer("/requestBody/content/application~1json")
+        {
             for example in operation.example_contents() {
-                document.validate(&content["schema"], &serde_json::from_str(&example).unwrap(), operation.path);
+                document.validate(
+                    &content["schema"],
+                    &serde_json::from_str(&example).unwrap(),
+                    operation.path,
+                );
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Options, on the command line and in the environment: what they take, and what is said to a mistake.
+//! Options, on the command line and in the environment: what they take, and what is said to a
+//! mistake.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,7 +7,8 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use crate::common::harness::{self, Scratch, Server, colors};
 
-/// Runs the program to its end with these arguments and variables; gives exit code, standard output and standard error.
+/// Runs the program to its end with these arguments and variables; gives exit code, standard output
+/// and standard error.
 #[track_caller]
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
     harness::run(colors(arguments).envs(variables.iter().copied()))
@@ -42,24 +44,38 @@ fn the_seed_is_compiled_in_but_a_file_of_that_name_comes_first() {
 
 #[test]
 fn an_empty_variable_is_not_set() {
-    let server = start(&[], &[("COLORS_DATA", ""), ("COLORS_MAX_BODY", ""), ("COLORS_NONSENSE", "")]);
+    let server =
+        start(&[], &[("COLORS_DATA", ""), ("COLORS_MAX_BODY", ""), ("COLORS_NONSENSE", "")]);
     assert_eq!(server.ask("DELETE", "/colors/red", "").status, 200);
     assert!(!server.log().contains("WARN"), "{}", server.log());
     // for those without which more is allowed it may be a mistake
     for name in ["COLORS_TOKEN_FILE", "COLORS_PRIVATE", "COLORS_READ_ONLY"] {
         let (code, _, log) = run(&["--check"], &[(name, "")]);
         assert_eq!(code, Some(0), "{log}");
-        assert!(log.contains(&format!("[WARN] the variable {name} is empty, which is the same as not set\n")), "{log}");
+        assert!(
+            log.contains(&format!(
+                "[WARN] the variable {name} is empty, which is the same as not set\n"
+            )),
+            "{log}"
+        );
     }
 }
 
 #[test]
 fn a_mistake_in_a_variable_is_reported_by_its_name() {
     for (name, value, expected) in [
-        ("COLORS_MAX_BODY", "lots", "error: invalid value 'lots' for 'COLORS_MAX_BODY': give a size"),
+        (
+            "COLORS_MAX_BODY",
+            "lots",
+            "error: invalid value 'lots' for 'COLORS_MAX_BODY': give a size",
+        ),
         ("COLORS_READ_ONLY", "perhaps", "error: invalid value 'perhaps' for 'COLORS_READ_ONLY'"),
         ("COLORS_LOG_LEVEL", "inf", "error: invalid value 'inf' for 'COLORS_LOG_LEVEL'"),
-        ("COLORS_LISTEN", "127.0.0.1:0,:80", "error: invalid value ':80' for 'COLORS_LISTEN': say which address"),
+        (
+            "COLORS_LISTEN",
+            "127.0.0.1:0,:80",
+            "error: invalid value ':80' for 'COLORS_LISTEN': say which address",
+        ),
     ] {
         let (code, out, error) = run(&[], &[(name, value)]);
         assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
@@ -71,7 +87,10 @@ fn a_mistake_in_a_variable_is_reported_by_its_name() {
 fn a_mistake_made_of_several_variables_is_reported_by_their_names() {
     for (variables, expected) in [
         (&[("COLORS_PRIVATE", "true")][..], "error: COLORS_PRIVATE needs COLORS_TOKEN_FILE\n"),
-        (&[("COLORS_LISTEN", "8080,8080")], "error: COLORS_LISTEN: http://127.0.0.1:8080 is given twice\n"),
+        (
+            &[("COLORS_LISTEN", "8080,8080")],
+            "error: COLORS_LISTEN: http://127.0.0.1:8080 is given twice\n",
+        ),
         (
             &[("COLORS_ACCESS_LOG", "1"), ("COLORS_LOG_LEVEL", "error")],
             "error: COLORS_ACCESS_LOG logs nothing at COLORS_LOG_LEVEL error: it needs info or debug\n",
@@ -88,7 +107,10 @@ fn a_variable_that_is_not_utf_8_is_named() {
     let mut command = colors(&["--check"]);
     let output = command.env("COLORS_MAX_BODY", OsStr::from_bytes(b"6\xff")).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(output.stderr.starts_with(b"error: the value of COLORS_MAX_BODY is not UTF-8\n"), "{output:?}");
+    assert!(
+        output.stderr.starts_with(b"error: the value of COLORS_MAX_BODY is not UTF-8\n"),
+        "{output:?}"
+    );
     // a path may be any bytes
     let mut command = colors(&["--check"]);
     let output = command.env("COLORS_SEED", OsStr::from_bytes(b"/no\xff")).output().unwrap();
@@ -102,12 +124,25 @@ fn the_option_for_the_port_is_found_by_its_usual_names() {
     }
     let (code, _, log) = run(&["--check"], &[("COLORS_PORT", "9000")]);
     assert_eq!(code, Some(0));
-    assert!(log.ends_with("the variable COLORS_PORT is unknown and does nothing; did you mean COLORS_LISTEN?\n"), "{log}");
+    assert!(
+        log.ends_with(
+            "the variable COLORS_PORT is unknown and does nothing; did you mean COLORS_LISTEN?\n"
+        ),
+        "{log}"
+    );
 }
 
 #[test]
 fn an_unknown_variable_is_a_warning_with_the_one_that_may_be_meant() {
-    let server = start(&[], &[("COLORS_READONLY", "true"), ("COLORS_XYZZY", "1"), ("COLORS_CHECK", "true"), ("COLORS_BACKUP", "7")]);
+    let server = start(
+        &[],
+        &[
+            ("COLORS_READONLY", "true"),
+            ("COLORS_XYZZY", "1"),
+            ("COLORS_CHECK", "true"),
+            ("COLORS_BACKUP", "7"),
+        ],
+    );
     let log = server.stop();
     for expected in [
         "[WARN] the variable COLORS_READONLY is unknown and does nothing; did you mean COLORS_READ_ONLY?",
@@ -141,7 +176,8 @@ fn the_command_line_overrules_a_variable_in_both_directions() {
 fn several_values_in_a_variable_are_separated_by_commas() {
     let server = start(&[], &[("COLORS_ALLOW_ORIGIN", "https://a.example,https://b.example")]);
     for origin in ["https://a.example", "https://b.example"] {
-        let response = server.connect().ask_with("GET", "/colors", &format!("Origin: {origin}\r\n"), "");
+        let response =
+            server.connect().ask_with("GET", "/colors", &format!("Origin: {origin}\r\n"), "");
         assert_eq!(response.field("access-control-allow-origin"), Some(origin));
     }
 }
@@ -153,13 +189,22 @@ fn check_says_in_one_line_whether_a_start_would_succeed() {
     let data = scratch.file("list.db");
     let check = |arguments: &[&str]| run(&[&["--check"], arguments].concat(), &[]);
     let fine = |line: &str| (Some(0), format!("{line}\n"), String::new());
-    assert_eq!(check(&["--seed", &seed]), fine(&format!("the options are fine: 2 colors from {seed}")));
-    assert_eq!(check(&["--seed", &seed, "--data", &data]), fine(&format!("the options are fine: 2 colors from {seed}, for {data}")));
+    assert_eq!(
+        check(&["--seed", &seed]),
+        fine(&format!("the options are fine: 2 colors from {seed}"))
+    );
+    assert_eq!(
+        check(&["--seed", &seed, "--data", &data]),
+        fine(&format!("the options are fine: 2 colors from {seed}, for {data}"))
+    );
     assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1, "it wrote something");
     // with a service that uses the same file and the same address
     let server = Server::start(&["--seed", &seed, "--data", &data]);
     let address = server.address.to_string();
-    assert_eq!(check(&["--listen", &address, "--data", &data]), fine(&format!("the options are fine: 2 colors kept in {data}")));
+    assert_eq!(
+        check(&["--listen", &address, "--data", &data]),
+        fine(&format!("the options are fine: 2 colors kept in {data}"))
+    );
     server.connect().expect_open();
     drop(server);
 
@@ -172,9 +217,15 @@ fn check_says_in_one_line_whether_a_start_would_succeed() {
         (&["--data", fifo][..], format!("cannot use {fifo}: ")),
         (&["--data", link], format!("cannot use {link}: no such directory")),
         (&["--data", "/dev/zero"], "cannot use /dev/zero: ".to_owned()),
-        (&["--data", &data], format!("cannot use {data}: it is a list in JSON; start with it as --seed")),
+        (
+            &["--data", &data],
+            format!("cannot use {data}: it is a list in JSON; start with it as --seed"),
+        ),
         (&["--seed", "none.json"], "cannot read the seed none.json: ".to_owned()),
-        (&["--data", "/no/such/directory/list.db"], "cannot use /no/such/directory/list.db: no such directory".to_owned()),
+        (
+            &["--data", "/no/such/directory/list.db"],
+            "cannot use /no/such/directory/list.db: no such directory".to_owned(),
+        ),
     ] {
         let (code, out, log) = check(arguments);
         assert_eq!((code, out.as_str(), log.lines().count()), (Some(1), "", 1), "{log}");
@@ -185,38 +236,81 @@ fn check_says_in_one_line_whether_a_start_would_succeed() {
 
 #[test]
 fn values_that_are_known_are_listed_and_near_misses_suggested() {
-    check_usage_error(&["--log-level", "verbose"], "[possible values: off, error, warn, info, debug]");
+    check_usage_error(
+        &["--log-level", "verbose"],
+        "[possible values: off, error, warn, info, debug]",
+    );
     check_usage_error(&["--log-level", "inf"], "a similar value exists: 'info'");
     check_usage_error(&["--max-bdy", "1"], "a similar argument exists: '--max-body'");
 }
 
 #[test]
 fn sizes_and_times_have_units() {
-    let server = Server::start(&["--max-body", "1K", "--request-timeout", "500ms", "--keep-alive", "2m"]);
-    assert_eq!(server.ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{}"}}"#, "x".repeat(1000))).status, 201);
-    assert_eq!(server.ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{}"}}"#, "x".repeat(1002))).status, 413);
+    let server =
+        Server::start(&["--max-body", "1K", "--request-timeout", "500ms", "--keep-alive", "2m"]);
+    assert_eq!(
+        server
+            .ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{}"}}"#, "x".repeat(1000)))
+            .status,
+        201
+    );
+    assert_eq!(
+        server
+            .ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{}"}}"#, "x".repeat(1002)))
+            .status,
+        413
+    );
     let mut stalled = server.connect();
     assert_eq!(stalled.send("GET /").response().status, 408);
-    for (option, value) in [("--max-body", "17M"), ("--max-body", "63"), ("--max-body", "1G"), ("--max-body", "64 X")] {
-        check_usage_error(&[option, value], "give a size from 64 bytes to 16 MiB, as in 65536, 64K or 1MiB");
+    for (option, value) in
+        [("--max-body", "17M"), ("--max-body", "63"), ("--max-body", "1G"), ("--max-body", "64 X")]
+    {
+        check_usage_error(
+            &[option, value],
+            "give a size from 64 bytes to 16 MiB, as in 65536, 64K or 1MiB",
+        );
     }
     for value in ["25h", "99ms", "5 parsecs", "-1", "NaN"] {
-        check_usage_error(&[&format!("--keep-alive={value}")], "give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m");
+        check_usage_error(
+            &[&format!("--keep-alive={value}")],
+            "give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m",
+        );
     }
     for value in ["0", "257", "-1", "many"] {
-        check_usage_error(&["--workers", value], &format!("invalid value '{value}' for '--workers <N>': give a number from 1 to 256"));
+        check_usage_error(
+            &["--workers", value],
+            &format!("invalid value '{value}' for '--workers <N>': give a number from 1 to 256"),
+        );
     }
-    check_usage_error(&["--max-body", "-1"], "invalid value '-1' for '--max-body <BYTES>': give a size");
-    check_usage_error(&["--keep-alive", "-1"], "invalid value '-1' for '--keep-alive <TIME>': give a time");
+    check_usage_error(
+        &["--max-body", "-1"],
+        "invalid value '-1' for '--max-body <BYTES>': give a size",
+    );
+    check_usage_error(
+        &["--keep-alive", "-1"],
+        "invalid value '-1' for '--keep-alive <TIME>': give a time",
+    );
 }
 
 #[test]
 fn a_switch_takes_the_usual_words_and_names_two() {
-    for (word, status) in [("true", 405), ("YES", 405), ("on", 405), ("1", 405), ("false", 200), ("No", 200), ("off", 200), ("0", 200)] {
+    for (word, status) in [
+        ("true", 405),
+        ("YES", 405),
+        ("on", 405),
+        ("1", 405),
+        ("false", 200),
+        ("No", 200),
+        ("off", 200),
+        ("0", 200),
+    ] {
         let server = Server::start(&[&format!("--read-only={word}")]);
         assert_eq!(server.ask("DELETE", "/colors/red", "").status, status, "{word}");
     }
-    check_usage_error(&["--read-only=maybe"], "invalid value 'maybe' for '--read-only[=<BOOL>]'\n  [possible values: true, false]\n");
+    check_usage_error(
+        &["--read-only=maybe"],
+        "invalid value 'maybe' for '--read-only[=<BOOL>]'\n  [possible values: true, false]\n",
+    );
 }
 
 #[test]
@@ -224,16 +318,29 @@ fn a_port_alone_and_localhost_mean_loopback() {
     // port 0 has the kernel pick one, and the line shows the address
     for listen in ["0", "localhost:0"] {
         let server = Server::spawn(colors(&["--listen", listen]));
-        assert!(server.address.ip().is_loopback() && server.address.is_ipv4(), "{}", server.address);
+        assert!(
+            server.address.ip().is_loopback() && server.address.is_ipv4(),
+            "{}",
+            server.address
+        );
         server.connect().expect_open();
     }
-    let hint = "say which address: 127.0.0.1:8080 for this host alone, 0.0.0.0:8080 or [::]:8080 for all";
+    let hint =
+        "say which address: 127.0.0.1:8080 for this host alone, 0.0.0.0:8080 or [::]:8080 for all";
     check_usage_error(&["--listen", ":8080"], hint);
     check_usage_error(&["--listen", "*:8080"], hint);
-    for (listen, advice) in [("::1:8080", "[::1]:8080"), (":::80", "[::]:80"), ("2001:db8::7:443", "[2001:db8::7]:443")] {
-        check_usage_error(&["--listen", listen], &format!("an IPv6 address needs brackets: {advice}\n"));
+    for (listen, advice) in
+        [("::1:8080", "[::1]:8080"), (":::80", "[::]:80"), ("2001:db8::7:443", "[2001:db8::7]:443")]
+    {
+        check_usage_error(
+            &["--listen", listen],
+            &format!("an IPv6 address needs brackets: {advice}\n"),
+        );
     }
-    check_usage_error(&["--listen", "example.org:8080"], "give an IP address and a port, as in 127.0.0.1:8080");
+    check_usage_error(
+        &["--listen", "example.org:8080"],
+        "give an IP address and a port, as in 127.0.0.1:8080",
+    );
 }
 
 #[test]
@@ -241,12 +348,27 @@ fn addresses_that_clash_are_the_options_mistake() {
     for (first, second, expected) in [
         ("127.0.0.1:8080", "127.0.0.1:8080", "http://127.0.0.1:8080 is given twice"),
         ("unix:/a", "unix:/a", "unix:/a is given twice"),
-        ("0.0.0.0:8080", "[::]:8080", "http://[::]:8080 covers http://0.0.0.0:8080: leave that out"),
-        ("[::]:8080", "127.0.0.1:8080", "http://[::]:8080 covers http://127.0.0.1:8080: leave that out"),
-        ("10.0.0.1:8080", "0.0.0.0:8080", "http://0.0.0.0:8080 covers http://10.0.0.1:8080: leave that out"),
+        (
+            "0.0.0.0:8080",
+            "[::]:8080",
+            "http://[::]:8080 covers http://0.0.0.0:8080: leave that out",
+        ),
+        (
+            "[::]:8080",
+            "127.0.0.1:8080",
+            "http://[::]:8080 covers http://127.0.0.1:8080: leave that out",
+        ),
+        (
+            "10.0.0.1:8080",
+            "0.0.0.0:8080",
+            "http://0.0.0.0:8080 covers http://10.0.0.1:8080: leave that out",
+        ),
         ("[::1]:8080", "[::]:8080", "http://[::]:8080 covers http://[::1]:8080: leave that out"),
     ] {
-        check_usage_error(&["--listen", first, "--listen", second], &format!("--listen: {expected}"));
+        check_usage_error(
+            &["--listen", first, "--listen", second],
+            &format!("--listen: {expected}"),
+        );
     }
     // picked one by one
     drop(Server::start(&["--listen", "127.0.0.1:0"]));
@@ -254,9 +376,16 @@ fn addresses_that_clash_are_the_options_mistake() {
 
 #[test]
 fn an_origin_that_no_browser_sends_is_refused() {
-    for origin in
-        ["https://:", "https://a:99999", "https://a:0", "https://a:", "https://[zz]", "https://a:443", "http://a:80", "https://a..b"]
-    {
+    for origin in [
+        "https://:",
+        "https://a:99999",
+        "https://a:0",
+        "https://a:",
+        "https://[zz]",
+        "https://a:443",
+        "http://a:80",
+        "https://a..b",
+    ] {
         check_usage_error(&["--allow-origin", origin], "as in https://example.org");
     }
 }
@@ -265,8 +394,17 @@ fn an_origin_that_no_browser_sends_is_refused() {
 fn nobody_is_told_to_allow_an_origin_that_cannot_be_allowed() {
     let server = Server::start(&[]);
     for origin in ["null", "moz-extension://0", "https://a:443"] {
-        assert_eq!(server.connect().ask_with("DELETE", "/colors/red", &format!("Origin: {origin}\r\n"), "").status, 403);
+        assert_eq!(
+            server
+                .connect()
+                .ask_with("DELETE", "/colors/red", &format!("Origin: {origin}\r\n"), "")
+                .status,
+            403
+        );
     }
     let log = server.stop();
-    assert!(log.matches("refused a change from ").count() == 3 && !log.contains("--allow-origin"), "{log}");
+    assert!(
+        log.matches("refused a change from ").count() == 3 && !log.contains("--allow-origin"),
+        "{log}"
+    );
 }

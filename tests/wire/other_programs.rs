@@ -1,4 +1,5 @@
-//! Other programs that write to the database while the service runs: what they commit counts, and nobody is kept out for longer than a save.
+//! Other programs that write to the database while the service runs: what they commit counts, and
+//! nobody is kept out for longer than a save.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -58,8 +59,9 @@ fn envelope(colors: &[&str]) -> String {
     format!(r#"{{"data":[{}]}}"#, colors.join(","))
 }
 
-/// What Litestream 0.3 has SQLite do, but for its reads of FILE-wal: a table that it counts up in, a transaction that stays open between
-/// two checkpoints so that nobody else's copies the log, and a write that is rolled back, which keeps writers out for the moment.
+/// What Litestream 0.3 has SQLite do, but for its reads of FILE-wal: a table that it counts up in,
+/// a transaction that stays open between two checkpoints so that nobody else's copies the log, and
+/// a write that is rolled back, which keeps writers out for the moment.
 fn replicate(file: &str, is_over: &AtomicBool) -> u32 {
     let (writer, reader) = (connect(file), connect(file));
     writer
@@ -73,17 +75,24 @@ fn replicate(file: &str, is_over: &AtomicBool) -> u32 {
         reader.execute_batch("ROLLBACK").unwrap();
         let checkpoint = format!("PRAGMA wal_checkpoint({mode})");
         // SQLite lets nobody wait while the service makes one itself
-        let is_done = || (!writer.query_row(&checkpoint, [], |row| row.get::<_, bool>(0)).unwrap()).then_some(());
+        let is_done = || {
+            (!writer.query_row(&checkpoint, [], |row| row.get::<_, bool>(0)).unwrap()).then_some(())
+        };
         eventually("the checkpoint is done", is_done);
         let count_up = "INSERT INTO _litestream_seq (id, seq) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET seq = seq + 1";
         writer.execute_batch(count_up).unwrap();
-        writer.execute_batch("BEGIN IMMEDIATE; INSERT INTO _litestream_lock (id) VALUES (1); ROLLBACK").unwrap();
+        writer
+            .execute_batch(
+                "BEGIN IMMEDIATE; INSERT INTO _litestream_lock (id) VALUES (1); ROLLBACK",
+            )
+            .unwrap();
         rounds += 1;
         if is_over.load(Relaxed) {
             break;
         }
     }
-    let sequence: u32 = writer.query_row("SELECT seq FROM _litestream_seq", [], |row| row.get(0)).unwrap();
+    let sequence: u32 =
+        writer.query_row("SELECT seq FROM _litestream_seq", [], |row| row.get(0)).unwrap();
     assert_eq!(sequence, rounds);
     rounds
 }
@@ -91,8 +100,10 @@ fn replicate(file: &str, is_over: &AtomicBool) -> u32 {
 #[test]
 fn litestreams_statements_and_durable_writers_never_fail_each_other() {
     const WRITERS: usize = 6;
-    let colors: Vec<String> = (0..WRITERS).map(|number| format!(r#"{{"name":"{number}","value":"0"}}"#)).collect();
-    let Shared { server, file, other, _scratch } = Shared::start(&format!("[{}]", colors.join(",")));
+    let colors: Vec<String> =
+        (0..WRITERS).map(|number| format!(r#"{{"name":"{number}","value":"0"}}"#)).collect();
+    let Shared { server, file, other, _scratch } =
+        Shared::start(&format!("[{}]", colors.join(",")));
     drop(other);
     let is_over = AtomicBool::new(false);
     let (rounds, acknowledged) = thread::scope(|scope| {
@@ -105,7 +116,11 @@ fn litestreams_statements_and_durable_writers_never_fail_each_other() {
                     let mut step = 0;
                     while !is_over.load(Relaxed) {
                         step += 1;
-                        let answer = client.ask("PUT", &format!("/colors/{number}"), &format!(r#"{{"value":"{step}"}}"#));
+                        let answer = client.ask(
+                            "PUT",
+                            &format!("/colors/{number}"),
+                            &format!(r#"{{"value":"{step}"}}"#),
+                        );
                         assert_eq!(answer.status, 200, "{answer:?}");
                     }
                     step
@@ -113,19 +128,29 @@ fn litestreams_statements_and_durable_writers_never_fail_each_other() {
             })
             .collect();
         let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(10) && !replica.is_finished() && !writers.iter().any(|writer| writer.is_finished()) {
+        while begun.elapsed() < Duration::from_secs(10)
+            && !replica.is_finished()
+            && !writers.iter().any(|writer| writer.is_finished())
+        {
             thread::park_timeout(Duration::from_millis(50));
         }
         drop(end);
-        let acknowledged: Vec<usize> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        let acknowledged: Vec<usize> =
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect();
         (replica.join().unwrap(), acknowledged)
     });
     server.signal(Signal::KILL);
     let (_, log) = server.wait();
-    crate::common::harness::figures(&format!("{rounds} rounds of Litestream's, {} changes", acknowledged.iter().sum::<usize>()));
+    crate::common::harness::figures(&format!(
+        "{rounds} rounds of Litestream's, {} changes",
+        acknowledged.iter().sum::<usize>()
+    ));
     assert!(!log.contains("ERROR") && !log.contains("another program has changed"), "{log}");
-    let colors: Vec<String> =
-        acknowledged.iter().enumerate().map(|(number, value)| format!(r#"{{"name":"{number}","value":"{value}"}}"#)).collect();
+    let colors: Vec<String> = acknowledged
+        .iter()
+        .enumerate()
+        .map(|(number, value)| format!(r#"{{"name":"{number}","value":"{value}"}}"#))
+        .collect();
     assert_eq!(stored(&file), envelope(&colors.iter().map(String::as_str).collect::<Vec<_>>()));
 }
 
@@ -134,10 +159,19 @@ fn what_another_program_does_while_saving_fails_is_what_the_next_change_is_decid
     for (call, failure) in [("fdatasync", "error=EIO"), ("pwrite64", "error=ENOSPC")] {
         let shared = Shared::start(&format!("[{A},{B}]"));
         let server = &shared.server;
-        let put = |name: &str, value: &str| server.ask("PUT", &format!("/colors/{name}"), &format!(r#"{{"value":"{value}"}}"#));
+        let put = |name: &str, value: &str| {
+            server.ask("PUT", &format!("/colors/{name}"), &format!(r#"{{"value":"{value}"}}"#))
+        };
         assert_eq!(put("a", "saved").status, 200);
         let log = format!("{}-wal", shared.file);
-        if !server.strace(&["-P", &log, "-e", &format!("trace={call}"), "-e", &format!("inject={call}:{failure}")]) {
+        if !server.strace(&[
+            "-P",
+            &log,
+            "-e",
+            &format!("trace={call}"),
+            "-e",
+            &format!("inject={call}:{failure}"),
+        ]) {
             return;
         }
         assert_eq!(put("a", "not saved").status, 500);
@@ -148,10 +182,18 @@ fn what_another_program_does_while_saving_fails_is_what_the_next_change_is_decid
         // the first changes after that, made before anybody can have looked
         let mut clients = [server.connect(), server.connect()];
         clients[0].send(request("PUT", "/colors/b", "Host: localhost\r\n", r#"{"value":"lost"}"#));
-        clients[1].send(request("PUT", "/colors/a", &format!("Host: localhost\r\nIf-Match: {tag}\r\n"), r#"{"value":"mine"}"#));
+        clients[1].send(request(
+            "PUT",
+            "/colors/a",
+            &format!("Host: localhost\r\nIf-Match: {tag}\r\n"),
+            r#"{"value":"mine"}"#,
+        ));
         assert_eq!(clients.map(|mut client| client.response().status), [404, 412], "{failure}");
         let theirs = r#"{"name":"a","value":"theirs"}"#;
-        assert_eq!((server.list(), stored_by_sqlite(&shared.other)), (envelope(&[theirs]), vec![("a".into(), "theirs".into())]));
+        assert_eq!(
+            (server.list(), stored_by_sqlite(&shared.other)),
+            (envelope(&[theirs]), vec![("a".into(), "theirs".into())])
+        );
         assert_eq!(put("a", "mine").status, 200);
         eventually("it recovers", || (shared.health() == 200).then_some(()));
     }
@@ -168,14 +210,20 @@ fn stored_by_sqlite(connection: &Connection) -> Vec<(String, String)> {
 fn a_change_finds_its_color_after_another_program_has_renumbered_the_rows() {
     let shared = Shared::start(&format!("[{A},{B}]"));
     for (renumber, list) in [
-        ("UPDATE color SET id = 3 - id WHERE id < 0; UPDATE color SET id = -id; UPDATE color SET id = id + 3", [A, B]),
+        (
+            "UPDATE color SET id = 3 - id WHERE id < 0; UPDATE color SET id = -id; UPDATE color SET id = id + 3",
+            [A, B],
+        ),
         ("UPDATE color SET id = id + 1000", [A, B]),
         ("UPDATE color SET id = CASE name WHEN 'a' THEN -1 ELSE -2 END", [B, A]),
     ] {
         let server = &shared.server;
         shared.run(renumber);
         // each is the first change after it
-        assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"new"}"#).content, r#"{"name":"a","value":"new"}"#);
+        assert_eq!(
+            server.ask("PUT", "/colors/a", r#"{"value":"new"}"#).content,
+            r#"{"name":"a","value":"new"}"#
+        );
         shared.run("UPDATE color SET id = id + 7");
         assert_eq!(server.ask("DELETE", "/colors/b", "").content, B);
         shared.run("UPDATE color SET id = id + 7");
@@ -194,16 +242,33 @@ fn a_change_finds_its_color_after_another_program_has_renumbered_the_rows() {
 #[test]
 fn changes_go_on_whatever_another_program_does_to_the_files() {
     let shared = Shared::start(&format!("[{A}]"));
-    let statements = ["VACUUM", "PRAGMA wal_checkpoint(PASSIVE)", "PRAGMA wal_checkpoint(FULL)", "REINDEX; ANALYZE; PRAGMA optimize"];
-    let statements = statements.iter().chain(&["VACUUM; PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA wal_checkpoint(RESTART); VACUUM"]);
+    let statements = [
+        "VACUUM",
+        "PRAGMA wal_checkpoint(PASSIVE)",
+        "PRAGMA wal_checkpoint(FULL)",
+        "REINDEX; ANALYZE; PRAGMA optimize",
+    ];
+    let statements = statements.iter().chain(&[
+        "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)",
+        "PRAGMA wal_checkpoint(RESTART); VACUUM",
+    ]);
     for (round, statements) in statements.cycle().take(18).enumerate() {
         for statement in statements.split("; ") {
             shared.other.prepare(statement).unwrap().query([]).unwrap().next().unwrap();
         }
         let (name, server) = (format!("name-{round}"), &shared.server);
-        let created = server.ask("POST", "/colors", &format!(r#"{{"name":"{name}","value":"{}"}}"#, "x".repeat(20_000)));
-        let deleted = (round > 2).then(|| server.ask("DELETE", &format!("/colors/name-{}", round - 2), "").status);
-        assert_eq!((created.status, deleted.unwrap_or(200), shared.health()), (201, 200, 200), "{statements}");
+        let created = server.ask(
+            "POST",
+            "/colors",
+            &format!(r#"{{"name":"{name}","value":"{}"}}"#, "x".repeat(20_000)),
+        );
+        let deleted = (round > 2)
+            .then(|| server.ask("DELETE", &format!("/colors/name-{}", round - 2), "").status);
+        assert_eq!(
+            (created.status, deleted.unwrap_or(200), shared.health()),
+            (201, 200, 200),
+            "{statements}"
+        );
     }
     let list = shared.server.list();
     assert_eq!(shared.warnings(), 0, "none of that changes a color: {}", shared.server.log());
@@ -238,15 +303,22 @@ fn what_a_start_refuses_is_refused_while_it_runs_until_it_is_gone() {
         let message = format!("the change was not made, it could not be saved: {reason}");
         assert_eq!((refused.status, refused.message(), shared.health()), (500, message, 503));
         assert_eq!(shared.server.list(), envelope(&[A]));
-        let log = eventually("it is logged", || Some(shared.server.log()).filter(|log| log.contains("ERROR")));
+        let log = eventually("it is logged", || {
+            Some(shared.server.log()).filter(|log| log.contains("ERROR"))
+        });
         assert_eq!(log.matches(reason).count(), 1, "{log}");
         shared.run(undo);
         // the health finds out, and what it says holds for the reads after it
         shared.run("UPDATE color SET value = 'seen' WHERE name = 'a'");
-        eventually("it recovers with a request for the health", || (shared.health() == 200).then_some(()));
+        eventually("it recovers with a request for the health", || {
+            (shared.health() == 200).then_some(())
+        });
         let seen = A.replace("\"1\"", "\"seen\"");
         assert_eq!(shared.server.list(), envelope(&[&seen]));
-        assert_eq!((shared.server.ask("POST", "/colors", B).status, shared.server.list()), (201, envelope(&[&seen, B])));
+        assert_eq!(
+            (shared.server.ask("POST", "/colors", B).status, shared.server.list()),
+            (201, envelope(&[&seen, B]))
+        );
         // and without a change, a request for the health finds it
         shared.run(make.replace("(9,", "(10,").as_str());
         assert_eq!(shared.health(), 503);
@@ -256,7 +328,8 @@ fn what_a_start_refuses_is_refused_while_it_runs_until_it_is_gone() {
 #[test]
 fn readers_see_what_another_program_commits() {
     let shared = Shared::start(&format!("[{A}]"));
-    let (server, value) = (&shared.server, |value: &str| format!(r#"{{"name":"a","value":"{value}"}}"#));
+    let (server, value) =
+        (&shared.server, |value: &str| format!(r#"{{"name":"a","value":"{value}"}}"#));
     let mut client = server.connect();
     for round in 0..10 {
         // with the next save
@@ -275,7 +348,9 @@ fn readers_see_what_another_program_commits() {
     }
     // while requests arrive
     shared.run("UPDATE color SET value = 'seen' WHERE name = 'a'");
-    eventually("it is seen without a save", || (client.ask("GET", "/colors/a", "").content == value("seen")).then_some(()));
+    eventually("it is seen without a save", || {
+        (client.ask("GET", "/colors/a", "").content == value("seen")).then_some(())
+    });
 }
 
 #[test]
@@ -288,7 +363,11 @@ fn a_program_that_commits_all_the_time_is_one_warning() {
     }
     assert_eq!(client.ask("GET", "/colors/a", "").content, r#"{"name":"a","value":"499"}"#);
     let log = shared.server.stop();
-    assert_eq!(log.matches("another program has changed the list; it has 2 colors now\n").count(), 1, "{log}");
+    assert_eq!(
+        log.matches("another program has changed the list; it has 2 colors now\n").count(),
+        1,
+        "{log}"
+    );
     assert_eq!(log.lines().count(), 3, "{log}");
 }
 
@@ -298,7 +377,11 @@ fn an_idle_service_leaves_the_database_alone() {
     let (file, trace) = (scratch.file("colors.db"), scratch.0.join("trace"));
     Server::with_data(&format!("[{A}]"), &file, &[]).stop();
     let options = ["-y", "-ttt", "-o", trace.to_str().unwrap()];
-    let Some(command) = colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file]) else { return };
+    let Some(command) =
+        colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file])
+    else {
+        return;
+    };
     let server = Server::spawn(command);
     let mut client = server.connect();
     assert_eq!(client.ask("PUT", "/colors/a", r#"{"value":"2"}"#).status, 200);
@@ -311,7 +394,8 @@ fn an_idle_service_leaves_the_database_alone() {
     let calls: Vec<&str> = trace.lines().filter(|line| line.contains("colors.db")).collect();
     assert!(calls.len() > 10, "{trace}");
     // what follows the change is over in a second
-    let idle: Vec<&&str> = calls.iter().filter(|line| time(line) < end && time(line) > end - 3.0).collect();
+    let idle: Vec<&&str> =
+        calls.iter().filter(|line| time(line) < end && time(line) > end - 3.0).collect();
     assert!(idle.is_empty(), "{idle:?}");
 }
 
@@ -319,7 +403,9 @@ fn an_idle_service_leaves_the_database_alone() {
 fn changes_wait_for_another_program_that_writes_but_not_one_after_the_other() {
     let shared = Shared::start(&format!("[{A}]"));
     let server = &shared.server;
-    let put = |value: usize| request("PUT", "/colors/a", "Host: localhost\r\n", &format!(r#"{{"value":"{value}"}}"#));
+    let put = |value: usize| {
+        request("PUT", "/colors/a", "Host: localhost\r\n", &format!(r#"{{"value":"{value}"}}"#))
+    };
     shared.run("BEGIN IMMEDIATE; UPDATE color SET value = 'theirs'");
     let begun = Instant::now();
     let mut clients: Vec<_> = (0..20).map(|_| server.connect()).collect();

@@ -1,5 +1,5 @@
-//! What is installed, by `make install` into a root of its own, and how the backup script treats the copies. The package for Debian is tried
-//! out by `.ci/package`.
+//! What is installed, by `make install` into a root of its own, and how the backup script treats
+//! the copies. The package for Debian is tried out by `.ci/package`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -47,7 +47,11 @@ const FILES: [(u32, &str); 27] = [
 fn make(scratch: &Scratch, target: &str) {
     let binary = colors(&[]).get_program().to_str().unwrap().to_owned();
     let mut command = Command::new("make");
-    command.args([target, &format!("DESTDIR={}", scratch.0.display()), &format!("BINARY={binary}")]);
+    command.args([
+        target,
+        &format!("DESTDIR={}", scratch.0.display()),
+        &format!("BINARY={binary}"),
+    ]);
     let output = command.env_remove("PREFIX").current_dir(ROOT).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -61,9 +65,10 @@ fn files(directory: &Path) -> Vec<(u32, String)> {
             let metadata = fs::symlink_metadata(&path).unwrap();
             match metadata.is_dir() {
                 true => directories.push(path),
-                false => {
-                    found.push((metadata.permissions().mode() & 0o7777, path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned()))
-                }
+                false => found.push((
+                    metadata.permissions().mode() & 0o7777,
+                    path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned(),
+                )),
             }
         }
     }
@@ -80,10 +85,14 @@ fn make_uninstall_removes_what_make_install_installed() {
     make(&scratch, "install");
     assert_eq!(files(&scratch.0), FILES.map(|(mode, path)| (mode, path.to_owned())));
     let program = scratch.0.join("usr/local/bin/colors");
-    assert!(Command::new(program).arg("--version").stdout(Stdio::null()).status().unwrap().success());
+    assert!(
+        Command::new(program).arg("--version").stdout(Stdio::null()).status().unwrap().success()
+    );
     make(&scratch, "uninstall");
     assert_eq!(files(&scratch.0), []);
-    for directory in ["usr/local/lib/colors", "usr/local/share/colors", "usr/local/share/doc/colors"] {
+    for directory in
+        ["usr/local/lib/colors", "usr/local/share/colors", "usr/local/share/doc/colors"]
+    {
         assert!(!scratch.0.join(directory).exists(), "{directory}");
     }
     // a second time there is nothing to do
@@ -102,7 +111,10 @@ fn changed_options_and_the_list_outlive_make_install_and_uninstall() {
     let list = scratch.write("var/lib/colors/colors.db", "the list");
     make(&scratch, "install");
     make(&scratch, "uninstall");
-    assert_eq!(files(&scratch.0).into_iter().map(|(_, path)| path).collect::<Vec<_>>(), ["etc/default/colors", "var/lib/colors/colors.db"]);
+    assert_eq!(
+        files(&scratch.0).into_iter().map(|(_, path)| path).collect::<Vec<_>>(),
+        ["etc/default/colors", "var/lib/colors/colors.db"]
+    );
     assert_eq!(
         (fs::read_to_string(options).unwrap().as_str(), fs::read_to_string(list).unwrap().as_str()),
         ("COLORS_READ_ONLY=true\n", "the list")
@@ -119,19 +131,38 @@ fn the_installed_units_are_sound_and_leave_little_exposed() {
     let units = scratch.0.join("units");
     fs::create_dir(&units).unwrap();
     let instance = |name: &str| name.replace("@.", "@work.");
-    let names = ["colors.service", "colors@.service", "colors-backup.service", "colors-backup.timer"];
+    let names =
+        ["colors.service", "colors@.service", "colors-backup.service", "colors-backup.timer"];
     for name in names {
-        let unit = fs::read_to_string(scratch.0.join("usr/local/lib/systemd/system").join(name)).unwrap();
-        assert!(!unit.contains("/usr/") || unit.matches("/usr/").count() == unit.matches("/usr/local/").count(), "{unit}");
+        let unit =
+            fs::read_to_string(scratch.0.join("usr/local/lib/systemd/system").join(name)).unwrap();
+        assert!(
+            !unit.contains("/usr/")
+                || unit.matches("/usr/").count() == unit.matches("/usr/local/").count(),
+            "{unit}"
+        );
         // systemd-analyze looks for the programs that they name, and takes no template
-        fs::write(units.join(instance(name)), unit.replace("/usr/local/", &format!("{}/usr/local/", scratch.0.display()))).unwrap();
+        fs::write(
+            units.join(instance(name)),
+            unit.replace("/usr/local/", &format!("{}/usr/local/", scratch.0.display())),
+        )
+        .unwrap();
     }
     for name in names {
-        assert_eq!(analyze(&units, &["verify", "--man=no", &format!("./{}", instance(name))]), (true, String::new()), "{name}");
+        assert_eq!(
+            analyze(&units, &["verify", "--man=no", &format!("./{}", instance(name))]),
+            (true, String::new()),
+            "{name}"
+        );
     }
     for name in names[..3].iter().map(|name| instance(name)) {
-        let (_, report) = analyze(&units, &["security", "--offline=yes", "--no-pager", &format!("./{name}")]);
-        let exposure = report.split(&format!("exposure level for {name}: ")).nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        let (_, report) =
+            analyze(&units, &["security", "--offline=yes", "--no-pager", &format!("./{name}")]);
+        let exposure = report
+            .split(&format!("exposure level for {name}: "))
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next())
+            .unwrap();
         assert!(exposure.parse::<f64>().unwrap() <= 0.9, "{report}");
     }
 }
@@ -139,18 +170,27 @@ fn the_installed_units_are_sound_and_leave_little_exposed() {
 #[test]
 fn the_debian_changelog_is_of_this_version() {
     let changelog = include_str!("../../packaging/debian/changelog");
-    assert!(changelog.starts_with(concat!("colors (", env!("CARGO_PKG_VERSION"), ") ")), "{changelog}");
+    assert!(
+        changelog.starts_with(concat!("colors (", env!("CARGO_PKG_VERSION"), ") ")),
+        "{changelog}"
+    );
 }
 
 #[test]
 fn every_variable_of_the_default_file_is_one_of_an_option_or_of_the_backup() {
     let help = String::from_utf8(colors(&["--help"]).output().unwrap().stdout).unwrap();
     let defaults = include_str!("../../packaging/systemd/colors.default");
-    let variables: Vec<&str> = defaults.lines().filter_map(|line| line.strip_prefix("#COLORS_")?.split('=').next()).collect();
+    let variables: Vec<&str> = defaults
+        .lines()
+        .filter_map(|line| line.strip_prefix("#COLORS_")?.split('=').next())
+        .collect();
     assert!(variables.len() >= 14, "{variables:?}");
     for variable in variables.into_iter().filter(|variable| *variable != "BACKUPS") {
         let option = format!("--{}", variable.to_lowercase().replace('_', "-"));
-        assert!(help.split_whitespace().any(|word| word.split('[').next() == Some(&option)), "{option}");
+        assert!(
+            help.split_whitespace().any(|word| word.split('[').next() == Some(&option)),
+            "{option}"
+        );
     }
 }
 
@@ -160,9 +200,25 @@ fn the_shell_scripts_are_clean() {
         return;
     }
     let output = Command::new("shellcheck")
-        .args(["packaging/install.sh", "packaging/backup", "packaging/deb", "packaging/dist", "packaging/openrc", "packaging/runit"])
+        .args([
+            "packaging/install.sh",
+            "packaging/backup",
+            "packaging/deb",
+            "packaging/dist",
+            "packaging/openrc",
+            "packaging/runit",
+        ])
         .args(["packaging/debian/postinst", "packaging/debian/postrm", "packaging/debian/prerm"])
-        .args([".ci/boot", ".ci/clients", ".ci/container", ".ci/crate", ".ci/dist", ".ci/emulated", ".ci/package", ".ci/run"])
+        .args([
+            ".ci/boot",
+            ".ci/clients",
+            ".ci/container",
+            ".ci/crate",
+            ".ci/dist",
+            ".ci/emulated",
+            ".ci/package",
+            ".ci/run",
+        ])
         .current_dir(ROOT)
         .output();
     let output = output.unwrap();
@@ -174,8 +230,15 @@ fn the_manual_is_one_that_mandoc_has_nothing_to_say_to() {
     if !is_installed("mandoc") {
         return;
     }
-    let output = Command::new("mandoc").args(["-T", "lint", "-W", "warning", "packaging/man/colors.8"]).current_dir(ROOT).output().unwrap();
-    assert_eq!((output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned()), (true, String::new()));
+    let output = Command::new("mandoc")
+        .args(["-T", "lint", "-W", "warning", "packaging/man/colors.8"])
+        .current_dir(ROOT)
+        .output()
+        .unwrap();
+    assert_eq!(
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned()),
+        (true, String::new())
+    );
 }
 
 /// FILE of a service, and a directory for copies of its list.
@@ -221,7 +284,10 @@ impl Backup {
     /// What the copies contain, oldest first.
     fn copies(&self) -> Vec<String> {
         let directory = self.scratch.0.join("copies");
-        files(&directory).iter().map(|(_, path)| fs::read_to_string(directory.join(path)).unwrap()).collect()
+        files(&directory)
+            .iter()
+            .map(|(_, path)| fs::read_to_string(directory.join(path)).unwrap())
+            .collect()
     }
 }
 
@@ -239,17 +305,26 @@ fn a_backup_beside_the_service_is_its_list_for_its_owner_alone_and_a_seed() {
     assert_eq!(copies.len(), 1, "{copies:?}");
     let (mode, name) = &copies[0];
     assert_eq!(*mode, 0o600);
-    assert!(name.starts_with("colors-20") && name.ends_with("Z.json") && name.len() == "colors-20200101T000000Z.json".len(), "{name}");
+    assert!(
+        name.starts_with("colors-20")
+            && name.ends_with("Z.json")
+            && name.len() == "colors-20200101T000000Z.json".len(),
+        "{name}"
+    );
     assert_eq!(backup.copies(), [format!("{}\n", server.list())]);
-    let restored = Server::start(&["--seed", backup.scratch.0.join("copies").join(name).to_str().unwrap()]);
+    let restored =
+        Server::start(&["--seed", backup.scratch.0.join("copies").join(name).to_str().unwrap()]);
     assert_eq!(restored.list(), server.list());
 }
 
 #[test]
 fn a_backup_keeps_the_newest_copies() {
-    for (keep, expected) in
-        [("1", &[COPY] as &[&str]), ("2", &["03", COPY]), ("4", &["01", "02", "03", COPY]), ("9", &["01", "02", "03", COPY])]
-    {
+    for (keep, expected) in [
+        ("1", &[COPY] as &[&str]),
+        ("2", &["03", COPY]),
+        ("4", &["01", "02", "03", COPY]),
+        ("9", &["01", "02", "03", COPY]),
+    ] {
         let backup = Backup::new().with_copies(&["01", "02", "03"]);
         let _server = backup.serve();
         let output = backup.run(keep);
@@ -265,8 +340,17 @@ fn a_copy_that_a_wrong_clock_makes_look_old_is_kept_and_the_backup_fails() {
     let _server = backup.serve();
     let output = backup.run("1");
     let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), backup.copies()), (Some(1), ["01", "02", COPY, "of 2999"].map(str::to_owned).to_vec()), "{error}");
-    assert!(error.contains(&format!("and removed none: the clock was wrong, now or when it made {future}; ")), "{error}");
+    assert_eq!(
+        (output.status.code(), backup.copies()),
+        (Some(1), ["01", "02", COPY, "of 2999"].map(str::to_owned).to_vec()),
+        "{error}"
+    );
+    assert!(
+        error.contains(&format!(
+            "and removed none: the clock was wrong, now or when it made {future}; "
+        )),
+        "{error}"
+    );
     fs::remove_file(future).unwrap();
     assert!(backup.run("1").status.success());
     assert_eq!(backup.copies(), ["01", "02", COPY]);
@@ -304,7 +388,10 @@ fn a_backup_that_fails_keeps_every_copy_and_says_why() {
         let output = backup.run(keep);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let error = String::from_utf8(output.stderr).unwrap();
-        assert!(error.trim_end().ends_with(&message.replace("FILE", backup.file.to_str().unwrap())), "{error}");
+        assert!(
+            error.trim_end().ends_with(&message.replace("FILE", backup.file.to_str().unwrap())),
+            "{error}"
+        );
         assert_eq!(backup.copies(), ["01", "02"]);
     }
 }

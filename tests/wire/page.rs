@@ -12,19 +12,30 @@ fn ask(server: &Server, method: &str, target: &str, fields: &str) -> Response {
 
 #[test]
 fn a_client_that_asks_for_html_gets_the_page_at_the_base_path() {
-    for (base, targets) in [("", &["/", "/?x"][..]), ("/api/v1", &["/api/v1", "/api/v1/", "/api/v1?x", "/%61pi/v1/"])] {
+    for (base, targets) in
+        [("", &["/", "/?x"][..]), ("/api/v1", &["/api/v1", "/api/v1/", "/api/v1?x", "/%61pi/v1/"])]
+    {
         let server = Server::start(&["--base-path", base]);
         for target in targets {
             let page = ask(&server, "GET", target, BROWSER);
-            assert_eq!((page.status, page.field("content-type")), (200, Some("text/html; charset=utf-8")), "{target}");
+            assert_eq!(
+                (page.status, page.field("content-type")),
+                (200, Some("text/html; charset=utf-8")),
+                "{target}"
+            );
             assert_eq!(page.field("vary"), Some("Accept"));
             assert_eq!(page.field("referrer-policy"), Some("no-referrer"));
             let head = ask(&server, "HEAD", target, BROWSER);
-            let without_date = |page: &Response| page.fields.iter().filter(|(name, _)| name != "Date").cloned().collect::<Vec<_>>();
+            let without_date = |page: &Response| {
+                page.fields.iter().filter(|(name, _)| name != "Date").cloned().collect::<Vec<_>>()
+            };
             assert_eq!((head.status, without_date(&head)), (200, without_date(&page)));
             let condition = format!("{BROWSER}If-None-Match: {}\r\n", page.field("etag").unwrap());
             let current = ask(&server, "GET", target, &condition);
-            assert_eq!((current.status, current.field("etag"), current.field("vary")), (304, page.field("etag"), Some("Accept")));
+            assert_eq!(
+                (current.status, current.field("etag"), current.field("vary")),
+                (304, page.field("etag"), Some("Accept"))
+            );
         }
     }
 }
@@ -35,7 +46,13 @@ fn the_policy_allows_nothing_but_the_page_itself() {
     let policy = page.field("content-security-policy").unwrap();
     let directives: Vec<&str> = policy.split("; ").collect();
     assert!(!policy.contains("unsafe") && !policy.contains('*'), "{policy}");
-    for directive in ["default-src 'none'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"] {
+    for directive in [
+        "default-src 'none'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ] {
         assert!(directives.contains(&directive), "{policy}");
     }
     assert_eq!(page.content.matches("<script").count(), 1);
@@ -45,11 +62,25 @@ fn the_policy_allows_nothing_but_the_page_itself() {
 #[test]
 fn everybody_else_gets_the_404_that_was_there_before() {
     let server = Server::start(&[]);
-    for fields in ["", "Accept: */*\r\n", "Accept: application/json\r\n", "Accept: text/*\r\n", "Accept: text/html;q=0, */*\r\n"] {
+    for fields in [
+        "",
+        "Accept: */*\r\n",
+        "Accept: application/json\r\n",
+        "Accept: text/*\r\n",
+        "Accept: text/html;q=0, */*\r\n",
+    ] {
         for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
             let response = ask(&server, method, "/", fields);
-            assert_eq!((response.status, response.field("vary")), (404, Some("Accept")), "{method} {fields}");
-            assert!(method == "HEAD" || response.message() == "no such resource, the list is at /colors", "{response:?}");
+            assert_eq!(
+                (response.status, response.field("vary")),
+                (404, Some("Accept")),
+                "{method} {fields}"
+            );
+            assert!(
+                method == "HEAD"
+                    || response.message() == "no such resource, the list is at /colors",
+                "{response:?}"
+            );
         }
     }
     assert_eq!(ask(&server, "GET", "//", BROWSER).status, 404);
@@ -70,7 +101,10 @@ fn the_document_says_for_whom_it_is_there() {
 #[test]
 fn the_list_is_json_for_browsers_too() {
     let response = ask(&Server::start(&[]), "GET", "/colors", BROWSER);
-    assert_eq!((response.status, response.field("vary"), response.field("content-type")), (200, None, Some("application/json")));
+    assert_eq!(
+        (response.status, response.field("vary"), response.field("content-type")),
+        (200, None, Some("application/json"))
+    );
 }
 
 #[test]
@@ -79,7 +113,10 @@ fn the_page_has_the_methods_of_a_resource_that_is_only_read() {
     assert_eq!(ask(&server, "OPTIONS", "/", BROWSER).field("allow"), Some("GET, HEAD, OPTIONS"));
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
         let response = ask(&server, method, "/", BROWSER);
-        assert_eq!((response.status, response.field("allow"), response.field("vary")), (405, Some("GET, HEAD, OPTIONS"), Some("Accept")));
+        assert_eq!(
+            (response.status, response.field("allow"), response.field("vary")),
+            (405, Some("GET, HEAD, OPTIONS"), Some("Accept"))
+        );
     }
 }
 

@@ -46,10 +46,17 @@ fn increments_under_if_match_are_never_lost() {
                         let mut made = 0;
                         for _ in 0..EACH {
                             let read = client.ask("GET", "/colors/count", "");
-                            let color: serde_json::Value = serde_json::from_str(&read.content).unwrap();
+                            let color: serde_json::Value =
+                                serde_json::from_str(&read.content).unwrap();
                             let value: u64 = color["value"].as_str().unwrap().parse().unwrap();
-                            let condition = format!("If-Match: {}\r\n", read.field("etag").unwrap());
-                            let written = client.ask_with("PUT", "/colors/count", &condition, &format!(r#"{{"value":"{}"}}"#, value + 1));
+                            let condition =
+                                format!("If-Match: {}\r\n", read.field("etag").unwrap());
+                            let written = client.ask_with(
+                                "PUT",
+                                "/colors/count",
+                                &condition,
+                                &format!(r#"{{"value":"{}"}}"#, value + 1),
+                            );
                             match written.status {
                                 200 => made += 1,
                                 412 => {}
@@ -63,7 +70,10 @@ fn increments_under_if_match_are_never_lost() {
             clients.into_iter().map(|client| client.join().unwrap()).sum()
         });
         assert!(made > 0);
-        assert_eq!(server.ask("GET", "/colors/count", "").content, format!(r#"{{"name":"count","value":"{made}"}}"#));
+        assert_eq!(
+            server.ask("GET", "/colors/count", "").content,
+            format!(r#"{{"name":"count","value":"{made}"}}"#)
+        );
     }
 }
 
@@ -75,13 +85,20 @@ fn readers_see_only_whole_lists() {
             let mut reader = server.connect();
             let writing = scope.spawn(move || {
                 for _ in 0..300 {
-                    assert_eq!(writer.ask("POST", "/colors", r#"{"name":"a","value":"1"}"#).status, 201);
+                    assert_eq!(
+                        writer.ask("POST", "/colors", r#"{"name":"a","value":"1"}"#).status,
+                        201
+                    );
                     assert_eq!(writer.ask("DELETE", "/colors/a", "").status, 200);
                 }
             });
             while !writing.is_finished() {
                 let list = reader.ask("GET", "/colors", "").content;
-                assert!([r#"{"data":[]}"#, r#"{"data":[{"name":"a","value":"1"}]}"#].contains(&list.as_str()), "{list}");
+                assert!(
+                    [r#"{"data":[]}"#, r#"{"data":[{"name":"a","value":"1"}]}"#]
+                        .contains(&list.as_str()),
+                    "{list}"
+                );
             }
         });
     }

@@ -1,4 +1,5 @@
-//! README and the other documents: their commands, run as they stand, print what they show; tables and links are right.
+//! README and the other documents: their commands, run as they stand, print what they show; tables
+//! and links are right.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,7 +26,8 @@ const DOCUMENTS: [(&str, &str); 10] = [
     ("docs/operating.md", OPERATING),
 ];
 
-/// The `console` blocks of a document: each command, which `> ` continues, with the output shown below it.
+/// The `console` blocks of a document: each command, which `> ` continues, with the output shown
+/// below it.
 fn commands(document: &str) -> Vec<(String, String)> {
     let mut commands: Vec<(String, String)> = Vec::new();
     for block in document.split("```console\n").skip(1) {
@@ -44,12 +46,14 @@ fn commands(document: &str) -> Vec<(String, String)> {
     commands
 }
 
-/// A terminal in which somebody follows a document: the service runs on port 8080, and others where the document starts them.
+/// A terminal in which somebody follows a document: the service runs on port 8080, and others where
+/// the document starts them.
 struct Terminal {
     scratch: Scratch,
     /// By the ports that the document gives them.
     services: BTreeMap<String, Server>,
-    /// The port of the service that was started last, which is `$!`, and how often it has read its tokens.
+    /// The port of the service that was started last, which is `$!`, and how often it has read its
+    /// tokens.
     last: (String, usize),
 }
 
@@ -59,12 +63,19 @@ impl Terminal {
         Self { scratch: Scratch::new(), services, last: ("8080".to_owned(), 0) }
     }
 
-    /// Starts a service in the background, on a free port in place of the one that `--listen` names.
+    /// Starts a service in the background, on a free port in place of the one that `--listen`
+    /// names.
     fn start(&mut self, arguments: &str) {
-        let (port, arguments) = arguments.strip_prefix("--listen ").and_then(|rest| rest.split_once(' ')).expect("a port of its own");
+        let (port, arguments) = arguments
+            .strip_prefix("--listen ")
+            .and_then(|rest| rest.split_once(' '))
+            .expect("a port of its own");
         let mut program = colors(&["--listen", "127.0.0.1:0"]);
         program.args(arguments.split(' ')).current_dir(&self.scratch.0);
-        assert!(self.services.insert(port.to_owned(), Server::spawn(program)).is_none(), "port {port} is in use");
+        assert!(
+            self.services.insert(port.to_owned(), Server::spawn(program)).is_none(),
+            "port {port} is in use"
+        );
         self.last = (port.to_owned(), 1);
     }
 
@@ -76,12 +87,18 @@ impl Terminal {
             here = here.replace(&format!("localhost:{port}"), &service.address.to_string());
         }
         let mut shell = Command::new("sh");
-        shell.args(["-c", &here]).current_dir(&self.scratch.0).env("PAUSE", "0").stderr(Stdio::inherit());
+        shell
+            .args(["-c", &here])
+            .current_dir(&self.scratch.0)
+            .env("PAUSE", "0")
+            .stderr(Stdio::inherit());
         shell.env("PATH", path_with(""));
         let printed = String::from_utf8(shell.output().unwrap().stdout).unwrap();
         if command.contains("kill -HUP $!") {
             self.last.1 += 1;
-            eventually("the tokens are read", || (last.log().matches(" loaded from ").count() == self.last.1).then_some(()));
+            eventually("the tokens are read", || {
+                (last.log().matches(" loaded from ").count() == self.last.1).then_some(())
+            });
         }
         printed
     }
@@ -91,7 +108,9 @@ impl Terminal {
 #[track_caller]
 fn check_commands(document: &str, count_min: usize) {
     let commands = commands(document);
-    let uses = |program: &str| commands.iter().any(|(command, _)| command.contains(&format!("{program} ")));
+    let uses = |program: &str| {
+        commands.iter().any(|(command, _)| command.contains(&format!("{program} ")))
+    };
     if ["jq", "python3"].into_iter().any(|program| uses(program) && !is_installed(program)) {
         return;
     }
@@ -134,7 +153,10 @@ fn a_service_that_cannot_start_has_the_backup_again_after_the_commands_for_that(
             std::fs::remove_file(scratch.file("colors.db")).unwrap();
         } else {
             scratch.write("colors.db", "damaged");
-            assert_eq!(colors(&["--data", &scratch.file("colors.db")]).status().unwrap().code(), Some(1));
+            assert_eq!(
+                colors(&["--data", &scratch.file("colors.db")]).status().unwrap().code(),
+                Some(1)
+            );
         }
         let mut server = None;
         for line in block(OPERATING, "sh", "mv --backup=t").lines() {
@@ -142,10 +164,20 @@ fn a_service_that_cannot_start_has_the_backup_again_after_the_commands_for_that(
                 "systemctl stop colors.service" => {}
                 "systemctl start colors.service" => server = Some(start()),
                 command => {
-                    let address = server.as_ref().map(|server| server.address.to_string()).unwrap_or_default();
-                    let command = command.replace("/var/lib/colors", &scratch.file("")).replace("/root", &kept.file(""));
+                    let address = server
+                        .as_ref()
+                        .map(|server| server.address.to_string())
+                        .unwrap_or_default();
+                    let command = command
+                        .replace("/var/lib/colors", &scratch.file(""))
+                        .replace("/root", &kept.file(""));
                     let here = command.replace("localhost:8080", &address);
-                    let status = Command::new("sh").args(["-ec", &here]).current_dir(&scratch.0).stderr(Stdio::null()).status().unwrap();
+                    let status = Command::new("sh")
+                        .args(["-ec", &here])
+                        .current_dir(&scratch.0)
+                        .stderr(Stdio::null())
+                        .status()
+                        .unwrap();
                     assert!(status.success(), "{here}");
                 }
             }
@@ -174,15 +206,24 @@ fn curl_says_why_it_fails_wherever_it_is_shown() {
 }
 
 /// Options of other programs that the documents name by themselves.
-const OTHER_OPTIONS: [&str; 6] = ["--before", "--help", "--json", "--memory", "--path-as-is", "--property"];
+const OTHER_OPTIONS: [&str; 6] =
+    ["--before", "--help", "--json", "--memory", "--path-as-is", "--property"];
 
 #[test]
 fn options_that_the_documents_name_are_those_of_the_program() {
     let help = String::from_utf8(colors(&["--help"]).output().unwrap().stdout).unwrap();
-    let of_program: BTreeSet<&str> = help.split_whitespace().filter_map(|word| word.split(['[', ',']).next()).collect();
+    let of_program: BTreeSet<&str> =
+        help.split_whitespace().filter_map(|word| word.split(['[', ',']).next()).collect();
     for (path, document) in DOCUMENTS.iter().filter(|(path, _)| *path != "benches/README.md") {
-        for name in document.split("`--").skip(1).map(|rest| format!("--{}", rest.split([' ', '=', '`']).next().unwrap())) {
-            assert!(of_program.contains(name.as_str()) || OTHER_OPTIONS.contains(&name.as_str()), "{path}: {name}");
+        for name in document
+            .split("`--")
+            .skip(1)
+            .map(|rest| format!("--{}", rest.split([' ', '=', '`']).next().unwrap()))
+        {
+            assert!(
+                of_program.contains(name.as_str()) || OTHER_OPTIONS.contains(&name.as_str()),
+                "{path}: {name}"
+            );
         }
     }
 }
@@ -198,7 +239,10 @@ fn the_documents_are_short() {
 /// The rows of the table whose head begins like this.
 #[track_caller]
 pub(crate) fn rows<'a>(document: &'a str, head: &str) -> Vec<&'a str> {
-    let table = document.lines().skip_while(|line| !line.starts_with(head)).take_while(|line| line.starts_with('|'));
+    let table = document
+        .lines()
+        .skip_while(|line| !line.starts_with(head))
+        .take_while(|line| line.starts_with('|'));
     let rows: Vec<_> = table.skip(2).collect();
     assert!(!rows.is_empty(), "{head}");
     rows
@@ -214,13 +258,27 @@ fn anchor(heading: &str) -> String {
 fn every_link_leads_to_a_file_and_a_heading() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (path, document) in DOCUMENTS {
-        for link in document.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()).filter(|link| !link.contains("://")) {
-            let (target, fragment) = link.split_once('#').map_or((link, None), |(target, fragment)| (target, Some(fragment)));
-            let file = if target.is_empty() { root.join(path) } else { root.join(path).with_file_name("").join(target) };
+        for link in document
+            .split("](")
+            .skip(1)
+            .map(|rest| rest.split(')').next().unwrap())
+            .filter(|link| !link.contains("://"))
+        {
+            let (target, fragment) = link
+                .split_once('#')
+                .map_or((link, None), |(target, fragment)| (target, Some(fragment)));
+            let file = if target.is_empty() {
+                root.join(path)
+            } else {
+                root.join(path).with_file_name("").join(target)
+            };
             assert!(file.is_file(), "{path}: {link}");
             if let Some(fragment) = fragment {
                 let text = std::fs::read_to_string(&file).unwrap();
-                let mut headings = text.lines().filter_map(|line| line.strip_prefix('#')).map(|rest| rest.trim_start_matches('#').trim());
+                let mut headings = text
+                    .lines()
+                    .filter_map(|line| line.strip_prefix('#'))
+                    .map(|rest| rest.trim_start_matches('#').trim());
                 assert!(headings.any(|heading| anchor(heading) == fragment), "{path}: {link}");
             }
         }
@@ -240,12 +298,31 @@ fn the_installed_documents_have_links_and_paths_to_what_is_installed() {
     }
     let scratch = Scratch::new();
     install(&scratch);
-    for (path, document) in DOCUMENTS.iter().filter_map(|(path, document)| Some((scratch.0.join(installed(path)?), document))) {
-        for link in document.split("](").skip(1).map(|rest| rest.split([')', '#']).next().unwrap()).filter(|link| !link.contains("://")) {
-            assert!(link.is_empty() || path.with_file_name("").join(link).is_file(), "{}: {link}", path.display());
+    for (path, document) in DOCUMENTS
+        .iter()
+        .filter_map(|(path, document)| Some((scratch.0.join(installed(path)?), document)))
+    {
+        for link in document
+            .split("](")
+            .skip(1)
+            .map(|rest| rest.split([')', '#']).next().unwrap())
+            .filter(|link| !link.contains("://"))
+        {
+            assert!(
+                link.is_empty() || path.with_file_name("").join(link).is_file(),
+                "{}: {link}",
+                path.display()
+            );
         }
-        for name in document.split(['`', ' ', '\n', '(', ')', ',']).filter_map(|word| word.strip_prefix("/usr/share/doc/colors/")) {
-            assert!(scratch.0.join("usr/share/doc/colors").join(name).exists(), "{}: {name}", path.display());
+        for name in document
+            .split(['`', ' ', '\n', '(', ')', ','])
+            .filter_map(|word| word.strip_prefix("/usr/share/doc/colors/"))
+        {
+            assert!(
+                scratch.0.join("usr/share/doc/colors").join(name).exists(),
+                "{}: {name}",
+                path.display()
+            );
         }
     }
     // once, where it says what the paths are in a checkout
@@ -258,7 +335,13 @@ fn the_installed_documents_have_links_and_paths_to_what_is_installed() {
 fn install(scratch: &Scratch) {
     let binary = colors(&[]).get_program().to_str().unwrap().to_owned();
     let mut command = Command::new("make");
-    command.args(["--silent", "install", "PREFIX=/usr", &format!("DESTDIR={}", scratch.0.display()), &format!("BINARY={binary}")]);
+    command.args([
+        "--silent",
+        "install",
+        "PREFIX=/usr",
+        &format!("DESTDIR={}", scratch.0.display()),
+        &format!("BINARY={binary}"),
+    ]);
     assert!(command.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
 }
 
@@ -269,11 +352,16 @@ fn the_install_commands_find_their_files() {
     }
     let scratch = Scratch::new();
     install(&scratch);
-    let commands: Vec<&str> = OPERATING.lines().filter(|line| line.starts_with("install -D ")).collect();
+    let commands: Vec<&str> =
+        OPERATING.lines().filter(|line| line.starts_with("install -D ")).collect();
     assert_eq!(commands.len(), 3, "{commands:?}");
     for command in commands {
         let here = command.replace(" /", &format!(" {}/", scratch.0.display()));
-        let output = Command::new("sh").args(["-c", &here]).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+        let output = Command::new("sh")
+            .args(["-c", &here])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{here}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }

@@ -1,4 +1,5 @@
-//! The recipes of the documents for other programs: proxies, backups over ssh, and clients in other languages, each as it stands there.
+//! The recipes of the documents for other programs: proxies, backups over ssh, and clients in other
+//! languages, each as it stands there.
 
 use std::fs;
 use std::net::TcpStream;
@@ -21,25 +22,37 @@ pub(crate) fn block(document: &'static str, language: &str, text: &str) -> &'sta
     blocks.find(|block| block.contains(text)).expect("the document has it")
 }
 
-/// Where programs look for others: `first`, then the directory of this build, so that `colors` is it.
+/// Where programs look for others: `first`, then the directory of this build, so that `colors` is
+/// it.
 pub(crate) fn path_with(first: &str) -> String {
     let build = Path::new(env!("CARGO_BIN_EXE_colors")).parent().unwrap().display();
     format!("{first}:{build}:{}", std::env::var("PATH").unwrap())
 }
 
-/// Runs a program of the document in this language; it has to print this, and to have changed the color.
+/// Runs a program of the document in this language; it has to print this, and to have changed the
+/// color.
 #[track_caller]
-fn check_program(language: &str, file: &str, command: &[&str], [before, after]: [&str; 2], printed: &str) {
+fn check_program(
+    language: &str,
+    file: &str,
+    command: &[&str],
+    [before, after]: [&str; 2],
+    printed: &str,
+) {
     if !is_installed(command[0]) {
         return;
     }
     let (server, scratch) = (Server::start(&[]), Scratch::new());
-    let program = block(HTTP, language, "colors/red").replace("localhost:8080", &server.address.to_string());
+    let program =
+        block(HTTP, language, "colors/red").replace("localhost:8080", &server.address.to_string());
     let file = scratch.write(file, format!("{before}{program}{after}"));
     let mut command_line = Command::new(command[0]);
     command_line.args(&command[1..]).arg(file).env("GOCACHE", scratch.file("cache"));
     assert_eq!(run(&mut command_line), (Some(0), printed.to_owned(), String::new()));
-    assert_eq!(server.ask("GET", "/colors/red", "").content, r##"{"name":"red","value":"#dc143c"}"##);
+    assert_eq!(
+        server.ask("GET", "/colors/red", "").content,
+        r##"{"name":"red","value":"#dc143c"}"##
+    );
 }
 
 #[test]
@@ -54,8 +67,15 @@ fn the_program_in_javascript_changes_a_color() {
 
 #[test]
 fn the_program_in_go_changes_a_color() {
-    let before = "package main\nimport (\n\"io\"\n\"net/http\"\n\"os\"\n\"strings\"\n)\nfunc main() {\n";
-    check_program("go", "red.go", &["go", "run"], [before, "_ = err\n}\n"], "{\"name\":\"red\",\"value\":\"#dc143c\"}\n");
+    let before =
+        "package main\nimport (\n\"io\"\n\"net/http\"\n\"os\"\n\"strings\"\n)\nfunc main() {\n";
+    check_program(
+        "go",
+        "red.go",
+        &["go", "run"],
+        [before, "_ = err\n}\n"],
+        "{\"name\":\"red\",\"value\":\"#dc143c\"}\n",
+    );
 }
 
 /// A proxy in front of a service on a unix socket; stopped when dropped.
@@ -68,29 +88,51 @@ struct Front {
 
 impl Drop for Front {
     fn drop(&mut self) {
-        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), rustix::process::Signal::TERM);
+        let _ = rustix::process::kill_process(
+            rustix::process::Pid::from_child(&self.child),
+            rustix::process::Signal::TERM,
+        );
         let _ = self.child.wait();
     }
 }
 
 impl Front {
-    /// Starts a program with the configuration that `configure` makes of its address and directory; `None` if it is not installed.
-    fn start(port: u16, program: &[&str], configure: impl FnOnce(&str, &str) -> String) -> Option<Self> {
+    /// Starts a program with the configuration that `configure` makes of its address and directory;
+    /// `None` if it is not installed.
+    fn start(
+        port: u16,
+        program: &[&str],
+        configure: impl FnOnce(&str, &str) -> String,
+    ) -> Option<Self> {
         if !is_installed(program[0]) {
             return None;
         }
         let scratch = Scratch::new();
         let directory = scratch.0.display().to_string();
-        // an address for this test process alone: these programs do not tell which port the kernel has picked
+        // an address for this test process alone: these programs do not tell which port the kernel
+        // has picked
         let [_, high, middle, low] = std::process::id().to_be_bytes();
         let address = format!("127.{}.{middle}.{low}:{port}", high | 64);
         let unix = format!("unix:{directory}/service");
-        let server = Server::start(&["--listen", &unix, "--access-log", "--allow-host", "colors.example.org"]);
-        let configuration = configure(&address, &directory).replace("127.0.0.1:8080", &server.address.to_string());
-        let configuration = configuration.replace("/run/colors/colors.sock", &format!("{directory}/service"));
+        let server = Server::start(&[
+            "--listen",
+            &unix,
+            "--access-log",
+            "--allow-host",
+            "colors.example.org",
+        ]);
+        let configuration =
+            configure(&address, &directory).replace("127.0.0.1:8080", &server.address.to_string());
+        let configuration =
+            configuration.replace("/run/colors/colors.sock", &format!("{directory}/service"));
         scratch.write("configuration", configuration);
         let mut command = Command::new(program[0]);
-        command.args(&program[1..]).current_dir(&scratch.0).env("HOME", &directory).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(&program[1..])
+            .current_dir(&scratch.0)
+            .env("HOME", &directory)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let child = command.spawn().unwrap();
         Some(Self { child, address, server, scratch })
     }
@@ -98,10 +140,20 @@ impl Front {
     /// One request through it, by curl; gives the status, the head and the content.
     fn ask(&self, method: &str, target: &str, field: &str, content: &str) -> (u16, String, String) {
         let mut command = Command::new("curl");
-        command.args(["-sS", "-i", "--connect-to", &format!("::{}", self.address), "-X", method, "-H", field]);
+        command.args([
+            "-sS",
+            "-i",
+            "--connect-to",
+            &format!("::{}", self.address),
+            "-X",
+            method,
+            "-H",
+            field,
+        ]);
         command.args(["-d", content]).arg(format!("http://colors.example.org{target}"));
         let (_, answer, error) = run(&mut command);
-        let (head, content) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer} {error}"));
+        let (head, content) =
+            answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer} {error}"));
         (head[9..12].parse().unwrap(), head.to_ascii_lowercase(), content.trim_end().to_owned())
     }
 
@@ -116,7 +168,11 @@ impl Front {
         assert_eq!(self.ask("GET", &longest, "", "").2, r#"{"error":true}"#);
         let (_, head, list) = self.ask("GET", "/colors", "Accept-Encoding: gzip", "");
         assert_eq!(list, self.server_list());
-        let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).expect("it has a tag").to_owned();
+        let tag = head
+            .lines()
+            .find_map(|line| line.strip_prefix("etag: "))
+            .expect("it has a tag")
+            .to_owned();
         assert_eq!(self.ask("DELETE", "/colors/a%2Fb%25", "If-Match: \"another\"", "").0, 412);
         assert_eq!(self.ask("PUT", "/colors", &format!("If-Match: {tag}"), "[]").0, 200);
         assert!(self.server.log().contains("] 127."), "{}", self.server.log());
@@ -130,22 +186,34 @@ impl Front {
 #[test]
 fn requests_pass_apache_as_they_came() {
     let modules = ["mpm_event", "authz_core", "proxy", "proxy_http"];
-    let load = modules.map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n")).concat();
-    let front = Front::start(8081, &["apache2", "-f", "configuration", "-d", ".", "-DFOREGROUND"], |address, directory| {
-        let site = block(OPERATING, "apache", "ProxyPass");
-        format!("{load}PidFile {directory}/pid\nErrorLog {directory}/log\nListen {address}\n<VirtualHost *>\n{site}</VirtualHost>\n")
-    });
+    let load = modules
+        .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
+        .concat();
+    let front = Front::start(
+        8081,
+        &["apache2", "-f", "configuration", "-d", ".", "-DFOREGROUND"],
+        |address, directory| {
+            let site = block(OPERATING, "apache", "ProxyPass");
+            format!(
+                "{load}PidFile {directory}/pid\nErrorLog {directory}/log\nListen {address}\n<VirtualHost *>\n{site}</VirtualHost>\n"
+            )
+        },
+    );
     front.into_iter().for_each(Front::check);
 }
 
 #[test]
 fn requests_pass_caddy_as_they_came() {
-    let front = Front::start(8082, &["caddy", "run", "--adapter", "caddyfile", "--config", "configuration"], |address, _| {
-        let (ip, port) = address.split_once(':').unwrap();
-        let site = block(OPERATING, "caddy", "reverse_proxy");
-        let here = format!("http://colors.example.org:{port} {{\n\tbind {ip}\n");
-        format!("{{\n\tadmin off\n}}\n{}", site.replace("colors.example.org {\n", &here))
-    });
+    let front = Front::start(
+        8082,
+        &["caddy", "run", "--adapter", "caddyfile", "--config", "configuration"],
+        |address, _| {
+            let (ip, port) = address.split_once(':').unwrap();
+            let site = block(OPERATING, "caddy", "reverse_proxy");
+            let here = format!("http://colors.example.org:{port} {{\n\tbind {ip}\n");
+            format!("{{\n\tadmin off\n}}\n{}", site.replace("colors.example.org {\n", &here))
+        },
+    );
     front.into_iter().for_each(Front::check);
 }
 
@@ -153,7 +221,8 @@ fn requests_pass_caddy_as_they_came() {
 fn requests_pass_haproxy_as_they_came() {
     let front = Front::start(8083, &["haproxy", "-db", "-f", "configuration"], |address, _| {
         let site = block(OPERATING, "haproxy", "server colors");
-        let times = "defaults\n    timeout connect 5s\n    timeout client 30s\n    timeout server 30s\n";
+        let times =
+            "defaults\n    timeout connect 5s\n    timeout client 30s\n    timeout server 30s\n";
         format!("{times}{}", site.replace(":443 ssl crt /etc/haproxy/colors.pem", address))
     });
     front.into_iter().for_each(Front::check);
@@ -176,7 +245,11 @@ fn stored_list() -> (Scratch, String) {
 fn run_beside(scratch: &Scratch, command: &str) -> bool {
     let here = command.replace("/var/lib/colors/colors.db", &scratch.file("colors.db"));
     let mut shell = Command::new("sh");
-    shell.args(["-c", &here]).current_dir(&scratch.0).env("PATH", path_with(&scratch.file(""))).stderr(Stdio::null());
+    shell
+        .args(["-c", &here])
+        .current_dir(&scratch.0)
+        .env("PATH", path_with(&scratch.file("")))
+        .stderr(Stdio::null());
     shell.status().unwrap().success()
 }
 
@@ -198,14 +271,24 @@ fn the_units_that_pull_a_backup_are_sound_and_one_that_fails_leaves_the_old() {
     let (scratch, list) = stored_list();
     let service = block(OPERATING, "ini", "colors-pull");
     // systemd.service(5), "Command lines", and systemd.unit(5), "Specifiers"
-    let command = service.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap().replace("$$", "$").replace("%%", "%");
+    let command = service
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart="))
+        .unwrap()
+        .replace("$$", "$")
+        .replace("%%", "%");
     let copies = || -> Vec<_> {
         let names = fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().path());
-        names.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("colors-")).collect()
+        names
+            .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("colors-"))
+            .collect()
     };
     assert!(run_beside(&scratch, &command));
     let made = copies();
-    assert_eq!(made.iter().map(|copy| fs::read_to_string(copy).unwrap()).collect::<Vec<_>>(), [format!("{list}\n")]);
+    assert_eq!(
+        made.iter().map(|copy| fs::read_to_string(copy).unwrap()).collect::<Vec<_>>(),
+        [format!("{list}\n")]
+    );
     fs::remove_file(scratch.file("colors.db")).unwrap();
     assert!(!run_beside(&scratch, &command));
     assert_eq!(copies(), made);

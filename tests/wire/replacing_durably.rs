@@ -1,4 +1,5 @@
-//! `PUT /colors` with `--data`: the disk has the old list or the new one, whatever happens, and readers do not wait for it.
+//! `PUT /colors` with `--data`: the disk has the old list or the new one, whatever happens, and
+//! readers do not wait for it.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -10,7 +11,8 @@ use crate::common::client::request;
 use crate::common::harness::{Scratch, Server, colors_below_strace, eventually, figures, stored};
 use crate::wire::replacing::list_of;
 
-/// As many colors as are more than SQLite keeps in memory before a commit, with values that tell the lists apart: under 1 MiB of JSON.
+/// As many colors as are more than SQLite keeps in memory before a commit, with values that tell
+/// the lists apart: under 1 MiB of JSON.
 fn long_list(version: usize) -> String {
     list_of((0..20_000).map(|number| (number, 10_usize.pow(18) + version)))
 }
@@ -29,7 +31,10 @@ fn it_survives_a_restart_and_so_do_the_changes_after_it() {
         assert_eq!(server.list(), list);
         assert_eq!(server.ask("POST", "/colors", r#"{"name":"0","value":"new"}"#).status, 201);
         assert_eq!(server.ask("PUT", "/colors/0", r#"{"value":"changed"}"#).status, 200);
-        assert_eq!(server.ask("DELETE", "/colors/0", "").content, r#"{"name":"0","value":"changed"}"#);
+        assert_eq!(
+            server.ask("DELETE", "/colors/0", "").content,
+            r#"{"name":"0","value":"changed"}"#
+        );
         let list = server.list();
         assert!(list.ends_with(r#"{"name":"0","value":"new"}]}"#), "{list}");
         assert_eq!(stored(&file), list);
@@ -81,25 +86,34 @@ fn after_kill_9_there_is_the_old_list_or_the_new_one() {
 
 #[test]
 fn on_a_full_disk_the_old_list_stays() {
-    // the head of the log, its first frames, the pages that do not fit into memory, and what the commit writes
+    // the head of the log, its first frames, the pages that do not fit into memory, and what the
+    // commit writes
     for write in [1, 4, 100, 250] {
         let scratch = Scratch::new();
         let file = scratch.file("colors.db");
         Server::with_data(&long_list(0), &file, &[]).stop();
-        let (log, inject) = (format!("{file}-wal"), format!("inject=pwrite64:error=ENOSPC:when={write}+"));
+        let (log, inject) =
+            (format!("{file}-wal"), format!("inject=pwrite64:error=ENOSPC:when={write}+"));
         let options = ["-P", &log, "-o", "/dev/null", "-e", "trace=pwrite64", "-e", &inject];
-        let Some(command) = colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file]) else { return };
+        let Some(command) =
+            colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file])
+        else {
+            return;
+        };
         let server = Server::spawn(command);
         for _ in 0..2 {
             let response = server.ask("PUT", "/colors", &long_list(1));
             assert_eq!(response.status, 500, "{write}");
-            let message = "the change was not made, it could not be saved: the disk is full; make room on it";
+            let message =
+                "the change was not made, it could not be saved: the disk is full; make room on it";
             assert_eq!(response.message(), message, "{write}");
         }
         assert!(server.list() == long_list(0) && stored(&file) == long_list(0), "{write}");
         if write == 100 {
             server.end_strace();
-            eventually("it recovers by itself", || (server.ask("GET", "/health", "").status == 200).then_some(()));
+            eventually("it recovers by itself", || {
+                (server.ask("GET", "/health", "").status == 200).then_some(())
+            });
             assert!(server.list() == long_list(0));
             assert_eq!(server.ask("PUT", "/colors", &long_list(2)).status, 200);
             assert!(stored(&file) == long_list(2));
@@ -120,14 +134,25 @@ fn readers_have_the_old_list_while_the_new_one_is_saved() {
     let (old, new) = (list_of([(1, 1)]), list_of([(2, 2), (3, 3)]));
     Server::with_data(&old, &file, &[]).stop();
     // a minute, in microseconds: only a test that fails waits for its end
-    let options = ["-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=60000000"];
-    let Some(command) = colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--workers", "1", "--data", &file]) else { return };
+    let options =
+        ["-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=60000000"];
+    let Some(command) = colors_below_strace(
+        &options,
+        &["--listen", "127.0.0.1:0", "--workers", "1", "--data", &file],
+    ) else {
+        return;
+    };
     let server = Server::spawn(command);
     let mut writer = server.connect();
     writer.send(request("PUT", "/colors", "Host: localhost\r\n", &new));
-    eventually("it is being saved", || fs::metadata(format!("{file}-wal")).is_ok_and(|log| log.len() > 0).then_some(()));
+    eventually("it is being saved", || {
+        fs::metadata(format!("{file}-wal")).is_ok_and(|log| log.len() > 0).then_some(())
+    });
     for _ in 0..10 {
-        assert_eq!((server.list().as_str(), server.ask("GET", "/colors/2", "").status), (old.as_str(), 404));
+        assert_eq!(
+            (server.list().as_str(), server.ask("GET", "/colors/2", "").status),
+            (old.as_str(), 404)
+        );
     }
     // who reads now and writes then is told
     let tag = server.ask("HEAD", "/colors", "").field("etag").unwrap().to_owned();
@@ -145,7 +170,10 @@ fn a_client_that_leaves_while_it_is_saved_leaves_the_new_list() {
     let server = Server::durable("[]", &[]);
     let list = list_of([(1, 1)]);
     let mut client = server.connect();
-    client.stream.write_all(request("PUT", "/colors", "Host: localhost\r\n", &list).as_bytes()).unwrap();
+    client
+        .stream
+        .write_all(request("PUT", "/colors", "Host: localhost\r\n", &list).as_bytes())
+        .unwrap();
     drop(client);
     eventually("it is made", || (server.list() == list).then_some(()));
 }

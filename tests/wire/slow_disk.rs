@@ -1,4 +1,5 @@
-//! Changes that wait for the disk: readers do not wait with them, waiting uses no processor time, and each change gets its own answer.
+//! Changes that wait for the disk: readers do not wait with them, waiting uses no processor time,
+//! and each change gets its own answer.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -23,7 +24,14 @@ impl Stalled {
         let file = scratch.file("colors.db");
         Server::with_data(list, &file, &[]).stop();
         // a minute, in microseconds: only a test that fails waits for its end
-        let options = ["-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:delay_enter=60000000"];
+        let options = [
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=fsync,fdatasync",
+            "-e",
+            "inject=fsync,fdatasync:delay_enter=60000000",
+        ];
         let arguments = [&["--listen", "127.0.0.1:0", "--data", &file], arguments].concat();
         let server = Server::spawn(colors_below_strace(&options, &arguments)?);
         Some(Self { server, file, _scratch: scratch })
@@ -45,7 +53,8 @@ impl Stalled {
         eventually("all is received", || (self.server.queued_bytes().1 == 0).then_some(()));
     }
 
-    /// Ends strace, and so the delay: the save under way and all others go on at the disk's own speed.
+    /// Ends strace, and so the delay: the save under way and all others go on at the disk's own
+    /// speed.
     fn release(&self) {
         self.server.end_strace();
     }
@@ -55,7 +64,8 @@ impl Stalled {
         self.server.proc_status("TracerPid") as u32
     }
 
-    /// Processor time that the service has used, and strace for it: most of the time that a system call takes is strace's.
+    /// Processor time that the service has used, and strace for it: most of the time that a system
+    /// call takes is strace's.
     fn cpu_ticks(&self) -> u64 {
         [self.server.pid(), self.tracer()].into_iter().filter_map(cpu_ticks_of).sum()
     }
@@ -69,7 +79,12 @@ impl Stalled {
 const LIST: &str = r#"[{"name":"a","value":"1"}]"#;
 
 fn create(name: &str, value: &str) -> String {
-    request("POST", "/colors", "Host: localhost\r\n", &format!(r#"{{"name":"{name}","value":"{value}"}}"#))
+    request(
+        "POST",
+        "/colors",
+        "Host: localhost\r\n",
+        &format!(r#"{{"name":"{name}","value":"{value}"}}"#),
+    )
 }
 
 fn update(value: &str) -> String {
@@ -86,8 +101,14 @@ fn a_disk_that_hangs_is_told_by_the_health() {
     writer.expect_nothing_for(Duration::from_secs(2));
     let mut health = || reader.ask("GET", "/health", "");
     assert_eq!(health().status, 200);
-    let unwell = eventually("the save takes too long", || Some(health()).filter(|health| health.status != 200));
-    assert!(unwell.content.contains(r#""status":"saving takes longer than 5 s""#), "{}", unwell.content);
+    let unwell = eventually("the save takes too long", || {
+        Some(health()).filter(|health| health.status != 200)
+    });
+    assert!(
+        unwell.content.contains(r#""status":"saving takes longer than 5 s""#),
+        "{}",
+        unwell.content
+    );
     disk.release();
     assert_eq!((writer.response().status, health().status), (200, 200));
 }
@@ -95,7 +116,8 @@ fn a_disk_that_hangs_is_told_by_the_health() {
 #[test]
 fn a_request_for_the_health_that_waits_while_the_service_stops_says_so() {
     let Some(disk) = Stalled::start(LIST, &[]) else { return };
-    let (mut writer, mut waiting, mut idle) = (disk.server.connect(), disk.server.connect(), disk.server.connect());
+    let (mut writer, mut waiting, mut idle) =
+        (disk.server.connect(), disk.server.connect(), disk.server.connect());
     idle.expect_open();
     writer.send(update("2"));
     disk.wait_for_save();
@@ -103,27 +125,35 @@ fn a_request_for_the_health_that_waits_while_the_service_stops_says_so() {
     disk.wait_until_received();
     disk.server.signal(Signal::TERM);
     idle.expect_close();
-    // on a busy machine the save took a second before the request came, which then waits for nothing
+    // on a busy machine the save took a second before the request came, which then waits for
+    // nothing
     let was_answered = waiting.has_answer();
     disk.release();
-    assert_eq!((waiting.response().status, writer.response().status), (if was_answered { 200 } else { 503 }, 200));
+    assert_eq!(
+        (waiting.response().status, writer.response().status),
+        (if was_answered { 200 } else { 503 }, 200)
+    );
 }
 
 #[test]
 fn no_reader_waits_for_the_disk_and_nothing_large_is_kept_for_it() {
-    let Some(disk) = Stalled::start(LIST, &["--workers", "1", "--max-body", "2000000"]) else { return };
+    let Some(disk) = Stalled::start(LIST, &["--workers", "1", "--max-body", "2000000"]) else {
+        return;
+    };
     let server = &disk.server;
     let mut first = server.connect();
     first.send(update("2"));
     disk.wait_for_save();
-    // 36 MiB of changes wait for the one being saved; the HEAD behind each must not make its refusal one without content
+    // 36 MiB of changes wait for the one being saved; the HEAD behind each must not make its
+    // refusal one without content
     let long = update(&"3".repeat(1 << 20)) + "HEAD /colors/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let mut others: Vec<_> = (0..36).map(|_| server.connect()).collect();
     for other in &mut others {
         other.send(&long);
     }
-    let mut refused =
-        eventually("one is refused", || others.iter().position(Client::has_answer).map(|refused| others.swap_remove(refused)));
+    let mut refused = eventually("one is refused", || {
+        others.iter().position(Client::has_answer).map(|refused| others.swap_remove(refused))
+    });
     let response = refused.response();
     assert!(matches!(response.status, 408 | 503) && response.closes(), "{response:?}");
     assert!(!response.message().is_empty());
@@ -153,7 +183,9 @@ fn requests_behind_a_change_wait_for_it_without_using_the_processor() {
             let requests = "GET /colors/a HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(behind);
             std::io::Write::write_all(&mut sender, requests.as_bytes()).unwrap();
         });
-        eventually("requests wait to be read", || (sending.is_finished() || disk.server.queued_bytes().1 > 0).then_some(()));
+        eventually("requests wait to be read", || {
+            (sending.is_finished() || disk.server.queued_bytes().1 > 0).then_some(())
+        });
         let before = disk.cpu_ticks();
         client.expect_nothing_for(Duration::from_secs(1));
         // ticks are hundredths of a second, and the wait takes one second
@@ -181,13 +213,20 @@ fn the_end_waits_for_a_disk_that_hangs_no_longer_than_for_a_client() {
     // the documents promise 5 s
     assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     kill_process(tracer, Signal::KILL).unwrap();
-    // the disk works again for the moment in which the process ends, so the change may have been saved, and its answer sent
+    // the disk works again for the moment in which the process ends, so the change may have been
+    // saved, and its answer sent
     let answer = client.whatever_comes();
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let (status, log) = disk.server.wait();
     assert_eq!(status.code(), Some(0));
-    assert!(log.contains("connections closed because they were still open 4 s after the signal: 1\n"), "{log}");
-    assert!(log.contains("the database was not closed in time; keep FILE and FILE-wal together\n"), "{log}");
+    assert!(
+        log.contains("connections closed because they were still open 4 s after the signal: 1\n"),
+        "{log}"
+    );
+    assert!(
+        log.contains("the database was not closed in time; keep FILE and FILE-wal together\n"),
+        "{log}"
+    );
 }
 
 #[test]
@@ -206,16 +245,24 @@ fn a_client_that_leaves_before_its_change_is_saved_leaves_the_change_and_nothing
     socket2::SockRef::from(&clients[2].stream).set_linger(Some(Duration::ZERO)).unwrap();
     drop(clients);
     disk.release();
-    eventually("all changes are made", || ["first", "closed", "reset"].iter().all(|name| server.list().contains(name)).then_some(()));
+    eventually("all changes are made", || {
+        ["first", "closed", "reset"].iter().all(|name| server.list().contains(name)).then_some(())
+    });
     assert_eq!(server.list().matches("\"name\"").count(), 4);
     assert_eq!(disk.stored(), server.list());
     eventually("all connections are closed", || (server.connections() == 0).then_some(()));
-    eventually("no thread is left behind", || (server.proc_status("Threads") <= threads + 2).then_some(()));
-    assert!(!server.log().contains("ERROR") && !server.log().contains("panicked"), "{}", server.log());
+    eventually("no thread is left behind", || {
+        (server.proc_status("Threads") <= threads + 2).then_some(())
+    });
+    assert!(
+        !server.log().contains("ERROR") && !server.log().contains("panicked"),
+        "{}",
+        server.log()
+    );
 }
 
-/// Makes `first`, which is saved alone, and then all of `together`, which wait for it and are saved with each other, while no file may
-/// become longer than 64 KiB; gives their answers.
+/// Makes `first`, which is saved alone, and then all of `together`, which wait for it and are saved
+/// with each other, while no file may become longer than 64 KiB; gives their answers.
 fn saved_together(disk: &Stalled, together: &[String]) -> Vec<Response> {
     let pid = Pid::from_raw(disk.server.pid() as i32);
     prlimit(pid, Resource::Fsize, Rlimit { current: Some(64 * 1024), maximum: None }).unwrap();
@@ -235,9 +282,11 @@ fn saved_together(disk: &Stalled, together: &[String]) -> Vec<Response> {
 #[test]
 fn a_change_that_cannot_be_saved_fails_alone() {
     let Some(disk) = Stalled::start(LIST, &[]) else { return };
-    let mut together: Vec<String> = (0..6).map(|number| create(&format!("name-{number}"), "1")).collect();
+    let mut together: Vec<String> =
+        (0..6).map(|number| create(&format!("name-{number}"), "1")).collect();
     together.insert(3, create("oversized", &"x".repeat(60_000)));
-    let statuses: Vec<u16> = saved_together(&disk, &together).iter().map(|response| response.status).collect();
+    let statuses: Vec<u16> =
+        saved_together(&disk, &together).iter().map(|response| response.status).collect();
     assert_eq!(statuses, [201, 201, 201, 500, 201, 201, 201]);
     let list = disk.server.list();
     assert_eq!(disk.stored(), list);
@@ -254,7 +303,8 @@ fn what_changes_nothing_never_fails_with_the_changes_of_others() {
         "DELETE /colors/a HTTP/1.1\r\nHost: localhost\r\nIf-Match: \"x\"\r\n\r\n".to_owned(),
         request("PUT", "/colors/none", "Host: localhost\r\n", r#"{"value":"1"}"#),
     ];
-    let statuses: Vec<u16> = saved_together(&disk, &together).iter().map(|response| response.status).collect();
+    let statuses: Vec<u16> =
+        saved_together(&disk, &together).iter().map(|response| response.status).collect();
     assert_eq!(statuses, [500, 404, 412, 404]);
     assert_eq!(disk.stored(), disk.server.list());
 }

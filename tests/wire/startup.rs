@@ -16,19 +16,30 @@ fn only_line(log: &str) -> &str {
 fn a_log_line_is_written_in_one_go() {
     // each write arrives by itself
     let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
-    let status = colors(&["--seed", "none.json"]).stderr(std::os::fd::OwnedFd::from(theirs)).status().unwrap();
+    let status = colors(&["--seed", "none.json"])
+        .stderr(std::os::fd::OwnedFd::from(theirs))
+        .status()
+        .unwrap();
     assert_eq!(status.code(), Some(1));
     let mut bytes = [0; 1024];
     let length = ours.recv(&mut bytes).unwrap();
     let line = std::str::from_utf8(&bytes[..length]).unwrap();
-    assert!(line.contains(" [ERROR] ") && line.contains("none.json") && line.ends_with('\n'), "{line:?}");
+    assert!(
+        line.contains(" [ERROR] ") && line.contains("none.json") && line.ends_with('\n'),
+        "{line:?}"
+    );
 }
 
 #[test]
 fn a_seed_may_be_an_envelope_and_keeps_order_and_duplicates() {
-    let entries = r#"{"name":"b","value":"1","extra":[]},{"name":"a","value":"2"},{"name":"b","value":"3"}"#;
-    let expected = r#"{"data":[{"name":"b","value":"1"},{"name":"a","value":"2"},{"name":"b","value":"3"}]}"#;
-    assert_eq!(Server::with_seed(&format!(r#"{{"x":1,"data":[{entries}]}}"#), &[]).list(), expected);
+    let entries =
+        r#"{"name":"b","value":"1","extra":[]},{"name":"a","value":"2"},{"name":"b","value":"3"}"#;
+    let expected =
+        r#"{"data":[{"name":"b","value":"1"},{"name":"a","value":"2"},{"name":"b","value":"3"}]}"#;
+    assert_eq!(
+        Server::with_seed(&format!(r#"{{"x":1,"data":[{entries}]}}"#), &[]).list(),
+        expected
+    );
 }
 
 #[test]
@@ -47,17 +58,22 @@ fn the_seed_is_never_written() {
 #[test]
 fn a_bad_seed_stops_the_start_with_its_place() {
     let scratch = Scratch::new();
-    let file = scratch.write("seed.json", "[\n  {\"name\":\"a\",\"value\":\"b\"},\n  {\"name\":\"c\"}\n]");
+    let file =
+        scratch.write("seed.json", "[\n  {\"name\":\"a\",\"value\":\"b\"},\n  {\"name\":\"c\"}\n]");
     let (code, out, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--seed", &file]));
     let line = only_line(&log);
     assert_eq!((code, out.as_str()), (Some(1), ""), "{line}");
     // the place, and the field that is missing there
-    assert!(line.strip_prefix(&format!("{file}:3:")).is_some_and(|reason| reason.contains("value")), "{line}");
+    assert!(
+        line.strip_prefix(&format!("{file}:3:")).is_some_and(|reason| reason.contains("value")),
+        "{line}"
+    );
 }
 
 #[test]
 fn an_unreadable_seed_is_named_with_the_reason() {
-    let (code, _, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--seed", "no/such/file.json"]));
+    let (code, _, log) =
+        run(&mut colors(&["--listen", "127.0.0.1:0", "--seed", "no/such/file.json"]));
     let expected = "cannot read the seed no/such/file.json: No such file or directory (os error 2); name another with --seed";
     assert_eq!((code, only_line(&log)), (Some(1), expected));
 }
@@ -67,14 +83,19 @@ fn an_address_in_use_is_one_clear_line() {
     let server = Server::start(&[]);
     let address = server.address.to_string();
     let (code, _, log) = run(&mut colors(&["--listen", &address]));
-    let expected = format!("cannot listen on http://{address}: another program does already; choose another address with --listen");
+    let expected = format!(
+        "cannot listen on http://{address}: another program does already; choose another address with --listen"
+    );
     assert_eq!((code, only_line(&log)), (Some(1), expected.as_str()));
 }
 
 #[test]
 fn the_command_line_wins_over_the_environment() {
     let mut command = colors(&["--base-path", "/line"]);
-    command.env("COLORS_BASE_PATH", "/environment").env("COLORS_LISTEN", "127.0.0.1:0").env("COLORS_READ_ONLY", "true");
+    command
+        .env("COLORS_BASE_PATH", "/environment")
+        .env("COLORS_LISTEN", "127.0.0.1:0")
+        .env("COLORS_READ_ONLY", "true");
     let server = Server::spawn(command);
     assert_eq!(server.ask("GET", "/line/colors/red", "").status, 200);
     assert_eq!(server.ask("GET", "/environment/colors/red", "").status, 404);
@@ -84,8 +105,14 @@ fn the_command_line_wins_over_the_environment() {
 #[test]
 fn usage_errors_exit_2_and_name_the_option() {
     for (arguments, named) in [
-        (&["--listen", "127.0.0.1"][..], "give an IP address and a port, as in 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080"),
-        (&["--listen", "unix:"], "give a path of 1 to 107 bytes, as in unix:/run/colors/colors.sock"),
+        (
+            &["--listen", "127.0.0.1"][..],
+            "give an IP address and a port, as in 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080",
+        ),
+        (
+            &["--listen", "unix:"],
+            "give a path of 1 to 107 bytes, as in unix:/run/colors/colors.sock",
+        ),
         (&["--unix-mode", "rw"], "give an octal number from 0 to 777, as in 0660"),
         (&["--base-path", "api"], "a base path starts with \"/\", as in \"/api\""),
         (&["--workers", "0"], "--workers"),
@@ -105,22 +132,37 @@ fn usage_errors_exit_2_and_name_the_option() {
 fn help_and_version_go_to_standard_output() {
     let (code, help, error) = run(&mut colors(&["--help"]));
     assert_eq!((code, error.as_str()), (Some(0), ""));
-    for option in ["--listen", "--seed", "--base-path", "--workers", "--max-body", "--read-only", "--log-level", "--access-log"] {
+    for option in [
+        "--listen",
+        "--seed",
+        "--base-path",
+        "--workers",
+        "--max-body",
+        "--read-only",
+        "--log-level",
+        "--access-log",
+    ] {
         assert!(help.contains(option), "{option}");
     }
-    assert_eq!(run(&mut colors(&["--version"])), (Some(0), format!("colors {}\n", env!("BUILD_VERSION")), String::new()));
+    assert_eq!(
+        run(&mut colors(&["--version"])),
+        (Some(0), format!("colors {}\n", env!("BUILD_VERSION")), String::new())
+    );
 }
 
 #[test]
 fn the_access_log_has_a_line_for_every_request() {
     let server = Server::start(&["--access-log"]);
     let mut stream = TcpStream::connect(server.address).unwrap();
-    stream.write_all(b"GET /colors/a%0A\"?b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    stream
+        .write_all(b"GET /colors/a%0A\"?b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
     let mut response = Vec::new();
     stream.read_to_end(&mut response).unwrap();
     server.connect().send("nonsense\r\n\r\n").response();
     let log = eventually("two lines", || Some(server.log()).filter(|log| log.lines().count() == 3));
-    let lines: Vec<&str> = log.lines().skip(1).map(|line| line.split_once("[INFO] ").unwrap().1).collect();
+    let lines: Vec<&str> =
+        log.lines().skip(1).map(|line| line.split_once("[INFO] ").unwrap().1).collect();
     let words: Vec<&str> = lines[0].split(' ').collect();
     assert!(words[0].starts_with("127.0.0.1:"), "{log}");
     assert_eq!(&words[1..4], ["GET", r#""/colors/a%0A\"""#, "404"], "{log}");
@@ -136,7 +178,9 @@ fn without_the_option_requests_are_not_logged() {
     server.ask("GET", "/colors", "");
     let log = server.stop();
     assert_eq!(
-        log.lines().map(|line| line.split_once(' ').unwrap().1.split(" on").next().unwrap()).collect::<Vec<_>>(),
+        log.lines()
+            .map(|line| line.split_once(' ').unwrap().1.split(" on").next().unwrap())
+            .collect::<Vec<_>>(),
         ["[INFO] listening", "[INFO] stopped"]
     );
 }
@@ -145,7 +189,10 @@ fn without_the_option_requests_are_not_logged() {
 fn first_line_with_journal(value: &str) -> String {
     let mut command = own_environment("sh");
     let script = format!("JOURNAL_STREAM={value} exec \"$0\" --listen 127.0.0.1:0");
-    command.args(["-c", &script]).arg(colors(&[]).get_program()).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command
+        .args(["-c", &script])
+        .arg(colors(&[]).get_program())
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
     command.stderr(std::process::Stdio::piped());
     Server::spawn(command).log()
 }

@@ -1,4 +1,5 @@
-//! SIGTERM, SIGINT and SIGHUP: what is under way is finished, what is idle is closed, and the exit code is 0.
+//! SIGTERM, SIGINT and SIGHUP: what is under way is finished, what is idle is closed, and the exit
+//! code is 0.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,7 +9,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 use crate::common::client::Client;
-use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, own_environment, skip};
+use crate::common::harness::{
+    Scratch, Server, colors, eventually, is_installed, own_environment, skip,
+};
 
 /// The process that this one has started.
 fn child_of(pid: u32) -> Option<Pid> {
@@ -21,9 +24,15 @@ fn loading(scratch: &Scratch, mut command: Command) -> std::process::Child {
     let seed = scratch.0.join("seed.json");
     rustix::fs::mkfifoat(rustix::fs::CWD, &seed, 0o600.into()).unwrap();
     let socket = scratch.0.join("s");
-    command.args(["--seed", seed.to_str().unwrap(), "--listen", &format!("unix:{}", socket.display())]);
+    command.args([
+        "--seed",
+        seed.to_str().unwrap(),
+        "--listen",
+        &format!("unix:{}", socket.display()),
+    ]);
     let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    // this end can be opened as soon as the service has opened the other, and is left open without a word
+    // this end can be opened as soon as the service has opened the other, and is left open without
+    // a word
     let open = || {
         let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
         rustix::fs::open(&seed, flags, rustix::fs::Mode::empty()).ok()
@@ -48,7 +57,9 @@ fn a_signal_while_the_list_is_loaded_ends_the_start() {
 
 #[test]
 fn a_signal_while_process_1_loads_its_list_ends_the_start() {
-    if !is_installed("unshare") || !Command::new("unshare").args(["--pid", "--fork", "true"]).status().unwrap().success() {
+    if !is_installed("unshare")
+        || !Command::new("unshare").args(["--pid", "--fork", "true"]).status().unwrap().success()
+    {
         return skip("unshare may make no namespace");
     }
     let scratch = Scratch::new();
@@ -64,7 +75,9 @@ fn a_signal_while_process_1_loads_its_list_ends_the_start() {
 #[test]
 fn a_hangup_is_ignored_where_the_parent_ignores_it() {
     let mut command = own_environment("sh");
-    command.args(["-c", "trap '' HUP; exec \"$0\" --listen 127.0.0.1:0"]).arg(colors(&[]).get_program());
+    command
+        .args(["-c", "trap '' HUP; exec \"$0\" --listen 127.0.0.1:0"])
+        .arg(colors(&[]).get_program());
     command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
     let server = Server::spawn(command);
     server.signal(Signal::HUP);
@@ -151,31 +164,47 @@ fn nobody_new_is_served_and_a_request_never_finished_is_cut_off_in_time() {
     let (status, log) = server.wait();
     assert_eq!(status.code(), Some(0));
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    assert!(log.contains("connections closed because they were still open 4 s after the signal: 1"), "{log}");
+    assert!(
+        log.contains("connections closed because they were still open 4 s after the signal: 1"),
+        "{log}"
+    );
 }
 
 #[test]
 fn at_the_connection_limit_all_that_were_accepted_are_served_before_the_end() {
     let scratch = Scratch::new();
     let socket = scratch.0.join("socket");
-    let server = Server::with_descriptors(100, &["--listen", &format!("unix:{}", socket.display())]);
+    let server =
+        Server::with_descriptors(100, &["--listen", &format!("unix:{}", socket.display())]);
     let (begun, rest) = ("GET /colors/red HTTP/1.1\r\nHost: loc", "alhost\r\n\r\n");
     let mut clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send(begun);
     }
-    let accepted = eventually("some are accepted", || Some(server.connections()).filter(|connections| *connections > 20));
+    let accepted = eventually("some are accepted", || {
+        Some(server.connections()).filter(|connections| *connections > 20)
+    });
     server.signal(Signal::TERM);
     eventually("the end begins", || (!socket.exists()).then_some(()));
     for client in &mut clients {
         // One that the kernel held may have been reset.
         let _ = client.stream.write_all(rest.as_bytes());
     }
-    let answers = clients.iter_mut().map(Client::whatever_comes).filter(|answer| !answer.is_empty());
-    let (served, refused): (Vec<_>, Vec<_>) = answers.partition(|answer| answer.starts_with("HTTP/1.1 200 "));
+    let answers =
+        clients.iter_mut().map(Client::whatever_comes).filter(|answer| !answer.is_empty());
+    let (served, refused): (Vec<_>, Vec<_>) =
+        answers.partition(|answer| answer.starts_with("HTTP/1.1 200 "));
     assert!(served.len() >= accepted, "{} of {accepted}", served.len());
-    assert!(served.iter().all(|answer| answer.ends_with("{\"name\":\"red\",\"value\":\"#ff0000\"}\n")), "{served:?}");
-    assert!(refused.iter().all(|answer| answer.starts_with("HTTP/1.1 503 ") || answer.starts_with("HTTP/1.1 408 ")), "{refused:?}");
+    assert!(
+        served.iter().all(|answer| answer.ends_with("{\"name\":\"red\",\"value\":\"#ff0000\"}\n")),
+        "{served:?}"
+    );
+    assert!(
+        refused.iter().all(
+            |answer| answer.starts_with("HTTP/1.1 503 ") || answer.starts_with("HTTP/1.1 408 ")
+        ),
+        "{refused:?}"
+    );
     assert_eq!(server.wait().0.code(), Some(0));
 }
 
@@ -215,7 +244,9 @@ fn writes_under_load_are_either_answered_or_not_made() {
             })
             .collect();
         let mut reader = server.connect();
-        eventually("some writes", || (reader.ask("GET", "/colors", "").content.len() > 10_000).then_some(()));
+        eventually("some writes", || {
+            (reader.ask("GET", "/colors", "").content.len() > 10_000).then_some(())
+        });
         server.signal(Signal::TERM);
         writers.into_iter().map(|writer| writer.join().unwrap()).sum()
     });

@@ -1,4 +1,5 @@
-//! The service under systemd: what it tells the manager, and that the units are sound, tight, and not too tight for the program.
+//! The service under systemd: what it tells the manager, and that the units are sound, tight, and
+//! not too tight for the program.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +13,8 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    DEADLINE, Scratch, Server, SetOnDrop, colors, colors_below_strace, eventually, is_installed, own_environment, run, skip,
+    DEADLINE, Scratch, Server, SetOnDrop, colors, colors_below_strace, eventually, is_installed,
+    own_environment, run, skip,
 };
 
 /// A service manager's end of the notification socket.
@@ -47,7 +49,8 @@ impl Manager {
         let mut bytes = [0; 512];
         let length = loop {
             match self.socket.recv(&mut bytes) {
-                // signal(7): a read with a time-out is interrupted when the process was stopped and goes on
+                // signal(7): a read with a time-out is interrupted when the process was stopped and
+                // goes on
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 received => break received.expect("a message in time"),
             }
@@ -69,7 +72,12 @@ fn the_manager_hears_of_start_and_end_and_when_saving_begins_to_fail_or_works_ag
         assert_eq!(server.ask("POST", "/colors", ink).status, 500);
     }
     let failing = manager.message();
-    assert!(failing.starts_with("STATUS=changes cannot be saved: colors.db was removed, replaced or cut short; "), "{failing}");
+    assert!(
+        failing.starts_with(
+            "STATUS=changes cannot be saved: colors.db was removed, replaced or cut short; "
+        ),
+        "{failing}"
+    );
     fs::rename(&away, &file).unwrap();
     assert_eq!(manager.message(), "STATUS=ok\n");
     server.signal(Signal::TERM);
@@ -101,7 +109,8 @@ fn the_watchdog_is_kept_quiet_by_an_idle_service_and_by_a_busy_one() {
 #[test]
 fn clients_that_ask_for_the_health_keep_no_heartbeat_back() {
     let (manager, scratch) = (Manager::new(), Scratch::new());
-    let server = manager.start(Some(Duration::from_millis(600)), &["--data", &scratch.file("colors.db")]);
+    let server =
+        manager.start(Some(Duration::from_millis(600)), &["--data", &scratch.file("colors.db")]);
     assert!(manager.message().starts_with("READY=1\n"));
     let begun = Instant::now();
     let is_over = AtomicBool::new(false);
@@ -127,19 +136,29 @@ fn the_watchdog_is_not_kept_quiet_for_a_thread_that_hangs() {
     let file = scratch.file("colors.db");
     Server::with_data("[]", &file, &[]).stop();
     // a minute, in microseconds: only a test that fails waits for its end
-    let options = ["-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=60000000"];
-    let Some(mut command) = colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file]) else { return };
+    let options =
+        ["-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=60000000"];
+    let Some(mut command) =
+        colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file])
+    else {
+        return;
+    };
     let patience = Duration::from_millis(600);
-    command.env("NOTIFY_SOCKET", &manager.path).env("WATCHDOG_USEC", patience.as_micros().to_string());
+    command
+        .env("NOTIFY_SOCKET", &manager.path)
+        .env("WATCHDOG_USEC", patience.as_micros().to_string());
     let server = Server::spawn(command);
     assert!(manager.message().starts_with("READY=1\n"));
     assert_eq!(manager.message(), "WATCHDOG=1\n");
     let mut writer = server.connect();
     writer.send("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{\"name\":\"a\",\"value\":\"1\"}");
-    eventually("the disk hangs", || std::fs::metadata(format!("{file}-wal")).is_ok_and(|log| log.len() > 0).then_some(()));
+    eventually("the disk hangs", || {
+        std::fs::metadata(format!("{file}-wal")).is_ok_and(|log| log.len() > 0).then_some(())
+    });
     // those that were under way
     manager.socket.set_read_timeout(Some(5 * patience)).unwrap();
-    let heartbeats = (0..).take_while(|_| manager.socket.recv(&mut [0; 64]).is_ok()).take(20).count();
+    let heartbeats =
+        (0..).take_while(|_| manager.socket.recv(&mut [0; 64]).is_ok()).take(20).count();
     assert!(heartbeats <= 2, "{heartbeats} heartbeats while the writer hangs");
     assert_eq!(server.ask("GET", "/colors", "").status, 200);
     // a process does not end in the middle of a delay
@@ -153,30 +172,40 @@ fn a_manager_that_is_gone_is_worth_a_warning_and_no_more() {
     let server = Server::spawn(command);
     server.connect().expect_open();
     let log = server.stop();
-    let told: Vec<&str> =
-        log.lines().filter_map(|line| line.split_once("[WARN] cannot tell the service manager ")).map(|(_, told)| told).collect();
+    let told: Vec<&str> = log
+        .lines()
+        .filter_map(|line| line.split_once("[WARN] cannot tell the service manager "))
+        .map(|(_, told)| told)
+        .collect();
     let reason = "NOTIFY_SOCKET: No such file or directory (os error 2)";
     assert_eq!(told, [format!("READY=1, STATUS=ok: {reason}"), format!("STOPPING=1: {reason}")]);
 }
 
 #[test]
 fn a_path_that_the_unit_makes_read_only_leads_to_the_setting_that_does_not() {
-    if !is_installed("unshare") || !Command::new("unshare").args(["--mount", "true"]).status().unwrap().success() {
+    if !is_installed("unshare")
+        || !Command::new("unshare").args(["--mount", "true"]).status().unwrap().success()
+    {
         return skip("unshare may make no namespace");
     }
     let scratch = Scratch::new();
     let directory = scratch.0.display();
     // as ProtectSystem=strict does
-    let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && shift && exec \"$@\"";
+    let script =
+        "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && shift && exec \"$@\"";
     let refused = |file: &str| {
         let mut command = own_environment("unshare");
-        command.args(["--mount", "sh", "-ec", script, "sh"]).arg(&scratch.0).arg(colors(&[]).get_program());
+        command
+            .args(["--mount", "sh", "-ec", script, "sh"])
+            .arg(&scratch.0)
+            .arg(colors(&[]).get_program());
         let (code, _, log) = run(command.args(["--check", "--data", &scratch.file(file)]));
         assert_eq!(code, Some(1), "{log}");
         log.split_once(": ").unwrap().1.trim_end().to_owned()
     };
-    let expected =
-        format!("{directory} is read-only; under systemd have the unit say ReadWritePaths={directory}, or name another file with --data");
+    let expected = format!(
+        "{directory} is read-only; under systemd have the unit say ReadWritePaths={directory}, or name another file with --data"
+    );
     assert_eq!(refused("new.db"), expected);
     Server::with_data("[]", &scratch.file("old.db"), &[]).stop();
     assert_eq!(refused("old.db"), expected);
@@ -190,17 +219,22 @@ fn units(is_activated: bool) -> Scratch {
     let command = "ExecStart=/usr/bin/colors\n";
     assert!(service.contains(command));
     scratch.write("colors.service", service.replace(command, &format!("ExecStart={program}\n")));
-    scratch.write("colors.socket", include_str!("../../packaging/systemd/activation/colors.socket"));
+    scratch
+        .write("colors.socket", include_str!("../../packaging/systemd/activation/colors.socket"));
     if is_activated {
         fs::create_dir(scratch.0.join("colors.service.d")).unwrap();
-        scratch.write("colors.service.d/activated.conf", include_str!("../../packaging/systemd/activation/activated.conf"));
+        scratch.write(
+            "colors.service.d/activated.conf",
+            include_str!("../../packaging/systemd/activation/activated.conf"),
+        );
     }
     scratch
 }
 
 /// Runs systemd-analyze; gives whether it is content, and all that it says.
 pub(crate) fn analyze(directory: &Path, arguments: &[&str]) -> (bool, String) {
-    let output = Command::new("systemd-analyze").args(arguments).current_dir(directory).output().unwrap();
+    let output =
+        Command::new("systemd-analyze").args(arguments).current_dir(directory).output().unwrap();
     (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
@@ -212,11 +246,23 @@ fn the_units_are_sound_and_leave_little_exposed() {
     for (is_activated, exposure_max) in [(false, 0.9), (true, 0.3)] {
         let units = units(is_activated);
         for unit in ["colors.service", "colors.socket"] {
-            assert_eq!(analyze(&units.0, &["verify", "--man=no", &format!("./{unit}")]), (true, String::new()), "{unit}");
+            assert_eq!(
+                analyze(&units.0, &["verify", "--man=no", &format!("./{unit}")]),
+                (true, String::new()),
+                "{unit}"
+            );
         }
-        let (_, report) = analyze(&units.0, &["security", "--offline=yes", "--no-pager", "./colors.service"]);
-        let exposure = report.split("exposure level for colors.service: ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
-        assert!(exposure.parse::<f64>().unwrap() <= exposure_max, "activated: {is_activated}\n{report}");
+        let (_, report) =
+            analyze(&units.0, &["security", "--offline=yes", "--no-pager", "./colors.service"]);
+        let exposure = report
+            .split("exposure level for colors.service: ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next())
+            .unwrap();
+        assert!(
+            exposure.parse::<f64>().unwrap() <= exposure_max,
+            "activated: {is_activated}\n{report}"
+        );
     }
 }
 
@@ -227,25 +273,41 @@ fn the_unit_is_sound_with_tokens_as_a_credential() {
     }
     let units = units(false);
     let service = fs::read_to_string(units.0.join("colors.service")).unwrap();
-    let lines = ["LoadCredential=tokens:/etc/colors/tokens", "Environment=COLORS_TOKEN_FILE=%d/tokens"];
+    let lines =
+        ["LoadCredential=tokens:/etc/colors/tokens", "Environment=COLORS_TOKEN_FILE=%d/tokens"];
     let with_tokens = lines.iter().fold(service, |service, line| {
-        assert!(service.contains(&format!("\n#{line}\n")) && include_str!("../../docs/operating.md").contains(&format!("\n{line}\n")));
+        assert!(
+            service.contains(&format!("\n#{line}\n"))
+                && include_str!("../../docs/operating.md").contains(&format!("\n{line}\n"))
+        );
         service.replace(&format!("#{line}"), line)
     });
     units.write("colors.service", with_tokens);
-    assert_eq!(analyze(&units.0, &["verify", "--man=no", "./colors.service"]), (true, String::new()));
+    assert_eq!(
+        analyze(&units.0, &["verify", "--man=no", "./colors.service"]),
+        (true, String::new())
+    );
 }
 
 #[test]
 fn a_reload_has_the_tokens_read_again_and_does_no_harm_without_any() {
     let service = include_str!("../../packaging/systemd/colors.service");
-    let lines: Vec<&str> = service.lines().filter_map(|line| line.strip_prefix("ExecReload=")).collect();
-    // as systemd.service(5) has it: one after the other as long as they succeed, $$ is a dollar sign, %d is where credentials are
+    let lines: Vec<&str> =
+        service.lines().filter_map(|line| line.strip_prefix("ExecReload=")).collect();
+    // as systemd.service(5) has it: one after the other as long as they succeed, $$ is a dollar
+    // sign, %d is where credentials are
     let program = colors(&[]).get_program().to_str().unwrap().to_owned();
-    let script = lines.join("\n").replace("$$", "$").replace("%d", "/run/credentials/colors.service").replace("/usr/bin/colors", &program);
+    let script = lines
+        .join("\n")
+        .replace("$$", "$")
+        .replace("%d", "/run/credentials/colors.service")
+        .replace("/usr/bin/colors", &program);
     let reload = |server: &Server, file: &str| {
         let mut command = own_environment("/bin/sh");
-        command.args(["-ec", &script]).env("MAINPID", server.pid().to_string()).env("COLORS_TOKEN_FILE", file);
+        command
+            .args(["-ec", &script])
+            .env("MAINPID", server.pid().to_string())
+            .env("COLORS_TOKEN_FILE", file);
         let output = command.output().unwrap();
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
     };
@@ -253,14 +315,20 @@ fn a_reload_has_the_tokens_read_again_and_does_no_harm_without_any() {
     let file = scratch.write_tokens("a-token-0123456789");
     let server = Server::start(&["--token-file", &file]);
     assert_eq!(reload(&server, &file), (true, String::new()));
-    eventually("it is read at the start, and again", || (server.log().matches("1 token loaded from ").count() == 2).then_some(()));
+    eventually("it is read at the start, and again", || {
+        (server.log().matches("1 token loaded from ").count() == 2).then_some(())
+    });
     fs::write(&file, "short").unwrap();
     let (is_done, log) = reload(&server, &file);
     assert!(!is_done && log.contains("line 1: a token has 16 to 512 characters"), "{log}");
-    for (file, reason) in
-        [("", "there is no token file"), ("/run/credentials/colors.service/tokens", "systemd copies a credential at a start only")]
-    {
-        assert_eq!(reload(&server, file), (false, format!("cannot reload, {reason}: run systemctl restart colors\n")));
+    for (file, reason) in [
+        ("", "there is no token file"),
+        ("/run/credentials/colors.service/tokens", "systemd copies a credential at a start only"),
+    ] {
+        assert_eq!(
+            reload(&server, file),
+            (false, format!("cannot reload, {reason}: run systemctl restart colors\n"))
+        );
     }
     assert_eq!(server.log().matches(" loaded from ").count(), 2, "{}", server.log());
     let server = Server::start(&[]);
@@ -271,14 +339,26 @@ fn a_reload_has_the_tokens_read_again_and_does_no_harm_without_any() {
 /// The values that the unit gives a setting, in order.
 fn setting(name: &str) -> Vec<&'static str> {
     let service = include_str!("../../packaging/systemd/colors.service");
-    service.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')).flat_map(|values| values.split(' ')).collect()
+    service
+        .lines()
+        .filter_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+        .flat_map(|values| values.split(' '))
+        .collect()
 }
 
 /// The system calls of a group, its subgroups' included.
 fn members(group: &str) -> BTreeSet<String> {
     let (_, listing) = analyze(Path::new("/"), &["syscall-filter", "--no-pager", group]);
-    let names = listing.lines().skip(1).map(str::trim).filter(|name| !name.is_empty() && !name.starts_with('#'));
-    names.flat_map(|name| if name.starts_with('@') { members(name) } else { BTreeSet::from([name.to_owned()]) }).collect()
+    let names = listing
+        .lines()
+        .skip(1)
+        .map(str::trim)
+        .filter(|name| !name.is_empty() && !name.starts_with('#'));
+    names
+        .flat_map(|name| {
+            if name.starts_with('@') { members(name) } else { BTreeSet::from([name.to_owned()]) }
+        })
+        .collect()
 }
 
 /// The system calls that the unit lets the program make.
@@ -293,16 +373,19 @@ fn allowed() -> BTreeSet<String> {
     allowed
 }
 
-/// Runs the service below strace through a life with all kinds of requests; gives the lines of its system calls,
-/// or `None` if strace is not installed.
+/// Runs the service below strace through a life with all kinds of requests; gives the lines of its
+/// system calls, or `None` if strace is not installed.
 fn traced() -> Option<Vec<String>> {
     let scratch = Scratch::new();
     let manager = Manager::new();
     let (trace, socket) = (scratch.0.join("trace"), scratch.0.join("s"));
     let mut command = colors_below_strace(&["-qq", "-o", trace.to_str().unwrap()], &[])?;
     command.arg("--data").arg(scratch.0.join("list.json"));
-    command.args(["--access-log", "--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--listen"]).arg(format!("unix:{}", socket.display()));
-    // seldom enough that the messages nobody reads here fit the socket's queue, which holds 10 (unix(7), max_dgram_qlen)
+    command
+        .args(["--access-log", "--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--listen"])
+        .arg(format!("unix:{}", socket.display()));
+    // seldom enough that the messages nobody reads here fit the socket's queue, which holds 10
+    // (unix(7), max_dgram_qlen)
     command.env("NOTIFY_SOCKET", &manager.path).env("WATCHDOG_USEC", "2000000");
     drop(UnixListener::bind(&socket).unwrap());
     let server = Server::spawn(command);
@@ -317,7 +400,9 @@ fn traced() -> Option<Vec<String>> {
     server.stop();
     // the end of its standard error was the end of strace, too
     let trace = fs::read_to_string(&trace).unwrap();
-    Some(trace.lines().map(|line| line.split_once(' ').unwrap().1.trim_start().to_owned()).collect())
+    Some(
+        trace.lines().map(|line| line.split_once(' ').unwrap().1.trim_start().to_owned()).collect(),
+    )
 }
 
 #[test]
@@ -326,9 +411,16 @@ fn the_program_does_nothing_that_the_unit_forbids() {
         return;
     }
     let Some(trace) = traced() else { return };
-    let is_name = |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    let used: BTreeSet<String> =
-        trace.iter().filter_map(|line| line.split_once('(')).map(|(name, _)| name).filter(is_name).map(str::to_owned).collect();
+    let is_name = |name: &&str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    let used: BTreeSet<String> = trace
+        .iter()
+        .filter_map(|line| line.split_once('('))
+        .map(|(name, _)| name)
+        .filter(is_name)
+        .map(str::to_owned)
+        .collect();
     assert!(used.contains("accept4") && used.contains("prlimit64") && used.len() > 20, "{used:?}");
     let allowed = allowed();
     assert!(!allowed.contains("chroot") && !allowed.contains("setrlimit"), "{allowed:?}");
@@ -340,7 +432,8 @@ fn the_program_does_nothing_that_the_unit_forbids() {
     for call in trace.iter().filter_map(|line| line.strip_prefix("socket(")) {
         assert!(families.contains(&call.split(',').next().unwrap()), "{call}");
     }
-    // systemd.exec(5), MemoryDenyWriteExecute=: no memory both writable and executable, nor made executable afterwards
+    // systemd.exec(5), MemoryDenyWriteExecute=: no memory both writable and executable, nor made
+    // executable afterwards
     for call in trace.iter().filter(|line| line.contains("PROT_EXEC")) {
         assert!(call.starts_with("mmap(") && !call.contains("PROT_WRITE"), "{call}");
     }

@@ -1,4 +1,5 @@
-//! Tokens: who may change the list, and with `--private` read it; how they get in, and that they never get out.
+//! Tokens: who may change the list, and with `--private` read it; how they get in, and that they
+//! never get out.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -34,7 +35,11 @@ impl Guarded {
 
 /// The field line of this value of Authorization; none for none.
 fn field(authorization: &str) -> String {
-    if authorization.is_empty() { String::new() } else { format!("Authorization: {authorization}\r\n") }
+    if authorization.is_empty() {
+        String::new()
+    } else {
+        format!("Authorization: {authorization}\r\n")
+    }
 }
 
 const WRITES: [(&str, &str, &str, u16); 3] = [
@@ -55,16 +60,27 @@ fn a_write_needs_a_token_and_a_read_does_not() {
             (TOKEN, r#"Bearer realm="colors""#),
             ("Bearer wrong", r#"Bearer realm="colors", error="invalid_token""#),
             (&format!("Bearer {TOKEN}="), r#"Bearer realm="colors", error="invalid_token""#),
-            (&format!("Bearer {TOKEN}, Bearer {TOKEN}"), r#"Bearer realm="colors", error="invalid_token""#),
+            (
+                &format!("Bearer {TOKEN}, Bearer {TOKEN}"),
+                r#"Bearer realm="colors", error="invalid_token""#,
+            ),
         ] {
             let refused = guarded.ask(method, target, authorization, content);
-            assert_eq!((refused.status, refused.field("www-authenticate")), (401, Some(challenge)), "{method} {authorization}");
+            assert_eq!(
+                (refused.status, refused.field("www-authenticate")),
+                (401, Some(challenge)),
+                "{method} {authorization}"
+            );
             assert!(!refused.closes() && refused.field("etag").is_none(), "{refused:?}");
         }
     }
     assert_eq!(guarded.server.list(), before);
     for (method, target, content, status) in WRITES {
-        assert_eq!(guarded.ask(method, target, &format!("bEaReR  {SECOND}"), content).status, status, "{method}");
+        assert_eq!(
+            guarded.ask(method, target, &format!("bEaReR  {SECOND}"), content).status,
+            status,
+            "{method}"
+        );
     }
     assert_eq!(guarded.ask("DELETE", "/colors/ink", &format!("Bearer {TOKEN}"), "").status, 200);
     assert_ne!(guarded.server.list(), before);
@@ -110,13 +126,21 @@ fn a_private_list_is_read_with_a_token_alone_and_kept_by_no_shared_cache() {
     for target in ["/colors", "/colors/red", "/colors/no"] {
         for method in ["GET", "HEAD"] {
             let refused = guarded.ask(method, target, "", "");
-            assert_eq!((refused.status, refused.field("cache-control")), (401, Some("no-store")), "{method} {target}");
+            assert_eq!(
+                (refused.status, refused.field("cache-control")),
+                (401, Some("no-store")),
+                "{method} {target}"
+            );
             let answered = guarded.ask(method, target, &format!("Bearer {TOKEN}"), "");
             assert_eq!(answered.status, if target == "/colors/no" { 404 } else { 200 });
             assert_eq!(answered.field("cache-control"), Some("private, no-cache"));
         }
     }
-    let tag = guarded.ask("GET", "/colors", &format!("Bearer {TOKEN}"), "").field("etag").unwrap().to_owned();
+    let tag = guarded
+        .ask("GET", "/colors", &format!("Bearer {TOKEN}"), "")
+        .field("etag")
+        .unwrap()
+        .to_owned();
     let revalidate = |authorization| {
         let fields = format!("If-None-Match: {tag}\r\n{}", field(authorization));
         guarded.server.connect().ask_with("GET", "/colors", &fields, "").status
@@ -125,14 +149,21 @@ fn a_private_list_is_read_with_a_token_alone_and_kept_by_no_shared_cache() {
     for target in ["/health", "/openapi.json"] {
         assert_eq!(guarded.ask("GET", target, "", "").status, 200);
     }
-    let fields =
-        "Origin: https://friend.example\r\nAccess-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: authorization\r\n";
+    let fields = "Origin: https://friend.example\r\nAccess-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: authorization\r\n";
     let preflight = guarded.server.connect().ask_with("OPTIONS", "/colors", fields, "");
     assert_eq!(preflight.status, 204);
     let allowed = preflight.field("access-control-allow-headers").unwrap();
     assert!(allowed.split(", ").any(|name| name == "Authorization"), "{allowed}");
-    let refused = guarded.server.connect().ask_with("GET", "/colors", "Origin: https://friend.example\r\n", "");
-    assert_eq!((refused.status, refused.field("access-control-allow-origin")), (401, Some("https://friend.example")));
+    let refused = guarded.server.connect().ask_with(
+        "GET",
+        "/colors",
+        "Origin: https://friend.example\r\n",
+        "",
+    );
+    assert_eq!(
+        (refused.status, refused.field("access-control-allow-origin")),
+        (401, Some("https://friend.example"))
+    );
     assert_eq!(refused.field("vary"), Some("Origin"));
 }
 
@@ -165,7 +196,8 @@ fn what_follows_a_refused_request_is_the_next_request() {
 #[test]
 fn a_bad_token_file_stops_the_start_and_is_not_shown() {
     let scratch = Scratch::new();
-    let character = r#"a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#;
+    let character =
+        r#"a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#;
     for (content, reason) in [
         ("", "it has no token"),
         ("# nothing\n", "it has no token"),
@@ -175,10 +207,15 @@ fn a_bad_token_file_stops_the_start_and_is_not_shown() {
         let file = scratch.write_tokens(content);
         let (code, _, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--token-file", &file]));
         assert_eq!(code, Some(1));
-        assert_eq!(log.split_once("[ERROR] ").unwrap().1, format!("cannot use the token file {file}: {reason}\n"));
+        assert_eq!(
+            log.split_once("[ERROR] ").unwrap().1,
+            format!("cannot use the token file {file}: {reason}\n")
+        );
     }
-    let (code, _, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--token-file", "no/such/file"]));
-    let expected = "cannot use the token file no/such/file: No such file or directory (os error 2)\n";
+    let (code, _, log) =
+        run(&mut colors(&["--listen", "127.0.0.1:0", "--token-file", "no/such/file"]));
+    let expected =
+        "cannot use the token file no/such/file: No such file or directory (os error 2)\n";
     assert_eq!((code, log.split_once("[ERROR] ").unwrap().1), (Some(1), expected));
 }
 
@@ -207,13 +244,18 @@ fn log_of(mut command: Command, arguments: &[&str]) -> String {
 fn a_token_file_that_others_can_use_is_a_warning() {
     let scratch = Scratch::new();
     let file = scratch.write_tokens(TOKEN);
-    for (mode, is_open) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o620, true)] {
+    for (mode, is_open) in
+        [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o620, true)]
+    {
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
         let log = log_of(colors(&["--listen", "127.0.0.1:0"]), &["--token-file", &file]);
-        let warning = format!("[WARN] others can use the token file {file}, its mode is {mode:04o}; run chmod 600 on it\n");
+        let warning = format!(
+            "[WARN] others can use the token file {file}, its mode is {mode:04o}; run chmod 600 on it\n"
+        );
         assert_eq!((log.contains(&warning), log.contains("WARN")), (is_open, is_open), "{log}");
     }
-    // systemd gives a credential to the service's user by an access control list, whose mask shows as the group's permissions
+    // systemd gives a credential to the service's user by an access control list, whose mask shows
+    // as the group's permissions
     let mut command = colors(&["--listen", "127.0.0.1:0"]);
     command.env("CREDENTIALS_DIRECTORY", &scratch.0);
     assert!(!log_of(command, &["--token-file", &file]).contains("WARN"));
@@ -231,7 +273,11 @@ fn a_start_that_lets_everybody_write_is_a_warning() {
         (&["--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--listen", &socket], false),
     ] {
         let log = log_of(colors(&[]), arguments);
-        let warnings: Vec<_> = log.lines().filter_map(|line| line.split_once("[WARN] ")).map(|(_, text)| text).collect();
+        let warnings: Vec<_> = log
+            .lines()
+            .filter_map(|line| line.split_once("[WARN] "))
+            .map(|(_, text)| text)
+            .collect();
         assert_eq!(warnings.len(), usize::from(warned), "{log}");
         let expected = " may change the list: --token-file, --read-only or a loopback address would prevent that";
         assert!(warnings.iter().all(|text| text.starts_with("whoever reaches http://") && text.ends_with(expected)), "{log}");
@@ -242,7 +288,8 @@ fn a_start_that_lets_everybody_write_is_a_warning() {
 fn a_hangup_reads_the_tokens_again_and_a_bad_file_leaves_the_old_ones() {
     let guarded = Guarded::start(&[]);
     let (server, scratch) = (&guarded.server, &guarded.scratch);
-    let write = |token: &str| guarded.ask("PUT", "/colors/red", &format!("Bearer {token}"), "").status;
+    let write =
+        |token: &str| guarded.ask("PUT", "/colors/red", &format!("Bearer {token}"), "").status;
     let file = scratch.file("tokens");
     let reload = |content: Option<&str>, expected: &str| {
         let before = server.log().len();
@@ -252,7 +299,9 @@ fn a_hangup_reads_the_tokens_again_and_a_bad_file_leaves_the_old_ones() {
         }
         server.signal(Signal::HUP);
         let line = format!("] {expected}\n");
-        eventually(expected, || server.log().get(before..).filter(|log| log.contains(&line)).map(drop));
+        eventually(expected, || {
+            server.log().get(before..).filter(|log| log.contains(&line)).map(drop)
+        });
     };
     let loaded = format!("[INFO] 2 tokens loaded from {file}\n");
     eventually("a line on the start", || server.log().contains(&loaded).then_some(()));
@@ -262,8 +311,13 @@ fn a_hangup_reads_the_tokens_again_and_a_bad_file_leaves_the_old_ones() {
     let new = "the-third-token-0123456789";
     reload(Some(&format!("{SECOND}\n{new}")), &format!("2 tokens loaded from {file}"));
     assert_eq!((write(TOKEN), write(SECOND), write(new)), (401, 200, 200));
-    assert_eq!(client.ask_with("PUT", "/colors/red", &field(&format!("Bearer {TOKEN}")), "").status, 401);
-    let bad = |reason: &str| format!("cannot use the token file {file}: {reason}; the previous tokens stay");
+    assert_eq!(
+        client.ask_with("PUT", "/colors/red", &field(&format!("Bearer {TOKEN}")), "").status,
+        401
+    );
+    let bad = |reason: &str| {
+        format!("cannot use the token file {file}: {reason}; the previous tokens stay")
+    };
     reload(Some(&format!("{TOKEN}\nbad")), &bad("line 2: a token has 16 to 512 characters"));
     assert_eq!((write(TOKEN), write(new)), (401, 200));
     reload(None, &bad("No such file or directory (os error 2)"));
@@ -277,8 +331,11 @@ fn a_hangup_reads_the_tokens_again_and_a_bad_file_leaves_the_old_ones() {
 #[test]
 fn wrong_tokens_are_logged_with_the_address() {
     let guarded = Guarded::start(&[]);
-    let wrong = || assert_eq!(guarded.ask("PUT", "/colors/red", "Bearer secret-guess", "").status, 401);
-    let right = || assert_eq!(guarded.ask("PUT", "/colors/red", &format!("Bearer {TOKEN}"), "").status, 200);
+    let wrong =
+        || assert_eq!(guarded.ask("PUT", "/colors/red", "Bearer secret-guess", "").status, 401);
+    let right = || {
+        assert_eq!(guarded.ask("PUT", "/colors/red", &format!("Bearer {TOKEN}"), "").status, 200)
+    };
     right();
     assert!(!guarded.server.log().contains("WARN"), "{}", guarded.server.log());
     for _ in 0..3 {
@@ -288,22 +345,41 @@ fn wrong_tokens_are_logged_with_the_address() {
         assert_eq!(guarded.ask("PUT", "/colors/red", "", "").status, 401);
     }
     let log = guarded.server.stop();
-    let warnings: Vec<_> = log.lines().filter_map(|line| line.split_once("[WARN] ")).map(|(_, text)| text).collect();
-    assert!(warnings.len() == 3 && warnings.iter().all(|text| text.starts_with("a wrong token from 127.0.0.1:")), "{log}");
+    let warnings: Vec<_> =
+        log.lines().filter_map(|line| line.split_once("[WARN] ")).map(|(_, text)| text).collect();
+    assert!(
+        warnings.len() == 3
+            && warnings.iter().all(|text| text.starts_with("a wrong token from 127.0.0.1:")),
+        "{log}"
+    );
 }
 
 #[test]
 fn no_token_gets_into_a_log_an_answer_or_the_process_list() {
     let guarded = Guarded::start(&["--access-log", "--log-level", "debug", "--private"]);
     let mut answers = String::new();
-    for authorization in [format!("Bearer {TOKEN}"), format!("Bearer {TOKEN}x"), format!("Basic {TOKEN}"), TOKEN.to_owned()] {
+    for authorization in [
+        format!("Bearer {TOKEN}"),
+        format!("Bearer {TOKEN}x"),
+        format!("Basic {TOKEN}"),
+        TOKEN.to_owned(),
+    ] {
         for _ in 0..6 {
-            answers += &format!("{:?}", guarded.ask("PUT", "/colors/red", &authorization, "not JSON"));
+            answers +=
+                &format!("{:?}", guarded.ask("PUT", "/colors/red", &authorization, "not JSON"));
             answers += &format!("{:?}", guarded.ask("GET", "/colors/red", &authorization, ""));
         }
         let twice = field(&authorization).repeat(2);
-        answers += &format!("{:?}", guarded.server.connect().ask_with("GET", "/colors/red", &twice, ""));
-        answers += &format!("{:?}", guarded.server.connect().send(format!("GET /colors HTTP/1.1\r\n{twice}bad\r\n\r\n")).response());
+        answers +=
+            &format!("{:?}", guarded.server.connect().ask_with("GET", "/colors/red", &twice, ""));
+        answers += &format!(
+            "{:?}",
+            guarded
+                .server
+                .connect()
+                .send(format!("GET /colors HTTP/1.1\r\n{twice}bad\r\n\r\n"))
+                .response()
+        );
     }
     guarded.scratch.write_tokens(&format!("{TOKEN} bad"));
     guarded.server.signal(Signal::HUP);
@@ -326,7 +402,8 @@ fn no_token_gets_into_a_log_an_answer_or_the_process_list() {
 fn the_access_log_believes_x_forwarded_for_on_a_unix_socket_alone() {
     let scratch = Scratch::new();
     let socket = scratch.0.join("s");
-    let guarded = Guarded::start(&["--access-log", "--listen", &format!("unix:{}", socket.display())]);
+    let guarded =
+        Guarded::start(&["--access-log", "--listen", &format!("unix:{}", socket.display())]);
     let server = &guarded.server;
     let line_of = |target: &str| {
         eventually("its line", || {
@@ -354,7 +431,9 @@ fn the_access_log_believes_x_forwarded_for_on_a_unix_socket_alone() {
     // a wrong token is that of the client that the proxy names
     let fields = "X-Forwarded-For: 203.0.113.9\r\nAuthorization: Bearer wrong\r\n";
     assert_eq!(unix.ask_with("DELETE", "/colors/red", fields, "").status, 401);
-    eventually("a warning", || server.log().contains("a wrong token from 203.0.113.9\n").then_some(()));
+    eventually("a warning", || {
+        server.log().contains("a wrong token from 203.0.113.9\n").then_some(())
+    });
 }
 
 #[test]
@@ -363,15 +442,27 @@ fn the_access_log_has_the_name_of_a_token_and_never_the_token() {
     let data = scratch.0.join("list");
     let tokens = scratch.write_tokens(&format!("alice {TOKEN}\n{SECOND}\n"));
     for arguments in [&[][..], &["--data", data.to_str().unwrap()]] {
-        let server = Server::start(&[&["--token-file", &tokens, "--access-log", "--log-level", "debug"], arguments].concat());
+        let server = Server::start(
+            &[&["--token-file", &tokens, "--access-log", "--log-level", "debug"], arguments]
+                .concat(),
+        );
         let mut client = server.connect();
-        let mut delete = |target: &str, token: &str| client.ask_with("DELETE", target, &field(&format!("Bearer {token}")), "").status;
+        let mut delete = |target: &str, token: &str| {
+            client.ask_with("DELETE", target, &field(&format!("Bearer {token}")), "").status
+        };
         assert_eq!(delete("/colors/red", TOKEN), 200);
         assert_eq!(delete("/colors/blue", SECOND), 200);
         assert_eq!(delete("/colors/lime", "wrong-token-0123456789"), 401);
         assert_eq!(delete("/colors/no", TOKEN), 404);
         assert_eq!(client.ask("GET", "/colors/lime", "").status, 200);
-        let lines = || server.log().lines().filter(|line| line.contains("\"/colors/")).map(str::to_owned).collect::<Vec<_>>();
+        let lines = || {
+            server
+                .log()
+                .lines()
+                .filter(|line| line.contains("\"/colors/"))
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
         let lines = eventually("five lines", || Some(lines()).filter(|lines| lines.len() == 5));
         let clients: Vec<&str> = lines.iter().map(|line| line.split(' ').nth(2).unwrap()).collect();
         let address = clients[1];
@@ -387,7 +478,9 @@ fn the_access_log_has_the_name_of_a_token_and_never_the_token() {
 #[test]
 fn options_say_with_a_challenge_that_a_write_needs_a_token() {
     let guarded = Guarded::start(&[]);
-    for (target, needs_token) in [("/colors", true), ("/colors/red", true), ("/health", false), ("/openapi.json", false)] {
+    for (target, needs_token) in
+        [("/colors", true), ("/colors/red", true), ("/health", false), ("/openapi.json", false)]
+    {
         for (authorization, challenge) in [
             ("", Some(r#"Bearer realm="colors""#)),
             ("Bearer wrong", Some(r#"Bearer realm="colors", error="invalid_token""#)),
@@ -395,11 +488,19 @@ fn options_say_with_a_challenge_that_a_write_needs_a_token() {
         ] {
             let options = guarded.ask("OPTIONS", target, authorization, "");
             let expected = (204, challenge.filter(|_| needs_token));
-            assert_eq!((options.status, options.field("www-authenticate")), expected, "{target} {authorization}");
+            assert_eq!(
+                (options.status, options.field("www-authenticate")),
+                expected,
+                "{target} {authorization}"
+            );
         }
     }
     for arguments in [&["--read-only"][..], &[]] {
-        let server = if arguments.is_empty() { Server::start(&[]) } else { Guarded::start(arguments).server };
+        let server = if arguments.is_empty() {
+            Server::start(&[])
+        } else {
+            Guarded::start(arguments).server
+        };
         let options = server.ask("OPTIONS", "/colors", "");
         assert_eq!((options.status, options.field("www-authenticate")), (204, None));
     }

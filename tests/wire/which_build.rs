@@ -1,4 +1,5 @@
-//! What a build calls itself, in a checkout and outside: the build script, run in directories like those that it finds.
+//! What a build calls itself, in a checkout and outside: the build script, run in directories like
+//! those that it finds.
 
 use std::fs;
 use std::path::Path;
@@ -18,12 +19,18 @@ fn build_script(scratch: &Scratch) -> String {
     path
 }
 
-/// The name that the script gives a build of what is in the directory, and the paths that cargo is told to watch.
+/// The name that the script gives a build of what is in the directory, and the paths that cargo is
+/// told to watch.
 fn name(script: &str, directory: &Path) -> (String, Vec<String>) {
     let output = Command::new(script).current_dir(directory).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let output = String::from_utf8(output.stdout).unwrap();
-    let values = |key: &str| output.lines().filter_map(|line| Some(line.strip_prefix(key)?.to_owned())).collect::<Vec<_>>();
+    let values = |key: &str| {
+        output
+            .lines()
+            .filter_map(|line| Some(line.strip_prefix(key)?.to_owned()))
+            .collect::<Vec<_>>()
+    };
     (values("cargo::rustc-env=BUILD_VERSION=").concat(), values("cargo::rerun-if-changed="))
 }
 
