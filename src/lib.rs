@@ -13,9 +13,9 @@
 //!   names), `origin` (browsers), `token` (who may change the list), `page` (for browsers)
 //! - `store`: the list in memory: `list` (the mutex around the current version), `colors` (one
 //!   version), `json`, `retired` (old representations), `color`, `change` (what a write does),
-//!   `reservation` (memory for lists on their way in); on disk: `writer` (group commit), `saves`
+//!   `reservation` (memory for lists on their way in); on disk: `writer` (group commit), `status`
 //!   (how that goes), `database` (SQLite), `files` (of a database that is open), `data_file` (what
-//!   is at the path)
+//!   is at the path), `follower` (a file that others write), `replica` (how that is read)
 //! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `host`, `chunked`, `request`,
 //!   `response`, `conditional`
 //! - `metrics`: what is counted, and the text that Prometheus reads
@@ -118,7 +118,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     let stop = stop_on_signals(&is_starting, reload.is_none()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(&args)?.unzip();
     let memory_max = server::memory_max();
-    let load::Opened { store, writer, details, is_new } = load::open(&args, memory_max)?;
+    let load::Opened { store, thread, details, is_new } = load::open(&args, memory_max)?;
     is_starting.store(false, SeqCst);
     let is_activated = !inherited.is_empty();
     let listeners = if is_activated { inherited } else { listen_all(&args)? };
@@ -154,9 +154,9 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         metrics,
     };
     let shared = Arc::new(Shared::new(service, limits, connections));
-    if let Some(writer) = writer {
-        let thread = thread::Builder::new().name("writer".to_owned()).stack_size(STACK_BYTES);
-        thread.spawn(|| writer.run()).map_err(|error| Failure::System(thread_error(&error)))?;
+    if let Some((name, run)) = thread {
+        let thread = thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
+        thread.spawn(run).map_err(|error| Failure::System(thread_error(&error)))?;
     }
     let pool = start_pool(workers).map_err(Failure::System)?;
     let server = Server::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;

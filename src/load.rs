@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::args::Args;
 use crate::failure::Failure;
-use crate::store::{Colors, Database, DatabaseError, Store, Writer, data_file, database, json};
+use crate::store::{Colors, Database, DatabaseError, Store, data_file, database, json};
 
 /// The seed if no option names one; it is there when the service is started in a checkout.
 const SEED_FILE: &str = "seed/colors.json";
@@ -18,8 +18,9 @@ const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 /// What the service starts with.
 pub(crate) struct Opened {
     pub(crate) store: Store,
-    /// There is one if the list is durable.
-    pub(crate) writer: Option<Writer>,
+    /// The name of a thread, and what it has to do as long as the service runs: to save changes, or
+    /// to follow those of others.
+    pub(crate) thread: Option<(&'static str, Box<dyn FnOnce() + Send>)>,
     /// For the first line of the log: how many colors, from where, and whether changes are kept.
     pub(crate) details: String,
     /// The file was made now. That is a warning: where a disk is not mounted, the file is not the
@@ -35,16 +36,19 @@ pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
             "{} from {source}, in memory: changes are lost when it stops",
             count(colors.len())
         );
-        return Ok(Opened {
-            store: Store::in_memory(colors, memory_max),
-            writer: None,
-            details,
-            is_new: false,
-        });
+        let store = Store::in_memory(colors, memory_max);
+        return Ok(Opened { store, thread: None, details, is_new: false });
     };
     let failed = |error| unusable(file, error);
+    if args.read_only {
+        let (store, follower) = Store::following(file, memory_max).map_err(failed)?;
+        let details = follows(file, store.list.len());
+        let thread = ("follower", Box::new(|| follower.run()) as _);
+        return Ok(Opened { store, thread: Some(thread), details, is_new: false });
+    }
     let (path, has_list) = writable(file).map_err(failed)?;
-    let seed = if has_list { None } else { Some(read_seed(args)?) };
+    let is_finished = has_list && !data_file::has_journal(&path);
+    let seed = if is_finished { None } else { Some(read_seed(args)?) };
     let lock = database::lock(&path).map_err(failed)?;
     let mut origin = "which was there".to_owned();
     let mut is_new = false;
@@ -55,10 +59,10 @@ pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
     } else if args.seed.is_some() {
         origin.push_str(": --seed is not read");
     }
-    let (database, colors) = Database::open(&path, lock).map_err(failed)?;
+    let (database, colors) = Database::open(file, &path, lock).map_err(failed)?;
     let details = format!("{} kept in {}, {origin}", count(colors.len()), file.display());
     let (store, writer) = Store::in_database(database, colors, memory_max);
-    Ok(Opened { store, writer: Some(writer), details, is_new })
+    Ok(Opened { store, thread: Some(("writer", Box::new(|| writer.run()))), details, is_new })
 }
 
 /// Fails as a start would, or describes the list. Changes nothing: a service may be running on the
@@ -69,10 +73,19 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
         return Ok(format!("{} from {source}", count(colors.len())));
     };
     let failed = |error| unusable(file, error);
+    if args.read_only {
+        return Ok(follows(file, database::read(file, true).map_err(failed)?.len()));
+    }
     let (path, has_list) = writable(file).map_err(failed)?;
     if has_list {
-        let colors = database::read(&path, true).map_err(failed)?;
-        return Ok(format!("{} kept in {}", count(colors.len()), file.display()));
+        return match database::read(&path, true) {
+            Ok(colors) => Ok(format!("{} kept in {}", count(colors.len()), file.display())),
+            Err(DatabaseError::HotJournal) => Ok(format!(
+                "what {} has, after the journal beside it is rolled back",
+                file.display()
+            )),
+            Err(error) => Err(failed(error)),
+        };
     }
     let (colors, source) = read_seed(args)?;
     Ok(format!("{} from {source}, for {}", count(colors.len()), file.display()))
@@ -80,13 +93,7 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
 
 /// Prints the list of a database as `GET /colors` answers it.
 pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
-    let failed = |error| unusable(file, error);
-    if !data_file::has_list(file).map_err(failed)? {
-        return Err(failed(DatabaseError::Unusable(
-            "there is no list in it; name the file of a service with --data".to_owned(),
-        )));
-    }
-    let colors = database::read(&data_file::resolve(file), false).map_err(failed)?;
+    let colors = database::read(file, false).map_err(|error| unusable(file, error))?;
     io::stdout().write_all(colors.envelope().bytes()).map_err(Failure::Output)
 }
 
@@ -125,6 +132,10 @@ fn read_seed(args: &Args) -> Result<(Colors, String), Failure> {
 
 fn parse(name: &str, content: &[u8]) -> Result<Colors, Failure> {
     json::from_list(content).map_err(|error| Failure::Malformed(name.to_owned(), error))
+}
+
+fn follows(file: &Path, colors: usize) -> String {
+    format!("{}, follows {}, read-only", count(colors), file.display())
 }
 
 fn count(colors: usize) -> String {

@@ -15,6 +15,7 @@ use tiny_http::{Method, StatusCode};
 
 use crate::connection_counts::ConnectionCounts;
 use crate::logging;
+use crate::store::DatabaseStatus;
 
 /// The labels of methods. All others share one: a client must not be able to create time series.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"];
@@ -128,7 +129,7 @@ impl Metrics {
     pub(crate) fn exposition(
         &self,
         (colors, list_bytes): (usize, usize),
-        saves: &SaveMetrics,
+        status: &DatabaseStatus,
     ) -> String {
         let mut text = Exposition(String::with_capacity(8 * 1024)); // bytes; the text has 7 KiB
         let counters = || self.workers.iter();
@@ -174,6 +175,7 @@ impl Metrics {
         text.single("colors_workers", "gauge", "Event loops.", self.workers.len());
         text.single("colors_colors", "gauge", "Colors in the list.", colors);
         text.single("colors_list_bytes", "gauge", "Bytes of the list as JSON.", list_bytes);
+        let saves = &status.metrics;
         let saved: u64 = saves.durations.buckets.iter().map(Counter::read).sum();
         text.single(
             "colors_saves_total",
@@ -184,11 +186,21 @@ impl Metrics {
         text.single(
             "colors_save_failures_total",
             "counter",
-            "Saves that failed, those tried again included.",
+            "Saves that failed, those tried again included; of a follower, reads.",
             saves.failures.read(),
         );
         text.family("colors_save_duration_seconds", "histogram", "Time of a save that succeeded.");
         text.histogram("colors_save_duration_seconds", "", iter::once(&saves.durations));
+        let times = status.current();
+        for (name, help, time) in [
+            ("read", "When the file that is followed was last read anew.", times.read),
+            ("changed", "When the list that was read was last another one.", times.changed),
+        ] {
+            if let Some(time) = time {
+                let name = format!("colors_{name}_timestamp_seconds");
+                text.single(&name, "gauge", help, seconds_since_1970(time));
+            }
+        }
         text.single(
             "colors_log_lines_dropped_total",
             "counter",
@@ -207,12 +219,11 @@ impl Metrics {
             "The version of the program, with the commit unless it is a release.",
         );
         text.sample("colors_build_info", concat!("{version=\"", env!("BUILD_VERSION"), "\"}"), 1);
-        let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         text.single(
             "process_start_time_seconds",
             "gauge",
             "Start of the process in seconds since 1970.",
-            started,
+            seconds_since_1970(self.started),
         );
         // what proc(5) does not tell, as in an empty root directory, is left out
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -257,6 +268,10 @@ impl Metrics {
         }
         text.0
     }
+}
+
+fn seconds_since_1970(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// Metrics as text: families, each with its samples.

@@ -352,19 +352,13 @@ impl Connection {
         // the time until the next request begins now
         self.since = pass.now;
         let Changing { request, entry, detail, .. } = *changing;
-        let is_stopping = pass.shared.is_stopping.load(Relaxed);
-        let respond =
-            || pass.shared.service.respond_to_outcome(&request, outcome, detail, is_stopping);
+        let respond = || pass.shared.service.respond_to_outcome(outcome, detail);
         let Ok(response) = catch_unwind(AssertUnwindSafe(respond)) else {
             return self.refuse(Some((request, entry)), &ProtocolError::Panicked, pass);
         };
         let after = self.respond(&request, entry.as_ref(), response, pass);
         let next = self.send(after, pass);
-        // the health waits for the writer as well, but for no save
-        match request.is_safe() {
-            true => pass.counters.time_answers(1, self.received.elapsed()),
-            false => pass.counters.durable.add(1, self.received.elapsed()),
-        }
+        pass.counters.durable.add(1, self.received.elapsed());
         next
     }
 

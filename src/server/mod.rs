@@ -35,7 +35,6 @@ use worker::Worker;
 
 use crate::logging;
 use crate::service_manager;
-use crate::store::Change;
 
 /// How long after the signal connections are still accepted from the kernel's queue.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
@@ -88,16 +87,10 @@ impl Server {
     ) -> io::Result<Self> {
         service_manager::ready();
         while !self.accept_ready(stop, reload)? {
-            let store = &self.shared.service.store;
-            self.watchdog.tick(Instant::now(), |answers| {
+            let save_time = self.shared.service.store.status.elapsed();
+            self.watchdog.tick(Instant::now(), save_time, |answers| {
                 self.inboxes.iter().for_each(|inbox| inbox.post(Mail::Ping(Arc::clone(answers))));
-                if store.is_durable() {
-                    let answers = Arc::clone(answers);
-                    store.submit(Change::look(), move |looked| {
-                        drop(looked.map(|_| answers.fetch_add(1, Relaxed)))
-                    });
-                }
-                self.inboxes.len() + usize::from(store.is_durable())
+                self.inboxes.len()
             });
         }
         Ok(self)

@@ -1,5 +1,5 @@
-//! The watchdog of the service manager (sd_notify(3)): heartbeats while the workers and the writer
-//! answer.
+//! The watchdog of the service manager (sd_notify(3)): heartbeats while the workers answer, and no
+//! save hangs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -36,12 +36,17 @@ impl Watchdog {
         }
     }
 
-    /// Sends a heartbeat if it is due and all threads have answered; call it on every pass of the
-    /// accept loop. `ask` has each thread add 1 to the answers, and returns how many threads there
-    /// are.
-    pub(super) fn tick(&mut self, now: Instant, ask: impl FnOnce(&Arc<AtomicUsize>) -> usize) {
+    /// Sends a heartbeat if it is due, all threads have answered, and the save that is under way
+    /// takes no longer than this; call it on every pass of the accept loop. `ask` has each thread
+    /// add 1 to the answers, and returns how many threads there are.
+    pub(super) fn tick(
+        &mut self,
+        now: Instant,
+        save_time: Duration,
+        ask: impl FnOnce(&Arc<AtomicUsize>) -> usize,
+    ) {
         let Some(heartbeat) = self.heartbeat.filter(|_| now >= self.due) else { return };
-        if self.answers.load(Relaxed) < self.asked {
+        if self.answers.load(Relaxed) < self.asked || save_time > heartbeat {
             self.due = now + heartbeat.min(LATE_TIME);
             return;
         }
@@ -72,13 +77,16 @@ mod tests {
             answers: Arc::default(),
         };
         assert_eq!(watchdog.poll_timeout(start), Some(heartbeat));
-        watchdog.tick(start + heartbeat / 2, |_| panic!("it is not due"));
-        watchdog.tick(start + heartbeat, |_| 2);
+        let no_save = Duration::ZERO;
+        watchdog.tick(start + heartbeat / 2, no_save, |_| panic!("it is not due"));
+        watchdog.tick(start + heartbeat, no_save, |_| 2);
         watchdog.answers.fetch_add(1, Relaxed);
-        watchdog.tick(start + 2 * heartbeat, |_| panic!("one has not answered"));
+        watchdog.tick(start + 2 * heartbeat, no_save, |_| panic!("one has not answered"));
         assert_eq!(watchdog.poll_timeout(start + 2 * heartbeat), Some(LATE_TIME));
         watchdog.answers.fetch_add(1, Relaxed);
-        watchdog.tick(start + 2 * heartbeat + LATE_TIME, |_| 2);
+        watchdog.due = start + 2 * heartbeat;
+        watchdog.tick(start + 2 * heartbeat, 2 * heartbeat, |_| panic!("a save hangs"));
+        watchdog.tick(start + 2 * heartbeat + LATE_TIME, no_save, |_| 2);
         assert_eq!(watchdog.poll_timeout(start + 2 * heartbeat + LATE_TIME), Some(heartbeat));
         assert_eq!(Watchdog { heartbeat: None, ..watchdog }.poll_timeout(start), None);
     }

@@ -103,9 +103,6 @@ impl Worker {
                 answered: 0,
             };
             self.serve_ready(&mut events, &mut pass);
-            if pass.answered > 0 {
-                shared.service.store.note_requests(now);
-            }
             if self.is_stopping != shared.is_stopping.load(Relaxed) {
                 (self.is_stopping, self.next_check) = (true, Some(before));
             }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tiny_http::{Method, StatusCode};
 
@@ -16,17 +15,11 @@ use crate::http::{
 };
 use crate::logging::excerpt;
 use crate::metrics::Metrics;
-use crate::store::{Action, Change, DatabaseError, JsonError, Outcome, SaveStatus, Store, json};
+use crate::store::{Action, Change, DatabaseError, JsonError, Outcome, Store, json};
 
 /// Prometheus' text format, by its version.
 static METRICS_TYPE: OtherType =
     OtherType { media_type: "text/plain; version=0.0.4; charset=utf-8", fields: "" };
-
-/// A request for the health does not begin to wait for a save that takes longer already.
-const HEALTH_WAIT: Duration = Duration::from_secs(1);
-
-/// A save that takes longer is a fault: as long as one waits for a lock of another program.
-const SAVE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What requests are answered from.
 pub(crate) struct Service {
@@ -130,10 +123,8 @@ impl Service {
     /// The response to a request whose change was saved, or could not be.
     pub(crate) fn respond_to_outcome(
         &self,
-        request: &Request,
         outcome: Result<Outcome, DatabaseError>,
         detail: Option<String>,
-        is_stopping: bool,
     ) -> Response {
         let detail = Cow::Owned(detail.unwrap_or_default());
         match outcome {
@@ -156,9 +147,6 @@ impl Service {
             }
             Ok(Outcome::NotFound) => Response::no_such_color(),
             Ok(Outcome::ConditionFailed) => condition_failed(),
-            Ok(Outcome::Looked) => health(self, request, is_stopping),
-            // of the requests that go to the writer, only those for the health change nothing
-            Err(_) if request.is_safe() => health(self, request, true),
             // the writer logs it
             Err(error) => Response::error(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -233,15 +221,7 @@ fn operate(
                 .first(&name)
                 .map_or_else(Response::no_such_color, |color| read(request, &color)),
         ),
-        (Resource::Health, _)
-            if is_stopping
-                || !service.store.is_durable()
-                || service.store.saves.status().elapsed() > HEALTH_WAIT =>
-        {
-            Answer::Now(health(service, request, is_stopping))
-        }
-        // when what other programs have committed is seen
-        (Resource::Health, _) => change(service, request, Change::look(), None),
+        (Resource::Health, _) => Answer::Now(health(service, request, is_stopping)),
         (Resource::Metrics, _) => Answer::Now(metrics(service)),
         (Resource::OpenApi, _) => Answer::Now(read(request, &service.openapi)),
         (Resource::Page, _) => {
@@ -349,33 +329,33 @@ fn target_error(error: &TargetError, base: &BasePath) -> Response {
     }
 }
 
-/// 200, or 503 with what is wrong.
+/// 200, or 503 with what is wrong. Tells what is known, and waits for nothing.
 fn health(service: &Service, request: &Request, is_stopping: bool) -> Response {
-    let saves = service.store.is_durable().then(|| service.store.saves.status());
-    let (status, text) = match &saves {
-        Some(SaveStatus { failure: Some(_), .. }) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "the last change could not be saved")
-        }
-        Some(saves) if saves.elapsed() > SAVE_TIME_MAX => {
-            (StatusCode::SERVICE_UNAVAILABLE, "saving takes longer than 5 s")
-        }
-        _ if is_stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
-        _ => (StatusCode::OK, "ok"),
-    };
-    let mut health = serde_json::json!({ "status": text, "version": env!("BUILD_VERSION"), "colors": service.store.list.len() });
-    if let Some(saves) = saves {
-        health["saved"] = saves.last_success.map(rfc3339).into();
+    let Service { store, .. } = service;
+    let fault = store.status.fault().or_else(|| is_stopping.then(|| "stopping".to_owned()));
+    let mut health = serde_json::json!({
+        "status": fault.as_deref().unwrap_or("ok"),
+        "version": env!("BUILD_VERSION"),
+        "colors": store.list.len(),
+    });
+    let times = store.status.current();
+    if store.is_durable() {
+        health["saved"] = times.saved.map(rfc3339).into();
+    }
+    if let Some(file) = &store.follows {
+        health["follows"] = file.as_str().into();
+        health["read"] = times.read.map(rfc3339).into();
+        health["changed"] = times.changed.map(rfc3339).into();
     }
     // RFC 9110 §13.2.1: conditions count only where the response would be a success without them
-    if status == StatusCode::OK {
-        read(request, &Arc::new(Representation::new(format!("{health}\n").into_bytes())))
-    } else {
-        Response::json(status, &health)
+    match fault {
+        None => read(request, &Arc::new(Representation::new(format!("{health}\n").into_bytes()))),
+        Some(_) => Response::json(StatusCode::SERVICE_UNAVAILABLE, &health),
     }
 }
 
 fn metrics(service: &Service) -> Response {
-    let text = service.metrics.exposition(service.store.list.size(), &service.store.saves.metrics);
+    let text = service.metrics.exposition(service.store.list.size(), &service.store.status);
     Response {
         other_type: Some(&METRICS_TYPE),
         ..Response::new(StatusCode::OK, Content::Own(text.into_bytes()))
@@ -414,7 +394,7 @@ fn write(
     match checked {
         Ok(wanted) => {
             let detail = if service.access_log { detail(&wanted.action) } else { None };
-            change(service, request, wanted, detail)
+            change(service, wanted, detail)
         }
         // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with
         // invalid content
@@ -425,11 +405,9 @@ fn write(
     }
 }
 
-fn change(service: &Service, request: &Request, change: Change, detail: Option<String>) -> Answer {
+fn change(service: &Service, change: Change, detail: Option<String>) -> Answer {
     match service.store.change(&change) {
-        Some(outcome) => {
-            Answer::Now(service.respond_to_outcome(request, Ok(outcome), detail, false))
-        }
+        Some(outcome) => Answer::Now(service.respond_to_outcome(Ok(outcome), detail)),
         None => Answer::Change(change, detail),
     }
 }

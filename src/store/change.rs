@@ -8,7 +8,7 @@ use super::colors::{Colors, Edit};
 use super::reservation::Reservation;
 use crate::http::{Conditions, Representation};
 
-/// A change of the list, most often one that a client asked for.
+/// A change of the list that a client asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) action: Action,
@@ -17,8 +17,7 @@ pub(crate) struct Change {
     pub(crate) conditions: Conditions,
 }
 
-/// The three writing operations of the specification, one on the whole list, and one that writes
-/// nothing.
+/// The three writing operations of the specification, and one on the whole list.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Append this color.
@@ -29,8 +28,6 @@ pub(crate) enum Action {
     Delete(String),
     /// Have this list in place of the one that is there. The memory for it is reserved until then.
     ReplaceAll(Colors, Reservation),
-    /// Change nothing: have readers see what other programs have committed.
-    Look,
 }
 
 /// What came of a change.
@@ -45,9 +42,6 @@ pub(crate) enum Outcome {
     Deleted(Arc<Representation>),
     /// The list is this one.
     Replaced(Colors),
-    /// The list is that of the database, unless that cannot be read: then [`super::Saves`] says
-    /// why.
-    Looked,
     /// No color has the name.
     NotFound,
     /// A condition does not hold; nothing was changed.
@@ -55,14 +49,10 @@ pub(crate) enum Outcome {
 }
 
 impl Change {
-    pub(crate) fn look() -> Self {
-        Self { action: Action::Look, conditions: Conditions::default() }
-    }
-
     /// Returns what the client is told, and the edit to make, if any.
     pub(super) fn decide(&self, colors: &Colors) -> (Outcome, Option<Edit>) {
         let found = match &self.action {
-            Action::Create(_) | Action::ReplaceAll(..) | Action::Look => None,
+            Action::Create(_) | Action::ReplaceAll(..) => None,
             Action::Update(name, _) | Action::Delete(name) => match colors.find(name) {
                 // RFC 9110 §13.2.1: a missing color comes before a failed condition
                 None => return (Outcome::NotFound, None),
@@ -95,7 +85,6 @@ impl Change {
             (Action::ReplaceAll(list, _reserved), _) => {
                 (Outcome::Replaced(list.clone()), Some(Edit::ReplaceAll(list.clone())))
             }
-            (Action::Look, _) => (Outcome::Looked, None),
             (Action::Update(..) | Action::Delete(_), None) => (Outcome::NotFound, None),
         }
     }

@@ -19,10 +19,16 @@ pub(super) const APPLICATION_ID: i32 = 0x636f_6c72;
 /// The version of the tables; a later one is of a newer version of the program.
 pub(super) const VERSION: i32 = 1;
 
+/// What is said of a database of somebody else, and of a later version.
+pub(super) const FOREIGN: &str =
+    "it is the database of another program; name another file with --data";
+pub(super) const NEWER: &str =
+    "a newer version of colors made it; install that one, or name another file with --data";
+
 /// True if there is a database of colors, false if the file is missing, empty or unfinished; an
 /// error for anything else.
 pub(crate) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
-    let unusable = |reason: &str| Err(DatabaseError::Unusable(reason.to_owned()));
+    let unusable = |reason: &str| Err(DatabaseError::other(reason));
     let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
     let is_directory = matches!(last, Some(b"" | b"." | b".."));
     let path = &resolve(path);
@@ -56,27 +62,27 @@ pub(crate) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
     let is_ours = start.starts_with(b"SQLite format 3\0") && number(68) == Some(APPLICATION_ID);
     match (number(68), number(60)) {
         _ if start.is_empty() => Ok(false),
-        // a start that did not end: the journal takes back what it wrote
-        _ if is_ours && with_suffix(path, "-journal").exists() => Ok(false),
         (_, Some(version)) if is_ours => match version {
             ..=VERSION => Ok(true),
-            _ => unusable(
-                "a newer version of colors made it; install that one, or name another file with --data",
-            ),
+            _ => unusable(NEWER),
         },
         // what `.dump` of sqlite3 prints lacks both numbers
         (Some(0), _) if start.starts_with(b"SQLite format 3\0") => unusable(&format!(
             "it is the database of another program, or made by sqlite3 from a dump; name another file with --data, or mark it as ours with \
              sqlite3 FILE 'PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}'"
         )),
-        _ if start.starts_with(b"SQLite format 3\0") => {
-            unusable("it is the database of another program; name another file with --data")
-        }
+        _ if start.starts_with(b"SQLite format 3\0") => unusable(FOREIGN),
         _ if matches!(start.trim_ascii_start(), [b'[' | b'{', ..]) => unusable(
             "it is a list in JSON; start with it as --seed, and name a new file with --data",
         ),
         _ => unusable("it is not a database of colors; name another file with --data"),
     }
+}
+
+/// Whether there is a transaction beside the file that did not end, or is under way: SQLite rolls
+/// it back in the first case, which may leave the file empty.
+pub(crate) fn has_journal(path: &Path) -> bool {
+    fs::metadata(with_suffix(path, "-journal")).is_ok_and(|journal| journal.len() > 0)
 }
 
 /// Whether this process may write a database there: the file, if it exists, and the log beside it.
@@ -111,7 +117,7 @@ pub(super) fn path_error(path: &Path, error: &io::Error) -> DatabaseError {
         }
         _ => format!("{error}; name another file with --data"),
     };
-    DatabaseError::Unusable(reason)
+    DatabaseError::Other(reason)
 }
 
 /// Where a path leads, as an absolute path; follows symbolic links even to a file that does not

@@ -6,11 +6,12 @@
 //! committed is noticed before a save; a file that is not ours, or not there any more, is not
 //! written; and a commit that was refused does not come back at the next start.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::mem::forget;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use imbl::Vector;
 use rusqlite::types::ValueRef;
@@ -21,17 +22,17 @@ use super::colors::{Colors, Edit};
 use super::data_file;
 use super::database_error::DatabaseError;
 use super::files::{Files, SharedMemory};
+use super::replica;
 use crate::file_lock;
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and
 /// the owner of FILE.
 const NEW_FILE_MODE: u32 = 0o600;
 
-/// How long a save waits for another program that writes.
-const BUSY_TIME: Duration = Duration::from_secs(5);
-
-/// How often a file that changes meanwhile is read again.
-const READS_MAX: usize = 5;
+/// How long a save waits for another program that writes, and how often it looks whether that is
+/// done: one that takes the lock again and again leaves it free for moments only.
+pub(super) const BUSY_TIME: Duration = Duration::from_secs(5);
+pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// The highest id at which the list is used: as many colors can follow.
 const LAST_ID_MAX: i64 = i64::MAX / 2;
@@ -102,87 +103,84 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
     Ok(true)
 }
 
-/// Reads a database that may be in use, and changes no row. `check`: also looks for damage that
+/// Reads a database that may be in use, and writes nothing. `check`: also looks for damage that
 /// reading does not find.
 pub(crate) fn read(path: &Path, check: bool) -> Result<Colors, DatabaseError> {
-    // what tells whether the file was written to, apart from the log
-    let state = || {
-        let file = fs::metadata(path).ok()?;
-        let has_log = data_file::with_suffix(path, "-wal").exists();
-        Some((has_log, file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec()))
-    };
-    let mut before = state();
-    for _ in 0..READS_MAX {
-        let has_log = before.is_some_and(|(has_log, ..)| has_log);
-        let read = read_once(path, has_log, check);
-        // SQLite has kept other programs from changing the file under its reader if that has used
-        // the log
-        let is_consistent = has_log && read.is_ok();
-        let now = state();
-        if is_consistent || now == before {
-            return read;
+    let has = |suffix| data_file::with_suffix(path, suffix).exists();
+    // a copy of FILE and FILE-wal lacks it; if it cannot be made for the moment, reading says so
+    let _shm = (has("-wal") && !has("-shm")).then(|| SharedMemory::open(path));
+    let read = |connection: &Connection| {
+        if check {
+            check_pages(connection)?;
         }
-        before = now;
-    }
-    Err(DatabaseError::KeepsChanging)
-}
-
-fn read_once(path: &Path, has_log: bool, check: bool) -> Result<Colors, DatabaseError> {
-    // Without permission to write, SQLite makes no room either.
-    let _shm = match has_log.then(|| SharedMemory::open(path)) {
-        Some(Err(DatabaseError::Full)) => return Err(DatabaseError::Full),
-        shm => shm,
+        read_list(connection, &Colors::default())
     };
-    // Without a log, SQLite can do without FILE-wal and FILE-shm, which need write permission, but
-    // then also without locks.
-    let query = if has_log { "" } else { "?immutable=1" };
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    let connection = connect(Path::new(&format!("{}{query}", data_file::uri(path))), flags)?;
-    if check {
-        check_pages(&connection)?;
-    }
-    read_list(&connection, &Colors::default())
+    Ok(replica::read(path, read)?.0)
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
-    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    connection.busy_timeout(BUSY_TIME)?;
-    // 512 KiB of pages: reading is done once, and a write needs few
-    connection.execute_batch("PRAGMA temp_store=MEMORY; PRAGMA cache_size=-512")?;
+pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    // `tries`: how often one call of SQLite has been here
+    let mut begun = Instant::now();
+    connection.busy_handler(Some(move |tries| {
+        if tries == 0 {
+            begun = Instant::now();
+        }
+        thread::sleep(BUSY_PAUSE);
+        begun.elapsed() < BUSY_TIME
+    }))?;
+    // 512 KiB of pages: reading is done once, and a write needs few. Foreign keys of other tables
+    // are the business of who made them.
+    let pragmas = "PRAGMA temp_store=MEMORY; PRAGMA cache_size=-512; PRAGMA foreign_keys=OFF";
+    connection.execute_batch(pragmas)?;
     Ok(connection)
 }
 
+/// Looks for damage that reading does not find.
 fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
     match connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))?.as_str()
     {
         "ok" => Ok(()),
-        damage => Err(DatabaseError::Damaged(damage.replace('\n', " "))),
+        damage => Err(DatabaseError::damaged(&damage.replace('\n', " "))),
     }
 }
 
 /// Reads the list, or says why it cannot be used. A color that is the same as the one at its place
 /// in `known` shares its memory.
-fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
-    let triggers = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'color' COLLATE NOCASE";
-    if connection.query_row(triggers, [], |row| row.get::<_, i64>(0))? > 0 {
-        return Err(DatabaseError::Unusable(
-            "it has a trigger, which changes the list behind the service; remove it with sqlite3"
-                .to_owned(),
+pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
+    let number = |query: &str| connection.query_row(query, [], |row| row.get::<_, i64>(0));
+    // in the log there may be others than in the header of FILE
+    if number("PRAGMA application_id")? != i64::from(data_file::APPLICATION_ID) {
+        return Err(DatabaseError::other(data_file::FOREIGN));
+    }
+    if number("PRAGMA user_version")? > i64::from(data_file::VERSION) {
+        return Err(DatabaseError::other(data_file::NEWER));
+    }
+    let triggers = "SELECT count(*) FROM sqlite_schema \
+                    WHERE type = 'trigger' AND tbl_name = 'color' COLLATE NOCASE";
+    if number(triggers)? > 0 {
+        return Err(DatabaseError::other(
+            "it has a trigger, which changes the list behind the service; remove it with sqlite3",
         ));
     }
     let mut statement = connection.prepare("SELECT id, name, value FROM color ORDER BY id")?;
     let (mut rows, mut colors, mut known) = (statement.query([])?, Vector::new(), known.iter());
     while let Some(row) = rows.next()? {
         let id = row.get(0)?;
+        let wrong = |reason: &str| {
+            DatabaseError::Other(format!(
+                "the row of table color with id {id} is not a color: {reason}; correct it with \
+                 sqlite3"
+            ))
+        };
         let text = |column| match row.get_ref(column)? {
-            ValueRef::Text(text) => {
-                str::from_utf8(text).map_err(|_| DatabaseError::Row(id, "it is not UTF-8"))
-            }
-            _ => Err(DatabaseError::Row(id, "it has something else than text")),
+            ValueRef::Text(text) => str::from_utf8(text).map_err(|_| wrong("it is not UTF-8")),
+            _ => Err(wrong("it has something else than text")),
         };
         let (name, value) = (text(1)?, text(2)?);
         if name.len() > NAME_BYTES_MAX {
-            return Err(DatabaseError::Row(id, "its name is too long"));
+            return Err(wrong("its name is too long"));
         }
         let color = Color::new(name, value);
         let known = known.next().filter(|known| **known == color);
@@ -190,19 +188,13 @@ fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, Database
     }
     let colors = Colors::with_ids(colors);
     if colors.last_id() > LAST_ID_MAX {
-        return Err(DatabaseError::LastId(colors.last_id()));
+        return Err(DatabaseError::Other(format!(
+            "no color can follow the row of table color with id {}; give it a smaller id with \
+             sqlite3",
+            colors.last_id()
+        )));
     }
     Ok(colors)
-}
-
-/// Begins a transaction and reads the list, and the data version to which it belongs.
-fn read_in_transaction(
-    connection: &Connection,
-    begin: &str,
-    known: &Colors,
-) -> Result<(i64, Colors), DatabaseError> {
-    connection.execute_batch(begin)?;
-    Ok((data_version(connection)?, read_list(connection, known)?))
 }
 
 /// Changes when another connection has committed.
@@ -211,63 +203,66 @@ fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
 }
 
 impl Database {
-    /// Opens a locked database.
-    pub(crate) fn open(path: &Path, lock: File) -> Result<(Self, Colors), DatabaseError> {
-        let mut files = Files::new(path)?;
+    /// Opens a locked database. `given`: FILE as `--data` names it, which leads to `path`.
+    pub(crate) fn open(
+        given: &Path,
+        path: &Path,
+        lock: File,
+    ) -> Result<(Self, Colors), DatabaseError> {
+        let mut files = Files::new(given, path)?;
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         check_pages(&connection)?;
         let mode: String = connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
         if mode != "wal" {
             let reason = "its file system has no shared memory for a log; name a file on a local disk with --data";
-            return Err(DatabaseError::Unusable(reason.to_owned()));
+            return Err(DatabaseError::other(reason));
         }
         // bytes that a WAL is cut back to, after a reader has made it grow
         connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304")?;
         // SQLite makes FILE-wal at the first transaction
-        let (data_version, colors) = read_in_transaction(&connection, "BEGIN", &Colors::default())?;
+        connection.execute_batch("BEGIN")?;
+        let colors = read_list(&connection, &Colors::default())?;
+        let data_version = Some(data_version(&connection)?);
         files.note_opened()?;
-        let database = Self { connection, files, data_version: Some(data_version), _lock: lock };
+        let database = Self { connection, files, data_version, _lock: lock };
         database.roll_back();
         Ok((database, colors))
     }
 
     /// Begins a save: waits for the write lock. Returns the list if it is not known to be `known`:
     /// another program has committed since it was read, or the last save failed. In the second case
-    /// it first commits what changes no color, so that the list is read from a disk that works.
+    /// it also writes a page that changes no color, so that a commit tells whether the disk works.
     pub(super) fn begin(
         &mut self,
         known: &Colors,
         has_failed: bool,
     ) -> Result<Option<Colors>, DatabaseError> {
         self.files.check()?;
+        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         if has_failed {
             self.connection.execute_batch(&rewrite_user_version())?;
-        } else {
-            self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-            if Some(data_version(&self.connection)?) == self.data_version {
-                return Ok(None);
-            }
-            self.roll_back();
+            self.data_version = None;
         }
-        self.read_again("BEGIN IMMEDIATE", known).map(Some)
+        self.read_if_changed(known)
     }
 
     /// The list, if another program has committed since it was read. For readers: between saves.
     pub(super) fn look(&mut self, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
         self.files.check()?;
-        if Some(data_version(&self.connection)?) == self.data_version {
-            return Ok(None);
-        }
-        let colors = self.read_again("BEGIN", known)?;
+        self.connection.prepare_cached("BEGIN")?.execute([])?;
+        let found = self.read_if_changed(known);
         self.roll_back();
-        Ok(Some(colors))
+        found
     }
 
-    fn read_again(&mut self, begin: &str, known: &Colors) -> Result<Colors, DatabaseError> {
-        let read = read_in_transaction(&self.connection, begin, known);
-        let (version, colors) = read.inspect_err(|_| self.roll_back())?;
-        self.data_version = Some(version);
-        Ok(colors)
+    fn read_if_changed(&mut self, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
+        let data_version = Some(data_version(&self.connection)?);
+        if data_version == self.data_version {
+            return Ok(None);
+        }
+        let colors = read_list(&self.connection, known)?;
+        self.data_version = data_version;
+        Ok(Some(colors))
     }
 
     /// Writes an edit of this list, after [`Database::begin`]. The rows have to be those of the
@@ -302,7 +297,9 @@ impl Database {
         let changed = self.connection.prepare_cached(statement)?.execute(values)?;
         if changed != rows {
             self.data_version = None;
-            return Err(DatabaseError::OtherRows);
+            return Err(DatabaseError::other(
+                "another program has changed the rows of the table color; try again",
+            ));
         }
         Ok(())
     }
@@ -316,7 +313,10 @@ impl Database {
                 .sqlite_error()
                 .is_some_and(|refused| refused.extended_code == ffi::SQLITE_IOERR_FSYNC)
         {
-            return Err(DatabaseError::NotErased);
+            return Err(DatabaseError::other(
+                "the disk reported an error on sync, and another when the change was taken back: \
+                 it may be there after a crash",
+            ));
         }
         Ok(committed.map(drop)?)
     }
@@ -342,12 +342,8 @@ impl Database {
         erased.and(restored)
     }
 
-    /// Whether another process has it open.
-    pub(super) fn is_shared(&self) -> bool {
-        self.files.are_shared()
-    }
-
-    /// Writes the WAL into FILE and removes it, so that FILE alone is the list.
+    /// Writes the WAL into FILE and removes it, so that FILE alone is the list. Where another
+    /// program has the database open, FILE-wal stays as well.
     pub(super) fn close(self) {
         let Self { connection, files, .. } = self;
         if !files.shared_memory().is_whole() {
@@ -358,17 +354,13 @@ impl Database {
             // process
             return forget(connection);
         }
-        let is_busy = connection
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+        // who reads all the time, as Litestream does, is not waited for
+        let checkpointed = connection
+            .busy_timeout(Duration::ZERO)
+            .and_then(|()| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
         let closed = connection.close().map_err(|(_, error)| error);
-        match is_busy.and_then(|is_busy| closed.map(|()| is_busy)) {
-            Ok(false) => {}
-            Ok(true) => log::warn!(
-                "another program uses the database: keep it and the file with -wal beside it together"
-            ),
-            Err(error) => {
-                log::warn!("keep FILE and FILE-wal together: {}", DatabaseError::from(error))
-            }
+        if let Err(error) = checkpointed.and(closed) {
+            log::warn!("keep FILE and FILE-wal together: {}", DatabaseError::from(error));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the database on real files: edits, failures, other programs, and logs that were cut
 //! short.
 
+use std::fs;
 use std::path::PathBuf;
 
 use super::*;
@@ -34,7 +35,7 @@ impl Scratch {
         let path = directory.join("colors.db");
         let lock = lock(&path).unwrap();
         fill(&path, &list([color(1, "a")])).unwrap();
-        let (database, colors) = Database::open(&path, lock).unwrap();
+        let (database, colors) = Database::open(&path, &path, lock).unwrap();
         assert_eq!((ids(&colors), &colors), (vec![1], &list([color(1, "a")])));
         Self { path, database, colors }
     }
@@ -118,7 +119,9 @@ fn an_edit_that_does_not_change_exactly_one_row_is_not_made() {
         scratch.begin();
         assert_eq!(
             scratch.save([Edit::Append(color(9, "b")), edit]).unwrap_err(),
-            DatabaseError::OtherRows
+            DatabaseError::other(
+                "another program has changed the rows of the table color; try again"
+            )
         );
         assert_eq!(ids(&scratch.read()), [1]);
     }
@@ -235,8 +238,11 @@ fn a_trigger_and_an_id_without_room_behind_it_are_refused_while_it_runs() {
         scratch.database.roll_back();
         other.execute_batch(statement).unwrap();
         assert_eq!(scratch.database.look(&scratch.colors).unwrap_err().to_string(), reason);
-        assert_eq!(scratch.database.begin(&scratch.colors, false).unwrap_err().to_string(), reason);
-        assert_eq!(scratch.database.begin(&scratch.colors, true).unwrap_err().to_string(), reason);
+        for has_failed in [false, true] {
+            let begun = scratch.database.begin(&scratch.colors, has_failed);
+            assert_eq!(begun.unwrap_err().to_string(), reason);
+            scratch.database.roll_back();
+        }
         other.execute_batch(undo).unwrap();
         assert!(scratch.begin());
         scratch.save([Edit::Append(color(2, "b"))]).unwrap();

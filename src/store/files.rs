@@ -2,14 +2,13 @@
 //! them, since SQLite keeps writing to files that are not there any more, and a FILE-shm without
 //! room ends the process. Knows no SQL.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
 use rustix::io::Errno;
-use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 
 use super::data_file;
 use super::database_error::DatabaseError;
@@ -22,10 +21,6 @@ const WAL_BYTES_WARNING: u64 = 64 * 1024 * 1024;
 const REGION_BYTES: u64 = 32 * 1024;
 const REGION_FRAMES: u64 = 4096;
 
-/// The byte of FILE-shm that every connection holds a shared lock on ("dead man's switch",
-/// `os_unix.c` of SQLite).
-const CONNECTED_BYTE: u64 = 128;
-
 /// Bytes of a frame with a page of 1,024 bytes; newer databases have 4,096.
 const FRAME_BYTES_MIN: u64 = 1024 + 24;
 
@@ -33,7 +28,7 @@ const FRAME_BYTES_MIN: u64 = 1024 + 24;
 /// closes any descriptor of a file, it loses SQLite's locks on it.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// FILE, FILE-wal and FILE-shm, which has the locks; with what they were when SQLite had opened
+    /// FILE as `--data` names it, FILE-wal and FILE-shm; with what they were when SQLite had opened
     /// them.
     opened: [(PathBuf, Option<FileId>); 3],
     shm: SharedMemory,
@@ -86,7 +81,7 @@ impl SharedMemory {
             opened => opened.map_err(failed)?,
         };
         let mut shm = Self { file, path: shm, is_new, length: 0 };
-        shm.make_room(wal_length(path))?;
+        shm.make_room(length_of(&data_file::with_suffix(path, "-wal")))?;
         Ok(shm)
     }
 
@@ -98,13 +93,13 @@ impl SharedMemory {
             match fallocate(&self.file, FallocateFlags::empty(), 0, needed) {
                 // a file system that cannot allocate in advance
                 Ok(()) | Err(Errno::OPNOTSUPP) => {}
-                Err(Errno::NOSPC | Errno::DQUOT) => return Err(DatabaseError::Full),
+                Err(Errno::NOSPC | Errno::DQUOT) => return Err(DatabaseError::full()),
                 Err(error) => {
-                    return Err(DatabaseError::Sqlite(format!("no room for FILE-shm: {error}")));
+                    return Err(DatabaseError::Other(format!("no room for FILE-shm: {error}")));
                 }
             }
+            self.length = self.file_length();
         }
-        self.length = self.file_length();
         Ok(())
     }
 
@@ -122,11 +117,8 @@ impl SharedMemory {
 impl Drop for SharedMemory {
     /// Removes it if it was made for nothing: SQLite did not get as far as using it.
     fn drop(&mut self) {
-        let is_this = || {
-            self.file
-                .metadata()
-                .is_ok_and(|file| file_id(&self.path) == Some((file.dev(), file.ino())))
-        };
+        let id = |file: io::Result<Metadata>| file.ok().map(|file| (file.dev(), file.ino()));
+        let is_this = || id(self.file.metadata()) == id(fs::metadata(&self.path));
         // whoever uses it has a lock on it
         if self.is_new
             && is_this()
@@ -139,19 +131,18 @@ impl Drop for SharedMemory {
 }
 
 impl Files {
-    pub(super) fn new(path: &Path) -> Result<Self, DatabaseError> {
-        let opened =
-            ["", "-wal", "-shm"].map(|suffix| (data_file::with_suffix(path, suffix), None));
+    /// `given`: FILE as `--data` names it, which may be a symbolic link that leads to `path`.
+    pub(super) fn new(given: &Path, path: &Path) -> Result<Self, DatabaseError> {
+        let beside = |suffix| data_file::with_suffix(path, suffix);
+        let opened = [given.to_owned(), beside("-wal"), beside("-shm")].map(|path| (path, None));
         Ok(Self { opened, shm: SharedMemory::open(path)?, has_warned_of_wal: false })
     }
 
     /// Notes which files SQLite has opened.
     pub(super) fn note_opened(&mut self) -> Result<(), DatabaseError> {
         for (path, id) in &mut self.opened {
-            *id = file_id(path);
-            if id.is_none() {
-                return Err(replaced(path));
-            }
+            let file = fs::metadata(&*path).map_err(|_| replaced(path))?;
+            *id = Some((file.dev(), file.ino()));
         }
         // SQLite may have cut it
         self.shm.length = 0;
@@ -161,44 +152,33 @@ impl Files {
     /// Fails if a file is not the one that was opened, or FILE-shm was cut: SQLite must not use
     /// them then. Makes room in FILE-shm.
     pub(super) fn check(&mut self) -> Result<(), DatabaseError> {
-        for (path, opened) in &self.opened {
-            if file_id(path) != *opened {
+        let mut lengths = [0; 3];
+        for ((path, opened), length) in self.opened.iter().zip(&mut lengths) {
+            let file = fs::metadata(path).map_err(|_| replaced(path))?;
+            if Some((file.dev(), file.ino())) != *opened {
                 return Err(replaced(path));
             }
+            *length = file.len();
         }
-        if !self.shm.is_whole() {
+        let [_, wal, shm] = lengths;
+        if shm < self.shm.length {
             return Err(replaced(&self.opened[2].0));
         }
-        let (wal, _) = &self.opened[1];
-        let length = length_of(wal);
-        let is_long = length >= WAL_BYTES_WARNING;
+        self.shm.length = shm;
+        let is_long = wal >= WAL_BYTES_WARNING;
         if is_long && !self.has_warned_of_wal {
-            let mib = length / (1024 * 1024);
+            let (path, mib) = (self.opened[1].0.display(), wal / (1024 * 1024));
             log::warn!(
-                "{} has grown to {mib} MiB, since a program keeps reading the database; end that",
-                wal.display()
+                "{path} has grown to {mib} MiB, since a program keeps reading the database; end that"
             );
         }
         self.has_warned_of_wal = is_long;
-        self.shm.make_room(length)
+        self.shm.make_room(wal)
     }
 
     /// Makes room in FILE-shm for a save that adds about so many bytes to FILE-wal.
     pub(super) fn make_room_for(&mut self, bytes: u64) -> Result<(), DatabaseError> {
         self.shm.make_room(length_of(&self.opened[1].0) + bytes)
-    }
-
-    /// Whether another process has the database open.
-    pub(super) fn are_shared(&self) -> bool {
-        let exclusive = Flock {
-            start: CONNECTED_BYTE,
-            length: 1,
-            pid: None,
-            typ: FlockType::WriteLock,
-            offset_type: FlockOffsetType::Set,
-        };
-        // a lock of this process is no conflict
-        fcntl_getlk(&self.shm.file, &exclusive).is_ok_and(|conflict| conflict.is_some())
     }
 
     pub(super) fn shared_memory(&self) -> &SharedMemory {
@@ -207,17 +187,13 @@ impl Files {
 }
 
 fn replaced(path: &Path) -> DatabaseError {
-    DatabaseError::Replaced(path.file_name().unwrap_or_default().display().to_string())
-}
-
-fn file_id(path: &Path) -> Option<FileId> {
-    fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+    let name = path.file_name().unwrap_or_default().display();
+    DatabaseError::Other(format!(
+        "{name} was removed, replaced or cut short; move it back (a copy is another file), or save \
+         what GET /colors answers and restart"
+    ))
 }
 
 fn length_of(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |file| file.len())
-}
-
-fn wal_length(path: &Path) -> u64 {
-    length_of(&data_file::with_suffix(path, "-wal"))
 }

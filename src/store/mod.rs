@@ -9,20 +9,22 @@ pub(crate) mod data_file;
 pub(crate) mod database;
 mod database_error;
 mod files;
+mod follower;
 #[cfg(fuzzing)]
 #[path = "../../fuzz/inside/store.rs"]
 pub(crate) mod fuzzing;
 pub(crate) mod json;
 mod list;
+mod replica;
 mod reservation;
 mod retired;
-mod saves;
+mod status;
 mod writer;
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::path::Path;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(crate) use change::{Action, Change, Outcome};
 #[cfg(test)]
@@ -30,22 +32,26 @@ pub(crate) use color::Color;
 pub(crate) use colors::Colors;
 pub(crate) use database::Database;
 pub(crate) use database_error::DatabaseError;
+pub(crate) use follower::Follower;
 pub(crate) use json::JsonError;
 use list::SharedList;
 use reservation::{Reservation, Reservations};
-pub(crate) use saves::{SaveStatus, Saves};
+pub(crate) use status::DatabaseStatus;
 pub(crate) use writer::Writer;
 use writer::{Reply, WriterMessage};
 
-/// Milliseconds in which what another program has written may go unnoticed by readers.
-const LOOK_INTERVAL: u64 = 1000;
+/// What another program has written may go unnoticed by readers for this long.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The list, and the way to its writer.
 #[derive(Debug)]
 pub(crate) struct Store {
     /// What is read.
     pub(crate) list: Arc<SharedList>,
-    pub(crate) saves: Arc<Saves>,
+    /// How the database goes; of a list in memory, nothing ever happens to it.
+    pub(crate) status: Arc<DatabaseStatus>,
+    /// The name of the file that the list follows, if it does.
+    pub(crate) follows: Option<String>,
     reservations: Reservations,
     changes: Changes,
 }
@@ -53,33 +59,21 @@ pub(crate) struct Store {
 /// How changes are made.
 #[derive(Debug)]
 enum Changes {
-    /// One at a time, by who holds this, in a list that lives in memory alone.
+    /// One at a time, by who holds this, in a list that lives in memory alone. Nobody makes any in
+    /// one that follows a file: that is read-only.
     InMemory(Mutex<()>),
     /// By the writer.
-    Saved(Queue),
+    Saved(Sender<WriterMessage>),
 }
-
-/// Where changes wait for the writer.
-#[derive(Debug)]
-struct Queue {
-    messages: Sender<WriterMessage>,
-    started: Instant,
-    /// When [`Store::note_requests`] last had the writer look at the database, in milliseconds
-    /// since `started`; [`LOOKING`] while it does.
-    looked: Arc<AtomicU64>,
-}
-
-/// Later than all times.
-const LOOKING: u64 = u64::MAX - LOOK_INTERVAL;
 
 impl Store {
     /// A list that lives in memory alone. `memory_max`: bytes for lists on their way in; old
     /// representations may take twice as many, since most of them are the list itself.
     pub(crate) fn in_memory(colors: Colors, memory_max: usize) -> Self {
-        let list = Arc::new(SharedList::new(colors, 2 * memory_max));
         Self {
-            list,
-            saves: Arc::default(),
+            list: Arc::new(SharedList::new(colors, 2 * memory_max)),
+            status: Arc::new(DatabaseStatus::of_writer()),
+            follows: None,
             reservations: Reservations::new(memory_max),
             changes: Changes::InMemory(Mutex::default()),
         }
@@ -93,22 +87,28 @@ impl Store {
         memory_max: usize,
     ) -> (Self, Writer) {
         let (sender, messages) = mpsc::channel();
-        let queue = Queue { messages: sender, started: Instant::now(), looked: Arc::default() };
-        let store = Self { changes: Changes::Saved(queue), ..Self::in_memory(colors, memory_max) };
-        let (list, saves) = (Arc::clone(&store.list), Arc::clone(&store.saves));
-        (store, Writer::new(list, saves, messages, database))
+        let store = Self { changes: Changes::Saved(sender), ..Self::in_memory(colors, memory_max) };
+        let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
+        (store, Writer::new(list, status, messages, database))
+    }
+
+    /// The list of a database that others write, and the follower, which has to run for their
+    /// changes to be seen.
+    pub(crate) fn following(
+        path: &Path,
+        memory_max: usize,
+    ) -> Result<(Self, Follower), DatabaseError> {
+        let (colors, seen) = follower::read(path, &Colors::default())?;
+        let status = Arc::new(DatabaseStatus::of_follower());
+        let follows = Some(path.file_name().unwrap_or_default().display().to_string());
+        let store = Self { status, follows, ..Self::in_memory(colors, memory_max) };
+        let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
+        Ok((store, Follower::new(path, list, status, seen)))
     }
 
     /// Whether changes are saved.
     pub(crate) fn is_durable(&self) -> bool {
-        self.queue().is_some()
-    }
-
-    fn queue(&self) -> Option<&Queue> {
-        match &self.changes {
-            Changes::InMemory(_) => None,
-            Changes::Saved(queue) => Some(queue),
-        }
+        matches!(self.changes, Changes::Saved(_))
     }
 
     /// Reserves memory for a list with so many bytes of JSON; `None` if too many others are being
@@ -136,20 +136,6 @@ impl Store {
         self.send(WriterMessage::Change(change, Reply::new(reply)));
     }
 
-    /// Has the writer look at the database if that is a second ago, so that readers see what other
-    /// programs write. Call it when requests were answered: when nobody asks, nobody looks.
-    pub(crate) fn note_requests(&self, now: Instant) {
-        let Some(queue) = self.queue() else { return };
-        let (now, last) =
-            (now.duration_since(queue.started).as_millis() as u64, queue.looked.load(Relaxed));
-        if now >= last + LOOK_INTERVAL
-            && queue.looked.compare_exchange(last, LOOKING, Relaxed, Relaxed).is_ok()
-        {
-            let looked = Arc::clone(&queue.looked);
-            self.submit(Change::look(), move |_| looked.store(now, Relaxed));
-        }
-    }
-
     /// Tells the writer to save what is queued and to close the database. False if that is not done
     /// at the deadline.
     pub(crate) fn close(&self, deadline: Instant) -> bool {
@@ -160,9 +146,9 @@ impl Store {
     }
 
     fn send(&self, message: WriterMessage) {
-        if let Some(queue) = self.queue() {
+        if let Changes::Saved(messages) = &self.changes {
             // Without a writer the message is dropped, and with it what would tell its outcome.
-            let _ = queue.messages.send(message);
+            let _ = messages.send(message);
         }
     }
 }

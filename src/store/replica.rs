@@ -1,0 +1,217 @@
+//! Reads the list of a FILE that other programs write, whatever they write it with: SQLite in
+//! either of its journal modes, Litestream, which writes pages in place, or a rename. Writes
+//! nothing itself: no FILE-wal, no FILE-shm, no lock that stays.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use rusqlite::{Connection, OpenFlags};
+
+use super::data_file;
+use super::database::{self, BUSY_PAUSE, BUSY_TIME};
+use super::database_error::DatabaseError;
+
+/// The clock of a file system goes on in steps, of 1 to 10 ms. Behind a time that is younger than
+/// two of them, a second change may hide.
+const CLOCK_STEPS: Duration = Duration::from_millis(20);
+
+/// The bytes of FILE that SQLite locks (`os_unix.c`, `sqlite3PendingByte`): a reader holds a read
+/// lock on the shared range, which it may take while nobody has the pending byte. Who changes FILE
+/// itself has write locks on both.
+const PENDING_BYTE: i64 = 0x4000_0000;
+const SHARED_FIRST: i64 = PENDING_BYTE + 2;
+const SHARED_LENGTH: i64 = 510;
+
+/// Where the header of a database has the version of its format for readers: 2 with a write-ahead
+/// log (<https://sqlite.org/fileformat2.html>, section 1.3).
+const READ_VERSION: u64 = 19;
+
+/// What tells whether FILE or FILE-wal has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stamps([Option<Stamp>; 2]);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    length: u64,
+    /// In seconds and nanoseconds since 1970.
+    modified: (i64, i64),
+    status_changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(path: &Path) -> io::Result<Option<Self>> {
+        match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            file => file.map(|file| Some(Self::of_file(&file))),
+        }
+    }
+
+    fn of_file(file: &Metadata) -> Self {
+        Self {
+            device: file.dev(),
+            inode: file.ino(),
+            length: file.len(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            status_changed: (file.ctime(), file.ctime_nsec()),
+        }
+    }
+
+    /// Whether a change that comes now could leave the same stamp. Nobody can set the time of a
+    /// change of status.
+    fn is_young(&self) -> bool {
+        let (seconds, nanoseconds) = self.status_changed;
+        let changed = Duration::new(seconds.unsigned_abs(), nanoseconds as u32);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now.abs_diff(changed) < CLOCK_STEPS
+    }
+}
+
+impl Stamps {
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let path = data_file::resolve(path);
+        Ok(Self([Stamp::of(&path)?, Stamp::of(&data_file::with_suffix(&path, "-wal"))?]))
+    }
+
+    fn are_young(&self) -> bool {
+        self.0.iter().flatten().any(Stamp::is_young)
+    }
+}
+
+/// Reads a database by `read`, with what tells whether it has changed since; that is `None` if it
+/// should be read again in any case. While another program is in the middle of changing it, waits
+/// for up to [`BUSY_TIME`].
+pub(super) fn read<T>(
+    path: &Path,
+    read: impl Fn(&Connection) -> Result<T, DatabaseError>,
+) -> Result<(T, Option<Stamps>), DatabaseError> {
+    let begun = Instant::now();
+    loop {
+        match read_once(&data_file::resolve(path), &read) {
+            Err(DatabaseError::Busy | DatabaseError::Changing(_))
+                if begun.elapsed() < BUSY_TIME =>
+            {
+                sleep(BUSY_PAUSE);
+            }
+            read => return read,
+        }
+    }
+}
+
+fn read_once<T>(
+    path: &Path,
+    read: impl Fn(&Connection) -> Result<T, DatabaseError>,
+) -> Result<(T, Option<Stamps>), DatabaseError> {
+    let failed = |error: io::Error| data_file::path_error(path, &error);
+    let changing = || DatabaseError::Changing("another program keeps changing it; try again");
+    if !data_file::has_list(path)? {
+        return Err(DatabaseError::other(
+            "it does not exist, or is empty; name the file of a service, or a copy, with --data",
+        ));
+    }
+    let file = File::open(path).map_err(failed)?;
+    let is_locked = lock(&file).map_err(failed)?;
+    if !is_locked {
+        return Err(DatabaseError::Busy);
+    }
+    let before = Stamps::of(path).map_err(failed)?;
+    let [Some(opened), wal] = &before.0 else { return Err(changing()) };
+    check_applied(path, opened)?;
+    let mut version = [0];
+    file.read_exact_at(&mut version, READ_VERSION).map_err(failed)?;
+    let uri = data_file::uri(path);
+    let connect = |parameters| {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let connection = database::connect(Path::new(&format!("{uri}{parameters}")), flags)?;
+        connection.execute_batch("BEGIN")?;
+        Ok::<_, DatabaseError>(connection)
+    };
+    let is_young = before.are_young();
+    if wal.as_ref().is_some_and(|wal| wal.length > 0) {
+        if !data_file::with_suffix(path, "-shm").exists() {
+            return Err(DatabaseError::other(
+                "there is a FILE-wal without FILE-shm; open it once with sqlite3, which makes that",
+            ));
+        }
+        // Through the log, as its readers do. The lock keeps who closes the database from removing
+        // FILE-wal, which SQLite would make again.
+        let found = read(&connect("?readonly_shm=1")?)?;
+        return Ok((found, (!is_young).then_some(before)));
+    }
+    if data_file::has_journal(path) {
+        // SQLite would make FILE-wal
+        if version == [2] {
+            return Err(changing());
+        }
+        // who writes waits for this lock, and SQLite's own for who writes
+        drop(file);
+        return Ok((read(&connect("")?)?, (!is_young).then_some(before)));
+    }
+    let connection = connect("?immutable=1")?;
+    // SQLite has opened what is locked, unless another file has taken its place
+    let now = Stamps::of(path).map_err(failed)?;
+    if now != before || *opened != Stamp::of_file(&file.metadata().map_err(failed)?) {
+        return Err(changing());
+    }
+    if is_young {
+        sleep(CLOCK_STEPS);
+    }
+    let found = read(&connection)?;
+    // The lock keeps everybody away who asks for it. Who opens the database with a log does not,
+    // when it copies that into FILE.
+    let [_, wal_now] = Stamps::of(path).map_err(failed)?.0;
+    let file = file.metadata().map_err(failed)?;
+    let mut opened_now = Stamp::of_file(&file);
+    if file.nlink() == 0 {
+        // another file has taken its place, and nobody changes this one any more
+        opened_now.status_changed = opened.status_changed;
+    }
+    if opened_now != *opened || wal_now != *wal {
+        return Err(changing());
+    }
+    Ok((found, Some(before)))
+}
+
+/// Locks a file as SQLite's readers do, until it is closed; false if a program is changing it. The
+/// lock belongs to the open file description: one of the process would end when SQLite closes a
+/// descriptor of its own (fcntl_locking(2)).
+fn lock(file: &File) -> io::Result<bool> {
+    let set = |kind: i32, start: i64, length: i64| {
+        let lock = libc::flock {
+            l_type: kind as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: start,
+            l_len: length,
+            l_pid: 0,
+        };
+        match fcntl(file, FcntlArg::F_OFD_SETLK(&lock)) {
+            Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(false),
+            set => set.map(|_| true).map_err(io::Error::from),
+        }
+    };
+    let is_locked =
+        set(libc::F_RDLCK, PENDING_BYTE, 1)? && set(libc::F_RDLCK, SHARED_FIRST, SHARED_LENGTH)?;
+    set(libc::F_UNLCK, PENDING_BYTE, 1)?;
+    Ok(is_locked)
+}
+
+/// Fails while Litestream is applying changes, or when it was ended in the middle: it renames
+/// FILE-txid into its place after each, and nothing else tells that pages are missing.
+fn check_applied(path: &Path, file: &Stamp) -> Result<(), DatabaseError> {
+    let txid = Stamp::of(&data_file::with_suffix(path, "-txid"))
+        .map_err(|error| data_file::path_error(path, &error))?;
+    match txid {
+        Some(txid) if txid.modified < file.modified => Err(DatabaseError::Changing(
+            "changes were applied in part: it is newer than FILE-txid; if litestream restore does \
+             not run any more, remove both and restore again",
+        )),
+        _ => Ok(()),
+    }
+}
