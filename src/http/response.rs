@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
@@ -43,8 +44,11 @@ pub(crate) enum Content {
     #[default]
     None,
     Own(Vec<u8>),
-    /// Shared with the list, and sent without copying it.
+    /// Shared with others, and sent without copying it: the list, or a document.
     Shared(Arc<Representation>),
+    /// The same of a color. Whoever sends a long one answers for its memory: the list may not have
+    /// it any more.
+    Color(Arc<Representation>),
 }
 
 /// A representation (RFC 9110 §3.2) that any number of responses are sent from.
@@ -53,6 +57,8 @@ pub(crate) struct Representation {
     bytes: Box<[u8]>,
     /// Computed at its first use.
     tag: OnceLock<EntityTag>,
+    is_tracked: AtomicBool,
+    is_withdrawn: AtomicBool,
 }
 
 /// Representations are equal when their bytes are.
@@ -64,7 +70,8 @@ impl PartialEq for Representation {
 
 impl Representation {
     pub(crate) fn new(bytes: impl Into<Box<[u8]>>) -> Self {
-        Self { bytes: bytes.into(), tag: OnceLock::new() }
+        let (is_tracked, is_withdrawn) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { bytes: bytes.into(), tag: OnceLock::new(), is_tracked, is_withdrawn }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -74,6 +81,20 @@ impl Representation {
     pub(crate) fn tag(&self) -> EntityTag {
         *self.tag.get_or_init(|| EntityTag::of(&self.bytes))
     }
+
+    /// True the first time.
+    pub(crate) fn track(&self) -> bool {
+        !self.is_tracked.load(Relaxed) && !self.is_tracked.swap(true, Relaxed)
+    }
+
+    /// Asks those who send it to end that, so that its memory is free.
+    pub(crate) fn withdraw(&self) {
+        self.is_withdrawn.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn.load(Relaxed)
+    }
 }
 
 impl Content {
@@ -81,7 +102,7 @@ impl Content {
         match self {
             Self::None => &[],
             Self::Own(bytes) => bytes,
-            Self::Shared(representation) => representation.bytes(),
+            Self::Shared(representation) | Self::Color(representation) => representation.bytes(),
         }
     }
 }

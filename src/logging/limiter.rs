@@ -25,20 +25,22 @@ impl Limiter {
 
     /// Logs a line, unless there were too many in this second.
     pub(crate) fn log(&self, text: fmt::Arguments<'_>) {
-        if log::log_enabled!(self.level)
-            && let Some(left_out) = self.rate().admit(Instant::now())
-        {
-            self.report_left_out(left_out);
-            log::log!(self.level, "{text}");
+        if !log::log_enabled!(self.level) {
+            return;
+        }
+        let admitted = self.rate().admit(Instant::now());
+        match admitted {
+            Some(left_out) => {
+                self.report_left_out(left_out);
+                log::log!(self.level, "{text}");
+            }
+            None if self.level == Level::Warn => drop(WARNINGS.fetch_add(1, Relaxed)),
+            None => {}
         }
     }
 
     fn report_left_out(&self, count: u64) {
         if count > 0 {
-            if self.level == Level::Warn {
-                // the line itself counts for one of them
-                WARNINGS.fetch_add(count - 1, Relaxed);
-            }
             log::log!(self.level, "{count} more {} were left out", self.what);
         }
     }
@@ -47,11 +49,6 @@ impl Limiter {
     pub(super) fn flush(&self) {
         let left_out = self.rate().take_left_out();
         self.report_left_out(left_out);
-    }
-
-    /// Lines that were left out, and are not said to be yet.
-    pub(super) fn left_out(&self) -> u64 {
-        self.rate().left_out
     }
 
     fn rate(&self) -> MutexGuard<'_, Rate> {

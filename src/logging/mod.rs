@@ -5,21 +5,20 @@
 //! included, is logged by the macros of `log`.
 //!
 //! A slow reader of the log must not slow down the service: one thread writes the lines, from a
-//! bounded queue. Lines that do not fit are dropped and counted. Errors have room of their own, so
-//! no number of other lines keeps them out.
+//! bounded queue. Lines that do not fit are dropped and counted.
 
 mod limiter;
 
 use std::fmt::{self, Display, Write as _};
-use std::io::{self, Write};
+use std::io::{self, LineWriter, Write};
 use std::iter::once;
-use std::mem::{replace, take};
+use std::mem::replace;
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use simplelog::{ConfigBuilder, FormatItem, WriteLogger, format_description};
@@ -27,8 +26,9 @@ use simplelog::{ConfigBuilder, FormatItem, WriteLogger, format_description};
 use limiter::Limiter;
 
 const QUEUE_LINES: usize = 1024;
-const QUEUE_ERRORS: usize = 256; // as many more
-const GATHER_TIME: Duration = Duration::from_millis(5); // after a write, so that a busy access log does not wake the thread for each line
+const LINE_BYTES: usize = 16 * 1024; // longer ones are written in parts
+/// After a write, so that a busy access log does not wake the thread for each line.
+const GATHER_TIME: Duration = Duration::from_millis(5);
 const FLUSH_TIME: Duration = Duration::from_millis(500);
 const CLIENT_WARNINGS_MAX: u64 = 5; // of one kind, per second
 const FAULTS_MAX: u64 = 100; // per second
@@ -38,8 +38,7 @@ const EXCERPT_CHARS: usize = 200; // after escaping
 const TIME_FORMAT: &[FormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
-static QUEUE: OnceLock<Sender<Message>> = OnceLock::new();
-static WAITING: AtomicUsize = AtomicUsize::new(0); // messages with lines in the queue
+static QUEUE: OnceLock<SyncSender<Message>> = OnceLock::new();
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static WARNINGS: AtomicU64 = AtomicU64::new(0);
 
@@ -65,13 +64,11 @@ enum Message {
 
 /// Starts logging at this level, panics included.
 pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
-    let (queue, messages) = channel();
+    let (queue, messages) = sync_channel(QUEUE_LINES);
     thread::Builder::new().name("log".to_owned()).spawn(move || write_forever(&messages))?;
     QUEUE.set(queue).map_err(|_| io::ErrorKind::AlreadyExists)?;
-    let errors = sink(|lines| enqueue(lines, QUEUE_LINES + QUEUE_ERRORS));
-    let others = sink(|lines| enqueue(lines, QUEUE_LINES));
-    log::set_boxed_logger(Box::new(Logger { errors, others }))
-        .expect("the logger is set once, here");
+    let plain = (!is_journal(io::stderr())).then(|| plain(Queue));
+    log::set_boxed_logger(Box::new(Logger { plain })).expect("the logger is set once, here");
     log::set_max_level(level);
     std::panic::set_hook(Box::new(|panic| FAULTS.log(format_args!("{panic}"))));
     Ok(())
@@ -80,7 +77,9 @@ pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
 /// Logs why the process ends, whatever the log level is.
 pub(crate) fn fail(why: &dyn Display) {
     if QUEUE.get().is_none() {
-        return log_now(Level::Error, format_args!("{why}"));
+        // the thread that would write it could not be started
+        let text = format_args!("{why}");
+        return plain(io::stderr()).log(&Record::builder().level(Level::Error).args(text).build());
     }
     log::set_max_level(log::max_level().max(LevelFilter::Error));
     log::error!("{why}");
@@ -91,22 +90,24 @@ pub(crate) fn fail(why: &dyn Display) {
 /// process ends.
 pub(crate) fn flush() {
     limiters().into_iter().for_each(Limiter::flush);
+    let Some(queue) = QUEUE.get() else { return };
     let (done, is_done) = sync_channel(1);
-    if QUEUE.get().is_some_and(|queue| queue.send(Message::Flush(done)).is_ok()) {
-        // If it is not in time, the log is not read.
-        let _ = is_done.recv_timeout(FLUSH_TIME);
+    let deadline = Instant::now() + FLUSH_TIME;
+    while queue.try_send(Message::Flush(done.clone())).is_err() {
+        if Instant::now() >= deadline {
+            // the log is not read
+            return;
+        }
+        sleep(GATHER_TIME);
     }
+    // The same.
+    let _ = is_done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
 }
 
 /// How many lines were dropped, and how many warnings there were, those that were left out
 /// included.
 pub(crate) fn counts() -> (u64, u64) {
-    let left_out: u64 = limiters()
-        .into_iter()
-        .filter(|limiter| limiter.level == Level::Warn)
-        .map(Limiter::left_out)
-        .sum();
-    (DROPPED.load(Relaxed), WARNINGS.load(Relaxed) + left_out)
+    (DROPPED.load(Relaxed), WARNINGS.load(Relaxed))
 }
 
 fn limiters() -> [&'static Limiter; 4] {
@@ -135,25 +136,21 @@ impl Display for Excerpt<'_> {
     }
 }
 
-/// Sends lines to the thread that writes, if fewer messages than `room` wait for it.
-fn enqueue(lines: Vec<u8>, room: usize) {
-    let Some(queue) = QUEUE.get() else { return };
-    let has_room = WAITING
-        .fetch_update(Relaxed, Relaxed, |waiting| (waiting < room).then_some(waiting + 1))
-        .is_ok();
-    if !has_room || queue.send(Message::Lines(lines)).is_err() {
-        DROPPED.fetch_add(1, Relaxed);
+/// The way to the thread that writes, for whole lines.
+struct Queue;
+
+impl Write for Queue {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        let message = Message::Lines(lines.to_vec());
+        if QUEUE.get().is_none_or(|queue| queue.try_send(message).is_err()) {
+            DROPPED.fetch_add(1, Relaxed);
+        }
+        Ok(lines.len())
     }
-}
 
-/// Blocks for as long as writing takes.
-fn log_now(level: Level, text: fmt::Arguments<'_>) {
-    sink(|lines| write(&lines)).log(&Record::builder().level(level).args(text).build());
-}
-
-fn write(lines: &[u8]) {
-    // There is nowhere to complain.
-    let _ = io::stderr().write_all(lines);
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Writes what is in the queue, several lines at a time.
@@ -163,23 +160,17 @@ fn write_forever(messages: &Receiver<Message>) {
         let mut flushes = Vec::new();
         for message in once(first).chain(messages.try_iter().take(QUEUE_LINES)) {
             match message {
-                Message::Lines(more) => {
-                    WAITING.fetch_sub(1, Relaxed);
-                    lines.extend_from_slice(&more);
-                }
+                Message::Lines(more) => lines.extend_from_slice(&more),
                 Message::Flush(done) => flushes.push(done),
             }
         }
-        write(&take(&mut lines));
+        // There is nowhere to complain.
+        let _ = io::stderr().write_all(&lines);
+        lines.clear();
         let dropped = DROPPED.load(Relaxed);
-        if dropped > reported && log::log_enabled!(Level::Warn) {
+        if dropped > reported {
             let count = dropped - replace(&mut reported, dropped);
-            log_now(
-                Level::Warn,
-                format_args!(
-                    "{count} log lines were dropped: standard error was not read fast enough"
-                ),
-            );
+            log::warn!("{count} log lines were dropped: standard error was not read fast enough");
         }
         for done in flushes {
             // The thread that waited has given up.
@@ -200,8 +191,8 @@ fn is_journal(stream: impl AsFd) -> bool {
 
 /// Counts warnings, and passes lines on. The level is set for the whole program, not here.
 struct Logger {
-    errors: Sink,
-    others: Sink,
+    /// `None` for the journal, which adds time and program itself (sd-daemon(3)).
+    plain: Option<Box<WriteLogger<LineWriter<Queue>>>>,
 }
 
 impl Log for Logger {
@@ -210,63 +201,29 @@ impl Log for Logger {
     }
 
     fn log(&self, record: &Record<'_>) {
-        match record.level() {
-            Level::Error => return self.errors.log(record),
-            Level::Warn => drop(WARNINGS.fetch_add(1, Relaxed)),
-            _ => {}
+        if record.level() == Level::Warn {
+            WARNINGS.fetch_add(1, Relaxed);
         }
-        self.others.log(record);
+        match &self.plain {
+            Some(plain) => plain.log(record),
+            // The queue takes every line, or counts it.
+            None => drop(Queue.write(journal_lines(record).as_bytes())),
+        }
     }
 
     fn flush(&self) {}
 }
 
-/// Makes lines of records, and passes them on.
-struct Sink {
-    pass: fn(Vec<u8>),
-    /// `None` for the journal, which adds time and program itself (sd-daemon(3)).
-    plain: Option<Box<WriteLogger<Pieces>>>,
-}
-
-impl Sink {
-    fn log(&self, record: &Record<'_>) {
-        match &self.plain {
-            Some(plain) => plain.log(record),
-            None => (self.pass)(journal_lines(record).into_bytes()),
-        }
-    }
-}
-
-fn sink(pass: fn(Vec<u8>)) -> Sink {
+/// Makes lines with a time and a level; simplelog writes each in a dozen pieces.
+fn plain<W: Write + Send + 'static>(to: W) -> Box<WriteLogger<LineWriter<W>>> {
     let mut config = ConfigBuilder::new();
     config
         .set_thread_level(LevelFilter::Off)
         .set_target_level(LevelFilter::Off)
         .set_location_level(LevelFilter::Off);
     config.set_time_level(LevelFilter::Error).set_time_format_custom(TIME_FORMAT);
-    let plain =
-        || WriteLogger::new(LevelFilter::Trace, config.build(), Pieces { line: Vec::new(), pass });
-    Sink { pass, plain: (!is_journal(io::stderr())).then(plain) }
-}
-
-/// Joins the dozen pieces that simplelog writes for a line.
-struct Pieces {
-    line: Vec<u8>,
-    pass: fn(Vec<u8>),
-}
-
-impl Write for Pieces {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.line.extend_from_slice(bytes);
-        if self.line.ends_with(b"\n") {
-            (self.pass)(take(&mut self.line));
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    let to = LineWriter::with_capacity(LINE_BYTES, to);
+    WriteLogger::new(LevelFilter::Trace, config.build(), to)
 }
 
 /// Each line of a record has its own priority, since the journal takes each for an entry.

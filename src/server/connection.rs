@@ -17,7 +17,7 @@ use tiny_http::Method;
 use super::access_log::{self, LogEntry};
 use super::output::{Output, Sent};
 use super::shared::{Quota, Shared};
-use crate::http::{CLOSES, Parser, ProtocolError, Request, Response};
+use crate::http::{CLOSES, Content, Parser, ProtocolError, Request, Response};
 use crate::metrics::WorkerCounters;
 use crate::service::{Answer, Arrival};
 use crate::store::{Change, DatabaseError, Outcome};
@@ -36,8 +36,9 @@ const ANSWERS_IN_A_ROW: usize = 16;
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
-/// At the connection limit, a connection without progress for this long may be closed.
-const STALL_TIME: Duration = Duration::from_secs(2);
+/// At the connection limit, while others wait, a connection without progress for this long is
+/// closed: a new client is answered within a second.
+const STALL_TIME: Duration = Duration::from_millis(500);
 
 /// How much longer than the keep-alive time an idle connection stays open: a request that the
 /// client sends just before that time is over still arrives. The field Keep-Alive says a second at
@@ -102,8 +103,6 @@ pub(super) enum Event {
     Outcome(Result<Outcome, DatabaseError>),
     /// [`Connection::deadline`] has passed.
     Deadline,
-    /// The connection limit is reached, and others wait.
-    LimitReached,
 }
 
 /// What the worker has to do for the connection next.
@@ -188,12 +187,13 @@ impl Connection {
     pub(super) fn deadline(&self, shared: &Shared) -> Option<Instant> {
         let limits = &shared.limits;
         let time = match self.state {
+            State::AwaitingOutcome(_) => return None,
+            _ if shared.limit_reached.load(Relaxed) => STALL_TIME,
             State::New | State::Idle if shared.is_stopping.load(Relaxed) => {
                 STOPPING_KEEP_ALIVE.min(limits.keep_alive)
             }
             State::Idle => limits.keep_alive + KEEP_ALIVE_GRACE,
             State::New | State::Reading | State::Writing(_) => limits.request_timeout,
-            State::AwaitingOutcome(_) => return None,
             State::Lingering { .. } => LINGER_TIME,
         };
         Some(self.since + time)
@@ -207,16 +207,6 @@ impl Connection {
             Some(pass.now + WITHDRAWAL_TIME)
         } else {
             self.deadline(pass.shared)
-        }
-    }
-
-    /// Sort key for eviction at the connection limit: idle connections first, then those without
-    /// progress for [`STALL_TIME`]; the longest first. `None` if it has to stay.
-    pub(super) fn eviction_rank(&self, now: Instant) -> Option<(bool, Instant)> {
-        match self.state {
-            State::Idle => Some((false, self.since)),
-            State::AwaitingOutcome(_) => None,
-            _ => (now.duration_since(self.since) >= STALL_TIME).then_some((true, self.since)),
         }
     }
 
@@ -239,17 +229,17 @@ impl Connection {
             }
             // epoll reports room only when a third of the socket's buffer is free, so there may be
             // some
-            (Event::Deadline | Event::LimitReached, State::Writing(after)) => {
+            (Event::Deadline, State::Writing(after)) => {
                 let after = *after;
                 match self.send(after, pass)? {
                     Next::Wait(EventFlags::OUT) if self.since != pass.now => Ok(Next::Close),
                     next => Ok(next),
                 }
             }
-            (Event::Deadline, State::Reading) => self.refuse(None, &ProtocolError::Timeout, pass),
-            (Event::LimitReached, State::Reading) => {
+            (Event::Deadline, State::Reading) if pass.shared.limit_reached.load(Relaxed) => {
                 self.refuse(None, &ProtocolError::Overloaded, pass).map(|_| Next::Close)
             }
+            (Event::Deadline, State::Reading) => self.refuse(None, &ProtocolError::Timeout, pass),
             // the client has gone, or its time is over
             _ => Ok(Next::Close),
         }
@@ -311,6 +301,12 @@ impl Connection {
             };
             // after a panic the list is consistent: a change is made as a whole or not at all
             match catch_unwind(AssertUnwindSafe(|| service.respond(&request, arrival))) {
+                Ok(Answer::Now(Response { content: Content::Color(json), .. }))
+                    if request.is_safe()
+                        && self.quota.is_refused(json.bytes().len() + self.output.memory()) =>
+                {
+                    return self.refuse(Some((request, entry)), &ProtocolError::Overloaded, pass);
+                }
                 Ok(Answer::Now(response)) => {
                     pass.answered += 1;
                     if self.respond(&request, entry.as_ref(), response, pass) == After::Close {

@@ -66,6 +66,11 @@ impl Shared {
         let stays_open = stays_open(limits.keep_alive.as_secs().max(1));
         Self { service, limits, connections, stays_open, memory, limit_reached, is_stopping }
     }
+
+    /// Whether connections have to end sooner than their clients were told.
+    pub(super) fn is_in_need(&self) -> bool {
+        self.is_stopping.load(Relaxed) || self.limit_reached.load(Relaxed)
+    }
 }
 
 /// One connection's part of the connection limit and of [`Limits::memory_max`], until it is
@@ -93,11 +98,11 @@ impl Quota {
         }
     }
 
-    /// Whether the connection would exceed [`Limits::memory_max`] with this many bytes.
+    /// Whether the connection would exceed [`Limits::memory_max`] with this many bytes. While the
+    /// others have none, it is always let through.
     pub(super) fn is_refused(&self, bytes: usize) -> bool {
-        bytes > UNCOUNTED_BYTES
-            && self.shared.memory.load(Relaxed) + bytes
-                > self.shared.limits.memory_max + self.memory
+        let others = self.shared.memory.load(Relaxed).saturating_sub(self.memory);
+        bytes > UNCOUNTED_BYTES && others > 0 && others + bytes > self.shared.limits.memory_max
     }
 }
 

@@ -52,10 +52,10 @@ pub(super) struct Worker {
     run_queue: VecDeque<u64>,
     /// When to look at all connections, no later than the first needs it; `None` when none does.
     next_check: Option<Instant>,
-    /// When idle connections may be closed at the connection limit.
-    next_eviction: Instant,
-    /// The deadlines are those of a service that is stopping.
-    is_stopping: bool,
+    /// The deadlines are those of a service that is stopping, or at the connection limit.
+    is_in_need: bool,
+    /// How many representations were withdrawn when it last looked at its connections for that.
+    withdrawals: usize,
     yielding: Yielding,
 }
 
@@ -71,8 +71,8 @@ impl Worker {
             last_id: INBOX,
             run_queue: VecDeque::new(),
             next_check: None,
-            next_eviction: Instant::now(),
-            is_stopping: false,
+            is_in_need: false,
+            withdrawals: 0,
             yielding: Yielding::new(),
         })
     }
@@ -103,17 +103,19 @@ impl Worker {
                 answered: 0,
             };
             self.serve_ready(&mut events, &mut pass);
-            if self.is_stopping != shared.is_stopping.load(Relaxed) {
-                (self.is_stopping, self.next_check) = (true, Some(before));
+            let is_in_need = shared.is_in_need();
+            if self.is_in_need != is_in_need {
+                (self.is_in_need, self.next_check) = (is_in_need, Some(before));
             }
             // A client that had sent something before the last look at epoll has been served in
             // this pass, so none is late only because the worker was.
             if self.next_check.is_some_and(|check| check <= before) {
                 self.end_overdue(before, &mut pass);
             }
-            if shared.limit_reached.load(Relaxed) && now >= self.next_eviction {
-                self.next_eviction = now + TICK;
-                self.evict(&mut pass);
+            let withdrawals = shared.service.store.list.withdrawals();
+            if self.withdrawals != withdrawals {
+                self.withdrawals = withdrawals;
+                self.close_withdrawn();
             }
             let end = Instant::now();
             counters.time_answers(pass.answered, end - now);
@@ -232,10 +234,8 @@ impl Worker {
         }
     }
 
-    /// Ends what has passed its deadline by `now`, or was withdrawn, and finds out when to look
-    /// again.
+    /// Ends what has passed its deadline by `now`, and finds out when to look again.
     fn end_overdue(&mut self, now: Instant, pass: &mut Pass<'_>) {
-        self.close_withdrawn();
         let is_over = |entry: &Entry| {
             entry.connection.deadline(pass.shared).is_some_and(|deadline| deadline <= now)
         };
@@ -245,7 +245,11 @@ impl Worker {
             .filter(|(_, entry)| is_over(entry))
             .map(|(id, _)| *id)
             .collect();
+        let before = self.connections.len();
         over.into_iter().for_each(|id| self.serve(id, Event::Deadline, pass));
+        if pass.shared.limit_reached.load(Relaxed) {
+            pass.counters.refused.add((before - self.connections.len()) as u64);
+        }
         let first =
             self.connections.values().filter_map(|entry| entry.connection.next_check(pass)).min();
         self.next_check = first.map(|first| first.max(now + TICK));
@@ -253,33 +257,16 @@ impl Worker {
 
     /// Closes the connections that still send a representation that was withdrawn.
     fn close_withdrawn(&mut self) {
-        let list = &self.shared.service.store.list;
         let is_withdrawn = |entry: &Entry| {
-            entry
-                .connection
-                .output
-                .shared_content()
-                .is_some_and(|content| list.is_withdrawn(content))
+            entry.connection.output.shared_content().is_some_and(|content| content.is_withdrawn())
         };
         let count = self.connections.extract_if(|_, entry| is_withdrawn(entry)).count();
         if count > 0 {
-            logging::CONNECTIONS
-                .log(format_args!("connections closed: {count}; old representations that they were still reading took too much memory"));
+            logging::CONNECTIONS.log(format_args!(
+                "connections closed: {count}; old lists that they were still reading took too much \
+                 memory"
+            ));
         }
-    }
-
-    /// Closes up to an eighth of the connections, in the order of [`Connection::eviction_rank`].
-    fn evict(&mut self, pass: &mut Pass<'_>) {
-        let connections = self.connections.len();
-        let ranks = self
-            .connections
-            .iter()
-            .filter_map(|(id, entry)| Some((entry.connection.eviction_rank(pass.now)?, *id)));
-        let mut candidates: Vec<_> = ranks.collect();
-        candidates.sort_unstable();
-        candidates.truncate(connections.div_ceil(8));
-        candidates.into_iter().for_each(|(_, id)| self.serve(id, Event::LimitReached, pass));
-        pass.counters.refused.add((connections - self.connections.len()) as u64);
     }
 }
 
@@ -392,11 +379,11 @@ mod tests {
         let worker = worker("#f00");
         let quota = || Quota::new(Arc::clone(&worker.shared), 0);
         let (mut one, other) = (quota(), quota());
-        assert!(other.is_refused(10_001) && !other.is_refused(10_000));
+        assert!(!other.is_refused(10_001));
         one.set_memory(5_000);
-        assert!(other.is_refused(5_001) && !other.is_refused(5_000) && !one.is_refused(10_000));
+        assert!(other.is_refused(5_001) && !other.is_refused(5_000) && !one.is_refused(10_001));
         drop(one);
-        assert!(!other.is_refused(10_000));
+        assert!(!other.is_refused(10_001));
     }
 
     #[test]
@@ -406,13 +393,18 @@ mod tests {
         client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         worker.inbox.add(socket.into(), None, false, &worker.shared);
         pass_at(&mut worker, Instant::now(), Worker::take_mail);
+        worker.shared.limit_reached.store(true, Relaxed);
+        let end_overdue = |worker: &mut Worker, seconds: u32| {
+            let now = Instant::now() + seconds * Duration::from_secs(60);
+            pass_at(worker, now, |worker, pass| worker.end_overdue(now, pass));
+        };
         let mut received = vec![0; 100_000];
         for step in 1..=3 {
             client.read_exact(&mut received).unwrap();
-            pass_at(&mut worker, Instant::now() + step * Duration::from_secs(60), Worker::evict);
+            end_overdue(&mut worker, step);
             assert_eq!(worker.connections.len(), 1, "step {step}");
         }
-        pass_at(&mut worker, Instant::now() + Duration::from_secs(600), Worker::evict);
+        end_overdue(&mut worker, 10);
         assert_eq!(
             (worker.connections.len(), worker.shared.service.metrics.workers[0].refused.read()),
             (0, 1)

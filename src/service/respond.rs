@@ -136,11 +136,11 @@ impl Service {
                 Response {
                     location,
                     detail,
-                    ..Response::new(StatusCode::CREATED, Content::Shared(color.json))
+                    ..Response::new(StatusCode::CREATED, Content::Color(color.json))
                 }
             }
             Ok(Outcome::Updated(json) | Outcome::Deleted(json)) => {
-                Response { detail, ..Response::new(StatusCode::OK, Content::Shared(json)) }
+                Response { detail, ..Response::new(StatusCode::OK, Content::Color(json)) }
             }
             Ok(Outcome::Replaced(list)) => {
                 Response::new(StatusCode::OK, Content::Shared(self.store.list.envelope_of(&list)))
@@ -205,7 +205,9 @@ fn operate(
                 json::from_list(&request.content).map(|list| Action::ReplaceAll(list, reservation)),
             )
         }
-        (Resource::Colors, _) => Answer::Now(read(request, &service.store.list.envelope())),
+        (Resource::Colors, _) => {
+            Answer::Now(read(request, &service.store.list.envelope(), Content::Shared))
+        }
         (Resource::Color(name), Method::Put) => {
             let update = json::from_update(&request.content)
                 .map(|value| Action::Update(name.to_string(), value));
@@ -215,17 +217,15 @@ fn operate(
             write(service, request, Some(&name), Ok(Action::Delete(name.to_string())))
         }
         (Resource::Color(name), _) => Answer::Now(
-            service
-                .store
-                .list
-                .first(&name)
-                .map_or_else(Response::no_such_color, |color| read(request, &color)),
+            service.store.list.first(&name).map_or_else(Response::no_such_color, |color| {
+                read(request, &color, Content::Color)
+            }),
         ),
         (Resource::Health, _) => Answer::Now(health(service, request, is_stopping)),
         (Resource::Metrics, _) => Answer::Now(metrics(service)),
-        (Resource::OpenApi, _) => Answer::Now(read(request, &service.openapi)),
+        (Resource::OpenApi, _) => Answer::Now(read(request, &service.openapi, Content::Shared)),
         (Resource::Page, _) => {
-            let response = read(request, &page::PAGE);
+            let response = read(request, &page::PAGE, Content::Shared);
             // an error has no tag, and stays JSON
             Answer::Now(Response { other_type: response.tag.map(|_| &page::TYPE), ..response })
         }
@@ -349,7 +349,10 @@ fn health(service: &Service, request: &Request, is_stopping: bool) -> Response {
     }
     // RFC 9110 §13.2.1: conditions count only where the response would be a success without them
     match fault {
-        None => read(request, &Arc::new(Representation::new(format!("{health}\n").into_bytes()))),
+        None => {
+            let representation = Representation::new(format!("{health}\n").into_bytes());
+            read(request, &Arc::new(representation), Content::Shared)
+        }
         Some(_) => Response::json(StatusCode::SERVICE_UNAVAILABLE, &health),
     }
 }
@@ -364,7 +367,11 @@ fn metrics(service: &Service) -> Response {
 
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC
 /// 9110 §13.2.2.
-fn read(request: &Request, representation: &Arc<Representation>) -> Response {
+fn read(
+    request: &Request,
+    representation: &Arc<Representation>,
+    content: fn(Arc<Representation>) -> Content,
+) -> Response {
     let tag = representation.tag();
     let mut response = match Conditions::of(request) {
         Err(error) => return Response::error(StatusCode::BAD_REQUEST, error.to_string()),
@@ -372,7 +379,7 @@ fn read(request: &Request, representation: &Arc<Representation>) -> Response {
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {
             Response::new(StatusCode::NOT_MODIFIED, Content::None)
         }
-        Ok(_) => Response::new(StatusCode::OK, Content::Shared(Arc::clone(representation))),
+        Ok(_) => Response::new(StatusCode::OK, content(Arc::clone(representation))),
     };
     response.tag = Some(tag);
     response

@@ -79,8 +79,8 @@ impl Change {
             }
             (Action::Create(color), _) => {
                 let is_first = colors.find(&color.fields().name).is_none();
-                let color = Color { id: colors.next_id(), ..color.clone() };
-                (Outcome::Created { color: color.clone(), is_first }, Some(Edit::Append(color)))
+                let append = Edit::Append(colors.next_id(), color.clone());
+                (Outcome::Created { color: color.clone(), is_first }, Some(append))
             }
             (Action::ReplaceAll(list, _reserved), _) => {
                 (Outcome::Replaced(list.clone()), Some(Edit::ReplaceAll(list.clone())))
@@ -122,9 +122,7 @@ mod tests {
             let color = color(name, "3");
             let (outcome, edit) = decide(Action::Create(color.clone()), None);
             assert_eq!(outcome, Outcome::Created { color: color.clone(), is_first });
-            assert!(
-                matches!(edit, Some(Edit::Append(appended)) if appended == color && appended.id == 3)
-            );
+            assert_eq!(edit, Some(Edit::Append(3, color)));
         }
     }
 

@@ -12,11 +12,10 @@ use crate::http::Representation;
 /// request, 64 KiB.
 pub(super) const NAME_BYTES_MAX: usize = 4096;
 
-/// Small, since a change of the list copies some of its neighbors.
-#[derive(Clone, Debug)]
+/// Small, since a change of the list copies some of its neighbors. Colors are equal when they have
+/// the same name and value.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Color {
-    /// Rises along the list; the id of its row in the database. 0 before it is in a list.
-    pub(super) id: i64,
     pub(crate) json: Arc<Representation>,
 }
 
@@ -32,7 +31,7 @@ pub(crate) struct ColorFields<'a> {
 
 impl Color {
     pub(crate) fn new(name: &str, value: &str) -> Self {
-        Self { id: 0, json: Arc::new(json(name, value)) }
+        Self { json: Arc::new(json(name, value)) }
     }
 
     /// Name and value, parsed from the JSON: there is no other place for them.
@@ -83,13 +82,6 @@ pub(super) fn is_named(json: &Representation, name: &str) -> bool {
 /// The fields in the JSON of a color.
 pub(super) fn fields(json: &Representation) -> ColorFields<'_> {
     serde_json::from_slice(json.bytes()).expect("it was made of a name and a value")
-}
-
-/// Colors are equal when they have the same name and value.
-impl PartialEq for Color {
-    fn eq(&self, other: &Self) -> bool {
-        self.json == other.json
-    }
 }
 
 #[cfg(test)]

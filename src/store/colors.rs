@@ -6,7 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::mem::replace;
 use std::sync::{Arc, OnceLock};
 
-use imbl::{OrdMap, OrdSet, Vector};
+use imbl::{OrdMap, OrdSet};
 
 use super::color::{self, Color};
 use crate::http::Representation;
@@ -14,12 +14,11 @@ use crate::http::Representation;
 /// All colors in stored order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Colors {
-    /// Duplicates of a name are entries like any other (spec, Color, rule 3). Ids rise along the
-    /// list, so an id finds its position.
-    colors: Vector<Color>,
-    /// The ids of the colors whose names have this hash: most often a single one. No name is in it,
-    /// only in the JSON.
-    index: OrdMap<u64, Ids>,
+    /// By the id of their rows in the database, which rises along the list. Duplicates of a name
+    /// are entries like any other (spec, Color, rule 3).
+    colors: OrdMap<i64, Color>,
+    /// The hash of each name, with the id of the color. No name is in it, only in the JSON.
+    index: OrdSet<(u64, i64)>,
     /// With keys of its own, so that no client can choose names that have the same hash.
     hasher: RandomState,
     /// Bytes of all colors as JSON.
@@ -28,18 +27,11 @@ pub(crate) struct Colors {
     envelope: Arc<OnceLock<Arc<Representation>>>,
 }
 
-/// At least one id.
-#[derive(Clone, Debug)]
-enum Ids {
-    One(i64),
-    Several(Arc<OrdSet<i64>>),
-}
-
 /// One step from a version to the next.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Edit {
     /// Behind the last one; with [`Colors::next_id`].
-    Append(Color),
+    Append(i64, Color),
     /// The JSON of the color with this id.
     Replace(i64, Arc<Representation>),
     /// The color with this id.
@@ -48,39 +40,30 @@ pub(super) enum Edit {
     ReplaceAll(Colors),
 }
 
-/// What an edit took out of the list. Freeing a whole list takes long, so it is not done under a
-/// lock.
+/// What an edit took out of the list. Freeing it may take long, so it is not done under a lock.
 #[derive(Debug)]
+#[expect(dead_code, reason = "it is there to be dropped")]
 pub(super) enum Removed {
     Nothing,
-    Color(Arc<Representation>),
+    Color(Color),
     List(Colors),
 }
 
 impl Colors {
-    /// A list of colors whose ids rise. Hashes are sorted first: in random order, most steps would
-    /// wait for memory.
-    pub(super) fn with_ids(colors: Vector<Color>) -> Self {
+    /// The list of these colors, by their ids.
+    pub(super) fn with_ids(colors: OrdMap<i64, Color>) -> Self {
         let hasher = RandomState::new();
-        let bytes = colors.iter().map(Color::json_len).sum();
-        let mut hashes: Vec<_> =
-            colors.iter().map(|color| (hasher.hash_one(&*color.fields().name), color.id)).collect();
-        hashes.sort_unstable();
-        let same = hashes.chunk_by(|(one, _), (next, _)| one == next);
-        let index =
-            same.map(|same| (same[0].0, same.iter().map(|(_, id)| *id).collect())).collect();
+        let bytes = colors.values().map(Color::json_len).sum();
+        let hash = |color: &Color| hasher.hash_one(&*color.fields().name);
+        let mut index: Vec<_> = colors.iter().map(|(id, color)| (hash(color), *id)).collect();
+        // in random order, most steps would wait for memory
+        index.sort_unstable();
+        let index = index.into_iter().collect();
         Self { colors, index, hasher, bytes, envelope: Arc::default() }
     }
 
-    /// Appends a color, whose id has to be higher than all others.
-    fn push(&mut self, color: Color) {
-        self.bytes += color.json_len();
-        let hash = self.hasher.hash_one(&*color.fields().name);
-        match self.index.get_mut(&hash) {
-            Some(ids) => ids.insert(color.id),
-            None => drop(self.index.insert(hash, Ids::One(color.id))),
-        }
-        self.colors.push_back(color);
+    fn index_entry(&self, id: i64, color: &Color) -> (u64, i64) {
+        (self.hasher.hash_one(&*color.fields().name), id)
     }
 
     /// Duplicates included.
@@ -88,17 +71,19 @@ impl Colors {
         self.colors.len()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Color> {
-        self.colors.iter()
+    /// All colors in order, with their ids.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, &Color)> {
+        self.colors.iter().map(|(id, color)| (*id, color))
     }
 
-    pub(super) fn representations(&self) -> impl Iterator<Item = &Arc<Representation>> {
-        self.iter().map(|color| &color.json)
+    /// The color with this id.
+    pub(super) fn get(&self, id: i64) -> Option<&Color> {
+        self.colors.get(&id)
     }
 
     /// The highest id, 0 without colors.
     pub(super) fn last_id(&self) -> i64 {
-        self.colors.last().map_or(0, |last| last.id)
+        self.colors.get_max().map_or(0, |(id, _)| *id)
     }
 
     /// The id of a color that is appended.
@@ -108,52 +93,34 @@ impl Colors {
 
     /// The first color whose name equals `name` exactly: its id and its JSON.
     pub(super) fn find(&self, name: &str) -> Option<(i64, &Arc<Representation>)> {
-        let ids = self.index.get(&self.hasher.hash_one(name))?;
-        let named = |id: i64| {
-            let color = self.colors.get(self.position(id))?;
-            color::is_named(&color.json, name).then_some((id, &color.json))
-        };
-        match ids {
-            Ids::One(id) => named(*id),
-            Ids::Several(ids) => ids.iter().copied().find_map(named),
-        }
-    }
-
-    /// The position of the color with this id, which is in the list.
-    fn position(&self, id: i64) -> usize {
-        // ids rise by one or more, so this is the last position that it can have
-        let last = self.colors.front().map_or(0, |front| id.wrapping_sub(front.id) as usize);
-        if self.colors.get(last).is_some_and(|color| color.id == id) {
-            return last;
-        }
-        self.colors
-            .binary_search_by_key(&id, |color| color.id)
-            .expect("an id that is looked up is in the list")
+        let hash = self.hasher.hash_one(name);
+        let same_hash = self.index.range((hash, i64::MIN)..=(hash, i64::MAX));
+        let jsons = same_hash.filter_map(|(_, id)| Some((*id, &self.get(*id)?.json)));
+        jsons.into_iter().find(|(_, json)| color::is_named(json, name))
     }
 
     /// Makes an edit that was decided for this version.
     pub(super) fn apply(&mut self, edit: Edit) -> Removed {
         self.envelope = Arc::default();
         match edit {
-            Edit::Append(color) => {
-                self.push(color);
+            Edit::Append(id, color) => {
+                self.bytes += color.json_len();
+                self.index.insert(self.index_entry(id, &color));
+                self.colors.insert(id, color);
                 Removed::Nothing
             }
             Edit::Replace(id, json) => {
-                let color = self.colors.get_mut(self.position(id)).expect("a position in the list");
-                let before = replace(color, Color { id, json });
+                let color = Color { json };
                 self.bytes += color.json_len();
+                let before = self.colors.insert(id, color).expect("it was found in the list");
                 self.bytes -= before.json_len();
-                Removed::Color(before.json)
+                Removed::Color(before)
             }
             Edit::Remove(id) => {
-                let color = self.colors.remove(self.position(id));
+                let color = self.colors.remove(&id).expect("it was found in the list");
                 self.bytes -= color.json_len();
-                let hash = self.hasher.hash_one(&*color.fields().name);
-                if self.index.get_mut(&hash).is_none_or(|ids| ids.remove(id)) {
-                    self.index.remove(&hash);
-                }
-                Removed::Color(color.json)
+                self.index.remove(&self.index_entry(id, &color));
+                Removed::Color(color)
             }
             Edit::ReplaceAll(colors) => Removed::List(replace(self, colors)),
         }
@@ -176,7 +143,7 @@ impl Colors {
         self.envelope.get_or_init(|| {
             let mut json = Vec::with_capacity(self.envelope_len());
             json.extend_from_slice(ENVELOPE[0]);
-            for (index, color) in self.colors.iter().enumerate() {
+            for (index, color) in self.colors.values().enumerate() {
                 json.extend_from_slice(if index == 0 { b"" } else { b"," });
                 json.extend_from_slice(color.json_in_list());
             }
@@ -187,12 +154,7 @@ impl Colors {
 
     /// Whether the ids are the same as those of a list with the same colors.
     pub(super) fn has_ids_of(&self, other: &Self) -> bool {
-        self.iter().map(|color| color.id).eq(other.iter().map(|color| color.id))
-    }
-
-    /// Whether both are clones of the same version, and not only equal.
-    pub(super) fn is_same_version(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.envelope, &other.envelope)
+        self.colors.keys().eq(other.colors.keys())
     }
 }
 
@@ -203,57 +165,14 @@ const ENVELOPE: [&[u8]; 2] = [br#"{"data":["#, b"]}\n"];
 impl FromIterator<Color> for Colors {
     /// These colors with new ids, from 1 on.
     fn from_iter<I: IntoIterator<Item = Color>>(colors: I) -> Self {
-        Self::with_ids((1..).zip(colors).map(|(id, color)| Color { id, ..color }).collect())
+        Self::with_ids((1..).zip(colors).collect())
     }
 }
 
 /// Lists are equal when their colors are, whatever their ids.
 impl PartialEq for Colors {
     fn eq(&self, other: &Self) -> bool {
-        self.colors == other.colors
-    }
-}
-
-impl FromIterator<i64> for Ids {
-    fn from_iter<I: IntoIterator<Item = i64>>(ids: I) -> Self {
-        let mut ids = ids.into_iter();
-        let first = Self::One(ids.next().expect("there is at least one"));
-        ids.fold(first, |mut all, id| {
-            all.insert(id);
-            all
-        })
-    }
-}
-
-impl Ids {
-    fn insert(&mut self, id: i64) {
-        match self {
-            Self::One(first) => *self = Self::Several(Arc::new(OrdSet::from_iter([*first, id]))),
-            Self::Several(ids) => drop(Arc::make_mut(ids).insert(id)),
-        }
-    }
-
-    /// Removes an id. True if it was the only one.
-    fn remove(&mut self, id: i64) -> bool {
-        match self {
-            Self::One(_) => true,
-            Self::Several(ids) => {
-                Arc::make_mut(ids).remove(&id);
-                ids.is_empty()
-            }
-        }
-    }
-}
-
-impl Removed {
-    /// The JSON of the colors that were removed.
-    pub(super) fn representations(&self) -> impl Iterator<Item = &Arc<Representation>> {
-        let (color, list) = match self {
-            Self::Nothing => (None, None),
-            Self::Color(json) => (Some(json), None),
-            Self::List(list) => (None, Some(list)),
-        };
-        color.into_iter().chain(list.into_iter().flat_map(Colors::representations))
+        self.colors.values().eq(other.colors.values())
     }
 }
 
@@ -268,7 +187,7 @@ mod tests {
     /// The first color of this name, as the index and as the list have it.
     fn found(colors: &Colors, name: &str) -> Option<Color> {
         let (id, json) = colors.find(name)?;
-        let color = colors.colors.get(colors.position(id)).unwrap();
+        let color = colors.get(id).unwrap();
         assert!(Arc::ptr_eq(json, &color.json));
         Some(color.clone())
     }
@@ -310,11 +229,9 @@ mod tests {
     #[test]
     fn names_with_the_same_hash_are_told_apart() {
         let mut colors = Colors::from_iter([color("a", "1"), color("b", "2"), color("a", "3")]);
-        let mut both = Ids::One(1);
-        (2..=3).for_each(|id| both.insert(id));
-        for (name, ids) in [("a", both.clone()), ("b", both), ("c", Ids::One(1))] {
+        for name in ["a", "b", "c"] {
             let hash = colors.hasher.hash_one(name);
-            colors.index.insert(hash, ids);
+            (1..=3).for_each(|id| drop(colors.index.insert((hash, id))));
         }
         for (name, value) in [("a", Some("1")), ("b", Some("2")), ("c", None)] {
             assert_eq!(found(&colors, name), value.map(|value| color(name, value)));
@@ -325,8 +242,8 @@ mod tests {
     fn the_envelope_has_all_colors_and_a_line_feed() {
         let mut colors = Colors::default();
         assert_eq!(json(&colors), "{\"data\":[]}\n");
-        colors.apply(Edit::Append(Color { id: 1, ..color("a", "1") }));
-        colors.apply(Edit::Append(Color { id: 2, ..color("b", "2") }));
+        colors.apply(Edit::Append(1, color("a", "1")));
+        colors.apply(Edit::Append(2, color("b", "2")));
         assert_eq!(
             json(&colors),
             "{\"data\":[{\"name\":\"a\",\"value\":\"1\"},{\"name\":\"b\",\"value\":\"2\"}]}\n"
@@ -352,10 +269,8 @@ mod tests {
             match (random.u8(..5), place, colors.find(name).map(|(id, _)| id)) {
                 (0 | 1, ..) => {
                     model.push((name.clone(), step));
-                    colors.apply(Edit::Append(Color {
-                        id: colors.next_id(),
-                        ..color(name, &step.to_string())
-                    }));
+                    let id = colors.next_id();
+                    colors.apply(Edit::Append(id, color(name, &step.to_string())));
                 }
                 (2, Some(place), Some(id)) => {
                     model[place].1 = step;

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use imbl::Vector;
+use imbl::OrdMap;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Params, ffi};
 
@@ -90,9 +90,9 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
     transaction.pragma_update(None, "user_version", data_file::VERSION)?;
     transaction.execute_batch(SCHEMA)?;
     let mut insert = transaction.prepare(INSERT)?;
-    for color in colors.iter() {
+    for (id, color) in colors.iter() {
         let fields = color.fields();
-        insert.execute((color.id, fields.name, fields.value))?;
+        insert.execute((id, fields.name, fields.value))?;
     }
     drop(insert);
     transaction.commit()?;
@@ -108,7 +108,10 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
 pub(crate) fn read(path: &Path, check: bool) -> Result<Colors, DatabaseError> {
     let has = |suffix| data_file::with_suffix(path, suffix).exists();
     // a copy of FILE and FILE-wal lacks it; if it cannot be made for the moment, reading says so
-    let _shm = (has("-wal") && !has("-shm")).then(|| SharedMemory::open(path));
+    let _shm = match (has("-wal") && !has("-shm")).then(|| SharedMemory::open(path)) {
+        Some(Err(error)) if error == DatabaseError::full() => return Err(error),
+        made => made,
+    };
     let read = |connection: &Connection| {
         if check {
             check_pages(connection)?;
@@ -146,8 +149,8 @@ fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
     }
 }
 
-/// Reads the list, or says why it cannot be used. A color that is the same as the one at its place
-/// in `known` shares its memory.
+/// Reads the list, or says why it cannot be used. A color that is the same as the one of its row in
+/// `known` shares its memory.
 pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
     let number = |query: &str| connection.query_row(query, [], |row| row.get::<_, i64>(0));
     // in the log there may be others than in the header of FILE
@@ -165,7 +168,7 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
         ));
     }
     let mut statement = connection.prepare("SELECT id, name, value FROM color ORDER BY id")?;
-    let (mut rows, mut colors, mut known) = (statement.query([])?, Vector::new(), known.iter());
+    let (mut rows, mut colors) = (statement.query([])?, OrdMap::new());
     while let Some(row) = rows.next()? {
         let id = row.get(0)?;
         let wrong = |reason: &str| {
@@ -183,8 +186,8 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
             return Err(wrong("its name is too long"));
         }
         let color = Color::new(name, value);
-        let known = known.next().filter(|known| **known == color);
-        colors.push_back(Color { id, ..known.cloned().unwrap_or(color) });
+        let known = known.get(id).filter(|known| **known == color);
+        colors.insert(id, known.cloned().unwrap_or(color));
     }
     let colors = Colors::with_ids(colors);
     if colors.last_id() > LAST_ID_MAX {
@@ -269,7 +272,7 @@ impl Database {
     /// list.
     pub(super) fn write(&mut self, edit: &Edit, colors: &Colors) -> Result<(), DatabaseError> {
         match edit {
-            Edit::Append(color) => self.insert(color),
+            Edit::Append(id, color) => self.insert(*id, color),
             Edit::Replace(id, json) => self.change_rows(UPDATE, (id, color::fields(json).value), 1),
             Edit::Remove(id) => self.change_rows(DELETE, [id], 1),
             Edit::ReplaceAll(list) => {
@@ -277,14 +280,14 @@ impl Database {
                 self.files
                     .make_room_for(2 * (colors.envelope_len() + list.envelope_len()) as u64)?;
                 self.change_rows(DELETE_ALL, [], colors.len())?;
-                list.iter().try_for_each(|color| self.insert(color))
+                list.iter().try_for_each(|(id, color)| self.insert(id, color))
             }
         }
     }
 
-    fn insert(&mut self, color: &Color) -> Result<(), DatabaseError> {
+    fn insert(&mut self, id: i64, color: &Color) -> Result<(), DatabaseError> {
         let fields = color.fields();
-        self.change_rows(INSERT, (color.id, fields.name, fields.value), 1)
+        self.change_rows(INSERT, (id, fields.name, fields.value), 1)
     }
 
     /// Runs a statement that has to change so many rows.

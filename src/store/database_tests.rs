@@ -6,16 +6,20 @@ use std::path::PathBuf;
 
 use super::*;
 
-fn color(id: i64, name: &str) -> Color {
-    Color { id, ..Color::new(name, "value") }
+fn color(id: i64, name: &str) -> (i64, Color) {
+    (id, Color::new(name, "value"))
 }
 
-fn list(colors: impl IntoIterator<Item = Color>) -> Colors {
+fn append(id: i64, name: &str) -> Edit {
+    Edit::Append(id, Color::new(name, "value"))
+}
+
+fn list(colors: impl IntoIterator<Item = (i64, Color)>) -> Colors {
     Colors::with_ids(colors.into_iter().collect())
 }
 
 fn ids(colors: &Colors) -> Vec<i64> {
-    colors.iter().map(|color| color.id).collect()
+    colors.iter().map(|(id, _)| id).collect()
 }
 
 /// A database of the color `a`, in a new directory; removed when dropped.
@@ -80,15 +84,15 @@ impl Drop for Scratch {
 fn edits_are_made_by_id() {
     let mut scratch = Scratch::new("edits");
     assert!(!scratch.begin());
-    scratch.save([Edit::Append(color(7, "b")), Edit::Append(color(9, "b"))]).unwrap();
+    scratch.save([append(7, "b"), append(9, "b")]).unwrap();
     assert!(!scratch.begin());
-    let replaced = Color { id: 7, ..Color::new("b", "é\0\"\n") };
+    let replaced = Color::new("b", "é\0\"\n");
     scratch.save([Edit::Replace(7, replaced.json.clone()), Edit::Remove(1)]).unwrap();
     let colors = scratch.read();
-    assert_eq!((ids(&colors), &colors), (vec![7, 9], &list([replaced, color(9, "b")])));
+    assert_eq!((ids(&colors), &colors), (vec![7, 9], &list([(7, replaced), color(9, "b")])));
     assert!(!scratch.begin());
     let other = list([color(1, "x"), color(2, "y")]);
-    scratch.save([Edit::ReplaceAll(other.clone()), Edit::Append(color(3, "z"))]).unwrap();
+    scratch.save([Edit::ReplaceAll(other.clone()), append(3, "z")]).unwrap();
     let colors = scratch.read();
     assert_eq!(
         (ids(&colors), &colors),
@@ -100,25 +104,26 @@ fn edits_are_made_by_id() {
 fn a_commit_of_which_one_edit_fails_makes_none() {
     let mut scratch = Scratch::new("failure");
     scratch.begin();
-    let error =
-        scratch.save([Edit::Append(color(2, "b")), Edit::Append(color(1, "c"))]).unwrap_err();
+    let error = scratch.save([append(2, "b"), append(1, "c")]).unwrap_err();
     assert_eq!(error.to_string(), "UNIQUE constraint failed: color.id");
     assert_eq!(ids(&scratch.read()), [1]);
     scratch.begin();
-    scratch.save([Edit::Append(color(2, "b"))]).unwrap();
+    scratch.save([append(2, "b")]).unwrap();
 }
 
 #[test]
 fn an_edit_that_does_not_change_exactly_one_row_is_not_made() {
-    for edit in
-        [Edit::Replace(5, color(5, "a").json), Edit::Remove(5), Edit::ReplaceAll(Colors::default())]
-    {
+    for edit in [
+        Edit::Replace(5, color(5, "a").1.json),
+        Edit::Remove(5),
+        Edit::ReplaceAll(Colors::default()),
+    ] {
         let mut scratch = Scratch::new("rows");
         // as if the row had been deleted without a new data version
         scratch.colors = list([color(1, "a"), color(5, "a")]);
         scratch.begin();
         assert_eq!(
-            scratch.save([Edit::Append(color(9, "b")), edit]).unwrap_err(),
+            scratch.save([append(9, "b"), edit]).unwrap_err(),
             DatabaseError::other(
                 "another program has changed the rows of the table color; try again"
             )
@@ -162,7 +167,7 @@ fn another_program_may_checkpoint_and_vacuum_between_two_saves() {
         (6, "SELECT 1"),
     ] {
         scratch.begin();
-        scratch.save([Edit::Append(color(id, "b"))]).unwrap();
+        scratch.save([append(id, "b")]).unwrap();
         other.prepare(statement).unwrap().query([]).unwrap().next().unwrap();
     }
     assert_eq!(
@@ -179,8 +184,8 @@ fn colors_that_another_program_leaves_alone_share_their_memory() {
     let before = scratch.colors.clone();
     assert!(scratch.begin());
     assert!(std::sync::Arc::ptr_eq(
-        &before.iter().next().unwrap().json,
-        &scratch.colors.iter().next().unwrap().json
+        &before.get(1).unwrap().json,
+        &scratch.colors.get(1).unwrap().json
     ));
 }
 
@@ -190,7 +195,7 @@ fn a_log_that_is_cut_short_is_one_of_the_lists_before() {
     let mut lists = vec![list([color(1, "a")])];
     for (id, name) in [(2, "b"), (3, "c")] {
         scratch.begin();
-        scratch.save([Edit::Append(color(id, name))]).unwrap();
+        scratch.save([append(id, name)]).unwrap();
         lists.push(scratch.read());
     }
     let log = fs::read(data_file::with_suffix(&scratch.path, "-wal")).unwrap();
@@ -245,6 +250,6 @@ fn a_trigger_and_an_id_without_room_behind_it_are_refused_while_it_runs() {
         }
         other.execute_batch(undo).unwrap();
         assert!(scratch.begin());
-        scratch.save([Edit::Append(color(2, "b"))]).unwrap();
+        scratch.save([append(2, "b")]).unwrap();
     }
 }

@@ -1,25 +1,32 @@
 //! The list that everybody sees: one mutex around its current version, which all workers share.
 //! Knows no disk.
 
-use std::collections::HashSet;
 use std::mem::replace;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::change::{Change, Outcome};
-use super::colors::{Colors, Removed};
-use super::retired::{Retired, TRACKED_BYTES_MIN};
+use super::colors::Colors;
 use crate::http::Representation;
+
+/// Old envelopes may take this many times the longest of them, if that is more than their limit.
+const LONGEST_FACTOR: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct SharedList {
     current: Mutex<Colors>,
-    retired: Mutex<Retired>,
+    /// Envelopes that were read and may still be being sent, the oldest first.
+    envelopes: Mutex<Vec<Weak<Representation>>>,
+    /// Bytes that all of them may take, however often the list changes.
+    envelopes_max: usize,
+    /// How many envelopes were withdrawn because all of them took more.
+    withdrawals: AtomicUsize,
 }
 
 impl SharedList {
-    /// `retired_max`: bytes of old representations that are still being sent.
-    pub(super) fn new(colors: Colors, retired_max: usize) -> Self {
-        Self { current: Mutex::new(colors), retired: Mutex::new(Retired::new(retired_max)) }
+    pub(super) fn new(colors: Colors, envelopes_max: usize) -> Self {
+        let (current, envelopes) = (Mutex::new(colors), Mutex::default());
+        Self { current, envelopes, envelopes_max, withdrawals: AtomicUsize::new(0) }
     }
 
     /// The list as it is now.
@@ -41,32 +48,49 @@ impl SharedList {
         lock(&self.current).find(name).map(|(_, json)| Arc::clone(json))
     }
 
-    /// The collection envelope of the specification.
+    /// The collection envelope of the specification, for a client to read.
     pub(crate) fn envelope(&self) -> Arc<Representation> {
-        let version = {
-            let current = lock(&self.current);
-            match current.made_envelope() {
-                Some(envelope) => return Arc::clone(envelope),
-                None => current.clone(),
-            }
-        };
-        self.envelope_of(&version)
+        self.envelope_of(&self.version())
     }
 
     /// The envelope of a version, which need not be the current one any more.
     pub(crate) fn envelope_of(&self, version: &Colors) -> Arc<Representation> {
         // without the lock: it may take long
-        let envelope = Arc::clone(version.envelope());
-        let is_current = { lock(&self.current).is_same_version(version) };
-        if !is_current {
-            self.retire(long([&envelope].into_iter()));
+        let envelope = version.envelope();
+        if envelope.track() {
+            self.limit(envelope);
         }
-        envelope
+        Arc::clone(envelope)
     }
 
-    /// Whether this representation is to be sent no further.
-    pub(crate) fn is_withdrawn(&self, representation: &Arc<Representation>) -> bool {
-        lock(&self.retired).is_withdrawn(representation)
+    /// Withdraws the oldest envelopes, but not the current one, if with this new one all that are
+    /// in memory take too much.
+    fn limit(&self, new: &Arc<Representation>) {
+        let current = { lock(&self.current).made_envelope().cloned() };
+        let mut envelopes = lock(&self.envelopes);
+        envelopes.push(Arc::downgrade(new));
+        envelopes.retain(|envelope| envelope.strong_count() > 0);
+        let sent = envelopes.iter().filter_map(Weak::upgrade);
+        let sent: Vec<_> = sent.filter(|envelope| !envelope.is_withdrawn()).collect();
+        let lengths = || sent.iter().map(|envelope| envelope.bytes().len());
+        let max = self.envelopes_max.max(LONGEST_FACTOR * lengths().max().unwrap_or(0));
+        let mut bytes: usize = lengths().sum();
+        for old in &sent {
+            if bytes <= max {
+                break;
+            }
+            if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, old)) {
+                continue;
+            }
+            bytes -= old.bytes().len();
+            old.withdraw();
+            self.withdrawals.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// How many envelopes were withdrawn: who sends one that is has to end that.
+    pub(crate) fn withdrawals(&self) -> usize {
+        self.withdrawals.load(Relaxed)
     }
 
     /// Makes a change, or finds that it cannot be made. The version that it is decided on has to
@@ -75,58 +99,18 @@ impl SharedList {
         // without the lock: it may take long
         let (outcome, edit) = change.decide(&self.version());
         if let Some(edit) = edit {
-            let (envelope, removed) = {
-                let mut current = lock(&self.current);
-                // in place: an edit of a clone would copy what both share
-                (current.made_envelope().cloned(), current.apply(edit))
-            };
-            self.free(envelope, vec![removed]);
+            // in place: an edit of a clone would copy what both share
+            let removed = { lock(&self.current).apply(edit) };
+            drop(removed);
         }
         outcome
     }
 
-    /// Has everybody see this version, which came of the current one by edits that removed this.
-    pub(super) fn publish(&self, version: Colors, removed: Vec<Removed>) {
-        let before = { replace(&mut *lock(&self.current), version) };
-        let envelope = before.made_envelope().cloned();
-        drop(before);
-        self.free(envelope, removed);
-    }
-
-    /// Frees what the list does not have any more, but for what clients are still reading.
-    fn free(&self, envelope: Option<Arc<Representation>>, removed: Vec<Removed>) {
-        let old = long(removed.iter().flat_map(Removed::representations).chain(&envelope));
-        drop((envelope, removed));
-        self.retire(old);
-    }
-
-    /// Has everybody see another list, which may have some of the same colors.
+    /// Has everybody see another list.
     pub(super) fn replace(&self, colors: Colors) {
-        let kept: HashSet<_> = long(colors.representations()).iter().map(Weak::as_ptr).collect();
         let before = { replace(&mut *lock(&self.current), colors) };
-        let mut old = long(before.representations().chain(before.made_envelope()));
-        old.retain(|old| !kept.contains(&old.as_ptr()));
         drop(before);
-        self.retire(old);
     }
-
-    /// Limits what clients are still reading of representations that the list does not have any
-    /// more.
-    fn retire(&self, old: Vec<Weak<Representation>>) {
-        if !old.is_empty() {
-            lock(&self.retired).add(old);
-        }
-    }
-}
-
-/// Those that are long enough to be tracked when they are old.
-fn long<'a>(
-    representations: impl Iterator<Item = &'a Arc<Representation>>,
-) -> Vec<Weak<Representation>> {
-    representations
-        .filter(|json| json.bytes().len() >= TRACKED_BYTES_MIN)
-        .map(Arc::downgrade)
-        .collect()
 }
 
 /// Poisoning is ignored: nothing that is done under these locks is known to panic.
@@ -142,12 +126,12 @@ mod tests {
     use super::*;
     use crate::http::Conditions;
 
-    const RETIRED_MAX: usize = 64 * 1024 * 1024;
+    const ENVELOPES_MAX: usize = 64 * 1024 * 1024;
 
     fn list(colors: usize) -> SharedList {
         SharedList::new(
             Colors::from_iter((0..colors).map(|number| Color::new(&number.to_string(), ""))),
-            RETIRED_MAX,
+            ENVELOPES_MAX,
         )
     }
 
@@ -158,9 +142,8 @@ mod tests {
     /// Publishes a version with one more color.
     fn append(list: &SharedList, name: &str) {
         let mut version = list.version();
-        let color = Color { id: version.next_id(), ..Color::new(name, "") };
-        let removed = version.apply(Edit::Append(color));
-        list.publish(version, vec![removed]);
+        version.apply(Edit::Append(version.next_id(), Color::new(name, "")));
+        list.replace(version);
     }
 
     #[test]
@@ -182,14 +165,14 @@ mod tests {
             list.envelope();
             list.change(&delete(&number.to_string()));
         }
-        assert!(lock(&list.retired).have_withdrawn_none());
+        assert_eq!((list.withdrawals(), lock(&list.envelopes).len() <= 2), (0, true));
     }
 
     /// A list of one color of 20 MiB.
     fn long_list() -> SharedList {
         SharedList::new(
             Colors::from_iter([Color::new("long", &"x".repeat(20 * 1024 * 1024))]),
-            RETIRED_MAX,
+            ENVELOPES_MAX,
         )
     }
 
@@ -203,8 +186,14 @@ mod tests {
                 envelope
             })
             .collect();
-        let withdrawn = versions.iter().filter(|envelope| list.is_withdrawn(envelope)).count();
-        assert_eq!(withdrawn, 4);
+        let withdrawn: Vec<bool> = versions.iter().map(|old| old.is_withdrawn()).collect();
+        assert_eq!(withdrawn, [true, true, true, true, false, false, false, false]);
+        assert_eq!(list.withdrawals(), 4);
+        // they do not count any more, and the others count once
+        list.envelope();
+        assert_eq!(list.withdrawals(), 5);
+        (0..9).for_each(|_| drop(list.envelope()));
+        assert_eq!(list.withdrawals(), 5);
     }
 
     #[test]
@@ -217,18 +206,24 @@ mod tests {
                 list.envelope_of(&version)
             })
             .collect();
-        let withdrawn = envelopes.iter().filter(|envelope| list.is_withdrawn(envelope)).count();
-        assert_eq!(withdrawn, 4);
+        assert_eq!(envelopes.iter().filter(|old| old.is_withdrawn()).count(), 4);
     }
 
     #[test]
-    fn colors_that_another_list_has_as_well_are_not_withdrawn() {
+    fn the_current_one_is_never_withdrawn() {
         let list = long_list();
-        let reader = list.first("long").unwrap();
-        for _ in 0..8 {
-            list.replace(Colors::from_iter(list.version().iter().cloned()));
-        }
-        assert!(!list.is_withdrawn(&reader));
+        let before = list.version();
+        append(&list, "current");
+        let current = list.envelope();
+        let others: Vec<_> = (0..8)
+            .map(|number| {
+                let mut version = before.clone();
+                version.apply(Edit::Append(version.next_id(), Color::new(&number.to_string(), "")));
+                list.envelope_of(&version)
+            })
+            .collect();
+        assert!(!current.is_withdrawn());
+        assert_eq!(others.iter().filter(|old| old.is_withdrawn()).count(), 5);
     }
 
     #[test]

@@ -17,7 +17,6 @@ pub(crate) mod json;
 mod list;
 mod replica;
 mod reservation;
-mod retired;
 mod status;
 mod writer;
 

@@ -163,9 +163,9 @@ fn read_once<T>(
     if is_young {
         sleep(CLOCK_STEPS);
     }
-    let found = read(&connection)?;
+    let found = read(&connection);
     // The lock keeps everybody away who asks for it. Who opens the database with a log does not,
-    // when it copies that into FILE.
+    // when it copies that into FILE: then what was found, be it damage, means nothing.
     let [_, wal_now] = Stamps::of(path).map_err(failed)?.0;
     let file = file.metadata().map_err(failed)?;
     let mut opened_now = Stamp::of_file(&file);
@@ -176,7 +176,7 @@ fn read_once<T>(
     if opened_now != *opened || wal_now != *wal {
         return Err(changing());
     }
-    Ok((found, Some(before)))
+    Ok((found?, Some(before)))
 }
 
 /// Locks a file as SQLite's readers do, until it is closed; false if a program is changing it. The

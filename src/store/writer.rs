@@ -208,21 +208,22 @@ impl Writer {
         self.adopt(&known, found);
         let begun = Instant::now();
         let mut version = self.list.version();
-        let (mut outcomes, mut removed) = (Vec::with_capacity(changes.len()), Vec::new());
+        let (mut outcomes, mut is_changed) = (Vec::with_capacity(changes.len()), false);
         for change in changes {
             let (outcome, edit) = change.decide(&version);
             outcomes.push(outcome);
             if let Some(edit) = edit {
                 self.database.write(&edit, &version)?;
-                removed.push(version.apply(edit));
+                version.apply(edit);
+                is_changed = true;
             }
         }
-        if has_failed || !removed.is_empty() {
+        if has_failed || is_changed {
             self.database.commit()?;
         }
-        if !removed.is_empty() {
+        if is_changed {
             self.status.metrics.durations.add(1, begun.elapsed());
-            self.list.publish(version, removed);
+            self.list.replace(version);
             self.status.note_saved();
         }
         Ok(outcomes)

@@ -426,7 +426,8 @@ fn a_dump_needs_a_list() {
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(
         error.ends_with(
-            "cannot use none.db: there is no list in it; name the file of a service with --data\n"
+            "cannot use none.db: it does not exist, or is empty; name the file of a service, or a \
+             copy, with --data\n"
         ),
         "{error}"
     );

@@ -253,7 +253,7 @@ fn check_removal(name: &str, replacement: Option<&str>) {
     if let Some(content) = replacement {
         fs::write(&there, content).unwrap();
     }
-    assert_eq!(health(&server).0, 503, "it is noticed without a change");
+    eventually("it is noticed without a change", || (health(&server).0 == 503).then_some(()));
     let response = server.ask("DELETE", "/colors/a", "");
     assert_eq!(response.status, 500);
     let fix = "move it back (a copy is another file), or save what GET /colors answers and restart";

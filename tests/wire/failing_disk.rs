@@ -88,7 +88,8 @@ fn a_full_disk_changes_nothing_and_health_recovers_with_the_disk() {
         (404, 404)
     );
     let (status, json) = health(&server);
-    assert_eq!((status, &json["status"]), (503, &"the last change could not be saved".into()));
+    let reason = "changes cannot be saved: the disk is full; make room on it";
+    assert_eq!((status, &json["status"]), (503, &reason.into()));
     assert_eq!(stored(&file), list);
 
     server.end_strace();

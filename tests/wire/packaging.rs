@@ -371,7 +371,8 @@ fn an_unchanged_list_costs_no_copy_whether_the_service_runs_or_not() {
 
 #[test]
 fn a_backup_that_fails_keeps_every_copy_and_says_why() {
-    let no_list = "there is no list in it; name the file of a service with --data\nbackup: FILE cannot be read, see above";
+    let no_list = "it does not exist, or is empty; name the file of a service, or a copy, with \
+                   --data\nbackup: FILE cannot be read, see above";
     let no_database = "it is not a database of colors; name another file with --data\nbackup: FILE cannot be read, see above";
     for (file, keep, message) in [
         (None, "1", no_list),

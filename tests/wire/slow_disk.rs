@@ -92,47 +92,24 @@ fn update(value: &str) -> String {
 }
 
 #[test]
-fn a_disk_that_hangs_is_told_by_the_health() {
+fn the_health_answers_at_once_while_a_disk_hangs_and_says_so_after_5_s() {
     let Some(disk) = Stalled::start(LIST, &[]) else { return };
     let (mut writer, mut reader) = (disk.server.connect(), disk.server.connect());
     writer.send(update("2"));
     disk.wait_for_save();
-    // a request for the health may wait a second for the save
-    writer.expect_nothing_for(Duration::from_secs(2));
+    let begun = Instant::now();
     let mut health = || reader.ask("GET", "/health", "");
-    assert_eq!(health().status, 200);
+    let first = health();
+    // a machine may be busy for a while
+    assert!(first.status == 200 || begun.elapsed() > Duration::from_secs(4), "{first:?}");
     let unwell = eventually("the save takes too long", || {
         Some(health()).filter(|health| health.status != 200)
     });
-    assert!(
-        unwell.content.contains(r#""status":"saving takes longer than 5 s""#),
-        "{}",
-        unwell.content
-    );
+    let reason = r#""status":"the database has not answered for 5 s""#;
+    assert!(unwell.content.contains(reason), "{}", unwell.content);
+    assert!(!writer.has_answer());
     disk.release();
     assert_eq!((writer.response().status, health().status), (200, 200));
-}
-
-#[test]
-fn a_request_for_the_health_that_waits_while_the_service_stops_says_so() {
-    let Some(disk) = Stalled::start(LIST, &[]) else { return };
-    let (mut writer, mut waiting, mut idle) =
-        (disk.server.connect(), disk.server.connect(), disk.server.connect());
-    idle.expect_open();
-    writer.send(update("2"));
-    disk.wait_for_save();
-    waiting.send(request("GET", "/health", "Host: localhost\r\n", ""));
-    disk.wait_until_received();
-    disk.server.signal(Signal::TERM);
-    idle.expect_close();
-    // on a busy machine the save took a second before the request came, which then waits for
-    // nothing
-    let was_answered = waiting.has_answer();
-    disk.release();
-    assert_eq!(
-        (waiting.response().status, writer.response().status),
-        (if was_answered { 200 } else { 503 }, 200)
-    );
 }
 
 #[test]
@@ -280,18 +257,16 @@ fn saved_together(disk: &Stalled, together: &[String]) -> Vec<Response> {
 }
 
 #[test]
-fn a_change_that_cannot_be_saved_fails_alone() {
+fn changes_that_are_saved_together_fail_together() {
     let Some(disk) = Stalled::start(LIST, &[]) else { return };
     let mut together: Vec<String> =
         (0..6).map(|number| create(&format!("name-{number}"), "1")).collect();
     together.insert(3, create("oversized", &"x".repeat(60_000)));
-    let statuses: Vec<u16> =
-        saved_together(&disk, &together).iter().map(|response| response.status).collect();
-    assert_eq!(statuses, [201, 201, 201, 500, 201, 201, 201]);
+    let responses = saved_together(&disk, &together);
+    assert!(responses.iter().all(|response| response.status == 500), "{responses:?}");
     let list = disk.server.list();
     assert_eq!(disk.stored(), list);
-    assert!(!list.contains("oversized"));
-    assert_eq!(list.matches("\"name\"").count(), 8);
+    assert_eq!(list.matches("\"name\"").count(), 2);
 }
 
 #[test]

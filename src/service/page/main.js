@@ -10,6 +10,10 @@ async function learn() {
 	const {classList} = document.body;
 	classList.remove('writable', 'guarded', 'read-only');
 	classList.add(!allow.includes('PUT') ? 'read-only' : isChallenged ? 'guarded' : 'writable');
+	if (!allow.includes('PUT')) {
+		const {json} = await ask('GET', base.replace(/colors$/, 'health'));
+		if (json.follows) at.reads.textContent = `Follows ${json.follows}, read-only`;
+	}
 	knowsMethods = true;
 }
 
