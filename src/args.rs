@@ -62,7 +62,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "75s", allow_negative_numbers = true, value_parser = parse_time, value_hint = ValueHint::Other)]
     pub(crate) keep_alive: Duration,
 
-    /// Allow only reads; with --data: follows FILE, read-only, while others write it
+    /// Allow only reads; with --data, it follows FILE, read-only
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
           default_missing_value = "true", hide_default_value = true, hide_possible_values = true, ignore_case = true, value_parser = boolean())]
     pub(crate) read_only: bool,

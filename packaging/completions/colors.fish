@@ -7,7 +7,7 @@ complete -c colors -l workers -d 'Event loops, one thread each [default: as many
 complete -c colors -l max-body -d 'Longest content of a request, at most 16 MiB' -r -f
 complete -c colors -l request-timeout -d 'Longest wait for a request, or for a client to read' -r -f
 complete -c colors -l keep-alive -d 'Longest time between two requests on a connection' -r -f
-complete -c colors -l read-only -d 'Allow only reads; with --data: follows FILE, read-only, while others write it' -r -f -a "true\t''
+complete -c colors -l read-only -d 'Allow only reads; with --data, it follows FILE, read-only' -r -f -a "true\t''
 false\t''"
 complete -c colors -l token-file -d 'Changes need a bearer token of this file; read again on SIGHUP' -r -F
 complete -c colors -l private -d 'Reads of colors and metrics need a token, too' -r -f -a "true\t''
