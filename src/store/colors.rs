@@ -231,7 +231,7 @@ mod tests {
         let mut colors = Colors::from_iter([color("a", "1"), color("b", "2"), color("a", "3")]);
         for name in ["a", "b", "c"] {
             let hash = colors.hasher.hash_one(name);
-            (1..=3).for_each(|id| drop(colors.index.insert((hash, id))));
+            colors.index.extend((1..=3).map(|id| (hash, id)));
         }
         for (name, value) in [("a", Some("1")), ("b", Some("2")), ("c", None)] {
             assert_eq!(found(&colors, name), value.map(|value| color(name, value)));
