@@ -44,11 +44,8 @@ pub(crate) enum Content {
     #[default]
     None,
     Own(Vec<u8>),
-    /// Shared with others, and sent without copying it: the list, or a document.
+    /// Shared with the list, and sent without copying it.
     Shared(Arc<Representation>),
-    /// The same of a color. Whoever sends a long one answers for its memory: the list may not have
-    /// it any more.
-    Color(Arc<Representation>),
 }
 
 /// A representation (RFC 9110 §3.2) that any number of responses are sent from.
@@ -102,7 +99,7 @@ impl Content {
         match self {
             Self::None => &[],
             Self::Own(bytes) => bytes,
-            Self::Shared(representation) | Self::Color(representation) => representation.bytes(),
+            Self::Shared(representation) => representation.bytes(),
         }
     }
 }

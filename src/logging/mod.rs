@@ -78,8 +78,7 @@ pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
 pub(crate) fn fail(why: &dyn Display) {
     if QUEUE.get().is_none() {
         // the thread that would write it could not be started
-        let text = format_args!("{why}");
-        return plain(io::stderr()).log(&Record::builder().level(Level::Error).args(text).build());
+        return write_now(Level::Error, format_args!("{why}"));
     }
     log::set_max_level(log::max_level().max(LevelFilter::Error));
     log::error!("{why}");
@@ -168,15 +167,26 @@ fn write_forever(messages: &Receiver<Message>) {
         let _ = io::stderr().write_all(&lines);
         lines.clear();
         let dropped = DROPPED.load(Relaxed);
-        if dropped > reported {
+        if dropped > reported && log::log_enabled!(Level::Warn) {
             let count = dropped - replace(&mut reported, dropped);
-            log::warn!("{count} log lines were dropped: standard error was not read fast enough");
+            let what = "log lines were dropped: standard error was not read fast enough";
+            write_now(Level::Warn, format_args!("{count} {what}"));
         }
         for done in flushes {
             // The thread that waited has given up.
             let _ = done.send(());
         }
         sleep(GATHER_TIME);
+    }
+}
+
+/// Writes a line past the queue, for as long as that takes.
+fn write_now(level: Level, text: fmt::Arguments<'_>) {
+    let record = Record::builder().level(level).args(text).build();
+    match is_journal(io::stderr()) {
+        // There is nowhere to complain.
+        true => drop(io::stderr().write_all(journal_lines(&record).as_bytes())),
+        false => plain(io::stderr()).log(&record),
     }
 }
 

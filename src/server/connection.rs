@@ -17,7 +17,7 @@ use tiny_http::Method;
 use super::access_log::{self, LogEntry};
 use super::output::{Output, Sent};
 use super::shared::{Quota, Shared};
-use crate::http::{CLOSES, Content, Parser, ProtocolError, Request, Response};
+use crate::http::{CLOSES, Parser, ProtocolError, Request, Response};
 use crate::metrics::WorkerCounters;
 use crate::service::{Answer, Arrival};
 use crate::store::{Change, DatabaseError, Outcome};
@@ -301,12 +301,6 @@ impl Connection {
             };
             // after a panic the list is consistent: a change is made as a whole or not at all
             match catch_unwind(AssertUnwindSafe(|| service.respond(&request, arrival))) {
-                Ok(Answer::Now(Response { content: Content::Color(json), .. }))
-                    if request.is_safe()
-                        && self.quota.is_refused(json.bytes().len() + self.output.memory()) =>
-                {
-                    return self.refuse(Some((request, entry)), &ProtocolError::Overloaded, pass);
-                }
                 Ok(Answer::Now(response)) => {
                     pass.answered += 1;
                     if self.respond(&request, entry.as_ref(), response, pass) == After::Close {

@@ -72,13 +72,9 @@ impl Output {
         matches!(self.content, Content::None) && self.buffer.len() < BATCH_BYTES
     }
 
-    /// Bytes of memory that this connection answers for.
+    /// Bytes of memory of this connection alone: a content that others share does not count.
     pub(super) fn memory(&self) -> usize {
-        let own = match &self.content {
-            Content::Own(json) => json.capacity(),
-            Content::Color(json) => json.bytes().len(),
-            Content::Shared(_) | Content::None => 0,
-        };
+        let own = if let Content::Own(json) = &self.content { json.capacity() } else { 0 };
         if self.buffer.is_empty() { 0 } else { self.buffer.capacity() + own }
     }
 

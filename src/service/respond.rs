@@ -131,16 +131,18 @@ impl Service {
             Ok(Outcome::Created { color, is_first }) => {
                 // RFC 9110 §10.2.2: Location names the created color, so there is none when an
                 // earlier entry has its name
+                self.store.list.note_sent(&color.json);
                 let location =
                     is_first.then(|| self.base.location_of(&color.fields().name)).flatten();
                 Response {
                     location,
                     detail,
-                    ..Response::new(StatusCode::CREATED, Content::Color(color.json))
+                    ..Response::new(StatusCode::CREATED, Content::Shared(color.json))
                 }
             }
             Ok(Outcome::Updated(json) | Outcome::Deleted(json)) => {
-                Response { detail, ..Response::new(StatusCode::OK, Content::Color(json)) }
+                self.store.list.note_sent(&json);
+                Response { detail, ..Response::new(StatusCode::OK, Content::Shared(json)) }
             }
             Ok(Outcome::Replaced(list)) => {
                 Response::new(StatusCode::OK, Content::Shared(self.store.list.envelope_of(&list)))
@@ -205,9 +207,7 @@ fn operate(
                 json::from_list(&request.content).map(|list| Action::ReplaceAll(list, reservation)),
             )
         }
-        (Resource::Colors, _) => {
-            Answer::Now(read(request, &service.store.list.envelope(), Content::Shared))
-        }
+        (Resource::Colors, _) => Answer::Now(read(request, &service.store.list.envelope())),
         (Resource::Color(name), Method::Put) => {
             let update = json::from_update(&request.content)
                 .map(|value| Action::Update(name.to_string(), value));
@@ -217,15 +217,17 @@ fn operate(
             write(service, request, Some(&name), Ok(Action::Delete(name.to_string())))
         }
         (Resource::Color(name), _) => Answer::Now(
-            service.store.list.first(&name).map_or_else(Response::no_such_color, |color| {
-                read(request, &color, Content::Color)
-            }),
+            service
+                .store
+                .list
+                .first(&name)
+                .map_or_else(Response::no_such_color, |color| read(request, &color)),
         ),
         (Resource::Health, _) => Answer::Now(health(service, request, is_stopping)),
         (Resource::Metrics, _) => Answer::Now(metrics(service)),
-        (Resource::OpenApi, _) => Answer::Now(read(request, &service.openapi, Content::Shared)),
+        (Resource::OpenApi, _) => Answer::Now(read(request, &service.openapi)),
         (Resource::Page, _) => {
-            let response = read(request, &page::PAGE, Content::Shared);
+            let response = read(request, &page::PAGE);
             // an error has no tag, and stays JSON
             Answer::Now(Response { other_type: response.tag.map(|_| &page::TYPE), ..response })
         }
@@ -349,10 +351,7 @@ fn health(service: &Service, request: &Request, is_stopping: bool) -> Response {
     }
     // RFC 9110 §13.2.1: conditions count only where the response would be a success without them
     match fault {
-        None => {
-            let representation = Representation::new(format!("{health}\n").into_bytes());
-            read(request, &Arc::new(representation), Content::Shared)
-        }
+        None => read(request, &Arc::new(Representation::new(format!("{health}\n").into_bytes()))),
         Some(_) => Response::json(StatusCode::SERVICE_UNAVAILABLE, &health),
     }
 }
@@ -367,11 +366,7 @@ fn metrics(service: &Service) -> Response {
 
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC
 /// 9110 §13.2.2.
-fn read(
-    request: &Request,
-    representation: &Arc<Representation>,
-    content: fn(Arc<Representation>) -> Content,
-) -> Response {
+fn read(request: &Request, representation: &Arc<Representation>) -> Response {
     let tag = representation.tag();
     let mut response = match Conditions::of(request) {
         Err(error) => return Response::error(StatusCode::BAD_REQUEST, error.to_string()),
@@ -379,7 +374,7 @@ fn read(
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {
             Response::new(StatusCode::NOT_MODIFIED, Content::None)
         }
-        Ok(_) => Response::new(StatusCode::OK, content(Arc::clone(representation))),
+        Ok(_) => Response::new(StatusCode::OK, Content::Shared(Arc::clone(representation))),
     };
     response.tag = Some(tag);
     response

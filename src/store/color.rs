@@ -12,6 +12,9 @@ use crate::http::Representation;
 /// request, 64 KiB.
 pub(super) const NAME_BYTES_MAX: usize = 4096;
 
+/// What is before the name in the JSON of a color.
+const NAME_BEGIN: &[u8] = br#"{"name":"#;
+
 /// Small, since a change of the list copies some of its neighbors. Colors are equal when they have
 /// the same name and value.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,8 +78,14 @@ pub(super) fn is_named(json: &Representation, name: &str) -> bool {
         }
     }
     json.bytes()
-        .strip_prefix(br#"{"name":"#)
+        .strip_prefix(NAME_BEGIN)
         .is_some_and(|json| serde_json::to_writer(Comparison(json), name).is_ok())
+}
+
+/// The name in the JSON of a color; does not read the value.
+pub(super) fn name(json: &Representation) -> String {
+    let mut json = serde_json::Deserializer::from_slice(&json.bytes()[NAME_BEGIN.len()..]);
+    String::deserialize(&mut json).expect("it begins with a name")
 }
 
 /// The fields in the JSON of a color.
@@ -101,6 +110,7 @@ mod tests {
         for name in ["", "a", "a\"", "a\\", "\u{e9}\n"] {
             let json = Color::new(name, "").json;
             assert!(is_named(&json, name), "{name:?}");
+            assert_eq!(super::name(&json), name);
             for other in [format!("{name}b"), format!("{name}\",\"value\":\"")] {
                 assert!(
                     !is_named(&json, &other) && !is_named(&Color::new(&other, "").json, name),

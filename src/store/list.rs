@@ -6,27 +6,40 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::change::{Change, Outcome};
+use super::color;
 use super::colors::Colors;
 use crate::http::Representation;
 
-/// Old envelopes may take this many times the longest of them, if that is more than their limit.
+/// What is old may take this many times the longest of it, if that is more than the limit.
 const LONGEST_FACTOR: usize = 4;
+
+/// Shorter representations are not limited: each connection may have this many bytes.
+const LIMITED_BYTES_MIN: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct SharedList {
     current: Mutex<Colors>,
-    /// Envelopes that were read and may still be being sent, the oldest first.
-    envelopes: Mutex<Vec<Weak<Representation>>>,
-    /// Bytes that all of them may take, however often the list changes.
-    envelopes_max: usize,
-    /// How many envelopes were withdrawn because all of them took more.
+    /// What was read and may still be being sent, the oldest first.
+    sent: Mutex<Vec<Sent>>,
+    /// Bytes that old representations may take, however often the list changes.
+    old_max: usize,
+    /// How many were withdrawn because all of them took more.
     withdrawals: AtomicUsize,
 }
 
+/// A long representation that was read.
+#[derive(Debug)]
+struct Sent {
+    representation: Weak<Representation>,
+    /// The name of the color; `None` for an envelope.
+    name: Option<String>,
+}
+
 impl SharedList {
-    pub(super) fn new(colors: Colors, envelopes_max: usize) -> Self {
-        let (current, envelopes) = (Mutex::new(colors), Mutex::default());
-        Self { current, envelopes, envelopes_max, withdrawals: AtomicUsize::new(0) }
+    /// `old_max`: bytes of old representations that are still being sent.
+    pub(super) fn new(colors: Colors, old_max: usize) -> Self {
+        let (current, sent) = (Mutex::new(colors), Mutex::default());
+        Self { current, sent, old_max, withdrawals: AtomicUsize::new(0) }
     }
 
     /// The list as it is now.
@@ -45,10 +58,11 @@ impl SharedList {
     }
 
     pub(crate) fn first(&self, name: &str) -> Option<Arc<Representation>> {
-        lock(&self.current).find(name).map(|(_, json)| Arc::clone(json))
+        let found = { lock(&self.current).find(name).map(|(_, json)| Arc::clone(json)) };
+        found.inspect(|json| self.note_sent(json))
     }
 
-    /// The collection envelope of the specification, for a client to read.
+    /// The collection envelope of the specification.
     pub(crate) fn envelope(&self) -> Arc<Representation> {
         self.envelope_of(&self.version())
     }
@@ -57,30 +71,44 @@ impl SharedList {
     pub(crate) fn envelope_of(&self, version: &Colors) -> Arc<Representation> {
         // without the lock: it may take long
         let envelope = version.envelope();
-        if envelope.track() {
-            self.limit(envelope);
-        }
+        self.limit(envelope, || None);
         Arc::clone(envelope)
     }
 
-    /// Withdraws the oldest envelopes, but not the current one, if with this new one all that are
-    /// in memory take too much.
-    fn limit(&self, new: &Arc<Representation>) {
-        let current = { lock(&self.current).made_envelope().cloned() };
-        let mut envelopes = lock(&self.envelopes);
-        envelopes.push(Arc::downgrade(new));
-        envelopes.retain(|envelope| envelope.strong_count() > 0);
-        let sent = envelopes.iter().filter_map(Weak::upgrade);
-        let sent: Vec<_> = sent.filter(|envelope| !envelope.is_withdrawn()).collect();
-        let lengths = || sent.iter().map(|envelope| envelope.bytes().len());
-        let max = self.envelopes_max.max(LONGEST_FACTOR * lengths().max().unwrap_or(0));
+    /// Notes that the JSON of a color is sent, which the list may not have any more before that
+    /// ends.
+    pub(crate) fn note_sent(&self, json: &Arc<Representation>) {
+        self.limit(json, || Some(color::name(json)));
+    }
+
+    /// Withdraws the oldest of what is being sent and not current any more, if with this one all of
+    /// it takes too much.
+    fn limit(&self, new: &Arc<Representation>, name: impl FnOnce() -> Option<String>) {
+        if new.bytes().len() < LIMITED_BYTES_MIN || !new.track() {
+            return;
+        }
+        let version = self.version();
+        let is_current = |name: Option<&str>, sent: &Arc<Representation>| {
+            let current = match name {
+                None => version.made_envelope(),
+                Some(name) => version.find(name).map(|(_, json)| json),
+            };
+            current.is_some_and(|current| Arc::ptr_eq(current, sent))
+        };
+        let mut sent = lock(&self.sent);
+        sent.push(Sent { representation: Arc::downgrade(new), name: name() });
+        sent.retain(|sent| sent.representation.strong_count() > 0);
+        let old = sent.iter().filter_map(|Sent { representation, name }| {
+            let sent = representation.upgrade()?;
+            (!sent.is_withdrawn() && !is_current(name.as_deref(), &sent)).then_some(sent)
+        });
+        let old: Vec<Arc<Representation>> = old.collect();
+        let lengths = || old.iter().map(|old| old.bytes().len());
+        let max = self.old_max.max(LONGEST_FACTOR * lengths().max().unwrap_or(0));
         let mut bytes: usize = lengths().sum();
-        for old in &sent {
+        for old in &old {
             if bytes <= max {
                 break;
-            }
-            if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, old)) {
-                continue;
             }
             bytes -= old.bytes().len();
             old.withdraw();
@@ -88,7 +116,7 @@ impl SharedList {
         }
     }
 
-    /// How many envelopes were withdrawn: who sends one that is has to end that.
+    /// How many representations were withdrawn: who sends one that is has to end that.
     pub(crate) fn withdrawals(&self) -> usize {
         self.withdrawals.load(Relaxed)
     }
@@ -126,12 +154,12 @@ mod tests {
     use super::*;
     use crate::http::Conditions;
 
-    const ENVELOPES_MAX: usize = 64 * 1024 * 1024;
+    const OLD_MAX: usize = 64 * 1024 * 1024;
 
     fn list(colors: usize) -> SharedList {
         SharedList::new(
             Colors::from_iter((0..colors).map(|number| Color::new(&number.to_string(), ""))),
-            ENVELOPES_MAX,
+            OLD_MAX,
         )
     }
 
@@ -165,14 +193,14 @@ mod tests {
             list.envelope();
             list.change(&delete(&number.to_string()));
         }
-        assert_eq!((list.withdrawals(), lock(&list.envelopes).len() <= 2), (0, true));
+        assert_eq!((list.withdrawals(), lock(&list.sent).len() <= 2), (0, true));
     }
 
     /// A list of one color of 20 MiB.
     fn long_list() -> SharedList {
         SharedList::new(
             Colors::from_iter([Color::new("long", &"x".repeat(20 * 1024 * 1024))]),
-            ENVELOPES_MAX,
+            OLD_MAX,
         )
     }
 
@@ -187,13 +215,13 @@ mod tests {
             })
             .collect();
         let withdrawn: Vec<bool> = versions.iter().map(|old| old.is_withdrawn()).collect();
-        assert_eq!(withdrawn, [true, true, true, true, false, false, false, false]);
-        assert_eq!(list.withdrawals(), 4);
+        assert_eq!(withdrawn, [true, true, true, false, false, false, false, false]);
+        assert_eq!(list.withdrawals(), 3);
         // they do not count any more, and the others count once
         list.envelope();
-        assert_eq!(list.withdrawals(), 5);
+        assert_eq!(list.withdrawals(), 4);
         (0..9).for_each(|_| drop(list.envelope()));
-        assert_eq!(list.withdrawals(), 5);
+        assert_eq!(list.withdrawals(), 4);
     }
 
     #[test]
@@ -223,7 +251,7 @@ mod tests {
             })
             .collect();
         assert!(!current.is_withdrawn());
-        assert_eq!(others.iter().filter(|old| old.is_withdrawn()).count(), 5);
+        assert_eq!(others.iter().filter(|old| old.is_withdrawn()).count(), 4);
     }
 
     #[test]

@@ -134,28 +134,6 @@ fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
 }
 
 #[test]
-fn an_error_is_in_the_log_however_many_lines_before_it_were_not_read() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let mut server = Unread::start(&["--access-log", "--data", &file]);
-    let mut client = server.connect();
-    let target = format!("/colors/{}", "x".repeat(150));
-    (0..6_000).for_each(|_| assert_eq!(client.ask("GET", &target, "").status, 404));
-    std::fs::remove_file(format!("{file}-wal")).unwrap();
-    assert_eq!(client.ask("PUT", "/colors/red", r#"{"value":"1"}"#).status, 500);
-    let mut lines = BufReader::new(server.log.try_clone().unwrap()).lines();
-    let (mut accounted, mut has_error) = (0, false);
-    // a line for each request, and the error
-    while accounted < 6_002 {
-        let line = lines.next().unwrap().unwrap();
-        has_error |= line.contains(" [ERROR] changes cannot be saved: ");
-        accounted += lost_lines(&line).unwrap_or(1);
-    }
-    assert!(has_error);
-    assert_eq!(server.end(), Some(0));
-}
-
-#[test]
 fn the_end_does_not_wait_for_a_log_that_nobody_reads() {
     let mut server = Unread::start(&["--access-log"]);
     let mut client = server.connect();

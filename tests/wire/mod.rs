@@ -8,6 +8,7 @@ mod data_file;
 mod database_files;
 mod durable;
 mod failing_disk;
+mod following;
 mod framing;
 mod histories;
 mod http_rules;

@@ -1,0 +1,292 @@
+//! `--read-only --data FILE` follows a file that others write, whatever they do to it, and writes
+//! nothing itself. The rules by which it reads are tested one by one in `src/store/replica.rs`, and
+//! real replicas in `litestream`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use rustix::process::geteuid;
+use serde_json::Value;
+
+use crate::common::client::Client;
+use crate::common::harness::{
+    Scratch, Server, SetOnDrop, colors, copy_program, eventually, figures, is_installed, run, skip,
+};
+use crate::wire::durable::health;
+
+/// Colors of a list whose values are all the same: one that is mixed of two has two.
+const COLORS: usize = 400;
+
+fn list_of(value: usize) -> String {
+    let colors: Vec<String> = (0..COLORS)
+        .map(|number| format!(r#"{{"name":"color-{number}","value":"{value}"}}"#))
+        .collect();
+    format!("[{}]", colors.join(","))
+}
+
+/// The one value of such a list.
+#[track_caller]
+fn value_of(envelope: &str) -> usize {
+    let list: Value = serde_json::from_str(envelope).unwrap();
+    let colors = list["data"].as_array().unwrap();
+    let value = colors[0]["value"].as_str().unwrap();
+    let same = colors.iter().filter(|color| color["value"] == value).count();
+    assert_eq!((colors.len(), same), (COLORS, COLORS), "it is mixed");
+    value.parse().unwrap()
+}
+
+fn follow(file: &str) -> Server {
+    Server::start(&["--read-only", "--data", file])
+}
+
+/// The status and the reason of `/health`.
+fn fault(server: &Server) -> (u16, String) {
+    let (status, json) = health(server);
+    (status, json["status"].as_str().unwrap().to_owned())
+}
+
+fn names_in(scratch: &Scratch) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(&scratch.0)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// A service on `live.db`, with a writer that replaces its list all the time, while `bring` brings
+/// `live.db` to the file that is followed, again and again. Two followers read it for some seconds:
+/// no list is mixed or older than 4 s.
+fn check_use(followed: &str, bring: impl Fn(&str, &str) + Sync) {
+    let scratch = Scratch::new();
+    let (live, followed) = (scratch.file("live.db"), scratch.file(followed));
+    let server = Server::with_data(&list_of(0), &live, &[]);
+    bring(&live, &followed);
+    let followers = [follow(&followed), follow(&followed)];
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _end = SetOnDrop(&is_over);
+        let written = scope.spawn(|| {
+            let mut client = server.connect();
+            let mut times = vec![Instant::now()];
+            while !is_over.load(Relaxed) {
+                let list = list_of(times.len());
+                assert_eq!(client.ask("PUT", "/colors", &list).status, 200);
+                times.push(Instant::now());
+            }
+            times
+        });
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                bring(&live, &followed);
+            }
+        });
+        let begun = Instant::now();
+        let mut clients: Vec<Client> = followers.iter().map(Server::connect).collect();
+        let mut seen = Vec::new();
+        while begun.elapsed() < Duration::from_secs(8) {
+            for client in &mut clients {
+                seen.push((value_of(&client.ask("GET", "/colors", "").content), Instant::now()));
+                assert_eq!(client.ask("GET", "/health", "").status, 200);
+            }
+            thread::park_timeout(Duration::from_millis(5));
+        }
+        is_over.store(true, Relaxed);
+        let times = written.join().unwrap();
+        // how long ago each was replaced when it was read
+        let ages = seen.iter().filter_map(|(value, read)| {
+            Some(read.saturating_duration_since(*times.get(value + 1)?))
+        });
+        let oldest = ages.max().unwrap();
+        let (reads, lists) = (seen.len(), times.len());
+        let mut values: Vec<usize> = seen.into_iter().map(|(value, _)| value).collect();
+        values.sort_unstable();
+        values.dedup();
+        let count = values.len();
+        figures(&format!("{reads} reads, {count} of {lists} lists, the oldest of {oldest:.1?}"));
+        assert!(count >= 4 && oldest < Duration::from_secs(4), "{count} lists, {oldest:?}");
+    });
+}
+
+fn back_up(from: &str, to: &str) {
+    let output =
+        Command::new("sqlite3").args([from, ".timeout 5000", &format!(".backup {to}")]).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn the_file_of_a_service_that_runs_is_followed() {
+    check_use("live.db", |_, _| thread::park_timeout(Duration::from_millis(100)));
+}
+
+#[test]
+fn a_backup_that_sqlite3_makes_in_place_is_followed() {
+    if is_installed("sqlite3") {
+        check_use("copy.db", back_up);
+    }
+}
+
+#[test]
+fn a_file_that_is_renamed_into_place_is_followed() {
+    if is_installed("sqlite3") {
+        check_use("copy.db", |live, followed| {
+            let new = format!("{followed}.new");
+            back_up(live, &new);
+            fs::rename(new, followed).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_missing_file_fails_the_start_with_one_line_and_nothing_is_made() {
+    let scratch = Scratch::new();
+    let file = scratch.file("none.db");
+    for mode in [&["--listen", "127.0.0.1:0"][..], &["--check"]] {
+        let arguments = [mode, &["--read-only", "--data", &file]].concat();
+        let (code, printed, log) = run(&mut colors(&arguments));
+        let reason = "it does not exist, or is empty; name the file of a service, or a copy, with";
+        assert_eq!((code, printed.as_str(), log.lines().count()), (Some(1), "", 1), "{log}");
+        assert!(log.ends_with(&format!("[ERROR] cannot use {file}: {reason} --data\n")), "{log}");
+    }
+    assert_eq!(names_in(&scratch), Vec::<String>::new());
+}
+
+#[test]
+fn what_happens_to_the_file_keeps_the_last_list_until_it_can_be_read_again() {
+    let scratch = Scratch::new();
+    let (file, away) = (scratch.file("colors.db"), scratch.file("away.db"));
+    Server::with_data(&list_of(1), &file, &[]).stop();
+    Server::with_data(&list_of(2), &away, &[]).stop();
+    let follower = follow(&file);
+    let first = follower.log();
+    let shown = format!("400 colors, follows {file}, read-only)\n");
+    assert!(first.contains(&shown) && first.contains("[INFO] listening on"), "{first}");
+    let (_, before) = health(&follower);
+    let expected = ["changed", "colors", "follows", "read", "status", "version"];
+    assert_eq!(before.as_object().unwrap().keys().collect::<Vec<_>>(), expected);
+    assert_eq!(before["follows"], "colors.db");
+    let missing =
+        "it does not exist, or is empty; name the file of a service, or a copy, with --data";
+    let broken = "it is not a database of colors; name another file with --data";
+    let other = "it is the database of another program; name another file with --data";
+    let foreign = fs::read(&file).unwrap();
+    let foreign = [&foreign[..68], &[0, 0, 0, 7], &foreign[72..]].concat();
+    for (content, reason) in
+        [(None, missing), (Some(&b"broken"[..]), broken), (Some(&foreign[..]), other)]
+    {
+        fs::rename(&file, scratch.file("kept.db")).unwrap();
+        if let Some(content) = content {
+            fs::write(&file, content).unwrap();
+        }
+        let expected = (503, format!("the list cannot be read: {reason}"));
+        eventually("it is noticed", || (fault(&follower) == expected).then_some(()));
+        assert_eq!(value_of(&follower.list()), 1);
+        fs::rename(scratch.file("kept.db"), &file).unwrap();
+        eventually("it is read again", || (fault(&follower).0 == 200).then_some(()));
+        assert_eq!(value_of(&follower.list()), 1);
+    }
+    let (_, after) = health(&follower);
+    assert_eq!(after["changed"], before["changed"], "it is the same list");
+    assert_ne!(after["read"], before["read"]);
+    fs::rename(&away, &file).unwrap();
+    eventually("another file is read", || (value_of(&follower.list()) == 2).then_some(()));
+    assert_ne!(health(&follower).1["changed"], before["changed"]);
+    let metrics = follower.ask("GET", "/metrics", "").content;
+    for name in ["colors_read_timestamp_seconds", "colors_changed_timestamp_seconds"] {
+        let value = metrics.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        let value: f64 = value.expect("it is there").parse().unwrap();
+        assert!(value > 1e9, "{name} {value}");
+    }
+    // each reason once
+    let log = follower.stop();
+    assert_eq!(log.matches("[ERROR] the list cannot be read: ").count(), 3, "{log}");
+    assert_eq!(log.matches("[INFO] the list is read again\n").count(), 3, "{log}");
+    assert_eq!(names_in(&scratch), ["colors.db"]);
+}
+
+#[test]
+fn changes_that_are_applied_in_part_are_not_served() {
+    let scratch = Scratch::new();
+    let (file, new) = (scratch.file("colors.db"), scratch.file("new.db"));
+    Server::with_data(&list_of(1), &file, &[]).stop();
+    Server::with_data(&list_of(2), &new, &[]).stop();
+    let txid = scratch.write("colors.db-txid", "0000000000000001");
+    let follower = follow(&file);
+    let content = fs::read(&new).unwrap();
+    let write = |range: std::ops::Range<usize>| {
+        use std::os::unix::fs::FileExt as _;
+        let file = fs::File::options().write(true).open(&file).unwrap();
+        file.write_all_at(&content[range.clone()], range.start as u64).unwrap();
+    };
+    // half of the pages, and then the one that applies them is killed
+    write(0..content.len() / 2);
+    let reason = "the list cannot be read: changes were applied in part: ";
+    eventually("it is noticed", || fault(&follower).1.starts_with(reason).then_some(()));
+    assert_eq!((fault(&follower).0, value_of(&follower.list())), (503, 1));
+    write(content.len() / 2..content.len());
+    fs::write(txid, "0000000000000002").unwrap();
+    eventually("all is applied", || (value_of(&follower.list()) == 2).then_some(()));
+    eventually("all is well", || (fault(&follower).0 == 200).then_some(()));
+}
+
+#[test]
+fn a_follower_writes_nothing_and_needs_no_permission_to() {
+    let scratch = Scratch::new();
+    let file = scratch.file("colors.db");
+    let server = Server::with_data(&list_of(1), &file, &[]);
+    assert_eq!(server.ask("PUT", "/colors", &list_of(2)).status, 200);
+    if !geteuid().is_root() {
+        return skip("it takes root to start a process of another user");
+    }
+    // a directory of others, in which nobody but its owner may write
+    let program = scratch.file("colors");
+    copy_program(env!("CARGO_BIN_EXE_colors"), &program);
+    for name in ["colors.db", "colors.db-wal", "colors.db-shm"] {
+        fs::set_permissions(scratch.file(name), fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let names = names_in(&scratch);
+    let mut command = Command::new(&program);
+    let reachable = scratch.0.clone();
+    command.args(["--listen", "127.0.0.1:0", "--read-only", "--data", "colors.db"]);
+    command.current_dir(reachable).uid(65534).gid(65534).stderr(std::process::Stdio::piped());
+    let follower = Server::spawn(command);
+    assert_eq!(value_of(&follower.list()), 2);
+    assert_eq!(server.ask("PUT", "/colors", &list_of(3)).status, 200);
+    eventually("it follows", || (value_of(&follower.list()) == 3).then_some(()));
+    let refused = follower.ask("PUT", "/colors/color-0", r#"{"value":"4"}"#);
+    assert_eq!((refused.status, refused.field("allow")), (405, Some("GET, HEAD, OPTIONS")));
+    assert_eq!(names_in(&scratch), names);
+    // it keeps no lock: the service stops without it, and can start again
+    server.stop();
+    let server = Server::start(&["--data", &file]);
+    assert_eq!(server.ask("PUT", "/colors", &list_of(5)).status, 200);
+    eventually("it follows the next one", || (value_of(&follower.list()) == 5).then_some(()));
+    server.stop();
+    assert_eq!(fault(&follower).0, 200);
+}
+
+#[test]
+fn it_follows_a_file_that_a_service_is_killed_on() {
+    let scratch = Scratch::new();
+    let file = scratch.file("colors.db");
+    let server = Server::with_data(&list_of(1), &file, &[]);
+    let follower = follow(&file);
+    assert_eq!(server.ask("PUT", "/colors", &list_of(2)).status, 200);
+    server.signal(rustix::process::Signal::KILL);
+    server.wait();
+    eventually("it has what was acknowledged", || (value_of(&follower.list()) == 2).then_some(()));
+    assert_eq!(names_in(&scratch), ["colors.db", "colors.db-shm", "colors.db-wal"]);
+    // and what another program does in the other journal mode
+    let other = Connection::open(&file).unwrap();
+    other.execute_batch("PRAGMA journal_mode=DELETE; UPDATE color SET value = '3'").unwrap();
+    drop(other);
+    eventually("it follows", || (value_of(&follower.list()) == 3).then_some(()));
+    assert_eq!(names_in(&scratch), ["colors.db"]);
+}
