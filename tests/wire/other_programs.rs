@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use rustix::process::Signal;
 
 use crate::common::client::request;
-use crate::common::harness::{Scratch, Server, colors_below_strace, eventually, stored};
+use crate::common::harness::{Scratch, Server, colors_below_strace, eventually, figures, stored};
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
 const B: &str = r#"{"name":"b","value":"2"}"#;
@@ -333,4 +333,34 @@ fn changes_wait_for_another_program_that_writes_but_not_one_after_the_other() {
     client.expect_nothing_for(Duration::from_millis(500));
     shared.run("COMMIT");
     assert_eq!(client.response().content, r#"{"name":"a","value":"7"}"#);
+}
+
+#[test]
+fn a_program_that_takes_the_write_lock_again_and_again_starves_no_change() {
+    let shared = Shared::start(&format!("[{A}]"));
+    shared.run("CREATE TABLE theirs (number INTEGER)");
+    shared.other.busy_timeout(Duration::from_secs(20)).unwrap();
+    let (server, other) = (&shared.server, &shared.other);
+    let begun = Instant::now();
+    let (mut made, mut rounds) = (0, 0);
+    thread::scope(|scope| {
+        let changing = scope.spawn(|| {
+            let mut client = server.connect();
+            while begun.elapsed() < Duration::from_secs(6) {
+                made += 1;
+                let update = format!(r#"{{"value":"{made}"}}"#);
+                assert_eq!(client.ask("PUT", "/colors/a", &update).status, 200);
+            }
+        });
+        while !changing.is_finished() {
+            // held for longer than it is free
+            let statements = "BEGIN IMMEDIATE; INSERT INTO theirs VALUES (1); DELETE FROM theirs";
+            other.execute_batch(statements).unwrap();
+            thread::park_timeout(Duration::from_millis(2));
+            other.execute_batch("COMMIT").unwrap();
+            rounds += 1;
+        }
+    });
+    figures(&format!("{made} changes beside {rounds} transactions"));
+    assert!(made >= 20, "{made} changes beside {rounds} transactions");
 }
