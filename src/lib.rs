@@ -12,8 +12,7 @@
 //! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path
 //!   names), `origin` (browsers), `token` (who may change the list), `page` (for browsers)
 //! - `store`: the list in memory: `list` (the mutex around the current version), `colors` (one
-//!   version), `json`, `retired` (old representations), `color`, `change` (what a write does),
-//!   `reservation` (memory for lists on their way in); on disk: `writer` (group commit), `status`
+//!   version), `json`, `color`, `change` (what a write does); on disk: `writer` (group commit), `status`
 //!   (how that goes), `database` (SQLite), `files` (of a database that is open), `data_file` (what
 //!   is at the path), `follower` (a file that others write), `replica` (how that is read)
 //! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `host`, `chunked`, `request`,
@@ -158,7 +157,8 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         let thread = thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
         thread.spawn(run).map_err(|error| Failure::System(thread_error(&error)))?;
     }
-    let pool = start_pool(workers).map_err(Failure::System)?;
+    // one more for answers that take long
+    let pool = start_pool(workers + 1).map_err(Failure::System)?;
     let server = Server::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
     // after everything that can fail: a failed start logs one line, its error
     let level = if is_new { log::Level::Warn } else { log::Level::Info };

@@ -47,6 +47,12 @@ impl Conditions {
         Ok(Self { if_match, if_none_match })
     }
 
+    /// Whether they depend on which tag is the current one.
+    pub(crate) fn need_tag(&self) -> bool {
+        let is_list = |tags: &Option<Tags>| matches!(tags, Some(Tags::List(_)));
+        is_list(&self.if_match) || is_list(&self.if_none_match)
+    }
+
     /// RFC 9110 §13.1.1. `current` is called only for a list of tags, since computing the tag of
     /// the list takes time.
     pub(crate) fn if_match_holds(&self, current: impl FnOnce() -> EntityTag) -> bool {

@@ -79,6 +79,11 @@ impl Representation {
         *self.tag.get_or_init(|| EntityTag::of(&self.bytes))
     }
 
+    /// Whether [`Representation::tag`] has it already.
+    pub(crate) fn has_tag(&self) -> bool {
+        self.tag.get().is_some()
+    }
+
     /// True the first time.
     pub(crate) fn track(&self) -> bool {
         !self.is_tracked.load(Relaxed) && !self.is_tracked.swap(true, Relaxed)

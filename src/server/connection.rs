@@ -2,11 +2,11 @@
 //! client. Touches no other connection.
 
 use std::io;
-use std::mem::replace;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
@@ -60,9 +60,10 @@ enum State {
     Idle,
     /// The rest of a request.
     Reading,
-    /// The outcome of a change. Nothing is received meanwhile, so that requests are answered in
-    /// order, and no timeout closes the connection, so that its memory stays counted.
-    AwaitingOutcome(Box<Changing>),
+    /// An answer that takes long, or the outcome of a change. Nothing is received meanwhile, so that
+    /// requests are answered in order, and no timeout closes the connection, so that its memory
+    /// stays counted: so many bytes.
+    Waiting { memory: usize },
     /// Room in the socket for more of the output. When all of it is sent, this follows.
     Writing(After),
     /// The end of the client's side, after the last response. Up to `left` bytes are received and
@@ -82,15 +83,11 @@ enum After {
     Linger,
 }
 
-/// A request whose change is being saved.
+/// A request that is answered elsewhere, and comes back with the answer.
 #[derive(Debug)]
-struct Changing {
-    request: Request,
+pub(super) struct Asked {
+    pub(super) request: Request,
     entry: Option<LogEntry>,
-    /// What the access log will say of the change.
-    detail: Option<String>,
-    /// Bytes that request and change take.
-    memory: usize,
 }
 
 #[derive(Debug)]
@@ -100,7 +97,10 @@ pub(super) enum Event {
     Writable,
     /// The other connections have been served: go on with the requests in the buffer.
     Resume,
-    Outcome(Result<Outcome, DatabaseError>),
+    /// To [`Next::Defer`].
+    Answer(Box<Asked>, thread::Result<Answer>),
+    /// To [`Next::Change`], with what the access log will say of it.
+    Outcome(Box<Asked>, Result<Outcome, DatabaseError>, Option<String>),
     /// [`Connection::deadline`] has passed.
     Deadline,
 }
@@ -112,9 +112,11 @@ pub(super) enum Next {
     Wait(EventFlags),
     /// Send [`Event::Resume`] when the other connections have been served.
     Queue,
+    /// Have this request answered where nobody waits for it, and send [`Event::Answer`].
+    Defer(Box<Asked>, Arrival),
     /// Have this change saved, and send [`Event::Outcome`].
-    Change(Change),
-    /// Remove the socket from epoll until the outcome is known: it is ready, and epoll would report
+    Change(Box<Asked>, Change, Option<String>),
+    /// Remove the socket from epoll until the answer is there: it is ready, and epoll would report
     /// that in every pass.
     Unwatch,
     Close,
@@ -177,17 +179,16 @@ impl Connection {
     pub(super) fn advance(&mut self, event: Event, pass: &mut Pass<'_>) -> Next {
         // An error means that the client has gone, so there is no response.
         let next = self.handle(event, pass).unwrap_or(Next::Close);
-        let change =
-            if let State::AwaitingOutcome(changing) = &self.state { changing.memory } else { 0 };
-        self.quota.set_memory(self.parser.memory() + self.output.memory() + change);
+        let away = if let State::Waiting { memory } = self.state { memory } else { 0 };
+        self.quota.set_memory(self.parser.memory() + self.output.memory() + away);
         next
     }
 
-    /// `None` while a change is being saved.
+    /// `None` while an answer is waited for.
     pub(super) fn deadline(&self, shared: &Shared) -> Option<Instant> {
         let limits = &shared.limits;
         let time = match self.state {
-            State::AwaitingOutcome(_) => return None,
+            State::Waiting { .. } => return None,
             _ if shared.limit_reached.load(Relaxed) => STALL_TIME,
             State::New | State::Idle if shared.is_stopping.load(Relaxed) => {
                 STOPPING_KEEP_ALIVE.min(limits.keep_alive)
@@ -219,10 +220,20 @@ impl Connection {
                 drop_received(&self.socket, left, pass.scratch)
             }
             (Event::Resume, State::New | State::Idle | State::Reading) => self.answer_waiting(pass),
-            (Event::Outcome(outcome), State::AwaitingOutcome(_)) => {
-                self.answer_outcome(outcome, pass)
+            (Event::Answer(asked, answer), State::Waiting { .. }) => {
+                let next = self.answer_deferred(*asked, answer, pass);
+                pass.counters.time_answers(1, self.received.elapsed());
+                next
             }
-            (Event::Readable | Event::Writable, State::AwaitingOutcome(_)) => Ok(Next::Unwatch),
+            (Event::Outcome(asked, outcome, detail), State::Waiting { .. }) => {
+                let respond =
+                    || Answer::Now(pass.shared.service.respond_to_outcome(outcome, detail));
+                let answer = catch_unwind(AssertUnwindSafe(respond));
+                let next = self.answer_deferred(*asked, answer, pass);
+                pass.counters.durable.add(1, self.received.elapsed());
+                next
+            }
+            (Event::Readable | Event::Writable, State::Waiting { .. }) => Ok(Next::Unwatch),
             (Event::Readable | Event::Writable, State::Writing(after)) => {
                 let after = *after;
                 self.send(after, pass)
@@ -298,58 +309,75 @@ impl Connection {
             let arrival = Arrival {
                 checks_host: self.checks_host,
                 is_stopping: pass.shared.is_stopping.load(Relaxed),
+                may_defer: true,
             };
             // after a panic the list is consistent: a change is made as a whole or not at all
-            match catch_unwind(AssertUnwindSafe(|| service.respond(&request, arrival))) {
-                Ok(Answer::Now(response)) => {
-                    pass.answered += 1;
-                    if self.respond(&request, entry.as_ref(), response, pass) == After::Close {
-                        return self.send(After::Close, pass);
-                    }
-                }
-                Ok(Answer::Change(change, detail)) => {
-                    // the change has its own copy of what it needs
-                    let request = Request { content: Vec::new(), ..request };
-                    self.state = State::AwaitingOutcome(Box::new(Changing {
-                        request,
-                        entry,
-                        detail,
-                        memory,
-                    }));
-                    self.output.send(&self.socket)?;
-                    return Ok(Next::Change(change));
-                }
-                Ok(Answer::Overloaded) => {
-                    return self.refuse(Some((request, entry)), &ProtocolError::Overloaded, pass);
-                }
-                Err(_) => {
-                    return self.refuse(Some((request, entry)), &ProtocolError::Panicked, pass);
-                }
+            let answer = catch_unwind(AssertUnwindSafe(|| service.respond(&request, arrival)));
+            pass.answered += u64::from(matches!(answer, Ok(Answer::Now(_))));
+            if let Some(next) = self.take_answer(Asked { request, entry }, answer, pass)? {
+                return Ok(next);
             }
         }
         self.send(After::Answer, pass)
     }
 
-    /// Responds to the request whose change was saved, or was not.
-    fn answer_outcome(
+    /// Goes on with an answer that was waited for.
+    fn answer_deferred(
         &mut self,
-        outcome: Result<Outcome, DatabaseError>,
+        asked: Asked,
+        answer: thread::Result<Answer>,
         pass: &mut Pass<'_>,
     ) -> io::Result<Next> {
-        let State::AwaitingOutcome(changing) = replace(&mut self.state, State::Idle) else {
-            return Ok(Next::Close);
-        };
         // the time until the next request begins now
-        self.since = pass.now;
-        let Changing { request, entry, detail, .. } = *changing;
-        let respond = || pass.shared.service.respond_to_outcome(outcome, detail);
-        let Ok(response) = catch_unwind(AssertUnwindSafe(respond)) else {
-            return self.refuse(Some((request, entry)), &ProtocolError::Panicked, pass);
+        (self.state, self.since) = (State::Idle, pass.now);
+        match self.take_answer(asked, answer, pass)? {
+            Some(next) => Ok(next),
+            None => self.send(After::Answer, pass),
+        }
+    }
+
+    /// Appends an answer to the output, or waits for another one. `None`: there may be another
+    /// request.
+    fn take_answer(
+        &mut self,
+        asked: Asked,
+        answer: thread::Result<Answer>,
+        pass: &mut Pass<'_>,
+    ) -> io::Result<Option<Next>> {
+        let Asked { request, entry } = asked;
+        let refuse = |connection: &mut Self, asked, error, pass: &mut Pass<'_>| {
+            connection.refuse(Some(asked), &error, pass).map(Some)
         };
-        let after = self.respond(&request, entry.as_ref(), response, pass);
-        let next = self.send(after, pass);
-        pass.counters.durable.add(1, self.received.elapsed());
-        next
+        match answer {
+            Ok(Answer::Now(response)) => {
+                match self.respond(&request, entry.as_ref(), response, pass) {
+                    After::Close => self.send(After::Close, pass).map(Some),
+                    _ => Ok(None),
+                }
+            }
+            Ok(Answer::Deferred) => {
+                self.state = State::Waiting { memory: request.memory() };
+                self.output.send(&self.socket)?;
+                let arrival = Arrival {
+                    checks_host: self.checks_host,
+                    is_stopping: pass.shared.is_stopping.load(Relaxed),
+                    may_defer: false,
+                };
+                Ok(Some(Next::Defer(Box::new(Asked { request, entry }), arrival)))
+            }
+            Ok(Answer::Change(change, detail)) => {
+                let memory = request.memory().max(change.memory());
+                if self.quota.is_refused(memory + self.output.memory()) {
+                    return refuse(self, (request, entry), ProtocolError::Overloaded, pass);
+                }
+                self.state = State::Waiting { memory };
+                self.output.send(&self.socket)?;
+                // the change has its own copy of what it needs
+                let request = Request { content: Vec::new(), ..request };
+                Ok(Some(Next::Change(Box::new(Asked { request, entry }), change, detail)))
+            }
+            Err(_) => refuse(self, (request, entry), ProtocolError::Panicked, pass),
+        }
     }
 
     /// Appends the response to a request to the output. Returns what follows.

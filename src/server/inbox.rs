@@ -1,4 +1,4 @@
-//! How the accept loop and the writer reach a worker.
+//! How other threads reach a worker.
 
 use std::io;
 use std::mem::take;
@@ -10,9 +10,8 @@ use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::connection::Connection;
+use super::connection::{Connection, Event};
 use super::shared::{Quota, Shared};
-use crate::store::{DatabaseError, Outcome};
 
 pub(super) struct Inbox {
     mail: Mutex<Vec<Mail>>,
@@ -24,8 +23,8 @@ pub(super) struct Inbox {
 
 pub(super) enum Mail {
     Connection(Box<Connection>),
-    /// Of a change, for the connection with this id.
-    Outcome(u64, Result<Outcome, DatabaseError>),
+    /// For the connection with this id: an answer, or the outcome of a change.
+    Event(u64, Event),
     /// The worker adds 1 to it, to show that it is alive.
     Ping(Arc<AtomicUsize>),
 }

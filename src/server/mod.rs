@@ -62,7 +62,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts workers, one on each thread of the pool.
+    /// Starts workers on the threads of the pool, of which one is left for answers that take long.
     pub(crate) fn new(
         shared: Arc<Shared>,
         listeners: Vec<Listener>,
@@ -71,7 +71,7 @@ impl Server {
         let mut inboxes = Vec::new();
         for worker in 0..shared.connections.workers() {
             let inbox = Arc::new(Inbox::new(worker)?);
-            let worker = Worker::new(Arc::clone(&shared), Arc::clone(&inbox))?;
+            let worker = Worker::new(Arc::clone(&shared), Arc::clone(&inbox), pool.clone())?;
             pool.execute(|| worker.run());
             inboxes.push(inbox);
         }

@@ -12,12 +12,15 @@ use std::time::{Duration, Instant};
 use foldhash::{HashMap, HashMapExt as _};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use threadpool::ThreadPool;
 
-use super::connection::{Connection, Event, Next, Pass};
+use super::connection::{Asked, Connection, Event, Next, Pass};
 use super::inbox::{Inbox, Mail};
 use super::shared::Shared;
-use crate::http::Date;
+use crate::http::{Date, Request};
 use crate::logging;
+use crate::service::{Answer, Service};
+use crate::store::Outcome;
 use crate::yielding::Yielding;
 
 /// Deadlines that are closer together are looked at together; this long a deadline may be missed.
@@ -41,9 +44,36 @@ struct Entry {
     queued: bool,
 }
 
+/// Answers that take long: they are made on a further thread of the pool, one after the other, so
+/// that no client waits for them but those who asked.
+#[derive(Clone)]
+struct DeferredAnswers {
+    pool: ThreadPool,
+    shared: Arc<Shared>,
+    inbox: Arc<Inbox>,
+}
+
+impl DeferredAnswers {
+    /// Has the request of the connection with this id answered by `respond`.
+    fn answer(
+        &self,
+        id: u64,
+        asked: Box<Asked>,
+        respond: impl FnOnce(&Service, &Request) -> Answer + Send + 'static,
+    ) {
+        let Self { shared, inbox, .. } = self.clone();
+        self.pool.execute(move || {
+            let respond = || respond(&shared.service, &asked.request);
+            let answer = catch_unwind(AssertUnwindSafe(respond));
+            inbox.post(Mail::Event(id, Event::Answer(asked, answer)));
+        });
+    }
+}
+
 pub(super) struct Worker {
     shared: Arc<Shared>,
     inbox: Arc<Inbox>,
+    deferred: DeferredAnswers,
     epoll: OwnedFd,
     /// By id; ids are not reused.
     connections: HashMap<u64, Entry>,
@@ -60,12 +90,20 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>, inbox: Arc<Inbox>) -> io::Result<Self> {
+    /// `pool`: has a thread more than there are workers.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        inbox: Arc<Inbox>,
+        pool: ThreadPool,
+    ) -> io::Result<Self> {
+        let deferred =
+            DeferredAnswers { pool, shared: Arc::clone(&shared), inbox: Arc::clone(&inbox) };
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
         Ok(Self {
             shared,
             inbox,
+            deferred,
             epoll,
             connections: HashMap::new(),
             last_id: INBOX,
@@ -171,8 +209,8 @@ impl Worker {
         for mail in self.inbox.take() {
             match mail {
                 Mail::Ping(answers) => drop(answers.fetch_add(1, Relaxed)),
-                // if the connection is closed by now, nobody is told; the change stands
-                Mail::Outcome(id, outcome) => self.serve(id, Event::Outcome(outcome), pass),
+                // if the connection is closed by now, nobody is told; a change stands
+                Mail::Event(id, event) => self.serve(id, event, pass),
                 Mail::Connection(connection) => {
                     self.last_id += 1;
                     self.connections.insert(
@@ -205,7 +243,7 @@ impl Worker {
                 self.run_queue.push_back(id);
                 Some(EventFlags::IN)
             }
-            Next::Change(_) => entry.watched,
+            Next::Defer(..) | Next::Change(..) => entry.watched,
             Next::Unwatch => None,
             Next::Close => return drop(self.connections.remove(&id)),
         };
@@ -225,12 +263,25 @@ impl Worker {
             logging::CONNECTIONS
                 .log(format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
-        if let Next::Change(change) = next {
-            let inbox = Arc::clone(&self.inbox);
-            self.shared
-                .service
-                .store
-                .submit(change, move |outcome| inbox.post(Mail::Outcome(id, outcome)));
+        match next {
+            Next::Defer(asked, arrival) => {
+                let respond =
+                    move |service: &Service, request: &Request| service.respond(request, arrival);
+                self.deferred.answer(id, asked, respond);
+            }
+            Next::Change(asked, change, detail) => {
+                let deferred = self.deferred.clone();
+                self.shared.service.store.submit(change, move |outcome| match outcome {
+                    // its envelope has to be made
+                    Ok(Outcome::Replaced(_)) => deferred.answer(id, asked, |service, _| {
+                        Answer::Now(service.respond_to_outcome(outcome, detail))
+                    }),
+                    _ => {
+                        deferred.inbox.post(Mail::Event(id, Event::Outcome(asked, outcome, detail)))
+                    }
+                });
+            }
+            _ => {}
         }
     }
 
@@ -301,7 +352,7 @@ mod tests {
             memory_max: 10_000,
         };
         let shared = Arc::new(Shared::new(service, limits, Arc::new(ConnectionCounts::new(1, 10))));
-        Worker::new(shared, Arc::new(Inbox::new(0).unwrap())).unwrap()
+        Worker::new(shared, Arc::new(Inbox::new(0).unwrap()), ThreadPool::new(1)).unwrap()
     }
 
     /// A pass at this time.

@@ -21,6 +21,9 @@ use crate::store::{Action, Change, DatabaseError, JsonError, Outcome, Store, jso
 static METRICS_TYPE: OtherType =
     OtherType { media_type: "text/plain; version=0.0.4; charset=utf-8", fields: "" };
 
+/// Content that takes longer to read than a request without it takes in all.
+const LONG_CONTENT_BYTES: usize = 16 * 1024;
+
 /// What requests are answered from.
 pub(crate) struct Service {
     pub(crate) store: Store,
@@ -44,6 +47,8 @@ pub(crate) struct Arrival {
     pub(crate) checks_host: bool,
     /// The service takes no further connections.
     pub(crate) is_stopping: bool,
+    /// Other clients wait for the answer, so one that takes long should be [`Answer::Deferred`].
+    pub(crate) may_defer: bool,
 }
 
 #[derive(Debug)]
@@ -52,8 +57,8 @@ pub(crate) enum Answer {
     /// A change that has to be saved first: [`Service::respond_to_outcome`] has the response then,
     /// for which it needs the detail as well.
     Change(Change, Option<String>),
-    /// There is no memory for what the request would become.
-    Overloaded,
+    /// It would take long: ask again where nobody waits, with [`Arrival::may_defer`] unset.
+    Deferred,
 }
 
 /// The OpenAPI 3.1 document of a service below `base`. Its server is that path: clients resolve it
@@ -132,8 +137,7 @@ impl Service {
                 // RFC 9110 §10.2.2: Location names the created color, so there is none when an
                 // earlier entry has its name
                 self.store.list.note_sent(&color.json);
-                let location =
-                    is_first.then(|| self.base.location_of(&color.fields().name)).flatten();
+                let location = is_first.then(|| self.base.location_of(&color.name())).flatten();
                 Response {
                     location,
                     detail,
@@ -166,7 +170,7 @@ fn route(service: &Service, request: &Request, arrival: Arrival) -> Answer {
         Ok(Resource::Page) if !request.fields().asks_for_html && !request.is_preflight() => {
             Answer::Now(target_error(&TargetError::Unknown, &service.base))
         }
-        Ok(resource) => operate(service, request, resource, arrival.is_stopping),
+        Ok(resource) => operate(service, request, resource, arrival),
         Err(error) => Answer::Now(target_error(&error, &service.base)),
     };
     if is_page && let Answer::Now(response) = &mut answer {
@@ -180,7 +184,7 @@ fn operate(
     service: &Service,
     request: &Request,
     resource: Resource<'_>,
-    is_stopping: bool,
+    arrival: Arrival,
 ) -> Answer {
     let allow = methods(&resource, service.read_only);
     if !allow.contain(&request.method) {
@@ -189,32 +193,33 @@ fn operate(
     if let Some(refusal) = check_token(service, &resource, request) {
         return Answer::Now(refusal);
     }
+    if arrival.may_defer && !request.is_safe() && request.content.len() > LONG_CONTENT_BYTES {
+        return Answer::Deferred;
+    }
     // the table of the specification's Endpoints; the methods that a resource does not have are
     // refused above
     match (resource, &request.method) {
         (resource, Method::Options) => Answer::Now(options(service, &resource, request, allow)),
         (Resource::Colors, Method::Post) => {
-            write(service, request, None, json::from_create(&request.content).map(Action::Create))
+            let color = json::from_create(&request.content).map(Action::Create);
+            write(service, request, None, color, arrival)
         }
         (Resource::Colors, Method::Put) => {
-            let Some(reservation) = service.store.reserve_list(request.content.len()) else {
-                return Answer::Overloaded;
-            };
-            write(
-                service,
-                request,
-                None,
-                json::from_list(&request.content).map(|list| Action::ReplaceAll(list, reservation)),
-            )
+            let list = json::from_list(&request.content).map(Action::ReplaceAll);
+            write(service, request, None, list, arrival)
         }
+        (Resource::Colors, _) if arrival.may_defer => match service.store.list.ready_envelope() {
+            Some(envelope) => Answer::Now(read(request, &envelope)),
+            None => Answer::Deferred,
+        },
         (Resource::Colors, _) => Answer::Now(read(request, &service.store.list.envelope())),
         (Resource::Color(name), Method::Put) => {
             let update = json::from_update(&request.content)
                 .map(|value| Action::Update(name.to_string(), value));
-            write(service, request, Some(&name), update)
+            write(service, request, Some(&name), update, arrival)
         }
         (Resource::Color(name), Method::Delete) => {
-            write(service, request, Some(&name), Ok(Action::Delete(name.to_string())))
+            write(service, request, Some(&name), Ok(Action::Delete(name.to_string())), arrival)
         }
         (Resource::Color(name), _) => Answer::Now(
             service
@@ -223,7 +228,7 @@ fn operate(
                 .first(&name)
                 .map_or_else(Response::no_such_color, |color| read(request, &color)),
         ),
-        (Resource::Health, _) => Answer::Now(health(service, request, is_stopping)),
+        (Resource::Health, _) => Answer::Now(health(service, request, arrival.is_stopping)),
         (Resource::Metrics, _) => Answer::Now(metrics(service)),
         (Resource::OpenApi, _) => Answer::Now(read(request, &service.openapi)),
         (Resource::Page, _) => {
@@ -386,6 +391,7 @@ fn write(
     request: &Request,
     name: Option<&str>,
     action: Result<Action, JsonError>,
+    arrival: Arrival,
 ) -> Answer {
     let checked = check_coding(request).and_then(|()| {
         let action = action.map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
@@ -396,7 +402,7 @@ fn write(
     match checked {
         Ok(wanted) => {
             let detail = if service.access_log { detail(&wanted.action) } else { None };
-            change(service, wanted, detail)
+            change(service, wanted, detail, arrival)
         }
         // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with
         // invalid content
@@ -407,8 +413,11 @@ fn write(
     }
 }
 
-fn change(service: &Service, change: Change, detail: Option<String>) -> Answer {
-    match service.store.change(&change) {
+fn change(service: &Service, change: Change, detail: Option<String>, arrival: Arrival) -> Answer {
+    if arrival.may_defer && service.store.would_take_long(&change) {
+        return Answer::Deferred;
+    }
+    match service.store.change(&change, !arrival.may_defer) {
         Some(outcome) => Answer::Now(service.respond_to_outcome(Ok(outcome), detail)),
         None => Answer::Change(change, detail),
     }
@@ -431,7 +440,7 @@ fn check_coding(request: &Request) -> Result<(), (StatusCode, String)> {
 /// tells.
 fn detail(action: &Action) -> Option<String> {
     match action {
-        Action::Create(color) => Some(format!("name {}", excerpt(&color.fields().name))),
+        Action::Create(color) => Some(format!("name {}", excerpt(&color.name()))),
         Action::Update(_, Some(value)) => Some(format!("value {}", excerpt(value))),
         _ => None,
     }

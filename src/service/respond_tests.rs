@@ -24,9 +24,9 @@ pub(super) fn request(method: Method, target: &str, fields: Fields, content: &st
 }
 
 pub(super) fn respond(service: &Service, request: &Request) -> Response {
-    match service.respond(request, Arrival { checks_host: true, is_stopping: false }) {
+    match service.respond(request, Arrival { checks_host: true, ..Arrival::default() }) {
         Answer::Now(response) => response,
-        Answer::Change(..) | Answer::Overloaded => {
+        Answer::Change(..) | Answer::Deferred => {
             panic!("the list is in memory, and there is enough of that")
         }
     }

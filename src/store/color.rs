@@ -12,6 +12,9 @@ use crate::http::Representation;
 /// request, 64 KiB.
 pub(super) const NAME_BYTES_MAX: usize = 4096;
 
+/// Bytes of JSON whose tag takes more than some microseconds.
+const LONG_BYTES: usize = 16 * 1024;
+
 /// What is before the name in the JSON of a color.
 const NAME_BEGIN: &[u8] = br#"{"name":"#;
 
@@ -37,6 +40,11 @@ impl Color {
         Self { json: Arc::new(json(name, value)) }
     }
 
+    /// The name alone, however long the value is.
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        name(&self.json)
+    }
+
     /// Name and value, parsed from the JSON: there is no other place for them.
     pub(crate) fn fields(&self) -> ColorFields<'_> {
         fields(&self.json)
@@ -60,7 +68,12 @@ pub(super) fn json(name: &str, value: &str) -> Representation {
     serde_json::to_writer(&mut json, &fields)
         .expect("strings always serialize, and a Vec takes every byte");
     json.push(b'\n');
-    Representation::new(json)
+    let representation = Representation::new(json);
+    if representation.bytes().len() > LONG_BYTES {
+        // now, and not when somebody reads it
+        representation.tag();
+    }
+    representation
 }
 
 /// Whether this is the JSON of a color with exactly this name. Compares what [`json`] would write,
@@ -83,9 +96,11 @@ pub(super) fn is_named(json: &Representation, name: &str) -> bool {
 }
 
 /// The name in the JSON of a color; does not read the value.
-pub(super) fn name(json: &Representation) -> String {
+pub(super) fn name(json: &Representation) -> Cow<'_, str> {
+    #[derive(Deserialize)]
+    struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
     let mut json = serde_json::Deserializer::from_slice(&json.bytes()[NAME_BEGIN.len()..]);
-    String::deserialize(&mut json).expect("it begins with a name")
+    Name::deserialize(&mut json).expect("it begins with a name").0
 }
 
 /// The fields in the JSON of a color.

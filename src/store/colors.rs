@@ -54,7 +54,7 @@ impl Colors {
     pub(super) fn with_ids(colors: OrdMap<i64, Color>) -> Self {
         let hasher = RandomState::new();
         let bytes = colors.values().map(Color::json_len).sum();
-        let hash = |color: &Color| hasher.hash_one(&*color.fields().name);
+        let hash = |color: &Color| hasher.hash_one(&*color.name());
         let mut index: Vec<_> = colors.iter().map(|(id, color)| (hash(color), *id)).collect();
         // in random order, most steps would wait for memory
         index.sort_unstable();
@@ -63,7 +63,7 @@ impl Colors {
     }
 
     fn index_entry(&self, id: i64, color: &Color) -> (u64, i64) {
-        (self.hasher.hash_one(&*color.fields().name), id)
+        (self.hasher.hash_one(&*color.name()), id)
     }
 
     /// Duplicates included.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::change::{Change, Outcome};
 use super::color;
-use super::colors::Colors;
+use super::colors::{Colors, Removed};
 use crate::http::Representation;
 
 /// What is old may take this many times the longest of it, if that is more than the limit.
@@ -15,6 +15,9 @@ const LONGEST_FACTOR: usize = 4;
 
 /// Shorter representations are not limited: each connection may have this many bytes.
 const LIMITED_BYTES_MIN: usize = 4096;
+
+/// The envelope of so many colors is made in a tenth of a millisecond.
+const SHORT_LIST_COLORS: usize = 2000;
 
 #[derive(Debug)]
 pub(crate) struct SharedList {
@@ -62,6 +65,21 @@ impl SharedList {
         found.inspect(|json| self.note_sent(json))
     }
 
+    /// The envelope of the list, if it is made and its tag is known, or both take no time.
+    pub(crate) fn ready_envelope(&self) -> Option<Arc<Representation>> {
+        let short = {
+            let current = lock(&self.current);
+            match current.made_envelope() {
+                Some(envelope) => return envelope.has_tag().then(|| Arc::clone(envelope)),
+                None if current.len() > SHORT_LIST_COLORS => return None,
+                None => current.clone(),
+            }
+        };
+        let envelope = self.envelope_of(&short);
+        envelope.tag();
+        Some(envelope)
+    }
+
     /// The collection envelope of the specification.
     pub(crate) fn envelope(&self) -> Arc<Representation> {
         self.envelope_of(&self.version())
@@ -78,7 +96,7 @@ impl SharedList {
     /// Notes that the JSON of a color is sent, which the list may not have any more before that
     /// ends.
     pub(crate) fn note_sent(&self, json: &Arc<Representation>) {
-        self.limit(json, || Some(color::name(json)));
+        self.limit(json, || Some(color::name(json).into_owned()));
     }
 
     /// Withdraws the oldest of what is being sent and not current any more, if with this one all of
@@ -122,16 +140,13 @@ impl SharedList {
     }
 
     /// Makes a change, or finds that it cannot be made. The version that it is decided on has to
-    /// stay the current one meanwhile.
-    pub(super) fn change(&self, change: &Change) -> Outcome {
+    /// stay the current one meanwhile. What was removed is to be dropped outside of all locks.
+    pub(super) fn change(&self, change: &Change) -> (Outcome, Removed) {
         // without the lock: it may take long
         let (outcome, edit) = change.decide(&self.version());
-        if let Some(edit) = edit {
-            // in place: an edit of a clone would copy what both share
-            let removed = { lock(&self.current).apply(edit) };
-            drop(removed);
-        }
-        outcome
+        // in place: an edit of a clone would copy what both share
+        let removed = edit.map_or(Removed::Nothing, |edit| lock(&self.current).apply(edit));
+        (outcome, removed)
     }
 
     /// Has everybody see another list.
@@ -178,9 +193,9 @@ mod tests {
     fn the_envelope_is_kept_between_changes() {
         let list = list(3);
         let kept = list.envelope();
-        assert_eq!(list.change(&delete("none")), Outcome::NotFound);
+        assert_eq!(list.change(&delete("none")).0, Outcome::NotFound);
         assert!(Arc::ptr_eq(&kept, &list.envelope()));
-        assert_ne!(list.change(&delete("1")), Outcome::NotFound);
+        assert_ne!(list.change(&delete("1")).0, Outcome::NotFound);
         let expected =
             "{\"data\":[{\"name\":\"0\",\"value\":\"\"},{\"name\":\"2\",\"value\":\"\"}]}\n";
         assert_eq!(str::from_utf8(list.envelope().bytes()).unwrap(), expected);

