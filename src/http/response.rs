@@ -16,6 +16,13 @@ use super::methods::Methods;
 pub(crate) struct EntityTag([u8; 16]);
 
 impl EntityTag {
+    /// Whether this text, with its quotes, has the form of a tag of this service.
+    pub(crate) fn may_be(tag: &str) -> bool {
+        let digits = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(is_digit))
+    }
+
     /// The same bytes have the same tag in every process. The hash is cryptographic: no two
     /// contents with the same tag can be found.
     pub(crate) fn of(representation: &[u8]) -> Self {

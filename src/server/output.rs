@@ -21,6 +21,9 @@ const BATCH_BYTES: usize = 8 * 1024;
 /// Capacity up to which an empty buffer is kept for the next response.
 const KEPT_BUFFER_BYTES_MAX: usize = 1024;
 
+/// Bytes that are sent before other connections get their turn; the kernel would take megabytes.
+const TURN_BYTES: usize = 64 * 1024;
+
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
 /// Responses that are not sent yet, in order.
@@ -88,7 +91,7 @@ impl Output {
         }
     }
 
-    /// Sends what the socket has room for.
+    /// Sends what the socket has room for, and no more than is one turn.
     pub(super) fn send(&mut self, socket: impl AsFd) -> io::Result<Sent> {
         let before = self.sent;
         while let Some(rest) = self.rest() {
@@ -107,6 +110,9 @@ impl Output {
                 }
                 sent => self.sent += sent?,
             }
+            if self.sent - before >= TURN_BYTES && self.rest().is_some() {
+                return Ok(Sent::Some);
+            }
         }
         (self.content, self.sent) = (Content::None, 0);
         self.buffer.clear();
@@ -116,10 +122,11 @@ impl Output {
         Ok(Sent::All)
     }
 
-    /// What is left of buffer and content; `None` when all is sent.
+    /// What is left of buffer and content, and one turn of that; `None` when all is sent.
     fn rest(&self) -> Option<[&[u8]; 2]> {
         let buffer = &self.buffer[self.sent.min(self.buffer.len())..];
         let content = &self.content.bytes()[self.sent.saturating_sub(self.buffer.len())..];
+        let content = &content[..content.len().min(TURN_BYTES)];
         (!buffer.is_empty() || !content.is_empty()).then_some([buffer, content])
     }
 }

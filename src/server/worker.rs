@@ -449,13 +449,14 @@ mod tests {
             let now = Instant::now() + seconds * Duration::from_secs(60);
             pass_at(worker, now, |worker, pass| worker.end_overdue(now, pass));
         };
-        let mut received = vec![0; 100_000];
+        let mut received = vec![0; 50_000];
         for step in 1..=3 {
             client.read_exact(&mut received).unwrap();
             end_overdue(&mut worker, step);
             assert_eq!(worker.connections.len(), 1, "step {step}");
         }
-        end_overdue(&mut worker, 10);
+        // the kernel takes some more
+        (10..20).for_each(|step| end_overdue(&mut worker, step));
         assert_eq!(
             (worker.connections.len(), worker.shared.service.metrics.workers[0].refused.read()),
             (0, 1)

@@ -3,7 +3,8 @@
 //! Changes that arrive meanwhile share the next commit.
 //! When none has come for a second, it looks what other programs have committed.
 
-use std::iter::once;
+use std::collections::VecDeque;
+use std::iter::{empty, once};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -17,6 +18,10 @@ use super::database_error::DatabaseError;
 use super::list::SharedList;
 use super::status::DatabaseStatus;
 use crate::yielding::Yielding;
+
+/// When changes that are saved together have taken this long to make, the others wait for the next
+/// commit, so that nobody waits for all of them.
+const BATCH_TIME: Duration = Duration::from_millis(50);
 
 /// The shortest time between two warnings that another program has changed the list: one may do so
 /// all the time.
@@ -91,28 +96,37 @@ impl Writer {
     }
 
     fn save_until_closed(mut self) {
+        let (mut waiting, mut closed) = (VecDeque::new(), None);
         loop {
-            let first = match self.receive() {
-                Ok(first) => first,
-                Err(RecvTimeoutError::Timeout) => {
-                    self.look();
-                    continue;
-                }
-                Err(RecvTimeoutError::Disconnected) => return self.database.close(),
+            let first = match waiting.is_empty() {
+                true => self.receive(),
+                false => self.messages.try_recv().map_err(|_| RecvTimeoutError::Timeout),
             };
-            let (mut changes, mut replies, mut closed) = (Vec::new(), Vec::new(), None);
-            for message in once(first).chain(self.messages.try_iter()) {
-                match message {
-                    WriterMessage::Change(change, reply) => {
-                        changes.push(change);
-                        replies.push(reply);
+            match first {
+                Ok(first) => {
+                    for message in once(first).chain(self.messages.try_iter()) {
+                        match message {
+                            WriterMessage::Change(change, reply) => {
+                                waiting.push_back((change, reply))
+                            }
+                            WriterMessage::Close(told) => closed = Some(told),
+                        }
                     }
-                    WriterMessage::Close(told) => closed = Some(told),
                 }
+                Err(RecvTimeoutError::Disconnected) if waiting.is_empty() => {
+                    return self.database.close();
+                }
+                Err(_) if waiting.is_empty() => self.look(),
+                Err(_) => {}
             }
-            let outcomes = if changes.is_empty() { Vec::new() } else { self.save_all(&changes) };
-            replies.into_iter().zip(outcomes).for_each(|(reply, outcome)| reply.send(outcome));
-            if let Some(closed) = closed {
+            if !waiting.is_empty() {
+                let outcomes = self.save_all(waiting.iter().map(|(change, _)| change));
+                let saved = waiting.drain(..outcomes.len());
+                saved.zip(outcomes).for_each(|((_, reply), outcome)| reply.send(outcome));
+            }
+            if waiting.is_empty()
+                && let Some(closed) = closed.take()
+            {
                 self.database.close();
                 // The thread that waited may have given up.
                 let _ = closed.send(());
@@ -135,7 +149,7 @@ impl Writer {
     fn look(&mut self) {
         if self.status.has_failed() {
             // It has told of an error.
-            let _ = self.save(&[]);
+            let _ = self.save(empty());
             return;
         }
         self.status.begin();
@@ -164,13 +178,17 @@ impl Writer {
         }
     }
 
-    /// Saves all changes in one commit. If that fails, all fail, but for those that change nothing.
-    fn save_all(&mut self, changes: &[Change]) -> Vec<Result<Outcome, DatabaseError>> {
-        let error = match self.save(changes) {
+    /// Saves changes in one commit, the first ones if they take long. If that fails, all fail, but
+    /// for those that change nothing.
+    fn save_all<'a>(
+        &mut self,
+        changes: impl Iterator<Item = &'a Change> + Clone,
+    ) -> Vec<Result<Outcome, DatabaseError>> {
+        let error = match self.save(changes.clone()) {
             Ok(outcomes) => return outcomes.into_iter().map(Ok).collect(),
             Err(error) => error,
         };
-        let unsaved = changes.iter().map(|change| {
+        let unsaved = changes.map(|change| {
             if error == DatabaseError::Panicked {
                 // it would panic again
                 return Err(error.clone());
@@ -185,7 +203,10 @@ impl Writer {
 
     /// Makes changes, commits them, and publishes the list with them. If that fails, no change was
     /// made.
-    fn save(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, DatabaseError> {
+    fn save<'a>(
+        &mut self,
+        changes: impl Iterator<Item = &'a Change>,
+    ) -> Result<Vec<Outcome>, DatabaseError> {
         self.status.begin();
         let saved = catch_unwind(AssertUnwindSafe(|| self.try_save(changes)))
             .unwrap_or(Err(DatabaseError::Panicked));
@@ -198,14 +219,17 @@ impl Writer {
         saved
     }
 
-    fn try_save(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, DatabaseError> {
+    fn try_save<'a>(
+        &mut self,
+        changes: impl Iterator<Item = &'a Change>,
+    ) -> Result<Vec<Outcome>, DatabaseError> {
         let known = self.list.version();
         let has_failed = self.status.has_failed();
         let found = self.database.begin(&known, has_failed)?;
         self.adopt(&known, found);
         let begun = Instant::now();
         let mut version = self.list.version();
-        let (mut outcomes, mut is_changed) = (Vec::with_capacity(changes.len()), false);
+        let (mut outcomes, mut is_changed) = (Vec::new(), false);
         for change in changes {
             let (outcome, edit) = change.decide(&version);
             outcomes.push(outcome);
@@ -213,6 +237,9 @@ impl Writer {
                 self.database.write(&edit, &version)?;
                 version.apply(edit);
                 is_changed = true;
+            }
+            if begun.elapsed() > BATCH_TIME {
+                break;
             }
         }
         if has_failed || is_changed {
