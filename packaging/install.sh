@@ -63,8 +63,6 @@ for path in packaging/systemd/activation/* packaging/prometheus/colors.rules.yml
     file 644 "$path" "$doc/examples/${path##*/}"
 done
 file 644 packaging/nginx/colors.conf "$doc/examples/nginx.conf"
-file 755 packaging/openrc "$doc/examples/openrc"
-file 755 packaging/runit "$doc/examples/runit"
 for path in packaging/systemd/*.service packaging/systemd/*.timer packaging/systemd/template/*; do
     file 644 "$path" "$UNITS/${path##*/}"
 done

@@ -13,6 +13,7 @@ mod framing;
 mod histories;
 mod http_rules;
 mod listening;
+mod litestream;
 mod logging;
 mod metrics;
 mod model;

@@ -12,7 +12,7 @@ use crate::wire::systemd::analyze;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Everything that `make install` installs, with its mode.
-const FILES: [(u32, &str); 27] = [
+const FILES: [(u32, &str); 25] = [
     (0o644, "etc/default/colors"),
     (0o755, "usr/local/bin/colors"),
     (0o755, "usr/local/lib/colors/backup"),
@@ -35,8 +35,6 @@ const FILES: [(u32, &str); 27] = [
     (0o644, "usr/local/share/doc/colors/examples/colors.rules.yml"),
     (0o644, "usr/local/share/doc/colors/examples/colors.socket"),
     (0o644, "usr/local/share/doc/colors/examples/nginx.conf"),
-    (0o755, "usr/local/share/doc/colors/examples/openrc"),
-    (0o755, "usr/local/share/doc/colors/examples/runit"),
     (0o644, "usr/local/share/fish/vendor_completions.d/colors.fish"),
     (0o644, "usr/local/share/man/man8/colors.8"),
     (0o644, "usr/local/share/zsh/site-functions/_colors"),
@@ -200,14 +198,7 @@ fn the_shell_scripts_are_clean() {
         return;
     }
     let output = Command::new("shellcheck")
-        .args([
-            "packaging/install.sh",
-            "packaging/backup",
-            "packaging/deb",
-            "packaging/dist",
-            "packaging/openrc",
-            "packaging/runit",
-        ])
+        .args(["packaging/install.sh", "packaging/backup", "packaging/deb", "packaging/dist"])
         .args(["packaging/debian/postinst", "packaging/debian/postrm", "packaging/debian/prerm"])
         .args([
             ".ci/boot",

@@ -159,7 +159,7 @@ fn a_service_that_cannot_start_has_the_backup_again_after_the_commands_for_that(
             );
         }
         let mut server = None;
-        for line in block(OPERATING, "sh", "mv --backup=t").lines() {
+        for line in block(OPERATING, "sh", "-T backup.json localhost:8080").lines() {
             match line {
                 "systemctl stop colors.service" => {}
                 "systemctl start colors.service" => server = Some(start()),

@@ -1,0 +1,677 @@
+//! More than one machine: Litestream itself beside the service, with a directory as the replica, by
+//! the recipes of the document.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::common::client::{Client, request};
+use crate::common::harness::{
+    DEADLINE, Scratch, Server, SetOnDrop, assert_same_list, colors, eventually, figures,
+    is_installed, own_environment, run, stored, within,
+};
+use crate::wire::recipes::{block, path_with};
+use crate::wire::systemd::analyze;
+
+const OPERATING: &str = include_str!("../../docs/operating.md");
+
+/// How many clients change the list at the same time.
+const CLIENTS: usize = 32;
+
+/// A process of Litestream; ended when dropped.
+struct Litestream(Child);
+
+impl Litestream {
+    /// Runs a command line of the document, and keeps what it prints in a file.
+    fn start(scratch: &Scratch, command_line: &str) -> Self {
+        let path = scratch.0.join("litestream.log");
+        let log = File::options().create(true).append(true).open(path).unwrap();
+        let mut command = shell(scratch, &format!("exec {command_line}"));
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        Self(command.spawn().unwrap())
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, signal).expect("Litestream runs");
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        eventually("Litestream ends", || self.0.try_wait().unwrap())
+    }
+
+    /// Ends it as systemd does. Before that, it copies what was committed.
+    #[track_caller]
+    fn stop(mut self) {
+        self.signal(Signal::TERM);
+        let status = self.wait();
+        assert!(status.success(), "{status}");
+    }
+
+    fn kill(mut self) {
+        self.signal(Signal::KILL);
+        self.wait();
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let log = fs::read_to_string(self.scratch.0.join("litestream.log"));
+            figures(&format!("the log of Litestream:\n{}", log.unwrap_or_default()));
+        }
+    }
+}
+
+impl Drop for Litestream {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A command line in this directory, where `colors` is this build.
+fn shell(scratch: &Scratch, command_line: &str) -> Command {
+    let mut command = own_environment("sh");
+    command.args(["-c", command_line]).current_dir(&scratch.0).env("PATH", path_with(""));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A machine: a directory in place of its `/var/lib/colors`, and `/etc` and `/root` below it. Other
+/// machines have its `/srv` as well.
+struct Machine {
+    scratch: Scratch,
+    /// Where `/srv/colors` is.
+    replica: String,
+}
+
+impl Machine {
+    /// The first machine; `None` if Litestream is not installed.
+    fn first() -> Option<Self> {
+        if !is_installed("litestream") {
+            return None;
+        }
+        let scratch = Scratch::new();
+        let replica = scratch.file("replica");
+        Some(Self::prepare(scratch, replica))
+    }
+
+    /// Another one, which has the same directory.
+    fn another(&self) -> Self {
+        Self::prepare(Scratch::new(), self.replica.clone())
+    }
+
+    fn prepare(scratch: Scratch, replica: String) -> Self {
+        for directory in ["default", "root"] {
+            fs::create_dir(scratch.0.join(directory)).unwrap();
+        }
+        let machine = Self { scratch, replica };
+        let socket = machine.scratch.file("litestream.sock");
+        let settings = machine.here(block(OPERATING, "yaml", "file:///srv/colors"));
+        // with it, Litestream can be told to copy now
+        let settings = format!("{settings}socket: {{enabled: true, path: {socket}}}\n");
+        machine.scratch.write("litestream.yml", settings);
+        machine
+    }
+
+    /// What the document prints, with the paths of this machine.
+    fn here(&self, text: &str) -> String {
+        let directory = self.scratch.file("");
+        let settings = format!("-config {}", self.scratch.file("litestream.yml"));
+        text.replace("/var/lib/colors", directory.trim_end_matches('/'))
+            .replace("/srv/colors", &self.replica)
+            .replace("/etc/default", &self.scratch.file("default"))
+            .replace("/root", &self.scratch.file("root"))
+            .replace("/usr/bin/litestream", "litestream")
+            .replace("litestream restore", &format!("litestream restore {settings}"))
+            .replace("litestream replicate", &format!("litestream replicate {settings}"))
+    }
+
+    /// Runs a command of the document.
+    #[track_caller]
+    fn run(&self, command_line: &str) {
+        let (code, printed, error) = run(&mut shell(&self.scratch, &self.here(command_line)));
+        assert_eq!(code, Some(0), "{command_line}: {printed}{error}");
+    }
+
+    fn file(&self) -> String {
+        self.scratch.file("colors.db")
+    }
+
+    /// Starts the service that writes.
+    fn serve(&self, seed: &str) -> Server {
+        let seed = self.scratch.write("seed.json", seed);
+        Server::start(&["--seed", &seed, "--data", &self.file()])
+    }
+
+    /// Starts the service with the variables of a file, but on a free port.
+    fn serve_with(&self, options: &str) -> Server {
+        let options = fs::read_to_string(self.scratch.0.join("default").join(options)).unwrap();
+        let mut command = colors(&["--listen", "127.0.0.1:0"]);
+        // of colors.service
+        command.env("COLORS_DATA", self.file());
+        command.envs(options.lines().filter_map(|line| line.split_once('=')));
+        Server::spawn(command)
+    }
+
+    /// Starts what copies the list, as its unit does.
+    fn replicate(&self) -> Litestream {
+        let unit = block(OPERATING, "ini", "force-snapshot");
+        let first = unit.lines().find_map(|line| line.strip_prefix("ExecStartPre=-")).unwrap();
+        self.run(first);
+        let litestream = Litestream::start(&self.scratch, &self.here("litestream replicate"));
+        eventually("Litestream listens", || {
+            std::os::unix::net::UnixStream::connect(self.scratch.file("litestream.sock")).ok()
+        });
+        litestream
+    }
+
+    /// Has Litestream copy all that was committed.
+    #[track_caller]
+    fn sync(&self) {
+        let command = format!("litestream sync -wait -socket litestream.sock {}", self.file());
+        eventually("Litestream copies", || {
+            shell(&self.scratch, &command).output().unwrap().status.success().then_some(())
+        });
+    }
+
+    /// The list as a new machine would have it.
+    #[track_caller]
+    fn restored(&self) -> String {
+        let new = self.another();
+        new.run("litestream restore -o /var/lib/colors/colors.db /var/lib/colors/colors.db");
+        stored(&new.file())
+    }
+
+    /// Starts what keeps a copy up to date, as its unit does.
+    #[track_caller]
+    fn keep_copy(&self) -> Litestream {
+        let unit = block(OPERATING, "ini", "restore -f");
+        let line = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        assert_eq!(self.here(line("WorkingDirectory=")), self.scratch.0.to_str().unwrap());
+        self.run(line("ExecStartPre="));
+        Litestream::start(&self.scratch, &self.here(line("ExecStart=")))
+    }
+
+    /// The lines of a block with several commands: those with systemctl are for the caller.
+    #[track_caller]
+    fn follow(&self, block: &str, mut systemctl: impl FnMut(&str)) {
+        for line in block.lines() {
+            match line.strip_prefix("systemctl ") {
+                Some(what) => systemctl(what),
+                None => self.run(line),
+            }
+        }
+    }
+}
+
+/// One client's color: what it has sent and what was acknowledged, numbers that only grow.
+#[derive(Default)]
+struct Counter {
+    sent: AtomicU64,
+    acknowledged: AtomicU64,
+}
+
+/// What the list has for each client, by its name.
+fn values(list: &str) -> BTreeMap<String, u64> {
+    let list: Value = serde_json::from_str(list).unwrap();
+    let colors = list["data"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    colors
+        .map(|color| (text(&color["name"]), text(&color["value"])))
+        .filter(|(name, _)| !name.starts_with("long-"))
+        .map(|(name, value)| (name, value.parse().unwrap()))
+        .collect()
+}
+
+/// A color of each client.
+fn seed() -> String {
+    let colors = (0..CLIENTS).map(|client| format!(r#"{{"name":"client-{client}","value":"0"}}"#));
+    format!("[{}]", colors.collect::<Vec<_>>().join(","))
+}
+
+/// The same, each on a page of its own: in a copy that lacks a page, another one would not hide it.
+fn wide_seed() -> String {
+    let long = format!(r#","value":"0"}},{{"name":"long-","value":"{}"}}"#, "x".repeat(3_000));
+    seed().replace(r#","value":"0"}"#, &long)
+}
+
+fn counters() -> Vec<Counter> {
+    (0..CLIENTS).map(|_| Counter::default()).collect()
+}
+
+fn acknowledged(counters: &[Counter]) -> Vec<u64> {
+    counters.iter().map(|counter| counter.acknowledged.load(Relaxed)).collect()
+}
+
+/// Checks that the list has for each client what was acknowledged before, or something later that
+/// it has sent.
+#[track_caller]
+fn check(list: &str, acknowledged: &[u64], counters: &[Counter]) {
+    let values = values(list);
+    assert_eq!(values.len(), CLIENTS);
+    for (client, (before, counter)) in acknowledged.iter().zip(counters).enumerate() {
+        let value = values[&format!("client-{client}")];
+        let sent = counter.sent.load(Relaxed);
+        assert!(
+            (*before..=sent).contains(&value),
+            "client {client}: {value} of {before} to {sent}"
+        );
+    }
+}
+
+/// Has all clients change their colors, each one after the other, until the flag is set or the
+/// service has ended. An answer other than 200 fails the test.
+fn write_until(is_over: &AtomicBool, address: SocketAddr, counters: &[Counter]) {
+    thread::scope(|scope| {
+        for (client, counter) in counters.iter().enumerate() {
+            scope.spawn(move || {
+                let Ok(stream) = TcpStream::connect(address) else { return };
+                let mut connection = Client::new(stream);
+                while !is_over.load(Relaxed) {
+                    let value = counter.sent.fetch_add(1, Relaxed) + 1;
+                    let target = format!("/colors/client-{client}");
+                    let content = format!(r#"{{"value":"{value}"}}"#);
+                    let request = request("PUT", &target, "Host: localhost\r\n", &content);
+                    if connection.stream.write_all(request.as_bytes()).is_err()
+                        || !connection.stream.peek(&mut [0]).is_ok_and(|length| length > 0)
+                    {
+                        return;
+                    }
+                    let response = connection.response();
+                    assert_eq!(response.status, 200, "{response:?}");
+                    counter.acknowledged.store(value, Relaxed);
+                }
+            });
+        }
+    });
+}
+
+/// Changes per second during this time, and the longest that FILE-wal has been.
+fn rate(time: Duration, machine: &Machine, server: &Server, counters: &[Counter]) -> (f64, u64) {
+    let (is_over, before) = (AtomicBool::new(false), acknowledged(counters).iter().sum::<u64>());
+    let begun = Instant::now();
+    let mut longest = 0;
+    thread::scope(|scope| {
+        scope.spawn(|| write_until(&is_over, server.address, counters));
+        let _end = SetOnDrop(&is_over);
+        let log = format!("{}-wal", machine.file());
+        within(time, || {
+            longest = longest.max(fs::metadata(&log).map_or(0, |log| log.len()));
+            None::<()>
+        });
+    });
+    let changes = acknowledged(counters).iter().sum::<u64>() - before;
+    (changes as f64 / begun.elapsed().as_secs_f64(), longest)
+}
+
+/// Whether a log has nothing but news.
+#[track_caller]
+fn assert_calm(log: &str) {
+    // the first line is a warning: FILE was made now
+    let lines: Vec<_> = log.lines().filter(|line| !line.contains("listening on")).collect();
+    assert!(
+        lines.iter().all(|line| !line.contains("[WARN]") && !line.contains("[ERROR]")),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_copy_made_beside_many_writers_has_every_acknowledged_change() {
+    let Some(machine) = Machine::first() else { return };
+    let (server, counters) = (machine.serve(&seed()), counters());
+    let (alone, longest_alone) = rate(Duration::from_secs(2), &machine, &server, &counters);
+    let litestream = machine.replicate();
+    let (beside, longest) = rate(Duration::from_secs(6), &machine, &server, &counters);
+    figures(&format!(
+        "changes per second: {alone:.0} alone, {beside:.0} beside Litestream; FILE-wal: \
+         {longest_alone} bytes alone, {longest} beside Litestream"
+    ));
+    litestream.stop();
+    let list = server.list();
+    check(&list, &acknowledged(&counters), &counters);
+    assert_same_list(&machine.restored(), &list);
+    assert_calm(&server.stop());
+    assert_same_list(&stored(&machine.file()), &list);
+}
+
+#[test]
+fn a_service_stops_at_once_beside_litestream() {
+    let Some(machine) = Machine::first() else { return };
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        let (server, counters, is_over) =
+            (machine.serve(&seed()), counters(), AtomicBool::new(false));
+        let known = values(&server.list());
+        for (client, counter) in counters.iter().enumerate() {
+            let value = known[&format!("client-{client}")];
+            counter.sent.store(value, Relaxed);
+            counter.acknowledged.store(value, Relaxed);
+        }
+        let _litestream = machine.replicate();
+        let address = server.address;
+        let log = thread::scope(|scope| {
+            let writing = scope.spawn(|| write_until(&is_over, address, &counters));
+            let _end = SetOnDrop(&is_over);
+            machine.sync();
+            let begun = Instant::now();
+            let log = server.stop();
+            times.push(begun.elapsed());
+            writing.join().unwrap();
+            log
+        });
+        assert_calm(&log);
+        check(&stored(&machine.file()), &acknowledged(&counters), &counters);
+    }
+    figures(&format!("the service stops in {times:?}"));
+    assert!(times.iter().all(|time| *time < Duration::from_secs(3)), "{times:?}");
+}
+
+#[test]
+fn after_kills_the_copy_has_what_was_acknowledged_before_it() {
+    let Some(machine) = Machine::first() else { return };
+    let mut server = machine.serve(&wide_seed());
+    let mut litestream = machine.replicate();
+    let counters = counters();
+    for (kills_service, kills_litestream) in
+        [(true, false), (false, true), (true, true)].into_iter().cycle().take(9)
+    {
+        let is_over = AtomicBool::new(false);
+        let address = server.address;
+        let known = thread::scope(|scope| {
+            scope.spawn(|| write_until(&is_over, address, &counters));
+            let _end = SetOnDrop(&is_over);
+            let first = acknowledged(&counters);
+            eventually("every client is answered", || {
+                let now = acknowledged(&counters);
+                now.iter().zip(&first).all(|(now, first)| now > first).then_some(())
+            });
+            let known = acknowledged(&counters);
+            machine.sync();
+            // any moment will do
+            thread::park_timeout(Duration::from_micros(fastrand::u64(0..1_500_000)));
+            if kills_service {
+                server.signal(Signal::KILL);
+            }
+            if kills_litestream {
+                litestream.signal(Signal::KILL);
+            }
+            known
+        });
+        check(&machine.restored(), &known, &counters);
+        // Who is killed is started again; with the service, Litestream is as well, and before it.
+        // It looks at one page alone to find out whether it has read all of FILE-wal: without the
+        // snapshot of its unit, a copy may lack changes from now on.
+        match kills_litestream {
+            true => litestream.kill(),
+            false => litestream.stop(),
+        }
+        server = if kills_service {
+            server.wait();
+            litestream = machine.replicate();
+            machine.serve("[]")
+        } else {
+            litestream = machine.replicate();
+            server
+        };
+        check(&server.list(), &acknowledged(&counters), &counters);
+        let value = counters[0].sent.fetch_add(1, Relaxed) + 1;
+        let content = format!(r#"{{"value":"{value}"}}"#);
+        assert_eq!(server.ask("PUT", "/colors/client-0", &content).status, 200);
+        counters[0].acknowledged.store(value, Relaxed);
+        machine.sync();
+        assert_same_list(&machine.restored(), &server.list());
+    }
+    assert_calm(&server.stop());
+}
+
+/// A list whose colors all have this value: a mixed one is seen at once.
+fn uniform(value: u64) -> String {
+    let colors = (0..400).map(|number| format!(r#"{{"name":"c{number}","value":"{value}"}}"#));
+    format!("[{}]", colors.collect::<Vec<_>>().join(","))
+}
+
+/// The value that all colors have.
+#[track_caller]
+fn value_of(list: &str) -> u64 {
+    let values = values(list);
+    let first = values["c0"];
+    assert_eq!(values.len(), 400);
+    assert!(values.values().all(|value| *value == first), "mixed: {values:?}");
+    first
+}
+
+#[test]
+fn a_follower_on_another_machine_has_one_list_after_the_other() {
+    let Some(first) = Machine::first() else { return };
+    let server = first.serve(&uniform(0));
+    let _litestream = first.replicate();
+    first.sync();
+    let second = first.another();
+    let copy = Mutex::new(Some(second.keep_copy()));
+    let replica = second.scratch.file("replica.db");
+    let is_there = || {
+        let check = colors(&["--check", "--read-only", "--data", &replica]).output().unwrap();
+        check.status.success().then_some(())
+    };
+    eventually("the copy is there", is_there);
+    let mut follower = None;
+    let commands = block(OPERATING, "sh", "replica.db >>/etc/default/colors");
+    second.follow(commands, |what| match what {
+        "enable --now colors-replica.service" => {}
+        "restart colors.service" => follower = Some(second.serve_with("colors")),
+        _ => panic!("{what}"),
+    });
+    let follower = follower.expect("it is started");
+    assert_eq!(follower.ask("DELETE", "/colors/c0", "").status, 405);
+    let (is_over, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    // when each list was replaced by the next
+    let replaced = Mutex::new(BTreeMap::new());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = server.connect();
+            while !is_over.load(Relaxed) {
+                let value = written.load(Relaxed) + 1;
+                assert_eq!(client.ask("PUT", "/colors", &uniform(value)).status, 200);
+                replaced.lock().unwrap().insert(value - 1, Instant::now());
+                written.store(value, Relaxed);
+            }
+        });
+        let _end = SetOnDrop(&is_over);
+        let mut reader = follower.connect();
+        let mut read = || value_of(&reader.ask("GET", "/colors", "").content);
+        let (mut seen, mut oldest) = (0, Duration::ZERO);
+        within(Duration::from_secs(8), || {
+            let value = read();
+            assert!(value >= seen, "{value} after {seen}");
+            seen = value;
+            let age = replaced.lock().unwrap().get(&value).map_or(Duration::ZERO, Instant::elapsed);
+            oldest = oldest.max(age);
+            None::<()>
+        });
+        figures(&format!("{seen} of {} lists seen, {oldest:?} old", written.load(Relaxed)));
+        assert!(seen > 0);
+        // as a restart of the unit does, with some time between
+        copy.lock().unwrap().take().unwrap().stop();
+        let file = |name: &str| second.scratch.0.join(name);
+        fs::rename(file("replica.db"), file("kept.db")).unwrap();
+        eventually("it is known that there is no copy", || {
+            value_of(&follower.list());
+            (follower.ask("GET", "/health", "").status == 503).then_some(())
+        });
+        let last = read();
+        fs::rename(file("kept.db"), file("replica.db")).unwrap();
+        *copy.lock().unwrap() = Some(second.keep_copy());
+        eventually("newer lists come", || (read() > last + 3).then_some(()));
+    });
+    let list = server.list();
+    eventually("the last list comes", || (follower.list() == list).then_some(()));
+    eventually("it is well", || (follower.ask("GET", "/health", "").status == 200).then_some(()));
+    let health: Value = serde_json::from_str(&follower.ask("GET", "/health", "").content).unwrap();
+    assert_eq!(health["follows"].as_str(), Some("replica.db"));
+    // who follows has written nothing
+    assert!(!Path::new(&format!("{replica}-wal")).exists());
+    assert!(!Path::new(&format!("{replica}-shm")).exists());
+    follower.stop();
+    copy.into_inner().unwrap().unwrap().stop();
+}
+
+#[test]
+fn the_units_are_sound() {
+    let Some(machine) = Machine::first() else { return };
+    if !is_installed("systemd-analyze") {
+        return;
+    }
+    let (_, path, _) = run(Command::new("sh").args(["-c", "command -v litestream"]));
+    let unit = block(OPERATING, "ini", "restore -f");
+    let unit = unit.replace("/usr/bin/litestream", path.trim_end());
+    machine.scratch.write("colors-replica.service", unit);
+    let template = include_str!("../../packaging/systemd/template/colors@.service");
+    let program = colors(&[]).get_program().to_str().unwrap().to_owned();
+    let template = template.replace("/usr/bin/colors", &program);
+    machine.scratch.write("colors@public.service", template);
+    fs::create_dir(machine.scratch.0.join("colors@public.service.d")).unwrap();
+    let reads = block(OPERATING, "ini", "User=colors");
+    machine.scratch.write("colors@public.service.d/override.conf", reads);
+    let service = "[Service]\nExecStart=/usr/bin/litestream replicate\n";
+    let copies = block(OPERATING, "ini", "force-snapshot");
+    for (file, text) in [("", service), (".d/override.conf", copies)] {
+        let file = format!("litestream.service{file}");
+        fs::create_dir_all(machine.scratch.0.join(&file).parent().unwrap()).unwrap();
+        machine.scratch.write(&file, text.replace("/usr/bin/litestream", path.trim_end()));
+    }
+    for unit in ["litestream.service", "colors-replica.service", "colors@public.service"] {
+        let verify = ["verify", "--man=no", &format!("./{unit}")];
+        assert_eq!(analyze(&machine.scratch.0, &verify), (true, String::new()), "{unit}");
+    }
+}
+
+#[test]
+fn litestream_takes_each_replica_that_the_document_names() {
+    let Some(machine) = Machine::first() else { return };
+    let settings = block(OPERATING, "yaml", "file:///srv/colors");
+    let replicas: Vec<_> = settings.lines().filter(|line| line.contains("replica:")).collect();
+    for (replica, kind) in replicas.iter().zip(["file", "s3", "sftp"]) {
+        let (head, _) = settings.split_once("    replica:").unwrap();
+        let settings = format!("{head}{}\n", replica.replace("# ", ""));
+        machine.scratch.write("other.yml", settings);
+        let (code, printed, _) =
+            run(&mut shell(&machine.scratch, "litestream databases -config other.yml"));
+        assert_eq!(code, Some(0));
+        let row = printed.lines().last().unwrap().split_whitespace().collect::<Vec<_>>();
+        assert_eq!(row, ["/var/lib/colors/colors.db", kind]);
+    }
+    assert_eq!(replicas.len(), 3);
+}
+
+#[test]
+fn a_public_service_beside_a_private_one_has_its_list() {
+    let scratch = Scratch::new();
+    let tokens = scratch.write_tokens("0123456789abcdef\n");
+    fs::create_dir(scratch.0.join("default")).unwrap();
+    let machine = Machine { scratch, replica: String::new() };
+    let options = ["--data", &machine.file(), "--private", "--token-file", &tokens];
+    let private = Server::start(&options);
+    let mut public = None;
+    machine.follow(block(OPERATING, "sh", "colors@public"), |what| match what {
+        "enable --now colors@public" => public = Some(machine.serve_with("colors@public")),
+        _ => panic!("{what}"),
+    });
+    let public = public.expect("it is started");
+    assert_eq!(private.ask("GET", "/colors", "").status, 401);
+    let bearer = "Authorization: Bearer 0123456789abcdef\r\n";
+    let mut owner = private.connect();
+    assert_eq!(owner.ask_with("DELETE", "/colors/red", bearer, "").status, 200);
+    let list = owner.ask_with("GET", "/colors", bearer, "").content;
+    eventually("it follows", || (public.list() == list).then_some(()));
+    assert_eq!(public.ask("DELETE", "/colors/blue", "").status, 405);
+    assert_calm(&private.stop());
+    assert_calm(&public.stop());
+    assert_same_list(&stored(&machine.file()), &list);
+}
+
+#[test]
+fn another_machine_takes_over_without_a_loss_by_the_commands_for_that() {
+    let Some(first) = Machine::first() else { return };
+    let mut second = first.another();
+    // the package has made a list there, and the service follows a copy now
+    second.serve("[]").stop();
+    second.scratch.write(
+        "default/colors",
+        "COLORS_ACCESS_LOG=true\nCOLORS_READ_ONLY=true\nCOLORS_DATA=/replica.db\n",
+    );
+    let (mut old, mut litestream) = (Some(first.serve(&seed())), Some(first.replicate()));
+    let counters = counters();
+    let (is_over, address) = (AtomicBool::new(false), old.as_ref().unwrap().address);
+    thread::scope(|scope| {
+        scope.spawn(|| write_until(&is_over, address, &counters));
+        let _end = SetOnDrop(&is_over);
+        // from its first look at the database on, Litestream keeps others from a checkpoint
+        eventually("changes are copied", || {
+            values(&first.restored()).values().all(|value| *value > 10).then_some(())
+        });
+        first.follow(block(OPERATING, "sh", "litestream.service"), |what| match what {
+            "disable --now colors.service" => assert_calm(&old.take().unwrap().stop()),
+            "disable --now litestream.service" => litestream.take().unwrap().stop(),
+            _ => panic!("{what}"),
+        });
+    });
+    let mut new = None;
+    second.follow(block(OPERATING, "sh", "chown --reference"), |what| match what {
+        "disable --now colors-replica.service" | "stop colors.service" => {}
+        "start colors.service" => new = Some(second.serve_with("colors")),
+        _ => panic!("{what}"),
+    });
+    let new = new.expect("it is started");
+    let list = new.list();
+    check(&list, &acknowledged(&counters), &counters);
+    assert_same_list(&list, &stored(&first.file()));
+    assert_eq!(new.ask("DELETE", "/colors/client-0", "").status, 200);
+    // what was there is kept
+    assert_eq!(fs::read_dir(second.scratch.0.join("root")).unwrap().count(), 1);
+    // it is copied to another place
+    let replica = second.scratch.file("replica-2");
+    let settings = fs::read_to_string(second.scratch.0.join("litestream.yml")).unwrap();
+    second.scratch.write("litestream.yml", settings.replace(&second.replica, &replica));
+    second.replica = replica;
+    let litestream = second.replicate();
+    second.sync();
+    assert_same_list(&second.restored(), &new.list());
+    litestream.stop();
+    assert_calm(&new.stop());
+}
+
+#[test]
+fn the_list_of_a_moment_is_restored_by_the_commands_for_that() {
+    let Some(machine) = Machine::first() else { return };
+    let server = machine.serve(&uniform(1));
+    let _litestream = machine.replicate();
+    machine.sync();
+    let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let before = second();
+    let moment = eventually("a second has begun", || Some(second()).filter(|now| *now > before));
+    let later = || (second() > moment + 1).then_some(());
+    within(DEADLINE, later).expect("time goes on");
+    assert_eq!(server.ask("PUT", "/colors", &uniform(2)).status, 200);
+    machine.sync();
+    let (_, moment, _) =
+        run(Command::new("date").args(["-u", "-d", &format!("@{moment}"), "+%Y-%m-%dT%H:%M:%SZ"]));
+    let commands = block(OPERATING, "sh", "-timestamp");
+    let commands = commands.replace("2026-11-22T05:40:00Z", moment.trim_end());
+    assert!(commands.contains(moment.trim_end()));
+    commands.lines().for_each(|line| machine.run(line));
+    let list = fs::read_to_string(machine.scratch.0.join("backup.json")).unwrap();
+    assert_eq!(value_of(&list), 1);
+    assert_eq!(value_of(&machine.restored()), 2);
+}
