@@ -15,9 +15,6 @@ const LINE_ONLY: [&str; 4] = ["help", "version", "check", "dump"];
 /// Variables in `/etc/default/colors` that others read: colors-backup.service.
 const OF_OTHERS: [&str; 1] = ["COLORS_BACKUPS"];
 
-/// Options that restrict access: an empty variable may be a mistake there, so it is logged.
-const SECURITY: [&str; 3] = ["token_file", "private", "read_only"];
-
 /// Parses a command line. For `--port`, which many programs have, the error suggests `--listen`.
 pub(crate) fn parse<'a>(
     command: &mut Command,
@@ -48,12 +45,8 @@ pub(crate) fn options(
         let id = key.to_ascii_lowercase();
         // an empty variable is how service managers and containers say that there is none
         if value.is_empty() {
-            if SECURITY.contains(&id.as_str()) {
-                warnings.push(format!(
-                    "the variable {} is empty, which is the same as not set",
-                    name.display()
-                ));
-            }
+            let name = name.display();
+            warnings.push(format!("the variable {name} is empty, which is the same as not set"));
             continue;
         }
         let is_known = !LINE_ONLY.contains(&id.as_str())

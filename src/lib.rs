@@ -114,7 +114,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         .map(|_| reload_on_signal())
         .transpose()
         .map_err(Failure::System)?;
-    let stop = stop_on_signals(&is_starting, reload.is_none()).map_err(Failure::System)?;
+    let stop = stop_on_signals(&is_starting).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(&args)?.unzip();
     let memory_max = server::memory_max();
     let load::Opened { store, thread, details, is_new } = load::open(&args, memory_max)?;

@@ -159,33 +159,29 @@ impl Metrics {
         text.histogram(durations, "durable=\"true\"", counters().map(|counters| &counters.durable));
         let refused: u64 = counters().map(|counters| counters.refused.read()).sum();
         let (dropped, warnings) = logging::counts();
-        text.single("colors_connections", "gauge", "Open connections.", self.connections.total());
-        text.single(
+        text.gauge("colors_connections", "Open connections.", self.connections.total());
+        text.gauge(
             "colors_connections_max",
-            "gauge",
             "Most connections at a time; further clients wait.",
             self.connections.max,
         );
-        text.single(
+        text.counter(
             "colors_connections_refused_total",
-            "counter",
             "Connections closed because there was no room for them.",
             refused,
         );
-        text.single("colors_workers", "gauge", "Event loops.", self.workers.len());
-        text.single("colors_colors", "gauge", "Colors in the list.", colors);
-        text.single("colors_list_bytes", "gauge", "Bytes of the list as JSON.", list_bytes);
+        text.gauge("colors_workers", "Event loops.", self.workers.len());
+        text.gauge("colors_colors", "Colors in the list.", colors);
+        text.gauge("colors_list_bytes", "Bytes of the list as JSON.", list_bytes);
         let saves = &status.metrics;
         let saved: u64 = saves.durations.buckets.iter().map(Counter::read).sum();
-        text.single(
+        text.counter(
             "colors_saves_total",
-            "counter",
             "Saves that succeeded; those of several changes together count once.",
             saved,
         );
-        text.single(
+        text.counter(
             "colors_save_failures_total",
-            "counter",
             "Saves that failed, those tried again included; of a follower, reads.",
             saves.failures.read(),
         );
@@ -198,18 +194,16 @@ impl Metrics {
         ] {
             if let Some(time) = time {
                 let name = format!("colors_{name}_timestamp_seconds");
-                text.single(&name, "gauge", help, seconds_since_1970(time));
+                text.gauge(&name, help, seconds_since_1970(time));
             }
         }
-        text.single(
+        text.counter(
             "colors_log_lines_dropped_total",
-            "counter",
             "Log lines dropped: standard error was not read fast enough.",
             dropped,
         );
-        text.single(
+        text.counter(
             "colors_log_warnings_total",
-            "counter",
             "Warnings, those that were left out of the log included.",
             warnings,
         );
@@ -219,9 +213,8 @@ impl Metrics {
             "The version of the program, with the commit unless it is a release.",
         );
         text.sample("colors_build_info", concat!("{version=\"", env!("BUILD_VERSION"), "\"}"), 1);
-        text.single(
+        text.gauge(
             "process_start_time_seconds",
-            "gauge",
             "Start of the process in seconds since 1970.",
             seconds_since_1970(self.started),
         );
@@ -236,9 +229,8 @@ impl Metrics {
                 .take(2)
                 .filter_map(|field| field.parse::<u64>().ok())
                 .sum();
-            text.single(
+            text.counter(
                 "process_cpu_seconds_total",
-                "counter",
                 "Processor time in user and in kernel mode.",
                 ticks as f64 / 100.0,
             );
@@ -248,23 +240,13 @@ impl Metrics {
             line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
         });
         if let Some(kibibytes) = resident {
-            text.single(
-                "process_resident_memory_bytes",
-                "gauge",
-                "Resident memory.",
-                kibibytes * 1024,
-            );
+            text.gauge("process_resident_memory_bytes", "Resident memory.", kibibytes * 1024);
         }
         if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
-            text.single(
-                "process_open_fds",
-                "gauge",
-                "Open file descriptors.",
-                descriptors.count() - 1,
-            ); // one reads the directory
+            text.gauge("process_open_fds", "Open file descriptors.", descriptors.count() - 1); // one reads the directory
         }
         if let Some(limit) = getrlimit(Resource::Nofile).current {
-            text.single("process_max_fds", "gauge", "Most file descriptors.", limit);
+            text.gauge("process_max_fds", "Most file descriptors.", limit);
         }
         text.0
     }
@@ -286,9 +268,13 @@ impl Exposition {
         writeln!(self.0, "{name}{labels} {value}").expect("a string takes all");
     }
 
-    /// A family of one sample.
-    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        self.family(name, kind, help);
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "gauge", help);
+        self.sample(name, "", value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "counter", help);
         self.sample(name, "", value);
     }
 

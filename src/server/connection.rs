@@ -306,11 +306,7 @@ impl Connection {
             if self.quota.is_refused(memory + self.output.memory()) {
                 return self.refuse(Some((request, entry)), &ProtocolError::Overloaded, pass);
             }
-            let arrival = Arrival {
-                checks_host: self.checks_host,
-                is_stopping: pass.shared.is_stopping.load(Relaxed),
-                may_defer: true,
-            };
+            let arrival = self.arrival(pass, true);
             // after a panic the list is consistent: a change is made as a whole or not at all
             let answer = catch_unwind(AssertUnwindSafe(|| service.respond(&request, arrival)));
             pass.answered += u64::from(matches!(answer, Ok(Answer::Now(_))));
@@ -319,6 +315,11 @@ impl Connection {
             }
         }
         self.send(After::Answer, pass)
+    }
+
+    fn arrival(&self, pass: &Pass<'_>, may_defer: bool) -> Arrival {
+        let is_stopping = pass.shared.is_stopping.load(Relaxed);
+        Arrival { checks_host: self.checks_host, is_stopping, may_defer }
     }
 
     /// Goes on with an answer that was waited for.
@@ -358,11 +359,7 @@ impl Connection {
             Ok(Answer::Deferred) => {
                 self.state = State::Waiting { memory: request.memory() };
                 self.output.send(&self.socket)?;
-                let arrival = Arrival {
-                    checks_host: self.checks_host,
-                    is_stopping: pass.shared.is_stopping.load(Relaxed),
-                    may_defer: false,
-                };
+                let arrival = self.arrival(pass, false);
                 Ok(Some(Next::Defer(Box::new(Asked { request, entry }), arrival)))
             }
             Ok(Answer::Change(change, detail)) => {

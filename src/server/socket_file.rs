@@ -1,15 +1,13 @@
 //! The file of a unix socket: created with its mode, in place of a stale one, and removed at the
 //! end. Knows nothing of connections.
 
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
 use socket2::{Domain, SockAddr, Socket, Type};
-
-use crate::file_lock;
 
 /// A socket file that this process made; removed when dropped.
 #[derive(Debug)]
@@ -32,9 +30,6 @@ impl SocketFile {
         // the file starts with the socket's own mode less the umask (bind_bsd in the kernel's
         // net/unix/af_unix.c), never with a wider one
         rustix::fs::fchmod(socket, Mode::from_raw_mode(mode))?;
-        // without it, another process could find the new file before anybody listens there, and
-        // remove it as stale
-        let _lock = lock_directory_of(path)?;
         match socket.bind(&address) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 remove_stale(path, &address)?;
@@ -46,22 +41,6 @@ impl SocketFile {
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         socket.listen(backlog)?;
         Ok(file)
-    }
-}
-
-/// Locks the directory of a file, since a lock file would stay behind. No lock where the directory
-/// may not be read, or its file system has none.
-fn lock_directory_of(path: &Path) -> io::Result<Option<File>> {
-    let directory = path
-        .parent()
-        .filter(|directory| !directory.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let Ok(directory) = File::open(directory) else { return Ok(None) };
-    match file_lock::lock(&directory) {
-        Err(TryLockError::WouldBlock) => {
-            Err(io::Error::other("another process keeps its directory locked"))
-        }
-        _ => Ok(Some(directory)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! SIGTERM, SIGINT and SIGHUP: what is under way is finished, what is idle is closed, and the exit
+//! SIGTERM and SIGINT: what is under way is finished, what is idle is closed, and the exit
 //! code is 0.
 
 use std::fs;
@@ -43,7 +43,7 @@ fn loading(scratch: &Scratch, mut command: Command) -> std::process::Child {
 
 #[test]
 fn a_signal_while_the_list_is_loaded_ends_the_start() {
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+    for signal in [Signal::TERM, Signal::INT] {
         let scratch = Scratch::new();
         let mut child = loading(&scratch, colors(&[]));
         rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
@@ -73,37 +73,6 @@ fn a_signal_while_process_1_loads_its_list_ends_the_start() {
 }
 
 #[test]
-fn a_hangup_is_ignored_where_the_parent_ignores_it() {
-    let mut command = own_environment("sh");
-    command
-        .args(["-c", "trap '' HUP; exec \"$0\" --listen 127.0.0.1:0"])
-        .arg(colors(&[]).get_program());
-    command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
-    let server = Server::spawn(command);
-    server.signal(Signal::HUP);
-    for _ in 0..50 {
-        server.connect().expect_open();
-    }
-    server.stop();
-}
-
-#[test]
-fn a_hangup_does_not_count_as_a_second_signal() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
-    client.send("GET /colors/red HTTP/1.1\r\nHost: loc");
-    let mut other = server.connect();
-    other.expect_open();
-    // a terminal that is closed may send two of them
-    server.signal(Signal::HUP);
-    other.expect_close();
-    server.signal(Signal::HUP);
-    client.send("alhost\r\n\r\n");
-    assert_eq!(client.response().status, 200);
-    assert_eq!(server.wait().0.code(), Some(0));
-}
-
-#[test]
 fn each_signal_ends_an_idle_service_at_once() {
     let check = |signal| {
         let server = Server::start(&[]);
@@ -118,7 +87,7 @@ fn each_signal_ends_an_idle_service_at_once() {
         assert!(log.ends_with("stopped\n"), "{log}");
     };
     std::thread::scope(|scope| {
-        for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        for signal in [Signal::TERM, Signal::INT] {
             scope.spawn(move || check(signal));
         }
     });
