@@ -95,7 +95,8 @@ pub(super) enum Event {
     /// There is something to receive, or the connection has ended.
     Readable,
     Writable,
-    /// The other connections have been served: go on with the requests in the buffer.
+    /// The other connections have been served: go on with the output, or the requests in the
+    /// buffer.
     Resume,
     /// To [`Next::Defer`].
     Answer(Box<Asked>, thread::Result<Answer>),
@@ -234,7 +235,7 @@ impl Connection {
                 next
             }
             (Event::Readable | Event::Writable, State::Waiting { .. }) => Ok(Next::Unwatch),
-            (Event::Readable | Event::Writable, State::Writing(after)) => {
+            (Event::Readable | Event::Writable | Event::Resume, State::Writing(after)) => {
                 let after = *after;
                 self.send(after, pass)
             }
@@ -444,11 +445,11 @@ impl Connection {
         if sent == Sent::All {
             return self.go_on(after, pass.now);
         }
-        if sent == Sent::Some || !matches!(self.state, State::Writing(_)) {
+        if sent != Sent::Nothing || !matches!(self.state, State::Writing(_)) {
             self.since = pass.now;
         }
         self.state = State::Writing(after);
-        Ok(Next::Wait(EventFlags::OUT))
+        Ok(if sent == Sent::Turn { Next::Queue } else { Next::Wait(EventFlags::OUT) })
     }
 
     /// Goes on after the output is sent.

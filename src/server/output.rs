@@ -21,8 +21,9 @@ const BATCH_BYTES: usize = 8 * 1024;
 /// Capacity up to which an empty buffer is kept for the next response.
 const KEPT_BUFFER_BYTES_MAX: usize = 1024;
 
-/// Bytes that are sent before other connections get their turn; the kernel would take megabytes.
-const TURN_BYTES: usize = 64 * 1024;
+/// Bytes that are sent before other connections get their turn; the kernel would take megabytes. With
+/// much less, it was seen to give up a client that reads slowly (TCP_USER_TIMEOUT).
+const TURN_BYTES: usize = 512 * 1024;
 
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
@@ -41,6 +42,8 @@ pub(super) struct Output {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     All,
+    /// As much as is one turn: there may be room for more.
+    Turn,
     Some,
     Nothing,
 }
@@ -111,7 +114,7 @@ impl Output {
                 sent => self.sent += sent?,
             }
             if self.sent - before >= TURN_BYTES && self.rest().is_some() {
-                return Ok(Sent::Some);
+                return Ok(Sent::Turn);
             }
         }
         (self.content, self.sent) = (Content::None, 0);

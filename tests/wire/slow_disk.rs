@@ -306,7 +306,7 @@ fn clients_that_leave_their_changes_behind_take_no_more_memory_than_others() {
 }
 
 #[test]
-fn while_a_long_list_is_saved_others_are_refused_and_single_changes_wait() {
+fn while_a_long_list_is_saved_other_long_ones_are_refused_and_single_changes_wait() {
     let Some(disk) = Stalled::start(LIST, &["--max-body", "16MiB"]) else { return };
     let replace = |content: &str| request("PUT", "/colors", "Host: localhost\r\n", content);
     let long = long_list(16_000_000);
@@ -315,9 +315,10 @@ fn while_a_long_list_is_saved_others_are_refused_and_single_changes_wait() {
     disk.wait_for_save();
     let mut single = disk.server.connect();
     single.send(create("b", "2"));
+    let other_list = long_list(20_000);
     for _ in 0..3 {
         let mut other = disk.server.connect();
-        other.send(replace("[]"));
+        other.send(replace(&other_list));
         let refused = other.response();
         assert_eq!((refused.status, refused.closes()), (503, true));
         assert_eq!(disk.server.list(), format!(r#"{{"data":{LIST}}}"#));
