@@ -153,7 +153,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         metrics,
     };
     let shared = Arc::new(Shared::new(service, limits, connections));
-    if let Some((name, run)) = thread {
+    if let Some(load::Thread { name, run }) = thread {
         let thread = thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
         thread.spawn(run).map_err(|error| Failure::System(thread_error(&error)))?;
     }

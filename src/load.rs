@@ -15,12 +15,17 @@ const SEED_FILE: &str = "seed/colors.json";
 /// The seed where that file does not exist.
 const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 
+/// What has to run on a thread of its own as long as the service does: it saves changes, or follows
+/// those of others.
+pub(crate) struct Thread {
+    pub(crate) name: &'static str,
+    pub(crate) run: Box<dyn FnOnce() + Send>,
+}
+
 /// What the service starts with.
 pub(crate) struct Opened {
     pub(crate) store: Store,
-    /// The name of a thread, and what it has to do as long as the service runs: to save changes, or
-    /// to follow those of others.
-    pub(crate) thread: Option<(&'static str, Box<dyn FnOnce() + Send>)>,
+    pub(crate) thread: Option<Thread>,
     /// For the first line of the log: how many colors, from where, and whether changes are kept.
     pub(crate) details: String,
     /// The file was made now. That is a warning: where a disk is not mounted, the file is not the
@@ -43,8 +48,8 @@ pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
     if args.read_only {
         let (store, follower) = Store::following(file, memory_max).map_err(failed)?;
         let details = follows(file, store.list.len());
-        let thread = ("follower", Box::new(|| follower.run()) as _);
-        return Ok(Opened { store, thread: Some(thread), details, is_new: false });
+        let thread = Some(Thread { name: "follower", run: Box::new(|| follower.run()) });
+        return Ok(Opened { store, thread, details, is_new: false });
     }
     let (path, has_list) = writable(file).map_err(failed)?;
     let is_finished = has_list && !data_file::has_journal(&path);
@@ -62,7 +67,8 @@ pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
     let (database, colors) = Database::open(file, &path, lock).map_err(failed)?;
     let details = format!("{} kept in {}, {origin}", count(colors.len()), file.display());
     let (store, writer) = Store::in_database(database, colors, memory_max);
-    Ok(Opened { store, thread: Some(("writer", Box::new(|| writer.run()))), details, is_new })
+    let thread = Some(Thread { name: "writer", run: Box::new(|| writer.run()) });
+    Ok(Opened { store, thread, details, is_new })
 }
 
 /// Fails as a start would, or describes the list. Changes nothing: a service may be running on the

@@ -13,9 +13,6 @@ use rustix::io::Errno;
 use super::data_file;
 use super::database_error::DatabaseError;
 
-/// Bytes of FILE-wal from which on there is a warning: without a reader that stays it has 4 MiB.
-const WAL_BYTES_WARNING: u64 = 64 * 1024 * 1024;
-
 /// Bytes that SQLite adds to FILE-shm at a time, for this many frames of FILE-wal
 /// (<https://sqlite.org/walformat.html>, section 2.2).
 const REGION_BYTES: u64 = 32 * 1024;
@@ -32,7 +29,6 @@ pub(super) struct Files {
     /// them.
     opened: [(PathBuf, Option<FileId>); 3],
     shm: SharedMemory,
-    has_warned_of_wal: bool,
 }
 
 /// What identifies a file while it is open: device and inode.
@@ -135,7 +131,7 @@ impl Files {
     pub(super) fn new(given: &Path, path: &Path) -> Result<Self, DatabaseError> {
         let beside = |suffix| data_file::with_suffix(path, suffix);
         let opened = [given.to_owned(), beside("-wal"), beside("-shm")].map(|path| (path, None));
-        Ok(Self { opened, shm: SharedMemory::open(path)?, has_warned_of_wal: false })
+        Ok(Self { opened, shm: SharedMemory::open(path)? })
     }
 
     /// Notes which files SQLite has opened.
@@ -165,14 +161,6 @@ impl Files {
             return Err(replaced(&self.opened[2].0));
         }
         self.shm.length = shm;
-        let is_long = wal >= WAL_BYTES_WARNING;
-        if is_long && !self.has_warned_of_wal {
-            let (path, mib) = (self.opened[1].0.display(), wal / (1024 * 1024));
-            log::warn!(
-                "{path} has grown to {mib} MiB, since a program keeps reading the database; end that"
-            );
-        }
-        self.has_warned_of_wal = is_long;
         self.shm.make_room(wal)
     }
 
