@@ -310,9 +310,12 @@ impl Connection {
             let arrival = self.arrival(pass, true);
             // after a panic the list is consistent: a change is made as a whole or not at all
             let answer = catch_unwind(AssertUnwindSafe(|| service.respond(&request, arrival)));
-            pass.answered += u64::from(matches!(answer, Ok(Answer::Now(_))));
-            if let Some(next) = self.take_answer(Asked { request, entry }, answer, pass)? {
-                return Ok(next);
+            let Ok(Answer::Now(response)) = answer else {
+                return self.wait_for_answer(Asked { request, entry }, answer, pass);
+            };
+            pass.answered += 1;
+            if self.respond(&request, entry.as_ref(), response, pass) == After::Close {
+                return self.send(After::Close, pass);
             }
         }
         self.send(After::Answer, pass)
@@ -332,50 +335,42 @@ impl Connection {
     ) -> io::Result<Next> {
         // the time until the next request begins now
         (self.state, self.since) = (State::Idle, pass.now);
-        match self.take_answer(asked, answer, pass)? {
-            Some(next) => Ok(next),
-            None => self.send(After::Answer, pass),
-        }
+        let Ok(Answer::Now(response)) = answer else {
+            return self.wait_for_answer(asked, answer, pass);
+        };
+        let after = self.respond(&asked.request, asked.entry.as_ref(), response, pass);
+        self.send(after, pass)
     }
 
-    /// Appends an answer to the output, or waits for another one. `None`: there may be another
-    /// request.
-    fn take_answer(
+    /// Waits for the answer that this one, which is no response, leads to.
+    fn wait_for_answer(
         &mut self,
         asked: Asked,
         answer: thread::Result<Answer>,
         pass: &mut Pass<'_>,
-    ) -> io::Result<Option<Next>> {
+    ) -> io::Result<Next> {
         let Asked { request, entry } = asked;
-        let refuse = |connection: &mut Self, asked, error, pass: &mut Pass<'_>| {
-            connection.refuse(Some(asked), &error, pass).map(Some)
-        };
-        match answer {
-            Ok(Answer::Now(response)) => {
-                match self.respond(&request, entry.as_ref(), response, pass) {
-                    After::Close => self.send(After::Close, pass).map(Some),
-                    _ => Ok(None),
-                }
-            }
+        let error = match answer {
             Ok(Answer::Deferred) => {
                 self.state = State::Waiting { memory: request.memory() };
                 self.output.send(&self.socket)?;
                 let arrival = self.arrival(pass, false);
-                Ok(Some(Next::Defer(Box::new(Asked { request, entry }), arrival)))
+                return Ok(Next::Defer(Box::new(Asked { request, entry }), arrival));
             }
             Ok(Answer::Change(change, detail)) => {
                 let memory = request.memory().max(change.memory());
-                if self.quota.is_refused(memory + self.output.memory()) {
-                    return refuse(self, (request, entry), ProtocolError::Overloaded, pass);
+                if !self.quota.is_refused(memory + self.output.memory()) {
+                    self.state = State::Waiting { memory };
+                    self.output.send(&self.socket)?;
+                    // the change has its own copy of what it needs
+                    let request = Request { content: Vec::new(), ..request };
+                    return Ok(Next::Change(Box::new(Asked { request, entry }), change, detail));
                 }
-                self.state = State::Waiting { memory };
-                self.output.send(&self.socket)?;
-                // the change has its own copy of what it needs
-                let request = Request { content: Vec::new(), ..request };
-                Ok(Some(Next::Change(Box::new(Asked { request, entry }), change, detail)))
+                ProtocolError::Overloaded
             }
-            Err(_) => refuse(self, (request, entry), ProtocolError::Panicked, pass),
-        }
+            Ok(Answer::Now(_)) | Err(_) => ProtocolError::Panicked,
+        };
+        self.refuse(Some((request, entry)), &error, pass)
     }
 
     /// Appends the response to a request to the output. Returns what follows.

@@ -94,9 +94,16 @@ impl Colors {
     /// The first color whose name equals `name` exactly: its id and its JSON.
     pub(super) fn find(&self, name: &str) -> Option<(i64, &Arc<Representation>)> {
         let hash = self.hasher.hash_one(name);
-        let same_hash = self.index.range((hash, i64::MIN)..=(hash, i64::MAX));
-        let jsons = same_hash.filter_map(|(_, id)| Some((*id, &self.get(*id)?.json)));
-        jsons.into_iter().find(|(_, json)| color::is_named(json, name))
+        let mut from = i64::MIN;
+        loop {
+            // a range would take longer than all else that a read does
+            let (_, id) = self.index.get_next(&(hash, from)).filter(|next| next.0 == hash)?;
+            let json = &self.get(*id)?.json;
+            if color::is_named(json, name) {
+                return Some((*id, json));
+            }
+            from = id + 1;
+        }
     }
 
     /// Makes an edit that was decided for this version.
