@@ -368,6 +368,7 @@ impl Connection {
                 }
                 ProtocolError::Overloaded
             }
+            // who calls this has sent a response
             Ok(Answer::Now(_)) | Err(_) => ProtocolError::Panicked,
         };
         self.refuse(Some((request, entry)), &error, pass)
