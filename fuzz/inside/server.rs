@@ -203,7 +203,11 @@ fn serve(
             Next::Wait(EventFlags::IN) if is_readable(&connection.socket) => Event::Readable,
             Next::Wait(EventFlags::IN) => return Some(connection),
             Next::Wait(_) | Next::Close => return None,
-            Next::Change(_) | Next::Unwatch => panic!("nothing is saved here: {next:?}"),
+            Next::Defer(asked, arrival) => {
+                let answer = shared.service.respond(&asked.request, arrival);
+                Event::Answer(asked, Ok(answer))
+            }
+            Next::Change(..) | Next::Unwatch => panic!("nothing is saved here: {next:?}"),
         };
     }
 }

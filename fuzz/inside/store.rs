@@ -77,9 +77,8 @@ pub fn json(content: &[u8]) {
     {
         check_error(error, content);
     }
-    for color in create.iter().chain(file.iter().flat_map(Colors::iter)) {
-        check_color(color);
-    }
+    let listed = file.iter().flat_map(Colors::iter).map(|(_, color)| color);
+    create.iter().chain(listed).for_each(check_color);
     // Fields that are ignored may have what these types do not take: numbers that are too large,
     // deep nesting.
     if let Ok(members) = serde_json::from_slice::<Members>(content) {

@@ -12,8 +12,8 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::geteuid;
 
 use crate::common::harness::{
-    Scratch, Server, SetOnDrop, colors, copy_program, eventually, is_installed, own_environment,
-    run, skip, stored,
+    Scratch, Server, SetOnDrop, colors, copy_program, is_installed, own_environment, run, skip,
+    stored,
 };
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
