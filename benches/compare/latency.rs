@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -114,7 +114,8 @@ fn measure(
 ) -> Result<Run> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let changes = changes.map(|changes| scope.spawn(|| repeat(server, changes, &is_over)));
+        let changes = changes
+            .map(|changes| scope.spawn(|| repeat(server, changes, &is_over, &AtomicU32::new(0))));
         let run = send(server, &request.bytes(), length, connections, pace);
         is_over.store(true, Relaxed);
         changes.map_or(Ok(()), |changes| changes.join().expect("a client does not panic"))?;
@@ -122,8 +123,13 @@ fn measure(
     })
 }
 
-/// Changes a color and reads the list, one after the other.
-fn repeat(server: &Server, [put, get]: &[Request; 2], is_over: &AtomicBool) -> Result<()> {
+/// Changes a color and reads the list, one after the other; counts the lists.
+pub(crate) fn repeat(
+    server: &Server,
+    [put, get]: &[Request; 2],
+    is_over: &AtomicBool,
+    count: &AtomicU32,
+) -> Result<()> {
     let mut client = Client::connect(server.address)?;
     for number in (0..).take_while(|_| !is_over.load(Relaxed)) {
         // a color that has the value already is not changed
@@ -132,6 +138,7 @@ fn repeat(server: &Server, [put, get]: &[Request; 2], is_over: &AtomicBool) -> R
             ..put.clone()
         })?;
         client.ask(get)?;
+        count.fetch_add(1, Relaxed);
     }
     Ok(())
 }

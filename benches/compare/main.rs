@@ -5,6 +5,7 @@ mod client;
 mod contest;
 mod growth;
 mod instructions;
+mod isolation;
 mod latency;
 mod server;
 mod soak;
@@ -45,8 +46,9 @@ struct Args {
     /// How many threads wrk has; more threads than connections are skipped
     #[arg(long, value_name = "N,...", default_value = "1,2", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: Vec<u32>,
-    /// How many colors the list has, in the comparison and for --latency and --writers [default:
-    /// 148; for --writers 148,10000,100000,1000000]
+    /// How many colors the list has, in the comparison and for --latency, --writers and
+    /// --isolation [default: 148; for --writers 148,10000,100000,1000000; for --isolation
+    /// 100000,1000000]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     colors_count: Vec<u32>,
     /// Which requests to send
@@ -82,6 +84,9 @@ struct Args {
     /// Print how long a read takes at fixed rates
     #[arg(long)]
     latency: bool,
+    /// Print how long a read takes beside long requests of other clients, on the same worker
+    #[arg(long)]
+    isolation: bool,
     /// Which rates, per second, for --latency
     #[arg(long, value_name = "N,...", default_value = "1000,20000,50000", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rates: Vec<u32>,
@@ -140,7 +145,7 @@ fn main() -> Result<()> {
     let compute =
         |_| Command::new(env::current_exe()?).arg("--compute").stdin(Stdio::piped()).spawn();
     let _busy = (0..args.busy).map(compute).collect::<io::Result<Vec<_>>>()?;
-    if !(args.instructions || args.growth || args.writers || args.latency) {
+    if !(args.instructions || args.growth || args.writers || args.latency || args.isolation) {
         contest::print(&args, &programs)?;
     }
     if args.instructions {
@@ -154,6 +159,9 @@ fn main() -> Result<()> {
     }
     if args.latency {
         latency::print(&args, &programs)?;
+    }
+    if args.isolation {
+        isolation::print(&args, &programs)?;
     }
     Ok(())
 }

@@ -77,6 +77,11 @@ impl Programs {
             .transpose()?;
         Ok(before.unwrap_or(&self.colors))
     }
+
+    /// The command of a peer, which lacks only its arguments.
+    pub(crate) fn peer(&self, name: &str) -> Command {
+        Command::new(self.peers.join(name))
+    }
 }
 
 fn find(path: &Path) -> Result<PathBuf> {
@@ -145,13 +150,7 @@ impl Server {
         colors: &[Color],
         response: &[u8],
     ) -> Result<Self> {
-        let peer = |name: &str, content: &[u8]| {
-            let (files, address) = place()?;
-            fs::write(files.path().join("content"), content)?;
-            let mut command = Command::new(programs.peers.join(name));
-            command.args([&address.port().to_string(), "content"]);
-            Self::launch(command, files, address)
-        };
+        let peer = |name, content: &[u8]| Self::start_peer(programs.peer(name), content);
         let started = match kind {
             Kind::Colors | Kind::Before => {
                 Self::start_colors(Command::new(programs.program(kind)?), colors, false)
@@ -182,6 +181,14 @@ impl Server {
         {
             command.env_remove(name);
         }
+        Self::launch(command, files, address)
+    }
+
+    /// Starts a peer by a command that lacks only its arguments.
+    pub(crate) fn start_peer(mut command: Command, content: &[u8]) -> Result<Self> {
+        let (files, address) = place()?;
+        fs::write(files.path().join("content"), content)?;
+        command.args([&address.port().to_string(), "content"]);
         Self::launch(command, files, address)
     }
 

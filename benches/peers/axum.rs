@@ -6,16 +6,27 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
-use axum::extract::{Path, State};
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
+use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::api::{Color, Envelope, Update};
+
+/// As much as the product takes with its highest `--max-body`.
+const MAX_BODY: usize = 16 << 20; // bytes
+
+/// A new list that is not an array.
+#[derive(Deserialize)]
+struct List {
+    data: Vec<Color>,
+}
 
 type Colors = State<Arc<Mutex<Vec<Color>>>>;
 
@@ -29,6 +40,16 @@ fn found(color: Option<Color>) -> Response {
 async fn read_all(State(colors): Colors) -> Response {
     // Serializing under the lock is cheaper than cloning the list first.
     Json(Envelope { data: &colors.lock().expect("unpoisoned") }).into_response()
+}
+
+async fn replace(State(colors): Colors, content: Bytes) -> Response {
+    // Tried one after the other: an untagged enum would hold all of it in between.
+    let list = serde_json::from_slice(&content)
+        .or_else(|_| serde_json::from_slice(&content).map(|List { data }| data));
+    let Ok(list) = list else { return StatusCode::BAD_REQUEST.into_response() };
+    let mut colors = colors.lock().expect("unpoisoned");
+    *colors = list;
+    Json(Envelope { data: &colors }).into_response()
 }
 
 async fn read_one(State(colors): Colors, Path(name): Path<String>) -> Response {
@@ -63,8 +84,9 @@ async fn delete(State(colors): Colors, Path(name): Path<String>) -> Response {
 async fn main() -> io::Result<()> {
     let (port, colors) = api::arguments()?;
     let app = Router::new()
-        .route("/colors", get(read_all).post(create))
+        .route("/colors", get(read_all).post(create).put(replace))
         .route("/colors/{name}", get(read_one).put(update).delete(delete))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(Arc::new(Mutex::new(colors)));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
         .await?
