@@ -469,3 +469,21 @@ fn two_writers_by_turns_are_about_as_fast_as_one() {
     // 5 s more if each waits until the other has been silent for a moment
     assert!(two < 2 * one + Duration::from_secs(2), "{two:?} against {one:?}");
 }
+
+#[test]
+fn a_link_that_is_made_to_lead_elsewhere_is_noticed_before_the_next_acknowledgment() {
+    let scratch = Scratch::new();
+    let link = scratch.file("link.db");
+    Server::with_data("[]", &scratch.file("other.db"), &[]).stop();
+    std::os::unix::fs::symlink("colors.db", &link).unwrap();
+    let server = Server::with_data(&format!("[{A}]"), &link, &[]);
+    assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).status, 200);
+    let list = server.list();
+    std::os::unix::fs::symlink("other.db", scratch.file("new")).unwrap();
+    fs::rename(scratch.file("new"), &link).unwrap();
+    let refused = server.ask("PUT", "/colors/a", r#"{"value":"3"}"#);
+    assert!(refused.message().contains("link.db was removed, replaced or cut short; "));
+    assert_eq!((refused.status, health(&server).0, server.list()), (500, 503, list.clone()));
+    server.stop();
+    assert_eq!(stored(&scratch.file("colors.db")), list);
+}
