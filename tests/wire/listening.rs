@@ -287,44 +287,6 @@ fn descriptors_that_are_not_for_this_process_are_left_alone() {
 }
 
 #[test]
-fn of_several_started_at_once_on_a_stale_file_exactly_one_wins() {
-    let scratch = Scratch::new();
-    let path = socket_in(&scratch);
-    let listen = format!("unix:{path}");
-    for round in 0..40 {
-        drop(UnixListener::bind(&path).unwrap());
-        let mut children: Vec<_> =
-            (0..3).map(|_| colors(&["--listen", &listen]).spawn().unwrap()).collect();
-        let is_loser = |child: &mut std::process::Child| child.try_wait().unwrap().is_some();
-        eventually("two give up", || {
-            (children.iter_mut().filter_map(|child| is_loser(child).then_some(())).count() >= 2)
-                .then_some(())
-        });
-        Client::on_unix(&path).expect_open();
-        let mut codes = Vec::new();
-        for child in children {
-            let _ = rustix::process::kill_process(
-                rustix::process::Pid::from_child(&child),
-                Signal::TERM,
-            );
-            let output = child.wait_with_output().unwrap();
-            let log = String::from_utf8(output.stderr).unwrap();
-            if output.status.code() == Some(1) {
-                assert!(log.contains("another program does already"), "round {round}: {log}");
-            }
-            codes.push(output.status.code().unwrap());
-        }
-        codes.sort_unstable();
-        assert_eq!(codes, [0, 1, 1], "round {round}");
-        assert_eq!(
-            fs::read_dir(&scratch.0).unwrap().count(),
-            0,
-            "round {round}: something is left"
-        );
-    }
-}
-
-#[test]
 fn systemds_own_tool_activates_it_with_the_first_connection() {
     let tool = "systemd-socket-activate";
     if !is_installed(tool) {

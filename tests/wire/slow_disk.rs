@@ -299,6 +299,7 @@ fn clients_that_leave_their_changes_behind_take_no_more_memory_than_others() {
     }
     disk.wait_until_received();
     let peak = disk.server.proc_status("VmHWM");
+    crate::common::harness::figures(&format!("peak {peak} KiB"));
     assert!(peak < 96 * 1024, "{peak} KiB");
     disk.release();
     assert_eq!(first.response().content, r#"{"name":"a","value":"2"}"#);
