@@ -47,7 +47,7 @@ pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
     let failed = |error| unusable(file, error);
     if args.read_only {
         let (store, follower) = Store::following(file, memory_max).map_err(failed)?;
-        let details = follows(file, store.list.len());
+        let details = follows(file, store.list.size().0);
         let thread = Some(Thread { name: "follower", run: Box::new(|| follower.run()) });
         return Ok(Opened { store, thread, details, is_new: false });
     }

@@ -343,7 +343,7 @@ fn health(service: &Service, request: &Request, is_stopping: bool) -> Response {
     let mut health = serde_json::json!({
         "status": fault.as_deref().unwrap_or("ok"),
         "version": env!("BUILD_VERSION"),
-        "colors": store.list.len(),
+        "colors": store.list.size().0,
     });
     let times = store.status.current();
     if store.is_durable() {

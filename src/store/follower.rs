@@ -51,7 +51,7 @@ impl Follower {
     fn look(&mut self) -> Result<(), DatabaseError> {
         // if it fails, reading says why
         let now = Stamps::of(&self.path).ok();
-        if now.is_some() && now == self.seen && !self.status.has_failed() {
+        if now.is_some() && now == self.seen && self.status.current().failure.is_none() {
             return Ok(());
         }
         self.seen = None;

@@ -50,10 +50,6 @@ impl SharedList {
         lock(&self.current).clone()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        lock(&self.current).len()
-    }
-
     /// The number of colors and the length of the envelope in bytes, without making it.
     pub(crate) fn size(&self) -> (usize, usize) {
         let current = lock(&self.current);
@@ -274,7 +270,7 @@ mod tests {
         let list = list(3);
         let before = list.envelope();
         list.replace(Colors::default());
-        assert_eq!((list.len(), list.envelope().bytes()), (0, &b"{\"data\":[]}\n"[..]));
+        assert_eq!((list.size().0, list.envelope().bytes()), (0, &b"{\"data\":[]}\n"[..]));
         assert_ne!(before.tag(), list.envelope().tag());
     }
 }

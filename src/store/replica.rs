@@ -128,8 +128,13 @@ fn read_once<T>(
     let before = Stamps::of(path).map_err(failed)?;
     let [Some(opened), wal] = &before.0 else { return Err(changing()) };
     check_applied(path, opened)?;
+    let has_shm = data_file::with_suffix(path, "-shm").exists();
+    if wal.is_none() && has_shm {
+        // for a moment at a start; otherwise what was in the log is missing
+        return Err(DatabaseError::Changing("FILE-wal is missing beside FILE-shm; move it back"));
+    }
     if wal.as_ref().is_some_and(|wal| wal.length > 0) {
-        if !data_file::with_suffix(path, "-shm").exists() {
+        if !has_shm {
             return Err(DatabaseError::other(
                 "there is a FILE-wal without FILE-shm; open it once with sqlite3, which makes that",
             ));
@@ -475,6 +480,18 @@ mod tests {
             "there is a FILE-wal without FILE-shm; open it once with sqlite3, which makes that";
         assert_eq!(error, DatabaseError::other(reason));
         assert_eq!(scratch.names(), ["FILE", "FILE-shm", "FILE-wal", "copy", "copy-wal"]);
+    }
+
+    #[test]
+    fn a_log_that_is_missing_beside_its_index_is_not_taken_for_an_empty_one() {
+        let scratch = Scratch::new("no-log");
+        let writer = scratch.open("FILE");
+        writer.execute_batch("UPDATE color SET name = 'new'").unwrap();
+        fs::rename(scratch.path("FILE-wal"), scratch.path("away")).unwrap();
+        let reason = "FILE-wal is missing beside FILE-shm; move it back";
+        assert_eq!(scratch.read(), Err(DatabaseError::Changing(reason)));
+        fs::rename(scratch.path("away"), scratch.path("FILE-wal")).unwrap();
+        assert_eq!(name(scratch.read()), "new");
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) struct DatabaseStatus {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Status {
     /// Why the last save or read failed, if it did.
-    failure: Option<DatabaseError>,
+    pub(super) failure: Option<DatabaseError>,
     /// When the one began that is under way.
     begun: Option<Instant>,
     /// When changes were last saved; `None` before the first since the start.
@@ -68,10 +68,6 @@ impl DatabaseStatus {
     /// How long the save or read that is under way takes so far.
     pub(crate) fn elapsed(&self) -> Duration {
         self.lock().begun.map_or(Duration::ZERO, |begun| begun.elapsed())
-    }
-
-    pub(super) fn has_failed(&self) -> bool {
-        self.lock().failure.is_some()
     }
 
     /// Nothing that can panic is done under this lock.

@@ -147,7 +147,7 @@ impl Writer {
     /// Has readers see what other programs have committed. If the last save failed, finds out
     /// whether changes can be saved again.
     fn look(&mut self) {
-        if self.status.has_failed() {
+        if self.status.current().failure.is_some() {
             // It has told of an error.
             let _ = self.save(empty());
             return;
@@ -166,16 +166,16 @@ impl Writer {
     fn adopt(&mut self, known: &Colors, found: Option<Colors>) {
         let Some(found) = found else { return };
         // a checkpoint, for instance, changes no color
-        if found != *known {
-            if self.warned.is_none_or(|warned| warned.elapsed() > WARNING_INTERVAL) {
-                let count = found.len();
-                log::warn!("another program has changed the list; it has {count} colors now");
-                self.warned = Some(Instant::now());
-            }
-            self.list.replace(found);
-        } else if !found.has_ids_of(known) {
-            self.list.replace(found);
+        if found == *known && found.has_ids_of(known) {
+            return;
         }
+        let may_warn = self.warned.is_none_or(|warned| warned.elapsed() > WARNING_INTERVAL);
+        if found != *known && may_warn {
+            let count = found.len();
+            log::warn!("another program has changed the list; it has {count} colors now");
+            self.warned = Some(Instant::now());
+        }
+        self.list.replace(found);
     }
 
     /// Saves changes in one commit, the first ones if they take long. If that fails, all fail, but
@@ -224,7 +224,7 @@ impl Writer {
         changes: impl Iterator<Item = &'a Change>,
     ) -> Result<Vec<Outcome>, DatabaseError> {
         let known = self.list.version();
-        let has_failed = self.status.has_failed();
+        let has_failed = self.status.current().failure.is_some();
         let found = self.database.begin(&known, has_failed)?;
         self.adopt(&known, found);
         let begun = Instant::now();
