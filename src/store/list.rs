@@ -23,7 +23,7 @@ const SHORT_LIST_COLORS: usize = 2000;
 pub(crate) struct SharedList {
     current: Mutex<Colors>,
     /// What was read and may still be being sent, the oldest first.
-    sent: Mutex<Vec<Sent>>,
+    sent: Mutex<Vec<Tracked>>,
     /// Bytes that old representations may take, however often the list changes.
     old_max: usize,
     /// How many were withdrawn because all of them took more.
@@ -32,7 +32,7 @@ pub(crate) struct SharedList {
 
 /// A long representation that was read.
 #[derive(Debug)]
-struct Sent {
+struct Tracked {
     representation: Weak<Representation>,
     /// The name of the color; `None` for an envelope.
     name: Option<String>,
@@ -110,9 +110,9 @@ impl SharedList {
             current.is_some_and(|current| Arc::ptr_eq(current, sent))
         };
         let mut sent = lock(&self.sent);
-        sent.push(Sent { representation: Arc::downgrade(new), name: name() });
+        sent.push(Tracked { representation: Arc::downgrade(new), name: name() });
         sent.retain(|sent| sent.representation.strong_count() > 0);
-        let old = sent.iter().filter_map(|Sent { representation, name }| {
+        let old = sent.iter().filter_map(|Tracked { representation, name }| {
             let sent = representation.upgrade()?;
             (!sent.is_withdrawn() && !is_current(name.as_deref(), &sent)).then_some(sent)
         });

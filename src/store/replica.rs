@@ -24,9 +24,8 @@ const CLOCK_STEPS: Duration = Duration::from_millis(20);
 /// The bytes of FILE that SQLite locks (`os_unix.c`, `sqlite3PendingByte`): a reader holds a read
 /// lock on the shared range, which it may take while nobody has the pending byte. Who changes FILE
 /// itself has write locks on both.
-const PENDING_BYTE: i64 = 0x4000_0000;
-const SHARED_FIRST: i64 = PENDING_BYTE + 2;
-const SHARED_LENGTH: i64 = 510;
+const PENDING: (i64, i64) = (0x4000_0000, 1);
+const SHARED: (i64, i64) = (0x4000_0002, 510);
 
 /// Where the header of a database has the version of its format for readers: 2 with a write-ahead
 /// log (<https://sqlite.org/fileformat2.html>, section 1.3).
@@ -200,23 +199,26 @@ fn is_still(file: &File, opened: &Stamp) -> io::Result<bool> {
 /// lock belongs to the open file description: one of the process would end when SQLite closes a
 /// descriptor of its own (fcntl_locking(2)).
 fn lock(file: &File) -> io::Result<bool> {
-    let set = |kind: i32, start: i64, length: i64| {
-        let lock = libc::flock {
-            l_type: kind as libc::c_short,
-            l_whence: libc::SEEK_SET as libc::c_short,
-            l_start: start,
-            l_len: length,
-            l_pid: 0,
-        };
-        match fcntl(file, FcntlArg::F_OFD_SETLK(&lock)) {
-            Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(false),
-            set => set.map(|_| true).map_err(io::Error::from),
-        }
-    };
     let is_locked =
-        set(libc::F_RDLCK, PENDING_BYTE, 1)? && set(libc::F_RDLCK, SHARED_FIRST, SHARED_LENGTH)?;
-    set(libc::F_UNLCK, PENDING_BYTE, 1)?;
+        set_lock(file, libc::F_RDLCK, PENDING)? && set_lock(file, libc::F_RDLCK, SHARED)?;
+    set_lock(file, libc::F_UNLCK, PENDING)?;
     Ok(is_locked)
+}
+
+/// Takes or gives up a lock on a range of bytes, its first and their number; false if another
+/// program has one that excludes it.
+fn set_lock(file: &File, kind: i32, (start, length): (i64, i64)) -> io::Result<bool> {
+    let lock = libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: start,
+        l_len: length,
+        l_pid: 0,
+    };
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&lock)) {
+        Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(false),
+        set => set.map(|_| true).map_err(io::Error::from),
+    }
 }
 
 /// Fails while Litestream is applying changes, or when it was ended in the middle: it renames
@@ -356,28 +358,16 @@ mod tests {
         assert_eq!(name(found), "new");
     }
 
-    /// Takes or gives up a lock as who changes FILE does; false if a reader has one.
-    fn set_lock(writer: &File, kind: i32, (start, length): (i64, i64)) -> bool {
-        let lock = libc::flock {
-            l_type: kind as libc::c_short,
-            l_whence: libc::SEEK_SET as libc::c_short,
-            l_start: start,
-            l_len: length,
-            l_pid: 0,
-        };
-        fcntl(writer, FcntlArg::F_OFD_SETLK(&lock)).is_ok()
-    }
-
     #[test]
     fn a_file_that_is_being_changed_under_the_lock_is_waited_for() {
         let scratch = Scratch::new("locked");
         let writer = File::options().read(true).write(true).open(scratch.path("FILE")).unwrap();
-        for range in [(PENDING_BYTE, 1), (SHARED_FIRST, SHARED_LENGTH)] {
-            assert!(set_lock(&writer, libc::F_WRLCK, range));
+        for range in [PENDING, SHARED] {
+            assert!(set_lock(&writer, libc::F_WRLCK, range).unwrap());
             let begun = Instant::now();
             assert_eq!(scratch.read(), Err(DatabaseError::Busy));
             assert!(begun.elapsed() >= BUSY_TIME, "{:?}", begun.elapsed());
-            assert!(set_lock(&writer, libc::F_UNLCK, range));
+            assert!(set_lock(&writer, libc::F_UNLCK, range).unwrap());
             assert_eq!(name(scratch.read()), "old");
         }
     }
@@ -386,8 +376,7 @@ mod tests {
     fn the_lock_is_held_during_a_read_and_not_after_it() {
         let scratch = Scratch::new("holding");
         let writer = File::options().read(true).write(true).open(scratch.path("FILE")).unwrap();
-        let shared = (SHARED_FIRST, SHARED_LENGTH);
-        let is_free = || set_lock(&writer, libc::F_WRLCK, shared);
+        let is_free = || set_lock(&writer, libc::F_WRLCK, SHARED).unwrap();
         let during = read(&scratch.path("FILE"), |connection| {
             // a lock of the process would end when it closes a descriptor of the file
             drop(File::open(scratch.path("FILE")).unwrap());
