@@ -210,12 +210,6 @@ impl Browser {
         self.go(&format!("http://{}/", server.address));
     }
 
-    /// The same in the list's own order, whatever the page would choose.
-    #[track_caller]
-    pub(crate) fn open_in_list_order(&self, server: &Server) {
-        self.go(&format!("http://{}/#sort=list", server.address));
-    }
-
     /// Waits until the page knows that the list may be changed.
     #[track_caller]
     pub(crate) fn expect_controls(&self) {
