@@ -61,6 +61,8 @@ impl Lease {
         };
         let browser = idle.inspect(Browser::forget).unwrap_or_else(|| Browser::start(None));
         browser.resize(1440, 900);
+        // what glides may be elsewhere when it is clicked
+        browser.prefer("prefers-reduced-motion", "reduce");
         lease.0 = Some(browser);
         lease
     }

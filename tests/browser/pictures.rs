@@ -81,8 +81,8 @@ fn readmes_picture_is_small_and_made_here() {
 
 #[test]
 fn ten_thousand_colors_are_shown_searched_and_scrolled_without_delay() {
-    /// Milliseconds; many times what a quiet machine needs.
-    const LONGEST: f64 = 3000.0;
+    /// Milliseconds; many times what a loaded machine needs.
+    const LONGEST: f64 = 20_000.0;
     browse(|browser| {
         let server = ten_thousand();
         // the time of the first frame after the first tile
