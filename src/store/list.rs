@@ -226,13 +226,13 @@ mod tests {
             })
             .collect();
         let withdrawn: Vec<bool> = versions.iter().map(|old| old.is_withdrawn()).collect();
-        assert_eq!(withdrawn, [true, true, true, false, false, false, false, false]);
-        assert_eq!(list.withdrawals(), 3);
+        assert_eq!(withdrawn, [true, true, true, true, false, false, false, false]);
+        assert_eq!(list.withdrawals(), 4);
         // they do not count any more, and the others count once
         list.envelope();
-        assert_eq!(list.withdrawals(), 4);
+        assert_eq!(list.withdrawals(), 5);
         (0..9).for_each(|_| drop(list.envelope()));
-        assert_eq!(list.withdrawals(), 4);
+        assert_eq!(list.withdrawals(), 5);
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
                 list.envelope_of(&version)
             })
             .collect();
-        assert_eq!(envelopes.iter().filter(|old| old.is_withdrawn()).count(), 4);
+        assert_eq!(envelopes.iter().filter(|old| old.is_withdrawn()).count(), 5);
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
             })
             .collect();
         assert!(!current.is_withdrawn());
-        assert_eq!(others.iter().filter(|old| old.is_withdrawn()).count(), 4);
+        assert_eq!(others.iter().filter(|old| old.is_withdrawn()).count(), 5);
     }
 
     #[test]

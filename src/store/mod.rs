@@ -26,7 +26,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub(crate) use change::{Action, Change, Outcome};
-#[cfg(test)]
 pub(crate) use color::Color;
 pub(crate) use colors::Colors;
 pub(crate) use database::Database;

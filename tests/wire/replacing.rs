@@ -390,7 +390,10 @@ fn the_access_log_has_a_line_for_it() {
             Some(server.log()).filter(|log| log.matches("PUT").count() == 2)
         });
         let lines: Vec<&str> = log.lines().filter(|line| line.contains("PUT")).collect();
-        assert!(lines[0].contains(r#" PUT "/colors" 200 "#) && lines[0].ends_with("us"), "{log}");
+        assert!(
+            lines[0].contains(r#" PUT "/colors" 200 "#) && lines[0].ends_with("us 2 -> 0 colors"),
+            "{log}"
+        );
         assert!(
             lines[1].contains(r#" PUT "/colors" 400 "#)
                 && lines[1].contains("us color 1: invalid type: integer `7`"),
