@@ -40,6 +40,18 @@ pub(super) enum Edit {
     ReplaceAll(Colors),
 }
 
+impl Edit {
+    /// Bytes of JSON that it adds.
+    pub(super) fn json_len(&self) -> usize {
+        match self {
+            Self::Append(_, color) => color.json_len(),
+            Self::Replace(_, json) => json.bytes().len(),
+            Self::Remove(_) => 0,
+            Self::ReplaceAll(list) => list.envelope_len(),
+        }
+    }
+}
+
 /// What an edit took out of the list. Freeing it may take long, so it is not done under a lock.
 #[derive(Debug)]
 #[expect(dead_code, reason = "it is there to be dropped")]

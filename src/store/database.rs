@@ -108,10 +108,7 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
 pub(crate) fn read(path: &Path, check: bool) -> Result<Colors, DatabaseError> {
     let has = |suffix| data_file::with_suffix(path, suffix).exists();
     // a copy of FILE and FILE-wal lacks it; if it cannot be made for the moment, reading says so
-    let _shm = match (has("-wal") && !has("-shm")).then(|| SharedMemory::open(path)) {
-        Some(Err(error)) if error == DatabaseError::full() => return Err(error),
-        made => made,
-    };
+    let _shm = (has("-wal") && !has("-shm")).then(|| SharedMemory::open(path));
     let read = |connection: &Connection| {
         if check {
             check_pages(connection)?;
@@ -226,7 +223,7 @@ impl Database {
         connection.execute_batch("BEGIN")?;
         let colors = read_list(&connection, &Colors::default())?;
         let data_version = Some(data_version(&connection)?);
-        files.note_opened()?;
+        files.note_opened(connection.query_row("PRAGMA page_size", [], |row| row.get(0))?)?;
         let database = Self { connection, files, data_version, _lock: lock };
         database.roll_back();
         Ok((database, colors))
@@ -246,7 +243,12 @@ impl Database {
             self.connection.execute_batch(&rewrite_user_version())?;
             self.data_version = None;
         }
-        self.read_if_changed(known)
+        let found = self.read_if_changed(known)?;
+        if found.is_some() {
+            // that program may have made FILE-wal longer while it was waited for
+            self.files.check()?;
+        }
+        Ok(found)
     }
 
     /// The list, if another program has committed since it was read. For readers: between saves.
@@ -271,14 +273,12 @@ impl Database {
     /// Writes an edit of this list, after [`Database::begin`]. The rows have to be those of the
     /// list.
     pub(super) fn write(&mut self, edit: &Edit, colors: &Colors) -> Result<(), DatabaseError> {
+        self.files.make_room_for(edit.json_len() as u64)?;
         match edit {
             Edit::Append(id, color) => self.insert(*id, color),
             Edit::Replace(id, json) => self.change_rows(UPDATE, (id, color::fields(json).value), 1),
             Edit::Remove(id) => self.change_rows(DELETE, [id], 1),
             Edit::ReplaceAll(list) => {
-                // twice the text is enough for rows, their pages and the frames' headers
-                self.files
-                    .make_room_for(2 * (colors.envelope_len() + list.envelope_len()) as u64)?;
                 self.change_rows(DELETE_ALL, [], colors.len())?;
                 list.iter().try_for_each(|(id, color)| self.insert(id, color))
             }
