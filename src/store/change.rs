@@ -96,8 +96,14 @@ impl Change {
             }
             (Action::Create(color), _) => {
                 let is_first = colors.find(&color.name()).is_none();
-                let append = Edit::Append(colors.next_id(), color.clone());
-                (Outcome::Created { color: color.clone(), is_first }, Some(append))
+                let append = |id| Edit::Append(id, color.clone());
+                // all get new ids
+                let renumber = || {
+                    let all = colors.iter().map(|(_, color)| color).chain([color]);
+                    Edit::ReplaceAll(all.cloned().collect())
+                };
+                let edit = colors.next_id().map_or_else(renumber, append);
+                (Outcome::Created { color: color.clone(), is_first }, Some(edit))
             }
             (Action::ReplaceAll(list), _) => {
                 (Outcome::Replaced(list.clone()), Some(Edit::ReplaceAll(list.clone())))

@@ -93,14 +93,9 @@ impl Colors {
         self.colors.get(&id)
     }
 
-    /// The highest id, 0 without colors.
-    pub(super) fn last_id(&self) -> i64 {
-        self.colors.get_max().map_or(0, |(id, _)| *id)
-    }
-
-    /// The id of a color that is appended.
-    pub(super) fn next_id(&self) -> i64 {
-        self.last_id() + 1
+    /// The id of a color that is appended; `None` if another program has used the highest.
+    pub(super) fn next_id(&self) -> Option<i64> {
+        self.colors.get_max().map_or(Some(1), |(id, _)| id.checked_add(1))
     }
 
     /// The first color whose name equals `name` exactly: its id and its JSON.
@@ -114,7 +109,7 @@ impl Colors {
             if color::is_named(json, name) {
                 return Some((*id, json));
             }
-            from = id + 1;
+            from = id.checked_add(1)?;
         }
     }
 
@@ -288,7 +283,7 @@ mod tests {
             match (random.u8(..5), place, colors.find(name).map(|(id, _)| id)) {
                 (0 | 1, ..) => {
                     model.push((name.clone(), step));
-                    let id = colors.next_id();
+                    let id = colors.next_id().unwrap();
                     colors.apply(Edit::Append(id, color(name, &step.to_string())));
                 }
                 (2, Some(place), Some(id)) => {

@@ -14,7 +14,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use imbl::OrdMap;
-use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Params, ffi};
 
 use super::color::{self, Color, NAME_BYTES_MAX};
@@ -33,9 +32,6 @@ const NEW_FILE_MODE: u32 = 0o600;
 /// done: one that takes the lock again and again leaves it free for moments only.
 pub(super) const BUSY_TIME: Duration = Duration::from_secs(5);
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
-
-/// The highest id at which the list is used: as many colors can follow.
-const LAST_ID_MAX: i64 = i64::MAX / 2;
 
 const SCHEMA: &str =
     "CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT";
@@ -157,13 +153,7 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
     if number("PRAGMA user_version")? > i64::from(data_file::VERSION) {
         return Err(DatabaseError::other(data_file::NEWER));
     }
-    let triggers = "SELECT count(*) FROM sqlite_schema \
-                    WHERE type = 'trigger' AND tbl_name = 'color' COLLATE NOCASE";
-    if number(triggers)? > 0 {
-        return Err(DatabaseError::other(
-            "it has a trigger, which changes the list behind the service; remove it with sqlite3",
-        ));
-    }
+    check_schema(connection)?;
     let mut statement = connection.prepare("SELECT id, name, value FROM color ORDER BY id")?;
     let (mut rows, mut colors) = (statement.query([])?, OrdMap::new());
     while let Some(row) = rows.next()? {
@@ -174,10 +164,7 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
                  sqlite3"
             ))
         };
-        let text = |column| match row.get_ref(column)? {
-            ValueRef::Text(text) => str::from_utf8(text).map_err(|_| wrong("it is not UTF-8")),
-            _ => Err(wrong("it has something else than text")),
-        };
+        let text = |column| row.get_ref(column)?.as_str().map_err(|_| wrong("it is not UTF-8"));
         let (name, value) = (text(1)?, text(2)?);
         if name.len() > NAME_BYTES_MAX {
             return Err(wrong("its name is too long"));
@@ -186,15 +173,42 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
         let known = known.get(id).filter(|known| **known == color);
         colors.insert(id, known.cloned().unwrap_or(color));
     }
-    let colors = Colors::with_ids(colors);
-    if colors.last_id() > LAST_ID_MAX {
+    Ok(Colors::with_ids(colors))
+}
+
+/// Fails if the rows that are written could be refused or changed: by another table in place of
+/// [`SCHEMA`], a trigger, or an index that is more than an order of names or values.
+fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
+    let text = |query: &str| connection.query_row(query, [], |row| row.get::<_, String>(0));
+    let found = text(
+        "SELECT ifnull(max(sql), '') FROM sqlite_schema \
+         WHERE type IN ('table', 'view') AND name = 'color' COLLATE NOCASE",
+    )?;
+    // ALTER TABLE writes names in quotes, and who types it may use other spaces
+    let plain = |sql: &str| sql.to_lowercase().replace(|c: char| c == '"' || c.is_whitespace(), "");
+    if plain(&found) != plain(SCHEMA) {
+        let same =
+            SCHEMA.bytes().zip(found.bytes()).take_while(|(one, other)| one == other).count();
         return Err(DatabaseError::Other(format!(
-            "no color can follow the row of table color with id {}; give it a smaller id with \
-             sqlite3",
-            colors.last_id()
+            "its table color is another one: it has \"{:.100}\" in place of \"{}\"; copy the rows \
+             into a table as the service makes it, with sqlite3",
+            &found[same..],
+            &SCHEMA[same..]
         )));
     }
-    Ok(colors)
+    let foreign = text(
+        "SELECT ifnull(max(type || ' ' || name), '') FROM sqlite_schema AS other \
+         WHERE tbl_name = 'color' COLLATE NOCASE AND (type = 'trigger' OR \
+         name IN (SELECT name FROM pragma_index_list('color') WHERE \"unique\" OR partial) OR \
+         EXISTS (SELECT 1 FROM pragma_index_xinfo(other.name) WHERE cid = -2))",
+    )?;
+    if !foreign.is_empty() {
+        return Err(DatabaseError::Other(format!(
+            "it has the {foreign}, which may refuse or change what the service writes; remove it \
+             with sqlite3"
+        )));
+    }
+    Ok(())
 }
 
 /// Changes when another connection has committed.
@@ -240,13 +254,15 @@ impl Database {
         self.files.check()?;
         self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         if has_failed {
-            self.connection.execute_batch(&rewrite_user_version())?;
             self.data_version = None;
         }
         let found = self.read_if_changed(known)?;
         if found.is_some() {
             // that program may have made FILE-wal longer while it was waited for
             self.files.check()?;
+        }
+        if has_failed {
+            self.connection.execute_batch(&rewrite_application_id())?;
         }
         Ok(found)
     }
@@ -340,7 +356,7 @@ impl Database {
         // checkpoint
         let erased = self
             .connection
-            .execute_batch(&format!("PRAGMA synchronous=NORMAL; {}", rewrite_user_version()));
+            .execute_batch(&format!("PRAGMA synchronous=NORMAL; {}", rewrite_application_id()));
         let restored = self.connection.execute_batch("PRAGMA synchronous=FULL");
         erased.and(restored)
     }
@@ -369,8 +385,8 @@ impl Database {
 }
 
 /// Writes a page, and so a frame of the log, and changes no color.
-fn rewrite_user_version() -> String {
-    format!("PRAGMA user_version={}", data_file::VERSION)
+fn rewrite_application_id() -> String {
+    format!("PRAGMA application_id={}", data_file::APPLICATION_ID)
 }
 
 #[cfg(test)]

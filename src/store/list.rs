@@ -181,7 +181,7 @@ mod tests {
     /// Publishes a version with one more color.
     fn append(list: &SharedList, name: &str) {
         let mut version = list.version();
-        version.apply(Edit::Append(version.next_id(), Color::new(name, "")));
+        version.apply(Edit::Append(version.next_id().unwrap(), Color::new(name, "")));
         list.replace(version);
     }
 
@@ -257,7 +257,10 @@ mod tests {
         let others: Vec<_> = (0..8)
             .map(|number| {
                 let mut version = before.clone();
-                version.apply(Edit::Append(version.next_id(), Color::new(&number.to_string(), "")));
+                version.apply(Edit::Append(
+                    version.next_id().unwrap(),
+                    Color::new(&number.to_string(), ""),
+                ));
                 list.envelope_of(&version)
             })
             .collect();
