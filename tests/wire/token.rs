@@ -206,7 +206,7 @@ fn a_bad_token_file_stops_the_start_and_is_not_shown() {
         (&format!("#{}\n{TOKEN}", "#".repeat(65_536)), "it has more than 64 KiB"),
     ] {
         let file = scratch.write_tokens(content);
-        let (code, _, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--token-file", &file]));
+        let (code, _, log) = run(&mut colors(&["--check", "--token-file", &file]));
         assert_eq!(code, Some(1));
         assert_eq!(
             log.split_once("[ERROR] ").unwrap().1,
