@@ -96,13 +96,13 @@ impl Change {
             }
             (Action::Create(color), _) => {
                 let is_first = colors.find(&color.name()).is_none();
-                let append = |id| Edit::Append(id, color.clone());
-                // all get new ids
-                let renumber = || {
-                    let all = colors.iter().map(|(_, color)| color).chain([color]);
-                    Edit::ReplaceAll(all.cloned().collect())
+                let edit = match colors.next_id() {
+                    Some(id) => Edit::Append(id, color.clone()),
+                    // all get new ids
+                    None => Edit::ReplaceAll(
+                        colors.iter().map(|(_, color)| color).chain([color]).cloned().collect(),
+                    ),
                 };
-                let edit = colors.next_id().map_or_else(renumber, append);
                 (Outcome::Created { color: color.clone(), is_first }, Some(edit))
             }
             (Action::ReplaceAll(list), _) => {

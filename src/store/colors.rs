@@ -40,27 +40,6 @@ pub(super) enum Edit {
     ReplaceAll(Colors),
 }
 
-impl Edit {
-    /// Bytes of JSON that it adds.
-    pub(super) fn json_len(&self) -> usize {
-        match self {
-            Self::Append(_, color) => color.json_len(),
-            Self::Replace(_, json) => json.bytes().len(),
-            Self::Remove(_) => 0,
-            Self::ReplaceAll(list) => list.envelope_len(),
-        }
-    }
-}
-
-/// What an edit took out of the list. Freeing it may take long, so it is not done under a lock.
-#[derive(Debug)]
-#[expect(dead_code, reason = "it is there to be dropped")]
-pub(super) enum Removed {
-    Nothing,
-    Color(Color),
-    List(Colors),
-}
-
 impl Colors {
     /// The list of these colors, by their ids.
     pub(super) fn with_ids(colors: OrdMap<i64, Color>) -> Self {
@@ -113,30 +92,31 @@ impl Colors {
         }
     }
 
-    /// Makes an edit that was decided for this version.
-    pub(super) fn apply(&mut self, edit: Edit) -> Removed {
+    /// Makes an edit that was decided for this version. Returns the one that would undo it, with what
+    /// was taken out of the list: freeing that may take long, and is not to be done under a lock.
+    pub(super) fn apply(&mut self, edit: Edit) -> Edit {
         self.envelope = Arc::default();
         match edit {
             Edit::Append(id, color) => {
                 self.bytes += color.json_len();
                 self.index.insert(self.index_entry(id, &color));
                 self.colors.insert(id, color);
-                Removed::Nothing
+                Edit::Remove(id)
             }
             Edit::Replace(id, json) => {
                 let color = Color { json };
                 self.bytes += color.json_len();
                 let before = self.colors.insert(id, color).expect("it was found in the list");
                 self.bytes -= before.json_len();
-                Removed::Color(before)
+                Edit::Replace(id, before.json)
             }
             Edit::Remove(id) => {
                 let color = self.colors.remove(&id).expect("it was found in the list");
                 self.bytes -= color.json_len();
                 self.index.remove(&self.index_entry(id, &color));
-                Removed::Color(color)
+                Edit::Append(id, color)
             }
-            Edit::ReplaceAll(colors) => Removed::List(replace(self, colors)),
+            Edit::ReplaceAll(colors) => Edit::ReplaceAll(replace(self, colors)),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -42,30 +42,26 @@ pub(crate) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
         return unusable("it names a directory; name a file in it with --data");
     }
     let (directory, name) = (directory_of(path), path.file_name().unwrap_or_default());
-    match fs::canonicalize(directory) {
-        Ok(directory) => {
-            let (path, name) = (directory.join(name).as_os_str().len(), name.len());
-            if path > PATH_BYTES_MAX || name > NAME_BYTES_MAX {
-                return unusable(&format!(
-                    "its path has {path} bytes, its name {name}, and SQLite takes at most \
-                     {PATH_BYTES_MAX} and {NAME_BYTES_MAX}; name another file with --data"
-                ));
-            }
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return unusable(&format!(
-                "no such directory; create it with mkdir -p {}",
-                directory.display()
-            ));
-        }
-        Err(error) => return Err(path_error(directory, &error)),
+    let full = fs::canonicalize(directory).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => DatabaseError::Other(format!(
+            "no such directory; create it with mkdir -p {}",
+            directory.display()
+        )),
+        _ => path_error(directory, &error),
+    })?;
+    let (full, name) = (full.join(name).as_os_str().len(), name.len());
+    if full > PATH_BYTES_MAX || name > NAME_BYTES_MAX {
+        return unusable(&format!(
+            "its path has {full} bytes, its name {name}, and SQLite takes at most {PATH_BYTES_MAX} \
+             and {NAME_BYTES_MAX}; name another file with --data"
+        ));
     }
     match there {
         Ok(there) if !there.is_file() => {
             return unusable("it is not a regular file; name another file with --data");
         }
         Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(path_error(path, &error)),
     }
     let mut start = Vec::new();
@@ -75,19 +71,17 @@ pub(crate) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
     let number = |at: usize| {
         start.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes)
     };
-    let is_ours = start.starts_with(b"SQLite format 3\0") && number(68) == Some(APPLICATION_ID);
+    let is_database = start.starts_with(b"SQLite format 3\0");
     match (number(68), number(60)) {
         _ if start.is_empty() => Ok(false),
-        (_, Some(version)) if is_ours => match version {
-            ..=VERSION => Ok(true),
-            _ => unusable(NEWER),
-        },
+        (Some(APPLICATION_ID), Some(..=VERSION)) if is_database => Ok(true),
+        (Some(APPLICATION_ID), Some(_)) if is_database => unusable(NEWER),
         // what `.dump` of sqlite3 prints lacks both numbers
-        (Some(0), _) if start.starts_with(b"SQLite format 3\0") => unusable(&format!(
+        (Some(0), _) if is_database => unusable(&format!(
             "it is the database of another program, or made by sqlite3 from a dump; name another file with --data, or mark it as ours with \
              sqlite3 FILE 'PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}'"
         )),
-        _ if start.starts_with(b"SQLite format 3\0") => unusable(FOREIGN),
+        _ if is_database => unusable(FOREIGN),
         _ if matches!(start.trim_ascii_start(), [b'[' | b'{', ..]) => unusable(
             "it is a list in JSON; start with it as --seed, and name a new file with --data",
         ),
@@ -103,9 +97,7 @@ pub(crate) fn has_journal(path: &Path) -> bool {
     let journal = File::open(with_suffix(path, "-journal"));
     match journal.and_then(|journal| journal.read_exact_at(&mut first, 0)) {
         Ok(()) => first != [0],
-        Err(error) => {
-            !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
-        }
+        Err(error) => ![ErrorKind::NotFound, ErrorKind::UnexpectedEof].contains(&error.kind()),
     }
 }
 
@@ -126,23 +118,19 @@ pub(super) fn path_error(path: &Path, error: &io::Error) -> DatabaseError {
     let user = rustix::process::geteuid().as_raw();
     let found = path.ancestors().find_map(|part| Some((part, fs::metadata(part).ok()?)));
     let reason = match found {
-        Some((part, there)) if error.kind() == io::ErrorKind::PermissionDenied => {
+        Some((part, there)) if error.kind() == ErrorKind::PermissionDenied => {
             let (owner, mode) = (there.uid(), there.mode() & 0o7777);
-            let fix = match () {
-                () if part != path => "allow this process to search (x) that directory",
-                () if owner == user => "change its mode with chmod",
-                () => "change its owner with chown",
-            };
+            let verb = if part == path { "use" } else { "search" };
             format!(
-                "permission denied: {} belongs to user {owner} with mode {mode:04o}, and this \
-                 process is user {user}; {fix}",
+                "permission denied: user {user}, which runs this process, may not {verb} {}, which \
+                 belongs to user {owner} with mode {mode:04o}; change its mode or its owner",
                 part.display()
             )
         }
-        Some((part, _)) if error.kind() == io::ErrorKind::NotADirectory => {
+        Some((part, _)) if error.kind() == ErrorKind::NotADirectory => {
             format!("{} is not a directory; name another file with --data", part.display())
         }
-        _ if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+        _ if error.kind() == ErrorKind::ReadOnlyFilesystem => {
             let directory = if path.is_dir() { path } else { directory_of(path) }.display();
             format!(
                 "{directory} is read-only; under systemd have the unit say ReadWritePaths={directory}, or name another file with --data"

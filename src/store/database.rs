@@ -211,6 +211,11 @@ fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
     Ok(())
 }
 
+/// Writes a page, and so a frame of the log, and changes nothing.
+fn rewrite_page(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "application_id", data_file::APPLICATION_ID)
+}
+
 /// Changes when another connection has committed.
 fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
@@ -262,7 +267,7 @@ impl Database {
             self.files.check()?;
         }
         if has_failed {
-            self.connection.execute_batch(&rewrite_application_id())?;
+            rewrite_page(&self.connection)?;
         }
         Ok(found)
     }
@@ -286,16 +291,16 @@ impl Database {
         Ok(Some(colors))
     }
 
-    /// Writes an edit of this list, after [`Database::begin`]. The rows have to be those of the
-    /// list.
-    pub(super) fn write(&mut self, edit: &Edit, colors: &Colors) -> Result<(), DatabaseError> {
-        self.files.make_room_for(edit.json_len() as u64)?;
+    /// Writes an edit of the list, after [`Database::begin`].
+    pub(super) fn write(&mut self, edit: &Edit) -> Result<(), DatabaseError> {
         match edit {
             Edit::Append(id, color) => self.insert(*id, color),
-            Edit::Replace(id, json) => self.change_rows(UPDATE, (id, color::fields(json).value), 1),
-            Edit::Remove(id) => self.change_rows(DELETE, [id], 1),
+            Edit::Replace(id, json) => {
+                self.execute(UPDATE, (id, color::fields(json).value), json.bytes().len())
+            }
+            Edit::Remove(id) => self.execute(DELETE, [id], 0),
             Edit::ReplaceAll(list) => {
-                self.change_rows(DELETE_ALL, [], colors.len())?;
+                self.execute(DELETE_ALL, [], 0)?;
                 list.iter().try_for_each(|(id, color)| self.insert(id, color))
             }
         }
@@ -303,23 +308,18 @@ impl Database {
 
     fn insert(&mut self, id: i64, color: &Color) -> Result<(), DatabaseError> {
         let fields = color.fields();
-        self.change_rows(INSERT, (id, fields.name, fields.value), 1)
+        self.execute(INSERT, (id, fields.name, fields.value), color.json_len())
     }
 
-    /// Runs a statement that has to change so many rows.
-    fn change_rows(
+    /// Runs a statement that adds a text of so many bytes.
+    fn execute(
         &mut self,
         statement: &str,
         values: impl Params,
-        rows: usize,
+        text: usize,
     ) -> Result<(), DatabaseError> {
-        let changed = self.connection.prepare_cached(statement)?.execute(values)?;
-        if changed != rows {
-            self.data_version = None;
-            return Err(DatabaseError::other(
-                "another program has changed the rows of the table color; try again",
-            ));
-        }
+        self.files.make_room_for(text as u64)?;
+        self.connection.prepare_cached(statement)?.execute(values)?;
         Ok(())
     }
 
@@ -354,9 +354,8 @@ impl Database {
         self.roll_back();
         // NORMAL leaves out the sync of a commit, which may fail again, but not those of a
         // checkpoint
-        let erased = self
-            .connection
-            .execute_batch(&format!("PRAGMA synchronous=NORMAL; {}", rewrite_application_id()));
+        self.connection.execute_batch("PRAGMA synchronous=NORMAL")?;
+        let erased = rewrite_page(&self.connection);
         let restored = self.connection.execute_batch("PRAGMA synchronous=FULL");
         erased.and(restored)
     }
@@ -382,11 +381,6 @@ impl Database {
             log::warn!("keep FILE and FILE-wal together: {}", DatabaseError::from(error));
         }
     }
-}
-
-/// Writes a page, and so a frame of the log, and changes no color.
-fn rewrite_application_id() -> String {
-    format!("PRAGMA application_id={}", data_file::APPLICATION_ID)
 }
 
 #[cfg(test)]

@@ -71,9 +71,8 @@ impl SharedMemory {
                     options.create(true).mode(owner.mode() & 0o777).open(&shm).map_err(failed)?;
                 file.set_permissions(Permissions::from_mode(owner.mode() & 0o777))
                     .map_err(failed)?;
-                if rustix::process::geteuid().is_root() {
-                    fchown(&file, Some(owner.uid()), Some(owner.gid())).map_err(failed)?;
-                }
+                // Only root may, and who else gets here is the owner in most cases.
+                let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
                 file
             }
             opened => opened.map_err(failed)?,
@@ -90,9 +89,7 @@ impl SharedMemory {
                 // a file system that cannot allocate in advance
                 Err(Errno::OPNOTSUPP) => self.room = self.length(),
                 Err(Errno::NOSPC | Errno::DQUOT) => return Err(DatabaseError::full()),
-                Err(error) => {
-                    return Err(DatabaseError::Other(format!("no room for FILE-shm: {error}")));
-                }
+                Err(error) => return Err(data_file::path_error(&self.path, &error.into())),
             }
         }
         Ok(())
@@ -138,12 +135,8 @@ impl Files {
         Ok(Self { opened, shm, page_bytes: PAGE_BYTES_MIN, bytes: 0 })
     }
 
-    /// Notes which files SQLite has opened.
+    /// Notes which files SQLite has opened, and the length of their pages.
     pub(super) fn note_opened(&mut self, page_bytes: u32) -> Result<(), DatabaseError> {
-        for (path, id) in &mut self.opened {
-            let file = fs::metadata(&*path).map_err(|_| replaced(path))?;
-            *id = Some((file.dev(), file.ino()));
-        }
         self.page_bytes = page_bytes.into();
         // SQLite may have cut it
         self.shm.room = 0;
@@ -154,9 +147,10 @@ impl Files {
     /// them then. Makes room in FILE-shm.
     pub(super) fn check(&mut self) -> Result<(), DatabaseError> {
         let mut lengths = [0; 3];
-        for ((path, opened), length) in self.opened.iter().zip(&mut lengths) {
-            let file = fs::metadata(path).map_err(|_| replaced(path))?;
-            if Some((file.dev(), file.ino())) != *opened {
+        for ((path, opened), length) in self.opened.iter_mut().zip(&mut lengths) {
+            let file = fs::metadata(&*path).map_err(|_| replaced(path))?;
+            let id = (file.dev(), file.ino());
+            if *opened.get_or_insert(id) != id {
                 return Err(replaced(path));
             }
             *length = file.len();

@@ -389,15 +389,16 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
         run(command.args(arguments).args(["--data", file]).uid(65534).gid(65534))
     };
     let run_as_nobody = |arguments: &[&str]| use_as_nobody(arguments, &file);
-    let refused = |mode: u32| {
+    let refused = |verb: &str, path: &str, mode: u32| {
         format!(
-            "[ERROR] cannot use {file}: permission denied: {file} belongs to user 0 with mode {mode:04o}, and this process is user 65534; \
-             change its owner with chown\n"
+            ": permission denied: user 65534, which runs this process, may not {verb} {path}, which \
+             belongs to user 0 with mode {mode:04o}; change its mode or its owner\n"
         )
     };
+    let refused_file = |mode| format!("[ERROR] cannot use {file}{}", refused("use", &file, mode));
     for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"], &["--dump"]] {
         let (code, _, error) = run_as_nobody(arguments);
-        assert!(code == Some(1) && error.ends_with(&refused(0o600)), "{arguments:?}: {error}");
+        assert!(code == Some(1) && error.ends_with(&refused_file(0o600)), "{arguments:?}: {error}");
     }
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(
@@ -406,29 +407,19 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     );
     for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"]] {
         let (code, _, error) = run_as_nobody(arguments);
-        assert!(code == Some(1) && error.ends_with(&refused(0o644)), "{arguments:?}: {error}");
+        assert!(code == Some(1) && error.ends_with(&refused_file(0o644)), "{arguments:?}: {error}");
     }
     // its own file in a directory of root's: there is no place for the log
     chown(&file, Some(65534), Some(65534)).unwrap();
     let (code, _, error) = run_as_nobody(&["--check"]);
-    let owner = |directory: &str, mode| {
-        format!(
-            "permission denied: {directory} belongs to user 0 with mode {mode}, and this process \
-             is user 65534; "
-        )
-    };
-    let fix = "change its owner with chown\n";
-    assert!(
-        code == Some(1) && error.ends_with(&(owner(scratch.0.to_str().unwrap(), "0755") + fix)),
-        "{error}"
-    );
+    let directory = scratch.0.to_str().unwrap();
+    assert!(code == Some(1) && error.ends_with(&refused("use", directory, 0o755)), "{error}");
     // a directory on the way that may not even be searched
-    let fix = "allow this process to search (x) that directory\n";
     let (private, inside) = (scratch.file("private"), scratch.file("private/colors.db"));
     fs::create_dir(&private).unwrap();
     fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
     let (_, _, error) = use_as_nobody(&["--check"], &inside);
-    assert!(error.ends_with(&(owner(&private, "0700") + fix)), "{error}");
+    assert!(error.ends_with(&refused("search", &private, 0o700)), "{error}");
     fs::remove_dir(&private).unwrap();
     chown(&scratch.0, Some(65534), Some(65534)).unwrap();
     assert_eq!(run_as_nobody(&["--check"]).0, Some(0));
