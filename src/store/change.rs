@@ -99,8 +99,14 @@ impl Change {
             }
             (Action::Create(color), _) => {
                 let is_first = colors.find(&color.name()).is_none();
-                let append = Edit::Append(colors.next_id(), color.clone());
-                (Outcome::Created { color: color.clone(), is_first }, Some(append))
+                let edit = match colors.next_id() {
+                    Some(id) => Edit::Append(id, color.clone()),
+                    // all get new ids
+                    None => Edit::ReplaceAll(
+                        colors.iter().map(|(_, color)| color).chain([color]).cloned().collect(),
+                    ),
+                };
+                (Outcome::Created { color: color.clone(), is_first }, Some(edit))
             }
             (Action::ReplaceAll(list), _) => (
                 Outcome::Replaced(list.clone(), colors.len()),

@@ -173,9 +173,9 @@ fn of_clients_that_read_edit_and_write_back_none_undoes_what_another_did() {
 /// What is sent for a list and is none, and the message for it; `{form}` and `{color}` stand for
 /// what is expected.
 const MISTAKES: [(&str, &str); 20] = [
-    ("", "this is not JSON; send JSON: {form}"),
-    ("name,value\nred,1\n", "this is not JSON; send JSON: {form}"),
-    ("\u{feff}[]", "the JSON begins with a byte order mark; send it without: {form}"),
+    ("", "this is not JSON; send JSON, without a byte order mark: {form}"),
+    ("name,value\nred,1\n", "this is not JSON; send JSON, without a byte order mark: {form}"),
+    ("\u{feff}[]", "this is not JSON; send JSON, without a byte order mark: {form}"),
     (r##"{"red":"#f00"}"##, "this is no list of colors; send {form} at line 1 column 14"),
     (r#"{"name":"a","value":"1"}"#, "this is no list of colors; send {form} at line 1 column 24"),
     ("{}", "this is no list of colors; send {form} at line 1 column 2"),
