@@ -183,7 +183,7 @@ mod tests {
                 list += &format!("{space}{tag}{space},");
             }
             check(list.strip_suffix(',').unwrap(), Some((strongly, weakly)));
-            list.insert_str(random.usize(..2) * list.len(), "x");
+            list.insert(random.usize(..2) * list.len(), 'x');
             check(&list, None);
         }
     }

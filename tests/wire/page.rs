@@ -90,37 +90,6 @@ fn everybody_else_gets_the_404_that_was_there_before() {
 }
 
 #[test]
-fn the_document_says_for_whom_it_is_there() {
-    let text = include_str!("../../docs/http.md");
-    assert!(
-        text.contains("| `/` | 200 the page | 405 | 405 | 405 | 204 `Allow` |\n")
-            && text.contains("for all others it is a 404, whatever the method")
-    );
-}
-
-#[test]
-fn the_list_is_json_for_browsers_too() {
-    let response = ask(&Server::start(&[]), "GET", "/colors", BROWSER);
-    assert_eq!(
-        (response.status, response.field("vary"), response.field("content-type")),
-        (200, None, Some("application/json"))
-    );
-}
-
-#[test]
-fn the_page_has_the_methods_of_a_resource_that_is_only_read() {
-    let server = Server::start(&[]);
-    assert_eq!(ask(&server, "OPTIONS", "/", BROWSER).field("allow"), Some("GET, HEAD, OPTIONS"));
-    for method in ["POST", "PUT", "DELETE", "PATCH"] {
-        let response = ask(&server, method, "/", BROWSER);
-        assert_eq!(
-            (response.status, response.field("allow"), response.field("vary")),
-            (405, Some("GET, HEAD, OPTIONS"), Some("Accept"))
-        );
-    }
-}
-
-#[test]
 fn with_allowed_origins_it_varies_by_origin_too() {
     let server = Server::start(&["--allow-origin", "https://friend.example"]);
     assert_eq!(ask(&server, "GET", "/", BROWSER).field("vary"), Some("Accept, Origin"));
