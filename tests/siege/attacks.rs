@@ -111,7 +111,7 @@ fn a_reader_that_takes_a_little_at_a_time_is_not_given_up() {
     let target = Target::of(|| Server::durable(&long_list(2_600_000), &["--request-timeout", "3"]));
     // a kernel tells the sender of room only when a part of its buffer is free: with a large one,
     // that can be later than the timeout
-    let mut client = Client::new(connect_with_buffers(target.server.address, 256 * 1024));
+    let mut client = Client::new(connect_with_buffers(target.server.address, 64 * 1024));
     client.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(10));
     // it takes a little for three times the request timeout, and then all the rest
     let (_stop, stopped) = channel::<()>();
