@@ -49,6 +49,10 @@ const ACCEPTS_IN_A_ROW: usize = 64;
 /// Upper bound of the connection limit: several times what a small host serves.
 const CONNECTIONS_MAX: usize = 8192;
 
+/// One connection for so many bytes of the control group's limit. An idle one takes 5 KiB here, and
+/// about as much in the kernel.
+const LIMIT_PER_CONNECTION: usize = 64 * 1024;
+
 /// Descriptors kept for other uses than connections: standard streams, signals, the database, files
 /// that are read.
 const DESCRIPTORS_RESERVED: usize = 32;
@@ -236,8 +240,9 @@ pub(crate) fn memory_max() -> usize {
     shared::memory_max_within(control_group::memory_limit())
 }
 
-/// The connection limit: as many as there are descriptors left for, at most [`CONNECTIONS_MAX`].
-/// Raises the soft limit of descriptors to the hard one.
+/// The connection limit: as many as there are descriptors left for, and memory by
+/// [`LIMIT_PER_CONNECTION`], at most [`CONNECTIONS_MAX`]. Raises the soft limit of descriptors to
+/// the hard one.
 pub(crate) fn connections_max(listeners: usize, workers: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     // If it fails, the old limit counts.
@@ -246,8 +251,10 @@ pub(crate) fn connections_max(listeners: usize, workers: usize) -> usize {
         .current
         .and_then(|limit| usize::try_from(limit).ok())
         .unwrap_or(usize::MAX);
+    let memory = control_group::memory_limit().unwrap_or(usize::MAX);
     // each worker has an epoll instance and an inbox
     descriptors
         .saturating_sub(DESCRIPTORS_RESERVED + listeners + 2 * workers)
+        .min(memory / LIMIT_PER_CONNECTION)
         .clamp(1, CONNECTIONS_MAX)
 }

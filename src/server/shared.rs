@@ -34,10 +34,10 @@ pub(crate) struct Limits {
 }
 
 /// How much memory all buffers may take where the control group of the process has this limit: a
-/// quarter of it, so that as much is left for the list, and for what the allocator and the kernel
-/// need beside the buffers.
+/// sixteenth of it. Old lists may take twice as much, so that all bounds together fit half of 64
+/// MiB, and the list, the allocator and the kernel's buffers have the other half.
 pub(super) fn memory_max_within(limit: Option<usize>) -> usize {
-    limit.map_or(MEMORY_MAX, |limit| (limit / 4).clamp(MEMORY_MIN, MEMORY_MAX))
+    limit.map_or(MEMORY_MAX, |limit| (limit / 16).clamp(MEMORY_MIN, MEMORY_MAX))
 }
 
 pub(crate) struct Shared {
@@ -118,14 +118,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_memory_is_a_quarter_of_the_limit_of_the_control_group() {
+    fn the_memory_is_a_sixteenth_of_the_limit_of_the_control_group() {
         let mib = |mib: usize| mib * 1024 * 1024;
         for (limit, expected) in [
             (None, 32),
             (Some(mib(4096)), 32),
-            (Some(mib(128)), 32),
-            (Some(mib(32)), 8),
-            (Some(mib(8)), 2),
+            (Some(mib(512)), 32),
+            (Some(mib(64)), 4),
+            (Some(mib(32)), 2),
             (Some(mib(1)), 2),
             (Some(0), 2),
         ] {

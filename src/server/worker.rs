@@ -150,11 +150,7 @@ impl Worker {
             if self.next_check.is_some_and(|check| check <= before) {
                 self.end_overdue(before, &mut pass);
             }
-            let withdrawals = shared.service.store.list.withdrawals();
-            if self.withdrawals != withdrawals {
-                self.withdrawals = withdrawals;
-                self.close_withdrawn();
-            }
+            self.close_withdrawn();
             let end = Instant::now();
             counters.time_answers(pass.answered, end - now);
             before = end;
@@ -226,6 +222,8 @@ impl Worker {
     }
 
     fn serve(&mut self, id: u64, event: Event, pass: &mut Pass<'_>) {
+        // before it may lead to a further list that is held
+        self.close_withdrawn();
         // a connection in the run queue waits for its turn there
         let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else {
             return;
@@ -308,6 +306,11 @@ impl Worker {
 
     /// Closes the connections that still send a representation that was withdrawn.
     fn close_withdrawn(&mut self) {
+        let withdrawals = self.shared.service.store.list.withdrawals();
+        if self.withdrawals == withdrawals {
+            return;
+        }
+        self.withdrawals = withdrawals;
         let is_withdrawn = |entry: &Entry| {
             entry.connection.output.shared_content().is_some_and(|content| content.is_withdrawn())
         };

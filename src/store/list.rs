@@ -11,7 +11,7 @@ use super::colors::{Colors, Removed};
 use crate::http::Representation;
 
 /// What is old may take this many times the longest of it, if that is more than the limit.
-const LONGEST_FACTOR: usize = 4;
+const LONGEST_FACTOR: usize = 2;
 
 /// Shorter representations are not limited: each connection may have this many bytes.
 const LIMITED_BYTES_MIN: usize = 4096;
@@ -153,7 +153,7 @@ impl SharedList {
 }
 
 /// Poisoning is ignored: nothing that is done under these locks is known to panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -20,9 +20,9 @@ mod status;
 mod writer;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub(crate) use change::{Action, Change, Outcome};
@@ -33,7 +33,7 @@ pub(crate) use database::Database;
 pub(crate) use database_error::DatabaseError;
 pub(crate) use follower::Follower;
 pub(crate) use json::JsonError;
-use list::SharedList;
+use list::{SharedList, lock};
 pub(crate) use status::DatabaseStatus;
 pub(crate) use writer::Writer;
 use writer::{Reply, WriterMessage};
@@ -42,7 +42,6 @@ use writer::{Reply, WriterMessage};
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The list, and the way to its writer.
-#[derive(Debug)]
 pub(crate) struct Store {
     /// What is read.
     pub(crate) list: Arc<SharedList>,
@@ -54,14 +53,14 @@ pub(crate) struct Store {
 }
 
 /// How changes are made.
-#[derive(Debug)]
 enum Changes {
     /// One at a time, by who holds this, in a list that lives in memory alone. Nobody makes any in
     /// one that follows a file: that is read-only.
     InMemory {
         changing: Mutex<()>,
-        /// Who holds it may do so for long.
+        /// Who holds it may do so for long, and makes the changes that wait when it has ended.
         is_long: AtomicBool,
+        waiting: Mutex<Vec<(Change, Reply)>>,
     },
     /// By the writer.
     Saved(Sender<WriterMessage>),
@@ -78,6 +77,7 @@ impl Store {
             changes: Changes::InMemory {
                 changing: Mutex::default(),
                 is_long: AtomicBool::new(false),
+                waiting: Mutex::default(),
             },
         }
     }
@@ -115,42 +115,63 @@ impl Store {
     }
 
     /// Whether [`Store::change`] would take long: because of a condition on a list whose tag is
-    /// not known, or because another change takes long.
+    /// not known.
     pub(crate) fn would_take_long(&self, change: &Change) -> bool {
-        let Changes::InMemory { is_long, .. } = &self.changes else { return false };
-        is_long.load(Relaxed)
-            || (change.needs_tag_of_list() && self.list.ready_envelope().is_none())
+        matches!(self.changes, Changes::InMemory { .. })
+            && change.needs_tag_of_list()
+            && self.list.ready_envelope().is_none()
     }
 
-    /// Makes a change in memory, or finds that it cannot be made. `None` if it has to be saved:
-    /// then [`Store::submit`] it. `may_take_long`: others that cannot wait should not be asked for
-    /// meanwhile.
+    /// Makes a change in memory, or finds that it cannot be made. `None` if the caller would have
+    /// to wait for that: then [`Store::submit`] it. `may_take_long`: the caller can wait.
     pub(crate) fn change(&self, change: &Change, may_take_long: bool) -> Option<Outcome> {
-        let Changes::InMemory { changing, is_long } = &self.changes else { return None };
-        let (outcome, removed) = {
-            if may_take_long {
-                is_long.store(true, Relaxed);
-            }
-            // a change that panics while it is decided leaves the list as it was
-            let _changing = changing.lock().unwrap_or_else(PoisonError::into_inner);
-            let changed = self.list.change(change);
-            if may_take_long {
-                is_long.store(false, Relaxed);
-            }
-            changed
-        };
-        drop(removed);
+        let Changes::InMemory { changing, is_long, .. } = &self.changes else { return None };
+        if may_take_long {
+            is_long.store(true, SeqCst);
+        } else if is_long.load(SeqCst) {
+            return None;
+        }
+        let outcome = self.make(change, changing);
+        if may_take_long {
+            is_long.store(false, SeqCst);
+            self.make_waiting();
+        }
         Some(outcome)
     }
 
-    /// Queues a change for the writer. It calls `reply` when the change is on the disk and readers
-    /// see it, or when it was not made.
+    fn make(&self, change: &Change, changing: &Mutex<()>) -> Outcome {
+        // a change that panics while it is decided leaves the list as it was
+        let changing = lock(changing);
+        let (outcome, removed) = self.list.change(change);
+        drop(changing);
+        drop(removed);
+        outcome
+    }
+
+    /// Queues a change. `reply` is called when readers see it, and it is on the disk if it is to be
+    /// saved, or when it was not made.
     pub(crate) fn submit(
         &self,
         change: Change,
         reply: impl FnOnce(Result<Outcome, DatabaseError>) + Send + 'static,
     ) {
-        self.send(WriterMessage::Change(change, Reply::new(reply)));
+        let reply = Reply::new(reply);
+        if let Changes::InMemory { waiting, .. } = &self.changes {
+            lock(waiting).push((change, reply));
+            self.make_waiting();
+        } else {
+            self.send(WriterMessage::Change(change, reply));
+        }
+    }
+
+    /// Makes the changes that have waited for a long one, unless there is another one now, which
+    /// does it at its end.
+    fn make_waiting(&self) {
+        let Changes::InMemory { changing, is_long, waiting } = &self.changes else { return };
+        while !is_long.load(SeqCst) {
+            let Some((change, reply)) = lock(waiting).pop() else { return };
+            reply.send(Ok(self.make(&change, changing)));
+        }
     }
 
     /// Tells the writer to save what is queued and to close the database. False if that is not done

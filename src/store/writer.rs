@@ -44,7 +44,7 @@ impl Reply {
         Self(Some(Box::new(reply)))
     }
 
-    fn send(mut self, outcome: Result<Outcome, DatabaseError>) {
+    pub(super) fn send(mut self, outcome: Result<Outcome, DatabaseError>) {
         if let Some(reply) = self.0.take() {
             reply(outcome);
         }
@@ -107,7 +107,14 @@ impl Writer {
                     for message in once(first).chain(self.messages.try_iter()) {
                         match message {
                             WriterMessage::Change(change, reply) => {
-                                waiting.push_back((change, reply))
+                                // those that may take long are last, so that the others are not
+                                // kept waiting by more than one of them
+                                let light = |(other, _): &(Change, _)| !other.needs_tag_of_list();
+                                let place = match change.needs_tag_of_list() {
+                                    true => waiting.len(),
+                                    false => waiting.partition_point(light),
+                                };
+                                waiting.insert(place, (change, reply));
                             }
                             WriterMessage::Close(told) => closed = Some(told),
                         }

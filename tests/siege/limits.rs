@@ -5,6 +5,7 @@
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +13,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::common::client::Client;
-use crate::common::harness::{Server, eventually, long_list};
+use crate::common::harness::{
+    Server, colors, eventually, is_installed, long_list, own_environment, skip,
+};
 use crate::siege::flood::{CONTENT, FIELDS, REQUEST, Target, narrow};
 
 #[test]
@@ -31,6 +34,43 @@ fn few_descriptors_mean_few_connections_and_nothing_worse() {
     let silent = target.connections(40);
     assert!(target.time(1).worst() < Duration::from_secs(15));
     drop(silent);
+    target.check_recovery();
+}
+
+/// The limit is that of a control group, as the service finds it.
+#[test]
+fn below_a_memory_limit_all_buffers_together_fit_half_of_it() {
+    if !is_installed("unshare")
+        || !Command::new("unshare").args(["--mount", "true"]).status().unwrap().success()
+    {
+        return skip("unshare may make no namespace");
+    }
+    const LIMIT: usize = 64 * 1024 * 1024;
+    let target = Target::of(|| {
+        let script = format!(
+            "mount -t tmpfs none /sys/fs/cgroup && echo {LIMIT} >/sys/fs/cgroup/memory.max && exec \"$@\""
+        );
+        let mut command = own_environment("unshare");
+        command.args(["--mount", "sh", "-ec", &script, "sh"]);
+        command.arg(colors(&[]).get_program()).args(["--listen", "127.0.0.1:0"]);
+        command.stderr(Stdio::piped());
+        Server::spawn(command)
+    });
+    let head =
+        |length| format!("POST /colors HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+    let unfinished = |length| head(length + 1) + &"x".repeat(length);
+    let mut clients = target.connections(1200);
+    for (number, client) in clients.iter_mut().enumerate() {
+        // those that are refused may be reset
+        let _ = client.write_all(unfinished([3900, 60_000][number % 2]).as_bytes());
+    }
+    assert!(target.time(1).worst() < Duration::from_secs(15));
+    let peak = target.server.proc_status("VmHWM") * 1024;
+    // old lists, of which there are none here, may take an eighth
+    assert!(peak < LIMIT / 3, "{peak}");
+    let metrics = target.server.ask("GET", "/metrics", "").content;
+    assert!(metrics.contains("\ncolors_connections_max 1024\n"), "{metrics}");
+    drop(clients);
     target.check_recovery();
 }
 

@@ -24,6 +24,7 @@ mod options;
 mod other_programs;
 mod packaging;
 mod page;
+mod parallel;
 mod readme;
 mod recipes;
 mod replacing;
