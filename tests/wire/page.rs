@@ -88,11 +88,3 @@ fn everybody_else_gets_the_404_that_was_there_before() {
     let below = Server::start(&["--base-path", "/api"]);
     assert_eq!(ask(&below, "GET", "/", BROWSER).status, 404);
 }
-
-#[test]
-fn with_allowed_origins_it_varies_by_origin_too() {
-    let server = Server::start(&["--allow-origin", "https://friend.example"]);
-    assert_eq!(ask(&server, "GET", "/", BROWSER).field("vary"), Some("Accept, Origin"));
-    assert_eq!(ask(&server, "GET", "/", "").field("vary"), Some("Accept, Origin"));
-    assert_eq!(ask(&server, "GET", "/colors", "").field("vary"), Some("Origin"));
-}

@@ -71,14 +71,6 @@ fn a_bad_seed_stops_the_start_with_its_place() {
 }
 
 #[test]
-fn an_unreadable_seed_is_named_with_the_reason() {
-    let (code, _, log) =
-        run(&mut colors(&["--listen", "127.0.0.1:0", "--seed", "no/such/file.json"]));
-    let expected = "cannot read the seed no/such/file.json: No such file or directory (os error 2); name another with --seed";
-    assert_eq!((code, only_line(&log)), (Some(1), expected));
-}
-
-#[test]
 fn an_address_in_use_is_one_clear_line() {
     let server = Server::start(&[]);
     let address = server.address.to_string();
