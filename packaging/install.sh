@@ -1,14 +1,17 @@
 #!/bin/sh
 # Installs colors, which is built or unpacked, below PREFIX: `./install.sh`, or `./install.sh --uninstall`, which keeps the list, its copies,
-# and /etc/default/colors when it was changed. Variables: PREFIX (/usr/local); UNITS, where systemd looks for units; BINARY, the program;
-# DESTDIR, a directory in place of /, for packages.
+# and /etc/default/colors when it was changed. Variables: PREFIX (/usr/local); UNITS, where systemd looks for units (below /usr/local and
+# /usr in lib/systemd/system, else /etc/systemd/system); BINARY, the program; DESTDIR, a directory in place of /, for packages.
 set -eu
 [ "${1-}" != --help ] || { sed -n '2,4s/^# //p' "$0" && exit; }
 # in an archive it is beside the others, in a checkout below packaging
 cd "$(dirname "$0")"
 [ -e packaging ] || cd ..
 PREFIX=${PREFIX-/usr/local}
-UNITS=${UNITS:-$PREFIX/lib/systemd/system}
+case $PREFIX in
+/usr | /usr/local) UNITS=${UNITS:-$PREFIX/lib/systemd/system} ;;
+*) UNITS=${UNITS:-/etc/systemd/system} ;;
+esac
 DESTDIR=${DESTDIR-}
 [ -e colors ] && built=colors || built=${CARGO_TARGET_DIR:-target}/release/colors
 BINARY=${BINARY:-$built}
@@ -24,23 +27,39 @@ if [ "$verb" = install ] && [ ! -x "$BINARY" ]; then
     echo "install.sh: there is no $BINARY: run make first, or say where it is with BINARY=" >&2
     exit 1
 fi
+for path in "${PREFIX:-/}" "$UNITS" "${DESTDIR:-/}"; do
+    case $path in
+    /*) ;;
+    *) echo "install.sh: $path does not begin with /" >&2 && exit 2 ;;
+    esac
+done
 
-# the files name /usr
-relocate() {
-    sed "s|/usr/|$PREFIX/|g" "$1"
+# the files name /usr; in a unit a blank would end the path
+relocate() { # relocate FILE PATH
+    case $2 in
+    *.service) blank='\\\\x20' ;;
+    *) blank=' ' ;;
+    esac
+    sed "s|/usr/|$(echo "$PREFIX" | sed "s/ /$blank/g")/|g" "$1"
 }
 file() { # file MODE FILE PATH: installs a file, or removes it; a running program keeps the file that it was started from
     if [ "$verb" = uninstall ]; then
-        rm -f "$DESTDIR$3"
+        rm -f "$DESTDIR$3" "$DESTDIR$3.new"
         return
     fi
     case $3 in
-    *.service | */examples/* | */default/*) relocate "$2" ;;
+    *.service | */examples/* | */default/* | *.8) relocate "$2" "$3" ;;
     *) cat "$2" ;;
     esac >"$DESTDIR$3.new"
     chmod "$1" "$DESTDIR$3.new"
     mv "$DESTDIR$3.new" "$DESTDIR$3"
 }
+
+end() {
+    [ $? = 0 ] || echo "install.sh: stopped halfway, nothing was undone: run it again to go on, or with --uninstall to remove what is there" >&2
+}
+trap end EXIT
+trap 'exit 1' HUP INT TERM
 
 for path in "$PREFIX/bin" "$PREFIX/lib/colors" "$share/colors" "$share/man/man8" "$share/bash-completion/completions" \
     "$share/zsh/site-functions" "$share/fish/vendor_completions.d" "$doc/docs" "$doc/examples" "$UNITS" /etc/default; do
@@ -69,11 +88,16 @@ done
 
 defaults=/etc/default/colors
 # changed options stay
-if [ ! -e "$DESTDIR$defaults" ] || [ "$(relocate packaging/systemd/colors.default)" = "$(cat "$DESTDIR$defaults")" ]; then
+if [ ! -e "$DESTDIR$defaults" ] || [ "$(relocate packaging/systemd/colors.default $defaults)" = "$(cat "$DESTDIR$defaults")" ]; then
     file 644 packaging/systemd/colors.default $defaults
 fi
 if [ "$verb" = uninstall ]; then
     for path in "$PREFIX/lib/colors" "$share/colors" "$doc/docs" "$doc/examples" "$doc"; do
         [ ! -d "$DESTDIR$path" ] || rmdir "$DESTDIR$path" 2>/dev/null || echo "install.sh: $path is kept: it has other files" >&2
     done
+else
+    # the running program is still the old one
+    start="enable --now"
+    ! systemctl --quiet is-active colors.service colors.socket 2>/dev/null || start=restart
+    echo "installed; next: systemctl daemon-reload && systemctl $start colors (without systemd: $PREFIX/bin/colors)"
 fi

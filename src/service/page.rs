@@ -40,9 +40,9 @@ pub(super) static TYPE: OtherType =
 /// becomes markup. After a change of style or script the test below tells the new hashes.
 const FIELDS: &str = concat!(
     "\r\nContent-Security-Policy: default-src 'none'; script-src 'sha256-",
-    "6jYf8sIS8BGMAFjp7vX4ZuKbxyTgJSKoj7XCM6VKpBg=",
+    "Ss6/A7IakgbfKd33Uv8hLDByjQoZ4TloNoE1iPCZw9A=",
     "'; style-src 'sha256-",
-    "OCzeJKQtR+djitlx625nfhLAQ0K1IsKf3w3ooCdrOhA=",
+    "DKicNi1qUM5ayGkiIJq727YZc28wHuPfQkkwNHs0Gk8=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'\r\nReferrer-Policy: no-referrer"
 );

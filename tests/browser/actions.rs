@@ -120,12 +120,12 @@ impl Browser {
             [0, 1].map(|axis| place[axis].as_f64().unwrap().round())
         };
         let [[x, y], [end_x, end_y]] = [middle(from), middle(to)];
-        let step = |x: f64, y: f64| json!({"type": "pointerMove", "x": x, "y": y, "duration": 50});
+        let step = |x: f64, y: f64| json!({"type": "pointerMove", "x": x, "y": y, "duration": 0});
         let (down, up) = (
             json!({"type": "pointerDown", "button": 0}),
             json!({"type": "pointerUp", "button": 0}),
         );
-        let actions = json!([step(x, y), down, step(x + 9.0, y + 9.0), step(end_x, end_y), {"type": "pause", "duration": 100}, up]);
+        let actions = json!([step(x, y), down, step(x + 9.0, y + 9.0), step(end_x, end_y), up]);
         self.call(
             "POST",
             "/actions",

@@ -17,19 +17,24 @@ fn seeded() -> Server {
 }
 
 #[test]
-fn a_color_is_added_at_the_end() {
+fn a_color_is_added_at_the_end_once_it_has_a_name() {
     browse(|browser| {
         let server = seeded();
         browser.open(&server);
         browser.click("#add");
+        browser.press(&[ENTER]);
         browser.type_text("pale \"teal\" <b>");
+        browser.fill("#value", "#99ccc");
+        browser.expect_text("#note", "Browsers know no such color. It is saved as it is.");
         browser.fill("#value", "#99cccc");
+        browser.expect_text("#note", "");
         assert_eq!(browser.run("return document.querySelector('#picker').value"), "#99cccc");
         browser.press(&[ENTER]);
         browser.expect_closed();
         browser.expect_text("#told", "Added pale \"teal\" <b> at the end.");
         browser.expect_text("li:last-child .name", "pale \"teal\" <b>");
-        assert!(server.list().ends_with(r##",{"name":"pale \"teal\" <b>","value":"#99cccc"}]}"##));
+        assert_eq!(names_of(&server), ["red", "ink", "red", "pale \"teal\" <b>"]);
+        assert!(server.list().ends_with(r##"","value":"#99cccc"}]}"##));
     });
 }
 

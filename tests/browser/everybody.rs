@@ -22,7 +22,7 @@ const FOCUS: &str = "const {id, parentElement} = document.activeElement; return 
 fn everything_can_be_done_with_the_keyboard_alone() {
     browse(|browser| {
         let server = Server::start(&[]);
-        browser.open_in_list_order(&server);
+        browser.open(&server);
         browser.expect_controls();
         let focus = || browser.run(FOCUS).as_str().unwrap().to_owned();
         let mut path = Vec::new();
@@ -219,6 +219,8 @@ fn check_sizes(browser: &Browser) {
         }).length";
         assert_eq!(browser.run(outside), 0, "{width}");
         assert_eq!(browser.run(CUT), json!([]), "{width}");
+        let hidden = "return [...document.querySelectorAll('li .value')].filter(value => !value.checkVisibility()).length";
+        assert_eq!(browser.run(hidden), 0, "{width}");
         // a field shows what fits, so that its placeholder becomes its value for this
         let cut = "const query = document.querySelector('#query');
             query.value = query.placeholder;

@@ -10,10 +10,10 @@ const SMALL: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":
     {"name":"gray","value":"gray"},{"name":"Brand","value":"see the book"},{"name":"lime","value":"#0f0"}]"##;
 
 #[test]
-fn swatches_show_names_and_values_in_list_order() {
+fn swatches_show_names_and_values_in_list_order_before_a_change_and_after_it() {
     browse(|browser| {
         let server = Server::start(&[]);
-        browser.open_in_list_order(&server);
+        browser.open(&server);
         assert_eq!(browser.text("#count"), "148 colors");
         let names = browser.names();
         assert_eq!(
@@ -24,29 +24,14 @@ fn swatches_show_names_and_values_in_list_order() {
         let ground =
             browser.run("return getComputedStyle(document.querySelector('li')).backgroundColor");
         assert_eq!(ground, "rgb(240, 248, 255)");
-    });
-}
-
-#[test]
-fn a_list_in_the_order_of_its_names_is_shown_by_hue_and_any_other_as_it_is() {
-    browse(|browser| {
-        let order = "return document.querySelector('#order').value";
-        for (server, expected, first) in
-            [(Server::start(&[]), "hue", "salmon"), (Server::with_seed(SMALL, &[]), "list", "red")]
-        {
-            browser.open(&server);
-            assert_eq!(
-                (browser.run(order).as_str(), browser.names()[0].as_str()),
-                (Some(expected), first)
-            );
-            assert_eq!(browser.run("return location.hash"), "", "nobody has chosen it");
-        }
-        // a change does not turn the view over
-        let server = Server::start(&[]);
-        browser.open(&server);
         server.ask("POST", "/colors", r##"{"name":"a","value":"#123456"}"##);
-        browser.expect_text("#count", "149 colors");
-        assert_eq!(browser.run(order), "hue");
+        browser.open(&server);
+        assert_eq!(
+            (browser.names()[0].as_str(), browser.names()[148].as_str()),
+            ("aliceblue", "a")
+        );
+        let order = "return [document.querySelector('#order').value, location.hash]";
+        assert_eq!(browser.run(order), json!(["list", ""]));
     });
 }
 
@@ -59,19 +44,19 @@ fn sort_and_search_are_in_the_address_and_survive_a_reload() {
         browser.click("#query");
         browser.type_text("sea & gr");
         browser.fill("#query", "sea");
+        browser.expect_text("#count", "5 of 148 colors");
         assert_eq!(browser.run("return location.hash"), "#sort=lightness&q=sea");
         let names = browser.names();
-        assert_eq!((names.len(), browser.text("#count").as_str()), (5, "5 of 148 colors"));
         browser.run("location.reload()");
         browser.expect_text("#count", "5 of 148 colors");
         assert_eq!(browser.names(), names);
         // another address in the same tab, and one that makes no sense
         browser.run("location.hash = '#q=lime'");
         browser.expect_text("#count", "2 of 148 colors");
-        assert_eq!(browser.run("return document.querySelector('#order').value"), "hue");
+        assert_eq!(browser.run("return document.querySelector('#order').value"), "list");
         browser.run("location.hash = '#sort=taste&q='");
         browser.expect_text("#count", "148 colors");
-        assert_eq!(browser.run("return document.querySelector('#order').value"), "hue");
+        assert_eq!(browser.run("return document.querySelector('#order').value"), "list");
     });
 }
 
@@ -160,20 +145,22 @@ fn names_are_readable_on_every_color() {
 fn search_finds_names_and_values_as_one_types() {
     browse(|browser| {
         let server = Server::start(&[]);
-        browser.open_in_list_order(&server);
+        browser.open(&server);
         browser.click("#query");
         browser.type_text("ORCH");
+        browser.expect_text("#count", "3 of 148 colors");
         assert_eq!(browser.names(), ["darkorchid", "mediumorchid", "orchid"]);
-        assert_eq!(browser.text("#count"), "3 of 148 colors");
-        browser.fill("#query", "#6633");
-        assert_eq!(browser.names(), ["rebeccapurple"]);
-        browser.fill("#query", "nothing like that");
-        assert_eq!(
-            (browser.names().len(), browser.text("#why").as_str()),
-            (0, "No color has this in its name or value.")
-        );
-        browser.fill("#query", "");
-        assert_eq!(browser.names().len(), 148);
+        for (query, count, first) in [
+            ("#6633", "1 of 148 colors", "rebeccapurple"),
+            ("nothing like that", "0 of 148 colors", ""),
+            ("", "148 colors", "aliceblue"),
+        ] {
+            browser.fill("#query", query);
+            browser.expect_text("#count", count);
+            assert_eq!(browser.names().first().map_or("", |name| name), first);
+            let why = if first.is_empty() { "No color has this in its name or value." } else { "" };
+            assert_eq!(browser.text("#why"), why);
+        }
     });
 }
 
@@ -204,14 +191,16 @@ fn the_list_is_shown_by_name_hue_and_lightness_and_as_it_is() {
 }
 
 #[test]
-fn on_a_phone_help_is_whole_the_count_is_on_one_line_and_the_menu_is_below_its_button() {
+fn on_a_phone_help_is_whole_and_without_keys_the_count_is_on_one_line_and_the_menu_is_below_its_button()
+ {
     browse(|browser| {
         let many: Vec<Value> = (0..10_000)
             .map(|number| json!({"name": number.to_string(), "value": "#99cccc"}))
             .collect();
         let server = Server::with_seed(&json!(many).to_string(), &[]);
-        for (width, height) in [(320, 568), (390, 844), (1440, 900)] {
-            browser.resize(width, height);
+        // the first page of a tab does not learn that it is touched
+        for (width, height) in [(1440, 900), (320, 568), (390, 844)] {
+            browser.resize_as(width, height, width < 1440);
             browser.open(&server);
             browser.expect_controls();
             let lines = "const count = document.querySelector('#count'); return count.clientHeight / parseFloat(getComputedStyle(count).lineHeight)";
@@ -224,12 +213,14 @@ fn on_a_phone_help_is_whole_the_count_is_on_one_line_and_the_menu_is_below_its_b
             browser.click("#asks");
             let is_whole = "const help = document.querySelector('#help'); return help.scrollHeight <= help.clientHeight";
             assert_eq!(browser.run(is_whole), true, "{width}");
+            let keys = "return [...document.querySelectorAll('#help kbd')].filter(key => key.checkVisibility()).length > 0";
+            assert_eq!(browser.run(keys), width == 1440, "a phone has no keys");
         }
     });
 }
 
 #[test]
-fn a_notice_leaves_room_to_scroll_to_the_last_row() {
+fn a_notice_leaves_room_to_scroll_to_the_last_row_and_is_below_forms() {
     browse(|browser| {
         let server = Server::start(&[]);
         for (width, height) in [(320, 640), (1440, 900)] {
@@ -242,6 +233,11 @@ fn a_notice_leaves_room_to_scroll_to_the_last_row() {
             let is_seen = "scrollTo(0, 1e6);
                 return document.querySelector('#list').getBoundingClientRect().bottom <= document.querySelector('#message').getBoundingClientRect().top";
             assert_eq!(browser.run(is_seen), true, "{width}");
+            let covering = "document.querySelector('#add').click();
+                const {left, top} = document.querySelector('#told').getBoundingClientRect();
+                return document.elementFromPoint(left, top).closest('dialog').id";
+            assert_eq!(browser.run(covering), "opened", "a form is above the notice");
+            browser.press(&[ESCAPE]);
             browser.click("#dismiss");
             assert_eq!(browser.run("return document.body.style.paddingBottom"), "");
         }

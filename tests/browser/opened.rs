@@ -184,7 +184,7 @@ fn tiles_move_when_they_are_sorted_unless_somebody_prefers_that_they_do_not() {
             let server = Server::start(&[]);
             browser.prefer("prefers-reduced-motion", motion);
             browser.open(&server);
-            let moving = "const order = document.querySelector('#order'); order.value = 'name'; order.onchange(); return document.getAnimations().length > 100";
+            let moving = "const order = document.querySelector('#order'); order.value = 'hue'; order.onchange(); return document.getAnimations().length > 100";
             assert_eq!(browser.run(moving), moves);
             browser.until("return !document.getAnimations().length");
         }

@@ -151,10 +151,8 @@ fn the_page_works_behind_nginx_whose_cache_keeps_it_from_nobody_and_shows_it_to_
         }
         browser.expect_controls();
         try_out(browser, || server.list());
-        let begun = std::time::Instant::now();
         server.ask("PUT", "/colors/aliceblue", r##"{"value":"#000001"}"##);
         browser.until("return [...document.querySelectorAll('li .value')].some(value => value.textContent === '#000001')");
-        assert!(begun.elapsed().as_secs() < 2, "{:?}", begun.elapsed());
         // nginx itself answers while the service is away
         drop(server);
         fs::remove_file(nginx.scratch.0.join("service")).unwrap();

@@ -87,7 +87,7 @@ fn a_color_with_alpha_is_on_a_checkerboard_and_its_texts_on_a_ground_of_their_ow
     browse(|browser| {
         let seed = r##"[{"name":"clear","value":"transparent"},{"name":"half","value":"#ff000080"},{"name":"red","value":"#ff0000"},{"name":"white","value":"#ffffff"}]"##;
         let server = Server::with_seed(seed, &[]);
-        browser.open_in_list_order(&server);
+        browser.open(&server);
         let grounds = "return [...document.querySelectorAll('li')].map(li => [getComputedStyle(li).backgroundImage.includes('repeating-conic-gradient'),
             getComputedStyle(li.querySelector('.name')).backgroundColor !== 'rgba(0, 0, 0, 0)'])";
         assert_eq!(
@@ -149,7 +149,7 @@ fn a_thousand_colors_are_all_in_the_document_and_found_by_the_search_of_the_brow
 fn a_copy_is_told_on_the_tile_and_to_screen_readers() {
     browse(|browser| {
         let server = Server::start(&[]);
-        browser.open_in_list_order(&server);
+        browser.open(&server);
         // what is there for a moment is noted, since a slow machine may look too late
         browser.run(
             "window.marks = [];

@@ -90,6 +90,12 @@ fn after_cancel_a_button_leads_back_to_the_dialog() {
         browser.expect_text("#count", "148 colors");
         browser.expect_text("#away", "");
         browser.expect_controls();
+        // as well if it is given at once
+        browser.run("sessionStorage.clear(); location.reload()");
+        expect_dialog(browser, "These colors are private");
+        browser.type_text(TOKEN);
+        browser.press(&[ENTER]);
+        browser.expect_controls();
     });
 }
 

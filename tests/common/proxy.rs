@@ -70,6 +70,7 @@ impl Proxy {
             ("unix:/run/colors/colors.sock", format!("unix:{root}/service")),
             ("listen 80;", format!("listen unix:{root}/redirect;")),
             ("listen [::]:80;", String::new()),
+            ("root /var/www/html;", format!("root {root};")),
             (
                 "listen 443 ssl http2;",
                 format!("listen {address} ssl http2; listen unix:{root}/front;"),

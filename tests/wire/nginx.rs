@@ -196,12 +196,21 @@ fn nobody_may_write_as_the_file_stands() {
 }
 
 #[test]
-fn requests_without_tls_are_redirected() {
+fn requests_without_tls_are_redirected_but_those_for_a_certificate() {
     let Some(proxy) = Proxy::start_with(CLOSED) else { return };
-    let mut stream = UnixStream::connect(proxy.scratch.0.join("redirect")).unwrap();
-    stream.write_all(b"PUT /colors/a%2Fb?c HTTP/1.0\r\nHost: colors.example.org\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    let ask = |request: &str| {
+        let mut stream = UnixStream::connect(proxy.scratch.0.join("redirect")).unwrap();
+        let request = format!("{request} HTTP/1.0\r\nHost: colors.example.org\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    fs::create_dir_all(proxy.scratch.0.join(".well-known/acme-challenge")).unwrap();
+    proxy.scratch.write(".well-known/acme-challenge/name", "the answer");
+    let text = ask("GET /.well-known/acme-challenge/name");
+    assert!(text.starts_with("HTTP/1.1 200 ") && text.ends_with("\r\n\r\nthe answer"), "{text}");
+    let text = ask("PUT /colors/a%2Fb?c");
     assert!(text.starts_with("HTTP/1.1 308 "), "{text}");
     assert!(text.contains("\r\nLocation: https://colors.example.org/colors/a%2Fb?c\r\n"), "{text}");
 }

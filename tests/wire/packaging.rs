@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::common::harness::{Scratch, Server, colors, is_installed};
+use crate::common::harness::{Scratch, Server, colors, is_installed, run};
+use crate::wire::recipes::path_with;
 use crate::wire::systemd::analyze;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -54,6 +55,15 @@ fn make(scratch: &Scratch, target: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Runs the script for a root in this directory with this build, where `systemctl` is `stand_in`.
+fn install(root: &Path, prefix: &str, stand_in: &str) -> (Option<i32>, String, String) {
+    let scratch = Scratch::new();
+    std::os::unix::fs::symlink(stand_in, scratch.0.join("systemctl")).unwrap();
+    let mut command = Command::new(Path::new(ROOT).join("packaging/install.sh"));
+    command.env("DESTDIR", root).env("BINARY", colors(&[]).get_program());
+    run(command.env("PREFIX", prefix).env("PATH", path_with(scratch.0.to_str().unwrap())))
+}
+
 /// The files below a directory, with their modes, sorted by path.
 fn files(directory: &Path) -> Vec<(u32, String)> {
     let (mut found, mut directories) = (Vec::new(), vec![directory.to_owned()]);
@@ -98,6 +108,29 @@ fn make_uninstall_removes_what_make_install_installed() {
 }
 
 #[test]
+fn an_installation_says_what_to_run_next_or_how_to_go_on_after_it_stopped() {
+    let scratch = Scratch::new();
+    let obstacle = scratch.0.join("usr/local/share/man/man8/colors.8.new");
+    fs::create_dir_all(&obstacle).unwrap();
+    let (code, printed, error) = install(&scratch.0, "/usr/local", "/bin/false");
+    assert_eq!((code.is_none_or(|code| code == 0), printed.as_str()), (false, ""), "{error}");
+    let advice = "\ninstall.sh: stopped halfway, nothing was undone: run it again to go on, or with \
+                  --uninstall to remove what is there\n";
+    assert!(error.ends_with(advice), "{error}");
+    fs::remove_dir(obstacle).unwrap();
+    for (is_active, verb) in [("/bin/false", "enable --now"), ("/bin/true", "restart")] {
+        let next = format!(
+            "installed; next: systemctl daemon-reload && systemctl {verb} colors (without systemd: /usr/local/bin/colors)\n"
+        );
+        let ended = install(&scratch.0, "/usr/local", is_active);
+        assert_eq!(ended, (Some(0), next, String::new()));
+    }
+    assert_eq!(files(&scratch.0), FILES.map(|(mode, path)| (mode, path.to_owned())));
+    let error = "install.sh: relative does not begin with /\n".to_owned();
+    assert_eq!(install(&scratch.0, "relative", "/bin/false"), (Some(2), String::new(), error));
+}
+
+#[test]
 fn changed_options_and_the_list_outlive_make_install_and_uninstall() {
     if !is_installed("make") {
         return;
@@ -121,28 +154,24 @@ fn changed_options_and_the_list_outlive_make_install_and_uninstall() {
 
 #[test]
 fn the_installed_units_are_sound_and_leave_little_exposed() {
-    if !is_installed("make") || !is_installed("systemd-analyze") {
+    if !is_installed("systemd-analyze") {
         return;
     }
     let scratch = Scratch::new();
-    make(&scratch, "install");
+    let root = scratch.0.join("a root");
+    install(&root, "/opt/my colors", "/bin/false");
     let units = scratch.0.join("units");
     fs::create_dir(&units).unwrap();
     let instance = |name: &str| name.replace("@.", "@work.");
     let names =
         ["colors.service", "colors@.service", "colors-backup.service", "colors-backup.timer"];
     for name in names {
-        let unit =
-            fs::read_to_string(scratch.0.join("usr/local/lib/systemd/system").join(name)).unwrap();
-        assert!(
-            !unit.contains("/usr/")
-                || unit.matches("/usr/").count() == unit.matches("/usr/local/").count(),
-            "{unit}"
-        );
+        let unit = fs::read_to_string(root.join("etc/systemd/system").join(name)).unwrap();
+        assert!(!unit.contains("/usr/"), "{unit}");
         // systemd-analyze looks for the programs that they name, and takes no template
         fs::write(
             units.join(instance(name)),
-            unit.replace("/usr/local/", &format!("{}/usr/local/", scratch.0.display())),
+            unit.replace("/opt/", &format!("{}/a\\x20root/opt/", scratch.0.display())),
         )
         .unwrap();
     }

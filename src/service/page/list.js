@@ -2,8 +2,7 @@
 
 const ALL = 1000; // tiles; the browser's own search and screen readers find all of them
 const NARROWEST = 152; // pixels of a tile; the longest of CSS's names fits into it in the widest of the usual fonts
-const LOWEST = 30; // pixels of a tile with one line
-const LOW = 46; // pixels of a tile with two lines
+const LOW = 36; // pixels of a tile with two lines
 const ROW = 64; // pixels of a tile where not all fit on the screen
 const LARGE = 96; // pixels of a tile that has room for larger text
 const tiles = new Map();
@@ -19,7 +18,7 @@ const numbers = {
 let list = []; // as the service has it
 const pending = []; // edits that the service has yet to make; they are shown
 let entries = [], shown = [];
-let chosen, usual; // order that somebody has chosen, and the one without that
+let chosen; // order, if somebody has chosen one
 let hues; // what byAngle gives
 let columns = 1, row = 1, isAll = false;
 let current = 0; // index in `shown` of the tile that Tab leads to
@@ -28,8 +27,6 @@ let carried; // key of the tile that is dragged
 /* Takes over a new list, with the edits that are under way. */
 function take(colors) {
 	list = colors;
-	// the order of the names says nothing of the colors
-	if (list.length) usual ??= list.length > 2 && list.every(({name}, i) => !i || list[i - 1].name <= name) ? 'hue' : 'list';
 	const counts = new Map();
 	const seen = pending.reduce((colors, edit) => {
 		try {
@@ -55,7 +52,7 @@ function take(colors) {
 function arrange() {
 	const [focus, anchor] = [shown[current]?.key, scrollY && !carried && shown[Math.ceil(scrollY / row) * columns]?.key];
 	const before = topOf(anchor);
-	at.order.value = chosen ?? usual ?? 'list';
+	at.order.value = chosen ?? 'list';
 	const query = at.query.value.trim().toLowerCase();
 	shown = entries.filter(({name, value}) => name.toLowerCase().includes(query) || value.toLowerCase().includes(query));
 	shown = sorted(shown, at.order.value);
@@ -98,22 +95,19 @@ function measure() {
 	const header = at.header.offsetHeight;
 	const most = Math.max(1, Math.floor(whole / NARROWEST), Math.min(2, Math.floor(whole / 130)));
 	let least = Infinity;
-	const fit = lowest => {
-		for (let count = Math.ceil(whole / 720); count <= most; count++) {
-			const rows = Math.ceil(entries.length / count);
-			const height = Math.floor((innerHeight - header) / rows);
-			const cost = Math.abs(Math.log(whole / count / height / 1.6)) + 4 * (1 - entries.length / rows / count);
-			if (height >= lowest && cost < least) [columns, row, least] = [count, height, cost];
-		}
-		return least < Infinity;
-	};
-	if (!fit(LOW) && !fit(LOWEST)) {
+	for (let count = Math.ceil(whole / 720); count <= most; count++) {
+		const rows = Math.ceil(entries.length / count);
+		const height = Math.floor((innerHeight - header) / rows);
+		const cost = Math.abs(Math.log(whole / count / height / 1.6)) + 4 * (1 - entries.length / rows / count);
+		if (height >= LOW && cost < least) [columns, row, least] = [count, height, cost];
+	}
+	if (least === Infinity) {
 		// with the room for a scroll bar, also while a search finds few
 		root.classList.add('long');
 		whole = at.list.clientWidth;
 		[columns, row] = [Math.max(Math.min(2, most), Math.floor(whole / 168)), ROW];
 	}
-	at.list.className = row < LOW ? 'low' : row >= LARGE && whole / columns > 1.4 * NARROWEST ? 'large' : '';
+	at.list.className = row >= LARGE && whole / columns > 1.4 * NARROWEST ? 'large' : '';
 	at.list.style.height = `${Math.ceil(shown.length / columns) * row}px`;
 	root.style.setProperty('--header', `${header}px`);
 }

@@ -6,6 +6,8 @@ const mayChange = () => document.body.classList.contains('writable');
 
 /* Finds out which controls would succeed. */
 async function learn() {
+	// first, as a token may be given while this asks
+	knowsMethods = true;
 	const {allow, isChallenged} = await ask('OPTIONS', base);
 	const {classList} = document.body;
 	classList.remove('writable', 'guarded', 'read-only');
@@ -14,7 +16,6 @@ async function learn() {
 		const {json} = await ask('GET', base.replace(/colors$/, 'health'));
 		if (json.follows) at.reads.textContent = `Follows ${json.follows}, read-only`;
 	}
-	knowsMethods = true;
 }
 
 /* Looks every second while the page is visible. */

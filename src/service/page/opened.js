@@ -24,7 +24,7 @@ function edit(entry) {
 	// a field loses line breaks, but what nobody touched stays as it was
 	Object.assign(opened, {name: at.name.value, value: at.value.value});
 	say(at.refusal, '');
-	say(at.note, '');
+	at.name.required = !entry;
 	at.save.textContent = entry ? 'Save' : 'Add';
 	showOpened();
 	if (!at.opened.open) at.opened.showModal();
@@ -44,6 +44,9 @@ function showOpened() {
 	say(at.title, isNew && !name ? 'Add a color' : blankness(name) || name);
 	say(at.stored, isNew && !value ? '' : blankness(value) || value);
 	const look = paint(at.swatch, value);
+	const isTaken = name !== entry?.name && entries.some(other => other.name === name);
+	const notes = [isTaken && 'There is one of this name already. A path means the first.', value && !look.css && 'Browsers know no such color. It is saved as it is.'];
+	say(at.note, notes.filter(Boolean).join(' '));
 	at.picker.value = hexOf(look.rgb ?? [0, 0, 0]);
 	showForms(look);
 	at.near.hidden = isChanging || !look.css;
@@ -180,13 +183,8 @@ at.delete.onclick = () => {
 	at.opened.close();
 	attempt(() => remove(entry));
 };
-at.value.oninput = showOpened;
+at.name.oninput = at.value.oninput = showOpened;
 at.picker.oninput = () => {
 	at.value.value = at.picker.value;
-	showOpened();
-};
-at.name.oninput = () => {
-	const isTaken = at.name.value !== opened.entry?.name && entries.some(({name}) => name === at.name.value);
-	say(at.note, isTaken ? 'There is one of this name already. A path means the first.' : '');
 	showOpened();
 };

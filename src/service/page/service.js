@@ -59,7 +59,7 @@ function askForToken(method) {
 			const token = at.token.value.trim();
 			if (!B64TOKEN.test(token)) return say(at.reason, 'A token has only letters, digits and - . _ ~ + /, and = at its end. This one has something else.');
 			sessionStorage.setItem(TOKEN, token);
-			isDeclined = false;
+			isDeclined = knowsMethods = false;
 			at.asking.close();
 		};
 		at.asking.onclose = () => {
