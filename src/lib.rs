@@ -64,9 +64,8 @@ use crate::signals::{reload_on_signal, stop_on_signals};
 /// What the fuzz targets call.
 #[cfg(fuzzing)]
 pub mod fuzzing {
-    pub use crate::http::fuzzing::{chunked, conditions, parser};
+    pub use crate::http::fuzzing::{chunked, parser};
     pub use crate::server::fuzzing::connection;
-    pub use crate::service::fuzzing::{paths, tokens};
     pub use crate::store::fuzzing::json;
 }
 

@@ -1,4 +1,4 @@
-//! What the fuzz targets `parser`, `chunked` and `conditions` check.
+//! What the fuzz targets `parser` and `chunked` check.
 
 pub(crate) mod reference;
 
@@ -6,7 +6,7 @@ use tiny_http::Method;
 
 use self::reference::{PlainEnd, PlainRequest};
 use super::error::ProtocolError;
-use super::{Conditions, Fields, Parser, Representation, Request};
+use super::{Parser, Request};
 
 /// Small, so that inputs reach it.
 const CONTENT_MAX: usize = 100; // bytes
@@ -142,72 +142,4 @@ pub fn chunked(data: &[u8]) {
     }
     let (requests, end) = parse_first(used - 1, used);
     assert!(requests.is_empty() && matches!(end, End::CutShort(Some(_))), "{end:?}");
-}
-
-/// A list of entity tags is well-formed when the reference says so, and has the current tag when
-/// the reference finds it. The letter T stands for the current tag, so that it can be found at all.
-pub fn conditions(data: &[u8]) {
-    let Ok(text) = str::from_utf8(data) else { return };
-    let representation = Representation::new(*b"{}");
-    let current = || representation.tag();
-    let list = text.replace('T', &current().to_string());
-    let tags = tags(&list);
-    let of = |method: Method, if_match: Option<&str>, if_none_match: Option<&str>| {
-        let owned = |value: Option<&str>| value.map(str::to_owned);
-        let fields = Fields {
-            if_match: owned(if_match),
-            if_none_match: owned(if_none_match),
-            ..Fields::default()
-        };
-        Conditions::of(&Request::plain(method, fields))
-    };
-    for method in [Method::Get, Method::Put] {
-        let if_match = of(method.clone(), Some(&list), None);
-        assert_eq!(if_match.is_ok(), tags.is_some(), "{list:?}");
-        if let (Ok(conditions), Some(tags)) = (if_match, &tags) {
-            let expected = list == "*"
-                || tags.iter().any(|(is_weak, tag)| !is_weak && *tag == current().to_string());
-            assert_eq!(conditions.if_match_holds(current), expected, "{list:?}");
-            assert!(conditions.if_none_match_holds(current));
-        }
-        let if_none_match = of(method.clone(), None, Some(&list));
-        // a read ignores what is malformed
-        assert_eq!(if_none_match.is_ok(), tags.is_some() || method == Method::Get, "{list:?}");
-        if let Ok(conditions) = if_none_match {
-            let found = |tags: &Vec<(bool, String)>| {
-                tags.iter().any(|(_, tag)| *tag == current().to_string())
-            };
-            let expected = list != "*" && !tags.as_ref().is_some_and(found);
-            assert_eq!(conditions.if_none_match_holds(current), expected, "{list:?}");
-            assert!(conditions.if_match_holds(current));
-        }
-    }
-}
-
-/// The entity tags of a list with their quotes, and whether they are weak (RFC 9110 §8.8.3); none
-/// for `*`. `None` if it is malformed.
-fn tags(list: &str) -> Option<Vec<(bool, String)>> {
-    if list == "*" {
-        return Some(Vec::new());
-    }
-    // split at the commas that are not in quotes
-    let (mut members, mut is_quoted) = (vec![String::new()], false);
-    for c in list.chars() {
-        is_quoted ^= c == '"';
-        match c {
-            ',' if !is_quoted => members.push(String::new()),
-            _ => members.last_mut()?.push(c),
-        }
-    }
-    let members = members
-        .iter()
-        .map(|member| member.trim_matches([' ', '\t']))
-        .filter(|member| !member.is_empty());
-    let tag = |member: &str| {
-        let (is_weak, tag) = member.strip_prefix("W/").map_or((false, member), |tag| (true, tag));
-        let opaque = tag.strip_prefix('"')?.strip_suffix('"')?;
-        let is_fine = opaque.chars().all(|c| c > ' ' && c != '"' && c != '\x7f');
-        is_fine.then(|| (is_weak, tag.to_owned()))
-    };
-    members.map(tag).collect()
 }

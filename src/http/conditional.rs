@@ -170,6 +170,25 @@ mod tests {
     }
 
     #[test]
+    fn any_list_that_is_put_together_by_the_grammar_has_what_was_put_in() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..20_000 {
+            let (mut list, mut strongly, mut weakly) = (String::new(), false, false);
+            for _ in 0..random.usize(1..5) {
+                let tag =
+                    *random.choice(&["T", "W/T", "\"x,\"", "W/\"\"", "\"\u{e9}\"", ""]).unwrap();
+                strongly |= tag == "T";
+                weakly |= tag.ends_with('T');
+                let space = *random.choice(&["", " ", "\t "]).unwrap();
+                list += &format!("{space}{tag}{space},");
+            }
+            check(list.strip_suffix(',').unwrap(), Some((strongly, weakly)));
+            list.insert(random.usize(..2) * list.len(), 'x');
+            check(&list, None);
+        }
+    }
+
+    #[test]
     fn what_is_no_list_of_tags_is_malformed() {
         for tags in [
             "x", "\"x", "x\"", "\"", "W/", "W/x", "w/T", "W/ T", "T, *", "*, T", "*, *", "T x",

@@ -23,7 +23,7 @@ pub(crate) use error::ProtocolError;
 pub(crate) use host::Host;
 pub(crate) use methods::Methods;
 pub(crate) use parser::Parser;
-#[cfg(any(test, fuzzing))]
+#[cfg(test)]
 pub(crate) use request::Fields;
 pub(crate) use request::{Credentials, Request};
 pub(crate) use response::{

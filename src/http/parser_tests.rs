@@ -346,6 +346,20 @@ fn a_client_that_waits_is_told_to_go_on_once() {
     );
     assert_eq!((parser.next_request(16), parser.take_expectation()), (Ok(None), false));
 
+    for (expect, waits) in [
+        ("Expect:", false),
+        ("Expect: ,", false),
+        ("Expect: , 100-continue", true),
+        ("Expect: 100-continue\r\nExpect:", true),
+    ] {
+        let mut parser = Parser::default();
+        parser.append(
+            format!("POST /a HTTP/1.1\r\nHost: h\r\n{expect}\r\nContent-Length: 2\r\n\r\n")
+                .as_bytes(),
+        );
+        let waiting = (parser.next_request(16), parser.take_expectation());
+        assert_eq!(waiting, (Ok(None), waits), "{expect:?}");
+    }
     check("GET /a HTTP/1.1\r\nHost: h\r\nExpect: 200-ok\r\n\r\n", Err(ProtocolError::Expectation));
     check("GET /a HTTP/1.0\r\nExpect: 200-ok\r\n\r\n", Ok(("GET /a", "", false)));
 }

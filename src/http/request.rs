@@ -88,7 +88,7 @@ impl fmt::Debug for Credentials {
 
 impl Request {
     /// A request with these fields and nothing else, for tests.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(test)]
     pub(crate) fn plain(method: Method, fields: Fields) -> Self {
         Self {
             method,

@@ -6,52 +6,77 @@ use super::Service;
 use super::tests::{LIST, ask, json, request, respond, service};
 use crate::http::{Fields, Response};
 
-fn ask_if(service: &Service, method: Method, target: &str, fields: &Fields) -> Response {
-    respond(service, &request(method, target, fields.clone(), r##"{"name":"red","value":"#1"}"##))
+const COLOR: &str = r##"{"name":"red","value":"#1"}"##;
+
+const WRITES: [(Method, &str, &str); 4] = [
+    (Method::Post, "/colors", COLOR),
+    (Method::Put, "/colors", "[]"),
+    (Method::Put, "/colors/red", COLOR),
+    (Method::Delete, "/colors/red", ""),
+];
+
+/// Asks with If-Match and If-None-Match, in which `T` is the tag of what the target names.
+fn ask_if(
+    service: &Service,
+    (method, target, content): (Method, &str, &str),
+    [if_match, if_none_match]: [Option<&str>; 2],
+) -> Response {
+    let fields = Fields { asks_for_html: true, ..Fields::default() };
+    let read = respond(service, &request(Method::Get, target, fields.clone(), ""));
+    let tag = read.tag.map(|tag| tag.to_string()).unwrap_or_default();
+    let value = |value: Option<&str>| value.map(|value| value.replace('T', &tag));
+    let fields =
+        Fields { if_match: value(if_match), if_none_match: value(if_none_match), ..fields };
+    respond(service, &request(method, target, fields, content))
 }
 
 #[test]
-fn a_read_of_what_the_client_has_is_304() {
+fn a_read_is_304_or_412_or_in_full() {
     let service = service();
-    for target in ["/colors", "/colors/red", "/openapi.json"] {
-        let tag = ask(&service, Method::Get, target, "").tag.unwrap().to_string();
-        for method in [Method::Get, Method::Head] {
-            let same = ask_if(
-                &service,
-                method.clone(),
-                target,
-                &Fields { if_none_match: Some(tag.clone()), ..Fields::default() },
-            );
-            assert_eq!(
-                (same.status, same.content.bytes(), same.tag.unwrap().to_string()),
-                (StatusCode::NOT_MODIFIED, &[][..], tag.clone())
-            );
-            let other = ask_if(
-                &service,
-                method.clone(),
-                target,
-                &Fields { if_none_match: Some("\"x\"".to_owned()), ..Fields::default() },
-            );
-            assert_eq!(other.status, StatusCode::OK);
+    for (conditions, status) in [
+        ([None, Some("T")], 304),
+        ([None, Some("\"x\", W/T")], 304),
+        ([None, Some("\"x\"")], 200),
+        // a full response is never wrong
+        ([None, Some("x")], 200),
+        ([Some("T"), None], 200),
+        ([Some("*"), None], 200),
+        ([Some("\"x\""), None], 412),
+        ([Some("W/T"), None], 412),
+        ([Some(""), None], 412),
+        ([Some("x"), None], 400),
+        // RFC 9110 §13.2.2: If-Match is evaluated first
+        ([Some("\"x\""), Some("T")], 412),
+        ([Some("T"), Some("T")], 304),
+    ] {
+        for target in ["/colors", "/colors/red", "/openapi.json", "/health", "/"] {
+            for method in [Method::Get, Method::Head] {
+                let response = ask_if(&service, (method, target, ""), conditions);
+                let has_tag = matches!(status, 200 | 304);
+                assert_eq!(
+                    (response.status.0, response.tag.is_some(), json(&response).is_empty()),
+                    (status, has_tag, status == 304),
+                    "{target} {conditions:?}"
+                );
+            }
         }
     }
 }
 
 #[test]
-fn a_write_under_a_failed_condition_is_412_and_changes_nothing() {
+fn a_write_under_a_condition_that_fails_is_412_or_400_and_changes_nothing() {
     let service = service();
-    for (method, target) in
-        [(Method::Post, "/colors"), (Method::Put, "/colors/red"), (Method::Delete, "/colors/red")]
-    {
-        for fields in [
-            &Fields { if_match: Some("\"x\"".to_owned()), ..Fields::default() },
-            &Fields { if_none_match: Some("*".to_owned()), ..Fields::default() },
-        ] {
-            assert_eq!(
-                ask_if(&service, method.clone(), target, fields).status,
-                StatusCode::PRECONDITION_FAILED,
-                "{method:?}"
-            );
+    for (conditions, status) in [
+        ([Some("\"x\""), None], 412),
+        ([Some("W/T"), None], 412),
+        ([None, Some("*")], 412),
+        ([None, Some("W/T")], 412),
+        ([Some("x"), None], 400),
+        ([None, Some("*, *")], 400),
+    ] {
+        for write in WRITES {
+            let response = ask_if(&service, write.clone(), conditions);
+            assert_eq!(response.status.0, status, "{write:?} {conditions:?}");
         }
     }
     assert_eq!(json(&ask(&service, Method::Get, "/colors", "")), LIST);
@@ -59,42 +84,31 @@ fn a_write_under_a_failed_condition_is_412_and_changes_nothing() {
 
 #[test]
 fn a_write_under_the_current_tag_goes_ahead_once() {
-    for (method, target, read) in [
-        (Method::Post, "/colors", "/colors"),
-        (Method::Put, "/colors/red", "/colors/red"),
-        (Method::Delete, "/colors/red", "/colors/red"),
-    ] {
+    for write in WRITES {
         let service = service();
-        let tag = ask(&service, Method::Get, read, "").tag.unwrap().to_string();
-        let fields = &Fields { if_match: Some(tag), ..Fields::default() };
-        assert!(
-            matches!(
-                ask_if(&service, method.clone(), target, fields).status,
-                StatusCode::OK | StatusCode::CREATED
-            ),
-            "{method:?}"
-        );
-        assert_eq!(
-            ask_if(&service, method.clone(), target, fields).status,
-            StatusCode::PRECONDITION_FAILED,
-            "{method:?}"
-        );
+        let tag = ask(&service, Method::Get, write.1, "").tag.unwrap().to_string();
+        let status = || ask_if(&service, write.clone(), [Some(&tag), None]).status;
+        assert!(matches!(status(), StatusCode::OK | StatusCode::CREATED), "{write:?}");
+        assert_eq!(status(), StatusCode::PRECONDITION_FAILED, "{write:?}");
     }
 }
 
 #[test]
 fn what_else_is_wrong_wins_over_the_condition() {
     let service = service();
-    let fields = &Fields { if_match: Some("\"x\"".to_owned()), ..Fields::default() };
-    assert_eq!(ask_if(&service, Method::Put, "/colors/no", fields).status, StatusCode::NOT_FOUND);
-    assert_eq!(
-        ask_if(&service, Method::Delete, "/colors/no", fields).status,
-        StatusCode::NOT_FOUND
-    );
-    assert_eq!(
-        ask_if(&service, Method::Post, "/colors/red", fields).status,
-        StatusCode::METHOD_NOT_ALLOWED
-    );
-    let bad = request(Method::Post, "/colors", fields.clone(), "[]");
-    assert_eq!(respond(&service, &bad).status, StatusCode::BAD_REQUEST);
+    for (method, target, content, status) in [
+        (Method::Get, "/colors/no", "", 404),
+        (Method::Put, "/colors/no", COLOR, 404),
+        (Method::Delete, "/colors/no", "", 404),
+        (Method::Post, "/colors/red", COLOR, 405),
+        (Method::Options, "/colors/red", "", 204),
+        (Method::Post, "/colors", "[]", 400),
+        (Method::Put, "/colors", "[7]", 400),
+    ] {
+        for condition in ["\"x\"", "x"] {
+            let what = (method.clone(), target, content);
+            let response = ask_if(&service, what, [Some(condition), None]);
+            assert_eq!(response.status.0, status, "{method:?} {target} {condition}");
+        }
+    }
 }

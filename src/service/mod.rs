@@ -1,8 +1,5 @@
 //! The HTTP contract: requests in, answers out. No sockets.
 
-#[cfg(fuzzing)]
-#[path = "../../fuzz/inside/service.rs"]
-pub(crate) mod fuzzing;
 mod origin;
 mod page;
 mod respond;

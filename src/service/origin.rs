@@ -407,6 +407,7 @@ mod tests {
             "; --allow-origin with it would allow that",
         );
         origin("null", "\"null\"", "");
+        origin("https://a:443", "\"https://a:443\"", "");
         origin("", "\"\"", "");
         origin("http://a\n", "\"http://a\\n\"", "");
         origin(&"\u{e9}".repeat(201), &format!("\"{}\"…", "\u{e9}".repeat(200)), "");

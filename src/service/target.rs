@@ -287,6 +287,13 @@ mod tests {
             assert_eq!(base.location_of(name).as_deref(), Some(location));
             assert_eq!(find(&Method::Get, location, &base), color(name));
         }
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..20_000 {
+            let mut character = || if random.bool() { random.char(..) } else { random.char(..'~') };
+            let name: String = [(); 5].map(|()| character()).into_iter().collect();
+            let location = base.location_of(&name).expect("it is neither a dot segment nor long");
+            assert_eq!(find(&Method::Get, &location, &base), color(&name));
+        }
         for name in [".", ".."] {
             assert_eq!(base.location_of(name), None, "{name}");
         }

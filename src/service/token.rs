@@ -280,6 +280,28 @@ mod tests {
     }
 
     #[test]
+    fn any_file_has_the_tokens_of_its_lines_in_their_order() {
+        let (token, long) = ("abcdefgh01234567", "x".repeat(512));
+        let long_line = format!("a.B-_9\t{long}");
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..2_000 {
+            let (mut content, mut expected) = (token.to_owned(), nameless(&[token]));
+            for _ in 0..random.usize(..5) {
+                let lines =
+                    [("", None), ("#a b", None), (token, None), (&*long_line, Some("a.B-_9"))];
+                let (line, name) = *random.choice(&lines).unwrap();
+                let space = *random.choice(&["", " ", "\r", "\t "]).unwrap();
+                content += &format!("{space}\n{space}{line}");
+                expected.extend(name.map(|name| named(name, &long)));
+                expected.extend((line == token).then(|| nameless(&[token]).remove(0)));
+            }
+            assert_eq!(parsed(&content), Ok(expected), "{content:?}");
+            let bad = content.matches('\n').count() + 2;
+            assert!(parsed(&(content + "\n!")).unwrap_err().starts_with(&format!("line {bad}: ")));
+        }
+    }
+
+    #[test]
     fn a_bad_line_is_named_with_the_reason_and_never_shown() {
         let length = "a token has 16 to 512 characters";
         let name = r#"a name has 1 to 64 letters, digits, "-", "." and "_", and must not be a token itself"#;

@@ -412,6 +412,15 @@ mod tests {
             ),
             (r#"{"data":[],"data":[]}"#, "duplicate field `data` at line 1 column 17"),
             (r#"{"data":{}}"#, "invalid type: map, expected an array of colors at line 1 column 8"),
+            (r#"{"data":[],"x":}"#, "not valid JSON: expected value at line 1 column 16"),
+            (
+                r##"[["red","#f00"]]"##,
+                &format!("color 1: this is an array; send {COLOR_FORM} at line 1 column 2"),
+            ),
+            (
+                r#"[{"name":"a","value":"1","value":"2"}]"#,
+                "color 1: duplicate field `value` at line 1 column 32",
+            ),
             ("", &no_json),
         ] {
             assert_eq!(
@@ -423,7 +432,10 @@ mod tests {
         for (text, what) in [
             (r##"{"red":"#f00"}"##, "this is no list of colors; send"),
             (r#"{"name":"a","value":"1"}"#, "this is no list of colors; send"),
+            ("{}", "this is no list of colors; send"),
             ("7", "invalid type: integer `7`, expected"),
+            ("null", "invalid type: null, expected"),
+            (r#""red""#, "invalid type: string \"red\", expected"),
         ] {
             let error = from_list(text.as_bytes()).unwrap_err().reason;
             assert_eq!(error, format!("{what} {LIST_FORMS}"));

@@ -27,6 +27,10 @@ const CLOCK_STEPS: Duration = Duration::from_millis(20);
 const PENDING: (i64, i64) = (0x4000_0000, 1);
 const SHARED: (i64, i64) = (0x4000_0002, 510);
 
+/// The byte of FILE-shm that a writer locks from before what it writes to FILE-wal until that can be
+/// read (`wal.c`, `WAL_WRITE_LOCK`).
+const WRITER: (i64, i64) = (120, 1);
+
 /// Where the header of a database has the version of its format for readers: 2 with a write-ahead
 /// log (<https://sqlite.org/fileformat2.html>, section 1.3).
 const READ_VERSION: u64 = 19;
@@ -84,8 +88,7 @@ impl Stamps {
 
     /// `None` if a change that comes now could leave the same.
     fn unless_young(self) -> Option<Self> {
-        let is_young = self.0.iter().flatten().any(Stamp::is_young);
-        (!is_young).then_some(self)
+        (!self.0.iter().flatten().any(Stamp::is_young)).then_some(self)
     }
 }
 
@@ -120,27 +123,30 @@ fn read_once<T>(
         ));
     }
     let file = File::open(path).map_err(failed)?;
-    let is_locked = lock(&file).map_err(failed)?;
-    if !is_locked {
+    if !lock(&file).map_err(failed)? {
         return Err(DatabaseError::Busy);
     }
     let before = Stamps::of(path).map_err(failed)?;
     let [Some(opened), wal] = &before.0 else { return Err(changing()) };
     check_applied(path, opened)?;
-    let has_shm = data_file::with_suffix(path, "-shm").exists();
-    if wal.is_none() && has_shm {
+    let shm = File::open(data_file::with_suffix(path, "-shm"));
+    if wal.is_none() && shm.is_ok() {
         // for a moment at a start; otherwise what was in the log is missing
         return Err(DatabaseError::Changing("FILE-wal is missing beside FILE-shm; move it back"));
     }
     if wal.as_ref().is_some_and(|wal| wal.length > 0) {
-        if !has_shm {
+        let Ok(shm) = shm else {
             return Err(DatabaseError::other(
                 "there is a FILE-wal without FILE-shm; open it once with sqlite3, which makes that",
             ));
-        }
+        };
+        // What is written to FILE-wal can be read when the disk has it, and then no stamp changes.
+        let mut writer = flock(libc::F_RDLCK, WRITER);
+        fcntl(&shm, FcntlArg::F_OFD_GETLK(&mut writer)).map_err(|error| failed(error.into()))?;
+        let seen = before.unless_young().filter(|_| i32::from(writer.l_type) == libc::F_UNLCK);
         // Through the log, as its readers do. The lock keeps who closes the database from removing
         // FILE-wal, which SQLite would make again.
-        return Ok((read(&connect(path, "?readonly_shm=1")?)?, before.unless_young()));
+        return Ok((read(&connect(path, "?readonly_shm=1")?)?, seen));
     }
     if data_file::has_journal(path) {
         let mut version = [0];
@@ -207,17 +213,20 @@ fn lock(file: &File) -> io::Result<bool> {
 
 /// Takes or gives up a lock on a range of bytes, its first and their number; false if another
 /// program has one that excludes it.
-fn set_lock(file: &File, kind: i32, (start, length): (i64, i64)) -> io::Result<bool> {
-    let lock = libc::flock {
+fn set_lock(file: &File, kind: i32, range: (i64, i64)) -> io::Result<bool> {
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&flock(kind, range))) {
+        Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(false),
+        set => set.map(|_| true).map_err(io::Error::from),
+    }
+}
+
+fn flock(kind: i32, (start, length): (i64, i64)) -> libc::flock {
+    libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: start,
         l_len: length,
         l_pid: 0,
-    };
-    match fcntl(file, FcntlArg::F_OFD_SETLK(&lock)) {
-        Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(false),
-        set => set.map(|_| true).map_err(io::Error::from),
     }
 }
 

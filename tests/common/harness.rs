@@ -360,9 +360,20 @@ pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
+        Self::below(env!("CARGO_TARGET_TMPDIR"))
+    }
+
+    /// One that other users reach: a checkout may be where only root gets. It has the program.
+    pub(crate) fn for_all_users() -> Self {
+        let scratch = Self::below("/tmp");
+        copy_program(colors(&[]).get_program(), scratch.file("colors"));
+        scratch
+    }
+
+    fn below(directory: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("scratch-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let path = PathBuf::from(directory).join(name);
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
@@ -377,6 +388,15 @@ impl Scratch {
         let path = self.file(name);
         fs::write(&path, content).unwrap();
         path
+    }
+
+    /// The names of what is in it, in ascending order.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
     }
 
     /// Writes a token file that its owner alone can use; gives its path.

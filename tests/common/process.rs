@@ -30,13 +30,6 @@ impl Server {
         sockets_of(self.pid()).difference(&self.own_sockets).count()
     }
 
-    /// Processor time that each of its threads has used, in hundredths of a second
-    /// (proc_pid_stat(5)).
-    pub(crate) fn cpu_ticks_of_threads(&self) -> Vec<u64> {
-        let threads = fs::read_dir(format!("/proc/{}/task", self.pid())).expect("the service runs");
-        threads.filter_map(|thread| Some(cpu_ticks(&process_stat(&thread.ok()?.path())?))).collect()
-    }
-
     /// Stops the process with SIGSTOP. The signal is asynchronous, so this waits until the process
     /// has stopped.
     pub(crate) fn pause(&self) {

@@ -14,7 +14,7 @@ use crate::common::client::{Client, request};
 use crate::common::harness::{DEADLINE, SEED, Server, eventually, figures, long_list};
 use crate::siege::flood::{
     CONTENT, FIELDS, REQUEST, RESIDENT_MAX, Target, connect_with_buffers, drip, narrow, pour,
-    reset_on_close, throw,
+    reset_on_close,
 };
 
 /// Checks that a request which begins with `start` and goes on with a byte of `bytes` now and then
@@ -36,47 +36,16 @@ fn check_slow(start: &str, bytes: &[u8]) {
                 .ends_with("{\"error\":true,\"message\":\"the request did not arrive in time\"}\n"),
             "{response:?}"
         );
-        assert!((0.45..6.0).contains(&time.as_secs_f64()), "{time:?}");
+        assert!(time >= Duration::from_millis(450) && time < DEADLINE, "{time:?}");
     }
     target.check_recovery();
 }
 
 #[test]
-fn fields_that_never_come_end_at_the_request_timeout() {
+fn a_request_that_does_not_come_or_drips_ends_at_the_request_timeout() {
     check_slow(FIELDS, b"");
-}
-
-#[test]
-fn fields_that_drip_end_at_the_request_timeout() {
     check_slow(FIELDS, &[b'x'; 1000]);
-}
-
-#[test]
-fn clients_that_drip_in_step_end_at_the_request_timeout() {
-    // deadlines are often checked just when bytes arrive, and those bytes must not renew them
-    let target = Target::start(&["--request-timeout", "0.5"]);
-    let address = target.server.address;
-    for _ in 0..4 {
-        let worst = thread::scope(|scope| {
-            let clients: Vec<_> = (0..8)
-                .map(|_| {
-                    scope.spawn(|| drip(address, FIELDS, &[b'x'; 1000], Duration::from_millis(50)))
-                })
-                .collect();
-            clients.into_iter().map(|client| client.join().unwrap().1).max().unwrap()
-        });
-        assert!(worst < Duration::from_secs(2), "{worst:?}");
-    }
-    target.check_recovery();
-}
-
-#[test]
-fn content_that_never_comes_ends_at_the_request_timeout() {
     check_slow(CONTENT, b"");
-}
-
-#[test]
-fn content_that_drips_ends_at_the_request_timeout() {
     check_slow(&CONTENT.replace("24", "1000"), &[b' '; 998]);
     check_slow(
         &CONTENT
@@ -100,18 +69,10 @@ fn check_endless(start: &str, again: &str) {
 }
 
 #[test]
-fn a_field_line_without_end_is_cut_off() {
+fn a_request_without_end_is_cut_off() {
     check_endless(FIELDS, "x");
     check_endless("GET /", "x");
-}
-
-#[test]
-fn fields_without_end_are_cut_off() {
     check_endless(FIELDS, "x\r\nX-Again: ");
-}
-
-#[test]
-fn chunked_content_without_end_is_cut_off() {
     let start = CONTENT.replace("Content-Length: 24", "Transfer-Encoding: chunked");
     let start = start.trim_end_matches('{');
     check_endless(start, "1\r\nx\r\n");
@@ -147,18 +108,18 @@ fn what_is_sent_behind_a_refused_request_costs_no_answer_before_it() {
 
 #[test]
 fn a_reader_that_takes_a_little_at_a_time_is_not_given_up() {
-    let target = Target::of(|| Server::durable(&long_list(2_600_000), &["--request-timeout", "1"]));
+    let target = Target::of(|| Server::durable(&long_list(2_600_000), &["--request-timeout", "3"]));
     // a kernel tells the sender of room only when a part of its buffer is free: with a large one,
     // that can be later than the timeout
-    let mut client = Client::new(connect_with_buffers(target.server.address, 256 * 1024));
+    let mut client = Client::new(connect_with_buffers(target.server.address, 64 * 1024));
     client.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(10));
     // it takes a little for three times the request timeout, and then all the rest
     let (_stop, stopped) = channel::<()>();
     let mut received = vec![0; 1_000_000];
-    for little in received.chunks_mut(100_000) {
+    for little in received.chunks_mut(50_000) {
         client.stream.read_exact(little).unwrap();
         assert_eq!(
-            stopped.recv_timeout(Duration::from_millis(300)),
+            stopped.recv_timeout(Duration::from_millis(450)),
             Err(RecvTimeoutError::Timeout)
         );
     }
@@ -200,46 +161,6 @@ fn announced_lengths_reserve_no_memory() {
     target.wait_until_all_are_closed();
     let peak = target.server.proc_status("VmHWM");
     assert!(peak < RESIDENT_MAX, "{peak} KiB");
-    target.check_recovery();
-}
-
-#[test]
-fn random_bytes_get_a_response_or_none_and_change_nothing() {
-    let target = Target::start(&[]);
-    let mut random = fastrand::Rng::with_seed(9112);
-    // none of them changes the list, and the seed makes every run the same
-    let valid: [&[u8]; 5] = [
-        REQUEST.as_bytes(),
-        b"POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 14\r\n\r\n{\"name\":\"mine\"}",
-        b"POST /colors HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\n{\"a\r\n4\r\n\":1}\r\n0\r\nA: b\r\n\r\n",
-        b"PUT /colors/not-there HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{}",
-        b"DELETE http://localhost/colors/not-%20there HTTP/1.0\r\nConnection: keep-alive\r\nIf-Match: \"a\", *\r\n\r\n",
-    ];
-    for number in 0..2000 {
-        let mut bytes: Vec<u8> = if number % 4 == 0 {
-            (0..random.usize(..2000)).map(|_| random.u8(..)).collect()
-        } else {
-            (0..random.usize(1..4))
-                .flat_map(|_| valid[random.usize(..valid.len())])
-                .copied()
-                .collect()
-        };
-        for _ in 0..random.usize(..5) {
-            let at = random.usize(..=bytes.len());
-            match random.u8(..4) {
-                0 => bytes.insert(at, random.u8(..)),
-                1 => bytes.insert(at, *random.choice(b"\r\n :;,\0\xff").expect("there are some")),
-                2 => bytes.truncate(at),
-                _ => drop(bytes.drain(at..bytes.len().min(at + random.usize(..9)))),
-            }
-        }
-        let response = throw(target.server.address, &bytes);
-        assert!(
-            response.is_empty() || response.starts_with(b"HTTP/1.1 "),
-            "{number}: {:?}",
-            String::from_utf8_lossy(&bytes)
-        );
-    }
     target.check_recovery();
 }
 
@@ -300,7 +221,7 @@ fn replace_at_once(target: &Target, lists: &[String]) -> Vec<u16> {
             .iter()
             .map(|list| {
                 let mut stream = TcpStream::connect(target.server.address).unwrap();
-                stream.set_read_timeout(Some(6 * DEADLINE)).unwrap();
+                stream.set_read_timeout(Some(15 * DEADLINE)).unwrap();
                 scope.spawn(move || {
                     // The service may close before it has read everything.
                     let _ = stream.write_all(
@@ -318,44 +239,31 @@ fn replace_at_once(target: &Target, lists: &[String]) -> Vec<u16> {
     })
 }
 
-/// Checks that lists that are sent at once take no more than `peak_max` KiB, that one is made, and
-/// no other is refused but for its size.
-#[track_caller]
-fn check_lists(start: impl FnOnce() -> Server, lists: &[String], peak_max: usize) {
-    let target = Target::of(start);
-    let statuses = replace_at_once(&target, lists);
-    let made = statuses.iter().filter(|status| **status == 200).count();
-    figures(&format!("{made} of {} lists were made", lists.len()));
-    assert!(made > 0 && statuses.iter().all(|status| [200, 503].contains(status)), "{statuses:?}");
-    assert!(lists.iter().any(|list| format!(r#"{{"data":{list}}}"#) == target.server.list()));
-    let peak = target.server.proc_status("VmHWM");
-    figures(&format!("peak {} MiB", peak / 1024));
-    assert!(peak < peak_max, "{peak} KiB");
-    assert_eq!(target.server.ask("PUT", "/colors", "[]").content, r#"{"data":[]}"#);
-    target.wait_until_all_are_closed();
-    // the C library keeps more of the memory than `check_recovery` lets pass: 67 MiB, also after
-    // the same attack has been made six times
-    let log = target.server.log();
-    assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
-}
-
 #[test]
 fn many_long_lists_at_once_take_limited_memory() {
-    let lists = vec![format!("[{}]", vec![r#"{"name":"","value":""}"#; 40_000].join(",")); 48];
-    for start in [Server::with_seed, Server::durable] {
-        // a build without optimization takes long for them on a busy machine
-        check_lists(|| start(SEED, &["--request-timeout", "5m"]), &lists, 160 * 1024);
-    }
-}
-
-#[test]
-fn one_of_several_lists_of_the_longest_content_is_made() {
+    let short = vec![format!("[{}]", vec![r#"{"name":"","value":""}"#; 40_000].join(",")); 48];
     let long: Vec<String> = (0..4).map(|number| long_list(16_000_000 + 4096 * number)).collect();
-    for start in [Server::with_seed, Server::durable] {
-        check_lists(
-            || start(SEED, &["--max-body", "16MiB", "--request-timeout", "5m"]),
-            &long,
-            300 * 1024,
-        );
+    // a build without optimization takes long for them on a busy machine
+    let options = ["--max-body", "16MiB", "--request-timeout", "5m"];
+    for (lists, peak_max) in [(short, 160 * 1024), (long, 300 * 1024)] {
+        for start in [Server::with_seed, Server::durable] {
+            let target = Target::of(|| start(SEED, &options));
+            let statuses = replace_at_once(&target, &lists);
+            let made = statuses.iter().filter(|status| **status == 200).count();
+            let peak = target.server.proc_status("VmHWM");
+            figures(&format!("{made} of {} were made, peak {} MiB", lists.len(), peak / 1024));
+            // one is made, and none is refused but for its size
+            let is_known = |status: &u16| [200, 503].contains(status);
+            assert!(made > 0 && statuses.iter().all(is_known), "{statuses:?}");
+            let list = target.server.list();
+            assert!(lists.iter().any(|sent| format!(r#"{{"data":{sent}}}"#) == list));
+            assert!(peak < peak_max, "{peak} KiB");
+            assert_eq!(target.server.ask("PUT", "/colors", "[]").content, r#"{"data":[]}"#);
+            target.wait_until_all_are_closed();
+            // the C library keeps more of the memory than `check_recovery` lets pass: 67 MiB, also
+            // after the same attack has been made six times
+            let log = target.server.log();
+            assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
+        }
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::common::client::Client;
 use crate::common::harness::{SEED, Server, eventually, long_list};
 use crate::siege::flood::{
-    CONTENT, Drippers, FIELDS, Pipeliners, REQUEST, RESIDENT_MAX, Target, drip, narrow, pour,
+    CONTENT, Drippers, FIELDS, Pipeliners, REQUEST, RESIDENT_MAX, SOON, Target, drip, narrow, pour,
     reset_on_close, throw,
 };
 
@@ -25,12 +25,12 @@ const BEAT: Duration = Duration::from_millis(300);
 #[test]
 fn thousands_of_idle_connections_take_no_threads_and_end_in_time() {
     let target =
-        Target::alone(|| Server::durable(SEED, &["--request-timeout", "2", "--keep-alive", "2"]));
+        Target::alone(|| Server::durable(SEED, &["--request-timeout", "8", "--keep-alive", "8"]));
     let mut streams = target.connections(2000);
     for stream in streams.iter_mut().step_by(2) {
         stream.write_all(REQUEST.as_bytes()).unwrap();
     }
-    assert!(target.time(50).worst() < Duration::from_secs(1));
+    assert!(target.time(50).worst() < SOON);
     target.wait_for_few_threads();
     assert_eq!(target.server.connections(), streams.len());
     target.wait_until_all_are_closed();
@@ -41,29 +41,13 @@ fn thousands_of_idle_connections_take_no_threads_and_end_in_time() {
 #[test]
 fn thousands_of_dripping_connections_keep_nobody_waiting() {
     for workers in ["1", "4"] {
-        let target = Target::alone(|| {
-            Server::durable(SEED, &["--workers", workers, "--request-timeout", "1"])
-        });
+        let target = Target::alone(|| Server::durable(SEED, &["--workers", workers]));
         let drippers = Drippers::start(target.server.address, 3000, BEAT);
         let times = target.time_for(Duration::from_millis(1500));
-        assert!(
-            times.worst() < Duration::from_secs(1),
-            "{:?} with {workers} workers",
-            times.worst()
-        );
+        assert!(times.worst() < SOON, "{:?} with {workers} workers", times.worst());
         drop(drippers);
         target.check_recovery();
     }
-}
-
-#[test]
-fn some_hundred_dripping_connections_are_not_noticed() {
-    let target = Target::alone(|| Server::durable(SEED, &[]));
-    let drippers = Drippers::start(target.server.address, 200, BEAT);
-    let times = target.time(200);
-    assert!(times.median() < Duration::from_millis(50), "{:?}", times.median());
-    drop(drippers);
-    target.check_recovery();
 }
 
 #[test]
@@ -86,8 +70,7 @@ fn clients_that_take_a_long_response_slowly_keep_nobody_waiting() {
         }
     });
     let times = target.time_for(Duration::from_millis(1500));
-    // the kernel takes 4 MB for each of them at first, which takes a while
-    assert!(times.worst() < Duration::from_secs(2), "{:?}", times.worst());
+    assert!(times.worst() < SOON, "{:?}", times.worst());
     drop(stop);
     readers.join().unwrap();
     target.check_recovery();
@@ -130,22 +113,6 @@ fn clients_that_pipeline_without_end_keep_no_light_client_waiting() {
 }
 
 #[test]
-fn connections_are_spread_over_the_workers() {
-    let target = Target::alone(|| Server::durable(SEED, &[]));
-    let before: u64 = target.server.cpu_ticks_of_threads().iter().sum();
-    let pipeliners = Pipeliners::start(target.server.address, 64);
-    // hundredths of a second
-    let busy = || target.server.cpu_ticks_of_threads().iter().sum::<u64>() > before + 50;
-    eventually("the service has been busy", || busy().then_some(()));
-    let mut ticks = target.server.cpu_ticks_of_threads();
-    drop(pipeliners);
-    ticks.sort_unstable();
-    let [.., second, first] = ticks[..] else { panic!("there is but one thread") };
-    assert!(second >= first / 4, "{ticks:?}");
-    target.check_recovery();
-}
-
-#[test]
 fn all_of_it_at_once_keeps_no_legitimate_client_waiting() {
     let target =
         Target::alone(|| Server::durable(SEED, &["--request-timeout", "2", "--keep-alive", "1"]));
@@ -178,7 +145,7 @@ fn all_of_it_at_once_keeps_no_legitimate_client_waiting() {
         over.store(true, Relaxed);
         times
     });
-    assert!(times.worst() < Duration::from_secs(2), "{:?}", times.worst());
+    assert!(times.worst() < SOON, "{:?}", times.worst());
     drop((idle, drippers));
     target.check_recovery();
 }
@@ -193,10 +160,8 @@ fn responses_that_nobody_reads_are_given_up_at_the_request_timeout() {
         stream.write_all(b"GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     }
     // the 130 MB to be sent are one list of 1.3 MB
-    assert!(target.time(20).worst() < Duration::from_secs(1));
-    let begun = Instant::now();
+    assert!(target.time(20).worst() < SOON);
     target.wait_until_all_are_closed();
-    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     let peak = target.server.proc_status("VmHWM");
     assert!(peak < RESIDENT_MAX, "{peak} KiB");
     // the kernel would keep megabytes for each client for many minutes after the close
@@ -220,28 +185,12 @@ fn requests_that_are_almost_whole_take_little_memory_together() {
         let _ = stream.write_all(start.as_bytes());
     }
     // connections are accepted in order, so all of them are by the time that these are answered
-    assert!(target.time(20).worst() < Duration::from_secs(1));
+    assert!(target.time(20).worst() < SOON);
     // 32 MiB are 512 of them
     eventually("about 32 MiB are held", || (target.server.connections() <= 600).then_some(()));
     assert!(target.server.connections() > 100, "the budget was not used");
     let peak = target.server.proc_status("VmHWM");
     assert!(peak < 2 * RESIDENT_MAX, "{peak} KiB");
     drop(streams);
-    target.check_recovery();
-}
-
-#[test]
-fn an_unsupported_version_keeps_nobody_waiting() {
-    let target = Target::alone(|| Server::durable(SEED, &["--request-timeout", "20"]));
-    let mut clients: Vec<Client> = target.connections(1500).into_iter().map(Client::new).collect();
-    for client in &mut clients {
-        client.send("GET / HTTP/2.0\r\nHost: localhost\r\n\r\n");
-    }
-    assert!(target.time(20).worst() < Duration::from_secs(1));
-    for client in &mut clients {
-        assert_eq!(client.response().status, 505);
-        client.expect_close();
-    }
-    target.wait_until_all_are_closed();
     target.check_recovery();
 }

@@ -24,6 +24,10 @@ pub(crate) const FIELDS: &str = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\n
 pub(crate) const CONTENT: &str =
     "POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{";
 
+/// Longest that a client waits who is not kept waiting: what a machine that is busy with other things
+/// takes, and far less than the attacks would hold one up.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
 /// Threads that may be there after an attack and were not before it.
 const MORE_THREADS_MAX: usize = 2;
 
@@ -109,7 +113,7 @@ impl Target {
         figures(&format!("peak {peak} MiB, {threads} threads at the end"));
         let begun = Instant::now();
         assert_same_list(&self.server.list(), &self.list);
-        assert!(begun.elapsed() < Duration::from_secs(2), "GET /colors took {:?}", begun.elapsed());
+        assert!(begun.elapsed() < SOON, "GET /colors took {:?}", begun.elapsed());
         self.wait_until_all_are_closed();
         // all that is left is to wait
         self.access = Access::Over;

@@ -4,7 +4,7 @@
 use std::net::Shutdown;
 
 use crate::common::client::{Client, request};
-use crate::common::harness::{Scratch, Server, colors, eventually};
+use crate::common::harness::{Scratch, Server, colors};
 
 /// Asks for each change with these field lines, Host included, and checks the status of each.
 #[track_caller]
@@ -122,49 +122,6 @@ fn other_programs_need_no_field_and_no_content_type() {
 }
 
 #[test]
-fn a_refusal_is_logged_with_the_option_that_would_allow_it_and_that_option_does() {
-    let server = Server::start(&[
-        "--allow-origin",
-        "https://friend.example",
-        "--allow-host",
-        "friend.example",
-    ]);
-    let mut client = server.connect();
-    client.ask_with(
-        "POST",
-        "/colors",
-        "Sec-Fetch-Site: cross-site\r\nOrigin: http://evil.example\r\n",
-        "",
-    );
-    client.send("GET /colors HTTP/1.1\r\nHost: evil.example\r\n\r\n").response();
-    let log = eventually("the refusal is logged", || {
-        Some(server.log()).filter(|log| log.contains("--allow-host"))
-    });
-    assert!(log.contains("refused a change from the origin \"http://evil.example\"; --allow-origin with it would allow that"), "{log}");
-
-    client.send("GET /colors/red HTTP/1.1\r\nHost: friend.example:80\r\nOrigin: https://friend.example\r\n\r\n");
-    let friend = client.response();
-    assert_eq!(
-        (friend.status, friend.field("access-control-allow-origin")),
-        (200, Some("https://friend.example"))
-    );
-    let preflight = client.ask_with(
-        "OPTIONS",
-        "/colors/red",
-        "Origin: https://friend.example\r\nAccess-Control-Request-Method: PUT\r\n",
-        "",
-    );
-    assert_eq!(
-        preflight.field("access-control-allow-methods"),
-        Some("GET, HEAD, POST, PUT, DELETE")
-    );
-    assert_eq!(
-        client.ask_with("DELETE", "/colors/red", "Origin: https://friend.example\r\n", "").status,
-        200
-    );
-}
-
-#[test]
 fn a_page_of_an_allowed_origin_may_read_why_its_request_was_refused_unread() {
     let scratch = Scratch::new();
     let tokens = scratch.write_tokens("a-token-0123456789");
@@ -184,14 +141,9 @@ fn a_page_of_an_allowed_origin_may_read_why_its_request_was_refused_unread() {
         ("Content-Length: 1048577\r\nHost: localhost\r\nOrigin: {o}\r\n\r\n", 413),
         ("Content-Length: 1\r\nContent-Length: 1\r\nHost: localhost\r\nOrigin: {o}\r\n\r\n", 400),
         ("Origin: {o}\r\n\r\n", 400),
-        ("Host: localhost\r\nExpect: wonders\r\nOrigin: {o}\r\n\r\n", 417),
-        ("Host: localhost\r\nOrigin: {o}\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
-        ("Host: localhost\r\nOrigin: {o}\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n", 413),
         ("Host: localhost\r\nOrigin: {o}\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n", 400),
-        ("Host: localhost\r\nOrigin: {o}\r\nX y: z\r\n\r\n", 400),
         ("Host: localhost\r\nOrigin: {o}\r\nContent-Length: 9\r\n\r\n{", 408),
         ("Host: localhost\r\nOrigin: {o}\r\nX: ", 408),
-        (&format!("Host: localhost\r\nOrigin: {{o}}\r\n{}\r\n", "X: y\r\n".repeat(100)), 431),
         (&format!("Host: localhost\r\nOrigin: {{o}}\r\nX: {}", "y".repeat(70_000)), 431),
     ] {
         let mut client = server.connect();

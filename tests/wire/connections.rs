@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::common::client::Client;
-use crate::common::harness::{
-    Scratch, Server, colors_below_strace, figures, is_installed, long_list, own_environment,
-};
+use crate::common::harness::{Scratch, Server, colors_below_strace, long_list};
 
 #[test]
 fn the_version_and_the_connection_field_decide_whether_it_stays_open() {
@@ -54,28 +52,6 @@ fn errors_leave_the_connection_open() {
 }
 
 #[test]
-fn many_connections_opened_at_once_are_all_answered_while_all_stay_open() {
-    for workers in ["1", "2", "4"] {
-        let server = Server::start(&["--workers", workers]);
-        for count in [8, 256] {
-            let mut clients: Vec<Client> = (0..count).map(|_| server.connect()).collect();
-            for round in 0..3 {
-                for client in &mut clients {
-                    client.send("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n");
-                }
-                for client in &mut clients {
-                    assert_eq!(
-                        client.response().status,
-                        200,
-                        "{count} connections, {workers} workers, round {round}"
-                    );
-                }
-            }
-        }
-    }
-}
-
-#[test]
 fn every_response_says_how_long_its_connection_may_be_idle_and_that_is_never_too_long() {
     for (option, said) in [("75s", "timeout=75"), ("1999ms", "timeout=1"), ("0.2", "timeout=1")] {
         let server = Server::start(&["--keep-alive", option]);
@@ -102,54 +78,6 @@ fn every_response_says_how_long_its_connection_may_be_idle_and_that_is_never_too
         Server::start(&[]).connect().ask("GET", "/", "").field("keep-alive"),
         Some("timeout=75")
     );
-}
-
-/// Sends a request on each of 100 connections of a pool, then again when all were idle for just
-/// longer than the keep-alive time. Node is kept from looking meanwhile, as by other work, so it
-/// finds out only afterwards what the service has closed. Prints what came of it, if the machine
-/// was not so busy that it means nothing.
-const POOLED: &str = r#"
-const http = require('node:http');
-const [port, idle] = process.argv.slice(1).map(Number);
-const agent = new http.Agent({ keepAlive: true });
-let [failed, reused] = [0, 0];
-function put() {
-    return new Promise((resolve) => {
-        const options = { agent, port, method: 'PUT', path: '/colors/red', headers: { 'Content-Length': 2 } };
-        const request = http.request(options, (response) => response.resume().on('end', resolve)).end('{}');
-        request.on('error', () => { failed += 1; resolve(); }).on('socket', () => { if (request.reusedSocket) reused += 1; });
-    });
-}
-async function main() {
-    for (let tries = 0; tries < 10; tries += 1) {
-        const begun = Date.now();
-        await Promise.all(Array.from({ length: 100 }, put));
-        [failed, reused] = [0, 0];
-        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, idle + 200);
-        const is_late = Date.now() > begun + idle + 700;
-        await Promise.all(Array.from({ length: 100 }, put));
-        if (!is_late) break;
-    }
-    console.log(`${failed} failed, ${reused} of 100 connections used again`);
-    agent.destroy();
-}
-main();
-"#;
-
-#[test]
-fn a_pool_that_sends_when_the_keep_alive_time_is_just_over_is_answered() {
-    if !is_installed("node") {
-        return;
-    }
-    let server = Server::start(&["--keep-alive", "2"]);
-    let output = own_environment("node")
-        .args(["-e", POOLED, &server.address.port().to_string(), "2000"])
-        .output()
-        .unwrap();
-    let (said, errors) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    figures(&said);
-    assert!(said.starts_with("0 failed, "), "{said}{errors}");
 }
 
 #[test]
@@ -179,7 +107,7 @@ fn each_of_two_requests_in_a_row_has_a_time_of_its_own() {
 fn a_request_that_is_there_in_time_is_answered_however_late_it_is_seen() {
     let request = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for ending in [None, Some(Signal::TERM)] {
-        let server = Server::start(&["--keep-alive", if ending.is_some() { "20" } else { "1" }]);
+        let server = Server::start(&["--keep-alive", if ending.is_some() { "20" } else { "4" }]);
         let mut clients: Vec<Client> = (0..600).map(|_| server.connect()).collect();
         for client in &mut clients {
             assert_eq!(client.send(request).response().status, 200);
@@ -190,7 +118,7 @@ fn a_request_that_is_there_in_time_is_answered_however_late_it_is_seen() {
         for client in &mut clients {
             client.send(request);
         }
-        clients[0].expect_nothing_for(Duration::from_millis(2100));
+        clients[0].expect_nothing_for(Duration::from_millis(5100));
         ending.into_iter().for_each(|signal| server.signal(signal));
         server.signal(Signal::CONT);
         for client in &mut clients {
@@ -252,7 +180,8 @@ fn a_long_list_reaches_a_slow_reader_whole() {
 
 #[test]
 fn a_long_color_reaches_slow_readers_whole_however_many_they_are() {
-    let server = Server::start(&["--max-body", "16MiB"]);
+    // the last one is read when all others were, which a busy machine takes long for
+    let server = Server::start(&["--max-body", "16MiB", "--request-timeout", "5m"]);
     let value = "x".repeat(15 << 20);
     let color = format!(r#"{{"name":"long","value":"{value}"}}"#);
     assert_eq!(server.ask("POST", "/colors", &color).status, 201);

@@ -115,22 +115,6 @@ fn methods_that_a_resource_does_not_have_are_405_with_allow() {
 }
 
 #[test]
-fn targets_are_split_then_decoded() {
-    for server in Server::of_both_kinds(r#"[{"name":"a/b","value":"1"},{"name":"..","value":"2"}]"#)
-    {
-        for (target, status) in [
-            ("/colors/a%2Fb?c", 200),
-            ("/colors/..", 200),
-            ("http://other.localhost:1/%63olors/a%2Fb", 200),
-            ("/colors/a/b", 404),
-            ("/colors/%f", 400),
-        ] {
-            assert_eq!(server.ask("GET", target, "").status, status, "{target}");
-        }
-    }
-}
-
-#[test]
 fn with_a_base_path_nothing_is_elsewhere() {
     let server = Server::start(&["--base-path", "/api/v1/"]);
     assert_eq!(

@@ -7,7 +7,6 @@ use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -88,16 +87,8 @@ fn new_files_are_the_owners_alone_and_after_a_stop_the_file_is_all_there_is() {
     let file = scratch.file("colors.db");
     let server = Server::with_data("[]", &file, &[]);
     assert_eq!(server.ask("POST", "/colors", A).status, 201);
-    let names = || {
-        let mut names: Vec<_> = fs::read_dir(&scratch.0)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    };
-    assert_eq!(names(), ["colors.db", "colors.db-shm", "colors.db-wal"]);
-    for name in names() {
+    assert_eq!(scratch.names(), ["colors.db", "colors.db-shm", "colors.db-wal"]);
+    for name in scratch.names() {
         assert_eq!(
             fs::metadata(scratch.0.join(&name)).unwrap().permissions().mode() & 0o777,
             0o600,
@@ -105,7 +96,7 @@ fn new_files_are_the_owners_alone_and_after_a_stop_the_file_is_all_there_is() {
         );
     }
     server.stop();
-    assert_eq!(names(), ["colors.db"]);
+    assert_eq!(scratch.names(), ["colors.db"]);
     assert_eq!(stored(&file), format!(r#"{{"data":[{A}]}}"#));
 }
 
@@ -344,130 +335,6 @@ fn a_removed_log_loses_nothing_when_the_service_is_stopped() {
     assert_eq!(server.ask("DELETE", "/colors/a", "").status, 500);
     server.stop();
     assert_eq!(stored(&file), list);
-}
-
-#[test]
-fn a_log_that_a_power_cut_cut_short_is_a_list_that_was_acknowledged() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data("[]", &file, &[]);
-    let mut lists = vec![server.list()];
-    for value in ["1", "2", "3"] {
-        assert_eq!(
-            server.ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{value}"}}"#)).status,
-            201
-        );
-        lists.push(server.list());
-    }
-    server.signal(Signal::KILL);
-    server.wait();
-    let log = fs::read(format!("{file}-wal")).unwrap();
-    // the unit tests of the database try more ends
-    let mut found = Vec::new();
-    for end in (0..=log.len()).step_by(512).chain([log.len() - 1, log.len()]) {
-        let cut = Scratch::new();
-        let copy = cut.file("colors.db");
-        fs::copy(&file, &copy).unwrap();
-        fs::write(format!("{copy}-wal"), &log[..end]).unwrap();
-        let again = Server::start(&["--data", &copy]);
-        let list = again.list();
-        assert!(lists.contains(&list), "{end}: {list}");
-        found.push(list);
-        assert_eq!(again.ask("POST", "/colors", A).status, 201);
-    }
-    assert_eq!((&found[0], found.last()), (&lists[0], lists.last()));
-    assert!(found.is_sorted_by_key(String::len), "{found:?}");
-}
-
-#[test]
-fn changes_saved_together_each_get_their_own_answer() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data("[]", &file, &[]);
-    thread::scope(|scope| {
-        for number in 0..32 {
-            let mut client = server.connect();
-            scope.spawn(move || {
-                let (name, target) = (format!("name-{number}"), format!("/colors/name-{number}"));
-                for step in 0..5 {
-                    let color = |value: &str| format!(r#"{{"name":"{name}","value":"{value}"}}"#);
-                    assert_eq!(client.ask("DELETE", &target, "").status, 404);
-                    let made = client.ask("POST", "/colors", &color("new"));
-                    assert_eq!(
-                        (
-                            made.status,
-                            made.content,
-                            made.fields.iter().any(|(n, _)| n == "Location")
-                        ),
-                        (201, color("new"), true)
-                    );
-                    let changed = client.ask("PUT", &target, &format!(r#"{{"value":"{step}"}}"#));
-                    assert_eq!((changed.status, changed.content), (200, color(&step.to_string())));
-                    assert_eq!(
-                        client.ask_with("DELETE", &target, "If-Match: \"x\"\r\n", "").status,
-                        412
-                    );
-                    assert_eq!(client.ask("DELETE", &target, "").content, color(&step.to_string()));
-                }
-            });
-        }
-    });
-    assert_eq!(
-        (server.list().as_str(), stored(&file).as_str()),
-        (r#"{"data":[]}"#, r#"{"data":[]}"#)
-    );
-}
-
-#[test]
-fn creates_under_a_condition_of_the_list_are_made_once() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data("[]", &file, &[]);
-    let made = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for number in 0..16 {
-            let (mut client, made) = (server.connect(), &made);
-            scope.spawn(move || {
-                for _ in 0..20 {
-                    let tag = client.ask("HEAD", "/colors", "").field("etag").unwrap().to_owned();
-                    let content = format!(r#"{{"name":"{number}","value":""}}"#);
-                    match client
-                        .ask_with("POST", "/colors", &format!("If-Match: {tag}\r\n"), &content)
-                        .status
-                    {
-                        201 => drop(made.fetch_add(1, SeqCst)),
-                        status => assert_eq!(status, 412),
-                    }
-                }
-            });
-        }
-    });
-    let made = made.into_inner();
-    assert!(made >= 20, "{made}");
-    assert_eq!(server.list().matches("\"name\"").count(), made);
-    assert_eq!(stored(&file), server.list());
-}
-
-#[test]
-fn two_writers_by_turns_are_about_as_fast_as_one() {
-    let scratch = Scratch::new();
-    let server =
-        Server::with_data(&format!("[{A}]"), &scratch.file("colors.db"), &["--workers", "1"]);
-    let mut writers = [server.connect(), server.connect()];
-    let mut time = |order: [usize; 2]| {
-        let begun = Instant::now();
-        for (step, writer) in order.into_iter().cycle().take(100).enumerate() {
-            // another value each time: one that is there already is not saved
-            assert_eq!(
-                writers[writer].ask("PUT", "/colors/a", &format!(r#"{{"value":"{step}"}}"#)).status,
-                200
-            );
-        }
-        begun.elapsed()
-    };
-    let (one, two) = (time([0, 0]), time([0, 1]));
-    // 5 s more if each waits until the other has been silent for a moment
-    assert!(two < 2 * one + Duration::from_secs(2), "{two:?} against {one:?}");
 }
 
 #[test]

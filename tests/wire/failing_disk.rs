@@ -1,12 +1,8 @@
 //! Durable lists on a disk that fails or is full: what is refused, what stays, and how the service
 //! recovers.
 
-use std::fs;
-use std::time::{Duration, Instant};
-
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-use crate::common::client::request;
 use crate::common::harness::{Scratch, Server, eventually, stored};
 use crate::wire::durable::{A, health, list_after_kill, make};
 
@@ -135,36 +131,4 @@ fn a_limit_of_the_files_size_is_a_500_until_it_is_raised() {
     assert_eq!(create("3").status, 201);
     assert_eq!(stored(&file), server.list());
     assert!(!server.log().contains("another program has written"), "{}", server.log());
-}
-
-#[test]
-fn many_changes_that_cannot_be_saved_are_refused_after_a_few_attempts() {
-    const WRITERS: usize = 300;
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data("[]", &file, &["--max-body", "16MiB"]);
-    assert_eq!(server.ask("POST", "/colors", A).status, 201);
-    let saved = fs::metadata(format!("{file}-wal")).unwrap().len();
-    // each attempt takes a fifth of a second: one for each change would take a minute
-    if !trouble(&server, &file, "fdatasync", "error=EIO:delay_enter=200000") {
-        return;
-    }
-    let post = |content: &str| request("POST", "/colors", "Host: localhost\r\n", content);
-    let mut clients: Vec<_> = (0..WRITERS).map(|_| server.connect()).collect();
-    let mut first = server.connect();
-    first.send(post(&format!(r#"{{"name":"long","value":"{}"}}"#, "x".repeat(16_000_000))));
-    // it is long enough for the others to arrive while it is being saved
-    eventually("it is being saved", || {
-        (fs::metadata(format!("{file}-wal")).unwrap().len() > saved).then_some(())
-    });
-    for (number, client) in clients.iter_mut().enumerate() {
-        client.send(post(&format!(r#"{{"name":"name-{number}","value":"1"}}"#)));
-    }
-    let begun = Instant::now();
-    assert_eq!(first.response().status, 500);
-    for client in &mut clients {
-        assert_eq!(client.response().status, 500);
-    }
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    assert_eq!(list_after_kill(server, &file).matches("\"name\"").count(), 1);
 }

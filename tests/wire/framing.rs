@@ -66,29 +66,6 @@ fn a_refused_head_is_answered_without_content() {
 }
 
 #[test]
-fn what_only_http_1_1_demands() {
-    let server = Server::start(&[]);
-    for (request, status) in [
-        ("GET /colors HTTP/1.1\r\n\r\n", 400),
-        ("GET /colors HTTP/1.0\r\n\r\n", 200),
-        ("POST /colors HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-        (
-            "POST /colors HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-            501,
-        ),
-        ("GET /colors HTTP/1.1\r\nHost: localhost\r\nExpect: tea\r\n\r\n", 417),
-        ("GET /colors HTTP/1.0\r\nExpect: tea\r\n\r\n", 200),
-        ("GET /colors HTTP/2.0\r\nHost: localhost\r\n\r\n", 505),
-    ] {
-        let mut client = server.connect();
-        client.send(request);
-        let response = client.response();
-        assert_eq!((response.status, response.closes()), (status, true), "{request:?}");
-        client.expect_close();
-    }
-}
-
-#[test]
 fn chunked_content_is_content() {
     let server = Server::with_seed("[]", &[]);
     let mut client = server.connect();
@@ -169,18 +146,6 @@ fn a_client_that_expects_100_is_told_to_go_on_or_refused_at_once() {
 }
 
 #[test]
-fn an_oversized_content_is_refused_while_the_client_is_still_sending_it() {
-    let server = Server::start(&[]);
-    let before = server.list();
-    let mut client = server.connect();
-    client
-        .send("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8000000\r\n\r\n")
-        .send(vec![b' '; 500_000]);
-    assert_eq!(client.response().status, 413);
-    assert_eq!(server.list(), before);
-}
-
-#[test]
 fn the_limit_is_the_last_byte_allowed() {
     let server = Server::with_seed("[]", &["--max-body", "100"]);
     let padded = |length: usize| format!("{:<length$}", r#"{"name":"a","value":"b"}"#);
@@ -216,30 +181,6 @@ fn pipelined_requests_are_answered_in_order() {
         );
     }
     client.expect_open();
-}
-
-#[test]
-fn requests_that_come_all_at_once_are_all_answered() {
-    for workers in ["1", "4"] {
-        let server = Server::start(&["--workers", workers]);
-        let mut clients = [server.connect(), server.connect()];
-        for client in &mut clients {
-            client.send("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(100));
-        }
-        for client in &mut clients {
-            (0..100).for_each(|_| assert_eq!(client.response().status, 200));
-        }
-    }
-}
-
-#[test]
-fn a_request_may_come_a_byte_at_a_time() {
-    let server = Server::with_seed("[]", &[]);
-    let mut client = server.connect();
-    for byte in b"POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{\"name\":\"a\",\"value\":\"b\"}" {
-        client.send([*byte]);
-    }
-    assert_eq!(client.response().status, 201);
 }
 
 #[test]

@@ -5,14 +5,13 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Scratch, Server, colors, colors_inheriting, eventually, is_installed, long_list,
-    own_environment,
+    Scratch, Server, colors, colors_inheriting, eventually, own_environment,
 };
 
 /// A service with a unix socket at `path`, next to its TCP one.
@@ -67,54 +66,6 @@ fn several_listeners_serve_the_same_list() {
         assert_eq!(client.ask("GET", "/api/colors/ink", "").status, 200, "{endpoint}");
     }
     assert_eq!(Client::on_unix(&path).ask("GET", "/api/colors/ink", "").status, 200);
-}
-
-#[test]
-fn a_connection_on_a_unix_socket_stays_and_takes_requests_in_advance() {
-    let scratch = Scratch::new();
-    let path = socket_in(&scratch);
-    let server = on_unix(&path, &["--access-log"]);
-    let mut client = Client::on_unix(&path);
-    client.expect_open();
-    client.send("GET /colors/red HTTP/1.1\r\nHost: any.name\r\n\r\nPUT /colors/red HTTP/1.1\r\nHost: any.name\r\n");
-    assert_eq!(client.response().content, r##"{"name":"red","value":"#ff0000"}"##);
-    client
-        .send("Content-Length: 14\r\n\r\n{\"value\":")
-        .send("\"#1\"}GET /colors/red HTTP/1.1\r\nHost: any.name\r\n\r\nnonsense\r\n\r\n");
-    for _ in 0..2 {
-        assert_eq!(client.response().content, r##"{"name":"red","value":"#1"}"##);
-    }
-    assert_eq!(client.response().status, 400);
-    client.expect_close();
-    let log = eventually("a line for every request", || {
-        Some(server.log()).filter(|log| log.matches("] unix ").count() == 5)
-    });
-    assert!(
-        log.contains("[INFO] unix PUT \"/colors/red\" 200 ") && log.contains("[INFO] unix - 400 "),
-        "{log}"
-    );
-}
-
-#[test]
-fn slow_readers_on_a_unix_socket_keep_nobody_waiting() {
-    let seed = long_list(900_000);
-    let scratch = Scratch::new();
-    let path = socket_in(&scratch);
-    let server = Server::with_seed(&seed, &["--listen", &format!("unix:{path}"), "--workers", "1"]);
-    let expected = format!(r#"{{"data":{seed}}}"#);
-    let mut slow: Vec<_> = (0..6).map(|_| Client::on_unix(&path)).collect();
-    for client in &mut slow {
-        client.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\nGET /colors/color-7 HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    }
-    // nobody has read a byte of the six responses yet
-    for _ in 0..2 {
-        assert_eq!(Client::on_unix(&path).ask("GET", "/colors/red", "").status, 200);
-        assert_eq!(server.ask("GET", "/colors/red", "").status, 200);
-    }
-    for client in &mut slow {
-        assert!(client.response().content == expected);
-        assert_eq!(client.response().content, r##"{"name":"color-7","value":"#000007"}"##);
-    }
 }
 
 #[test]
@@ -284,26 +235,4 @@ fn descriptors_that_are_not_for_this_process_are_left_alone() {
         command.envs(variables.iter().copied());
         Server::spawn(command).connect().expect_open();
     }
-}
-
-#[test]
-fn systemds_own_tool_activates_it_with_the_first_connection() {
-    let tool = "systemd-socket-activate";
-    if !is_installed(tool) {
-        return;
-    }
-    let scratch = Scratch::new();
-    let path = socket_in(&scratch);
-    let mut command = Command::new(tool);
-    command
-        .args(["--listen", &path])
-        .arg(colors(&[]).get_program())
-        .current_dir(env!("CARGO_MANIFEST_DIR"));
-    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-    let stream = eventually("the socket is there", || UnixStream::connect(&path).ok());
-    drop(stream);
-    Client::on_unix(&path).expect_open();
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert!(fs::exists(&path).unwrap(), "the file is the parent's");
 }

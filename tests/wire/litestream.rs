@@ -298,24 +298,6 @@ fn write_until(is_over: &AtomicBool, address: SocketAddr, counters: &[Counter]) 
     });
 }
 
-/// Changes per second during this time, and the longest that FILE-wal has been.
-fn rate(time: Duration, machine: &Machine, server: &Server, counters: &[Counter]) -> (f64, u64) {
-    let (is_over, before) = (AtomicBool::new(false), acknowledged(counters).iter().sum::<u64>());
-    let begun = Instant::now();
-    let mut longest = 0;
-    thread::scope(|scope| {
-        scope.spawn(|| write_until(&is_over, server.address, counters));
-        let _end = SetOnDrop(&is_over);
-        let log = format!("{}-wal", machine.file());
-        within(time, || {
-            longest = longest.max(fs::metadata(&log).map_or(0, |log| log.len()));
-            None::<()>
-        });
-    });
-    let changes = acknowledged(counters).iter().sum::<u64>() - before;
-    (changes as f64 / begun.elapsed().as_secs_f64(), longest)
-}
-
 /// Whether a log has nothing but news.
 #[track_caller]
 fn assert_calm(log: &str) {
@@ -330,52 +312,22 @@ fn assert_calm(log: &str) {
 #[test]
 fn a_copy_made_beside_many_writers_has_every_acknowledged_change() {
     let Some(machine) = Machine::first() else { return };
-    let (server, counters) = (machine.serve(&seed()), counters());
-    let (alone, longest_alone) = rate(Duration::from_secs(2), &machine, &server, &counters);
+    let (server, counters, is_over) = (machine.serve(&seed()), counters(), AtomicBool::new(false));
     let litestream = machine.replicate();
-    let (beside, longest) = rate(Duration::from_secs(6), &machine, &server, &counters);
-    figures(&format!(
-        "changes per second: {alone:.0} alone, {beside:.0} beside Litestream; FILE-wal: \
-         {longest_alone} bytes alone, {longest} beside Litestream"
-    ));
-    litestream.stop();
+    thread::scope(|scope| {
+        scope.spawn(|| write_until(&is_over, server.address, &counters));
+        let _end = SetOnDrop(&is_over);
+        within(Duration::from_secs(6), || None::<()>);
+    });
     let list = server.list();
     check(&list, &acknowledged(&counters), &counters);
-    assert_same_list(&machine.restored(), &list);
+    let begun = Instant::now();
     assert_calm(&server.stop());
+    // it does not wait for Litestream, which reads all the time
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     assert_same_list(&stored(&machine.file()), &list);
-}
-
-#[test]
-fn a_service_stops_at_once_beside_litestream() {
-    let Some(machine) = Machine::first() else { return };
-    let mut times = Vec::new();
-    for _ in 0..3 {
-        let (server, counters, is_over) =
-            (machine.serve(&seed()), counters(), AtomicBool::new(false));
-        let known = values(&server.list());
-        for (client, counter) in counters.iter().enumerate() {
-            let value = known[&format!("client-{client}")];
-            counter.sent.store(value, Relaxed);
-            counter.acknowledged.store(value, Relaxed);
-        }
-        let _litestream = machine.replicate();
-        let address = server.address;
-        let log = thread::scope(|scope| {
-            let writing = scope.spawn(|| write_until(&is_over, address, &counters));
-            let _end = SetOnDrop(&is_over);
-            machine.sync();
-            let begun = Instant::now();
-            let log = server.stop();
-            times.push(begun.elapsed());
-            writing.join().unwrap();
-            log
-        });
-        assert_calm(&log);
-        check(&stored(&machine.file()), &acknowledged(&counters), &counters);
-    }
-    figures(&format!("the service stops in {times:?}"));
-    assert!(times.iter().all(|time| *time < Duration::from_secs(3)), "{times:?}");
+    litestream.stop();
+    assert_same_list(&machine.restored(), &list);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! The service over raw sockets and beside the programs that it works with. One file per topic.
 
 mod browsers;
-mod chroot;
 mod connections;
 mod contract;
 mod data_file;
@@ -11,7 +10,6 @@ mod failing_disk;
 mod following;
 mod framing;
 mod histories;
-mod http_rules;
 mod listening;
 mod litestream;
 mod logging;

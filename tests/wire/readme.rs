@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::common::harness::{Scratch, Server, colors, eventually, is_installed};
-use crate::wire::recipes::{block, path_with};
+use crate::wire::recipes::path_with;
 
 const README: &str = include_str!("../../README.md");
 const HTTP: &str = include_str!("../../docs/http.md");
@@ -137,57 +137,6 @@ fn every_command_of_the_contract_prints_what_it_shows() {
 #[test]
 fn every_command_for_operators_prints_what_it_shows() {
     check_commands(OPERATING, 17);
-}
-
-#[test]
-fn a_service_that_cannot_start_has_the_backup_again_after_the_commands_for_that() {
-    let (scratch, kept) = (Scratch::new(), Scratch::new());
-    let start = || Server::start(&["--data", &scratch.file("colors.db")]);
-    let server = start();
-    assert_eq!(server.ask("DELETE", "/colors/red", "").status, 200);
-    let list = server.list();
-    scratch.write("backup.json", &list);
-    server.stop();
-    for is_lost in [false, true, false] {
-        if is_lost {
-            std::fs::remove_file(scratch.file("colors.db")).unwrap();
-        } else {
-            scratch.write("colors.db", "damaged");
-            assert_eq!(
-                colors(&["--data", &scratch.file("colors.db")]).status().unwrap().code(),
-                Some(1)
-            );
-        }
-        let mut server = None;
-        for line in block(OPERATING, "sh", "-T backup.json localhost:8080").lines() {
-            match line {
-                "systemctl stop colors.service" => {}
-                "systemctl start colors.service" => server = Some(start()),
-                command => {
-                    let address = server
-                        .as_ref()
-                        .map(|server| server.address.to_string())
-                        .unwrap_or_default();
-                    let command = command
-                        .replace("/var/lib/colors", &scratch.file(""))
-                        .replace("/root", &kept.file(""));
-                    let here = command.replace("localhost:8080", &address);
-                    let status = Command::new("sh")
-                        .args(["-ec", &here])
-                        .current_dir(&scratch.0)
-                        .stderr(Stdio::null())
-                        .status()
-                        .unwrap();
-                    assert!(status.success(), "{here}");
-                }
-            }
-        }
-        let server = server.expect("it is started");
-        assert_eq!(server.list(), list);
-        server.stop();
-    }
-    // what was damaged is kept, each time
-    assert_eq!(std::fs::read_dir(&kept.0).unwrap().count(), 2);
 }
 
 #[test]

@@ -147,6 +147,30 @@ fn no_reader_waits_for_the_disk_and_nothing_large_is_kept_for_it() {
 }
 
 #[test]
+fn a_follower_that_reads_during_a_save_has_the_change_once_it_is_made() {
+    let scratch = Scratch::new();
+    let file = scratch.file("colors.db");
+    let server = Server::with_data(LIST, &file, &[]);
+    let mut writer = server.connect();
+    assert_eq!(writer.send(update("2")).response().status, 200);
+    if !server.strace(&["-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=60000000"]) {
+        return;
+    }
+    let length = || fs::metadata(format!("{file}-wal")).unwrap().len();
+    let before = length();
+    writer.send(update("3"));
+    eventually("it is written", || (length() > before).then_some(()));
+    // its time stamp is so old that nothing can hide behind it
+    writer.expect_nothing_for(Duration::from_millis(100));
+    let follower = Server::start(&["--read-only", "--data", &file]);
+    assert_eq!(follower.ask("GET", "/colors/a", "").content, r#"{"name":"a","value":"2"}"#);
+    server.end_strace();
+    assert_eq!(writer.response().content, r#"{"name":"a","value":"3"}"#);
+    let list = server.list();
+    eventually("it follows", || (follower.list() == list).then_some(()));
+}
+
+#[test]
 fn requests_behind_a_change_wait_for_it_without_using_the_processor() {
     let Some(disk) = Stalled::start(LIST, &[]) else { return };
     let mut client = disk.server.connect();

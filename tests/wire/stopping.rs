@@ -189,36 +189,3 @@ fn a_second_signal_ends_it_at_once() {
     server.signal(Signal::TERM);
     assert_eq!(server.wait().0.code(), Some(1));
 }
-
-#[test]
-fn writes_under_load_are_either_answered_or_not_made() {
-    let server = Server::with_seed("[]", &[]);
-    let address = server.address;
-    let answered: usize = std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..8)
-            .map(|_| {
-                let mut client = server.connect();
-                scope.spawn(move || {
-                    let mut answered = 0;
-                    loop {
-                        let response = client.ask("POST", "/colors", r#"{"name":"a","value":"b"}"#);
-                        assert_eq!(response.status, 201);
-                        answered += 1;
-                        if response.closes() {
-                            client.expect_close();
-                            return answered;
-                        }
-                    }
-                })
-            })
-            .collect();
-        let mut reader = server.connect();
-        eventually("some writes", || {
-            (reader.ask("GET", "/colors", "").content.len() > 10_000).then_some(())
-        });
-        server.signal(Signal::TERM);
-        writers.into_iter().map(|writer| writer.join().unwrap()).sum()
-    });
-    assert!(answered > 100, "{answered} on {address}");
-    assert_eq!(server.wait().0.code(), Some(0));
-}

@@ -6,14 +6,13 @@ use std::fs;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    DEADLINE, Scratch, Server, SetOnDrop, colors, colors_below_strace, eventually, is_installed,
+    DEADLINE, Scratch, Server, colors, colors_below_strace, eventually, is_installed,
     own_environment, run, skip,
 };
 
@@ -104,30 +103,6 @@ fn the_watchdog_is_kept_quiet_by_an_idle_service_and_by_a_busy_one() {
         }
         assert!(beats.join().unwrap());
     });
-}
-
-#[test]
-fn clients_that_ask_for_the_health_keep_no_heartbeat_back() {
-    let (manager, scratch) = (Manager::new(), Scratch::new());
-    let server =
-        manager.start(Some(Duration::from_millis(600)), &["--data", &scratch.file("colors.db")]);
-    assert!(manager.message().starts_with("READY=1\n"));
-    let begun = Instant::now();
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let _end = SetOnDrop(&is_over);
-        for _ in 0..3 {
-            scope.spawn(|| {
-                let mut client = server.connect();
-                while !is_over.load(Relaxed) {
-                    assert_eq!(client.ask("GET", "/health", "").status, 200);
-                }
-            });
-        }
-        (0..20).for_each(|_| assert_eq!(manager.message(), "WATCHDOG=1\n"));
-    });
-    // 6 s without them
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }
 
 #[test]

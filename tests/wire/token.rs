@@ -8,7 +8,7 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use crate::common::client::{Client, Response};
-use crate::common::harness::{Scratch, Server, colors, eventually, run, stored};
+use crate::common::harness::{Scratch, Server, colors, eventually, run};
 
 const TOKEN: &str = "first-token-0123456789+/==";
 const SECOND: &str = "2nd.token~abcdefghijkl";
@@ -55,15 +55,7 @@ fn a_write_needs_a_token_and_a_read_does_not() {
     for (method, target, content, _) in WRITES {
         for (authorization, challenge) in [
             ("", r#"Bearer realm="colors""#),
-            ("Basic Zmlyc3Q6dG9rZW4=", r#"Bearer realm="colors""#),
-            ("Bearer", r#"Bearer realm="colors""#),
-            (TOKEN, r#"Bearer realm="colors""#),
             ("Bearer wrong", r#"Bearer realm="colors", error="invalid_token""#),
-            (&format!("Bearer {TOKEN}="), r#"Bearer realm="colors", error="invalid_token""#),
-            (
-                &format!("Bearer {TOKEN}, Bearer {TOKEN}"),
-                r#"Bearer realm="colors", error="invalid_token""#,
-            ),
         ] {
             let refused = guarded.ask(method, target, authorization, content);
             assert_eq!(
@@ -84,40 +76,6 @@ fn a_write_needs_a_token_and_a_read_does_not() {
     }
     assert_eq!(guarded.ask("DELETE", "/colors/ink", &format!("Bearer {TOKEN}"), "").status, 200);
     assert_ne!(guarded.server.list(), before);
-}
-
-#[test]
-fn a_durable_change_needs_one_as_well() {
-    let scratch = Scratch::new();
-    let data = scratch.file("colors.db");
-    let guarded = Guarded::start(&["--data", &data]);
-    let before = stored(&data);
-    assert_eq!(guarded.ask("DELETE", "/colors/red", "Bearer wrong", "").status, 401);
-    assert_eq!(stored(&data), before);
-    assert_eq!(guarded.ask("DELETE", "/colors/red", &format!("Bearer {TOKEN}"), "").status, 200);
-    assert_ne!(stored(&data), before);
-}
-
-#[test]
-fn without_one_nothing_is_told_of_what_exists() {
-    let guarded = Guarded::start(&["--private"]);
-    // Date aside, the answers are the same, whatever exists and whatever holds
-    let told = |method: &str, target: &str, fields: &str| {
-        let mut response = guarded.server.connect().ask_with(method, target, fields, "not JSON");
-        response.fields.retain(|(name, _)| name != "Date");
-        assert_eq!(response.status, 401, "{method} {target}");
-        response
-    };
-    for method in ["GET", "PUT", "DELETE"] {
-        let of_red = told(method, "/colors/red", "");
-        assert_eq!(of_red, told(method, "/colors/no", ""));
-        assert_eq!(of_red, told(method, "/colors/red", "If-Match: \"x\"\r\n"));
-        assert_eq!(of_red, told(method, "/colors/red", "If-None-Match: *\r\n"));
-        assert_eq!(of_red, told(method, "/colors/red", "Authorization: Basic eDp4\r\n"));
-    }
-    assert_eq!(guarded.ask("PATCH", "/colors/red", "", "").status, 405);
-    assert_eq!(guarded.ask("DELETE", "/colors", "", "").status, 405);
-    assert_eq!(guarded.ask("DELETE", "/nowhere", "", "").status, 404);
 }
 
 #[test]
@@ -146,12 +104,10 @@ fn a_private_list_is_read_with_a_token_alone_and_kept_by_no_shared_cache() {
         guarded.server.connect().ask_with("GET", "/colors", &fields, "").status
     };
     assert_eq!((revalidate(&format!("Bearer {TOKEN}")), revalidate("")), (304, 401));
-    for target in ["/health", "/openapi.json"] {
-        assert_eq!(guarded.ask("GET", target, "", "").status, 200);
-    }
     let fields = "Origin: https://friend.example\r\nAccess-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: authorization\r\n";
     let preflight = guarded.server.connect().ask_with("OPTIONS", "/colors", fields, "");
-    assert_eq!(preflight.status, 204);
+    let methods = preflight.field("access-control-allow-methods");
+    assert_eq!((preflight.status, methods), (204, Some("GET, HEAD, POST, PUT, DELETE")));
     let allowed = preflight.field("access-control-allow-headers").unwrap();
     assert!(allowed.split(", ").any(|name| name == "Authorization"), "{allowed}");
     let refused = guarded.server.connect().ask_with(
@@ -165,18 +121,6 @@ fn a_private_list_is_read_with_a_token_alone_and_kept_by_no_shared_cache() {
         (401, Some("https://friend.example"))
     );
     assert_eq!(refused.field("vary"), Some("Origin"));
-}
-
-#[test]
-fn several_fields_are_a_400_that_closes() {
-    let guarded = Guarded::start(&[]);
-    let before = guarded.server.list();
-    let mut client = guarded.server.connect();
-    let fields = format!("Authorization: Bearer {TOKEN}\r\nAuthorization: Bearer {TOKEN}\r\n");
-    let refused = client.ask_with("DELETE", "/colors/red", &fields, "");
-    assert_eq!((refused.status, refused.closes()), (400, true));
-    assert_eq!(refused.message(), "the field Authorization may be given only once");
-    assert_eq!(guarded.server.list(), before);
 }
 
 #[test]
@@ -225,13 +169,6 @@ fn a_private_list_needs_a_token_file() {
     let (code, _, error) = run(&mut colors(&["--private"]));
     assert_eq!(code, Some(2));
     assert!(error.starts_with("error: --private needs --token-file\n"), "{error}");
-    let mut command = colors(&["--listen", "127.0.0.1:0"]);
-    command.env("COLORS_PRIVATE", "false");
-    assert_eq!(Server::spawn(command).ask("GET", "/colors", "").status, 200);
-    let scratch = Scratch::new();
-    let mut command = colors(&["--listen", "127.0.0.1:0"]);
-    command.env("COLORS_PRIVATE", "true").env("COLORS_TOKEN_FILE", scratch.write_tokens(TOKEN));
-    assert_eq!(Server::spawn(command).ask("GET", "/colors", "").status, 401);
 }
 
 /// The log of a service that has started and ended.
@@ -416,11 +353,7 @@ fn the_access_log_believes_x_forwarded_for_on_a_unix_socket_alone() {
     let mut unix = Client::on_unix(&socket);
     for (target, forwarded, expected) in [
         ("/a", "X-Forwarded-For: 203.0.113.9\r\n", "203.0.113.9"),
-        ("/b", "X-Forwarded-For: 10.0.0.1, 2001:db8::1\r\n", "2001:db8::1"),
-        ("/c", "X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-For: 10.0.0.2\r\n", "10.0.0.2"),
-        ("/d", "X-Forwarded-For: 10.0.0.1, \"\\n\r\n", "unix"),
-        ("/e", "X-Forwarded-For: 10.0.0.1, evil.example\r\n", "unix"),
-        ("/f", "", "unix"),
+        ("/b", "X-Forwarded-For: 10.0.0.1, evil.example\r\n", "unix"),
     ] {
         unix.ask_with("GET", target, forwarded, "");
         assert_eq!(line_of(target), expected, "{forwarded}");
@@ -435,74 +368,4 @@ fn the_access_log_believes_x_forwarded_for_on_a_unix_socket_alone() {
     eventually("a warning", || {
         server.log().contains("a wrong token from 203.0.113.9\n").then_some(())
     });
-}
-
-#[test]
-fn the_access_log_has_the_name_of_a_token_and_never_the_token() {
-    let scratch = Scratch::new();
-    let data = scratch.0.join("list");
-    let tokens = scratch.write_tokens(&format!("alice {TOKEN}\n{SECOND}\n"));
-    for arguments in [&[][..], &["--data", data.to_str().unwrap()]] {
-        let server = Server::start(
-            &[&["--token-file", &tokens, "--access-log", "--log-level", "debug"], arguments]
-                .concat(),
-        );
-        let mut client = server.connect();
-        let mut delete = |target: &str, token: &str| {
-            client.ask_with("DELETE", target, &field(&format!("Bearer {token}")), "").status
-        };
-        assert_eq!(delete("/colors/red", TOKEN), 200);
-        assert_eq!(delete("/colors/blue", SECOND), 200);
-        assert_eq!(delete("/colors/lime", "wrong-token-0123456789"), 401);
-        assert_eq!(delete("/colors/no", TOKEN), 404);
-        assert_eq!(client.ask("GET", "/colors/lime", "").status, 200);
-        let lines = || {
-            server
-                .log()
-                .lines()
-                .filter(|line| line.contains("\"/colors/"))
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        };
-        let lines = eventually("five lines", || Some(lines()).filter(|lines| lines.len() == 5));
-        let clients: Vec<&str> = lines.iter().map(|line| line.split(' ').nth(2).unwrap()).collect();
-        let address = clients[1];
-        assert!(address.starts_with("127.0.0.1:"), "{lines:?}");
-        let alice = format!("alice@{address}");
-        assert_eq!(clients, [&alice, address, address, &alice, address]);
-        assert!(lines[0].contains(&format!("{alice} DELETE \"/colors/red\" 200 ")), "{lines:?}");
-        let log = server.log();
-        assert!(![TOKEN, SECOND, "wrong-token"].iter().any(|token| log.contains(token)), "{log}");
-    }
-}
-
-#[test]
-fn options_say_with_a_challenge_that_a_write_needs_a_token() {
-    let guarded = Guarded::start(&[]);
-    for (target, needs_token) in
-        [("/colors", true), ("/colors/red", true), ("/health", false), ("/openapi.json", false)]
-    {
-        for (authorization, challenge) in [
-            ("", Some(r#"Bearer realm="colors""#)),
-            ("Bearer wrong", Some(r#"Bearer realm="colors", error="invalid_token""#)),
-            (&format!("Bearer {TOKEN}"), None),
-        ] {
-            let options = guarded.ask("OPTIONS", target, authorization, "");
-            let expected = (204, challenge.filter(|_| needs_token));
-            assert_eq!(
-                (options.status, options.field("www-authenticate")),
-                expected,
-                "{target} {authorization}"
-            );
-        }
-    }
-    for arguments in [&["--read-only"][..], &[]] {
-        let server = if arguments.is_empty() {
-            Server::start(&[])
-        } else {
-            Guarded::start(arguments).server
-        };
-        let options = server.ask("OPTIONS", "/colors", "");
-        assert_eq!((options.status, options.field("www-authenticate")), (204, None));
-    }
 }
