@@ -134,7 +134,7 @@ fn main() -> Result<()> {
 /// Prints what was measured, where and when.
 fn print_conditions() -> Result<()> {
     const SCRIPT: &str = r#"cd "$0" && PATH=$PATH:/usr/sbin &&
-        echo "commit $(git describe --always --exclude='*')$(git diff --quiet HEAD -- ../src . ':!results' || echo ' and changes'), $(date -u +%F)" &&
+        echo "commit $(git describe --always --exclude='*')$(git diff --quiet HEAD -- ../src ../Cargo.lock compare peers || echo ' and changes'), $(date -u +%F)" &&
         echo "$(lscpu | sed -n 's/^Model name: *//p'), $(nproc) processors, Linux $(uname -r)" &&
         for program in 'nginx -v' 'node -v' 'redis-server -v' 'wrk -v'; do $program 2>&1 | head -n 1; done"#;
     let arguments: Vec<_> = env::args().skip(1).collect();

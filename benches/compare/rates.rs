@@ -88,7 +88,10 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
                         answered.to_string(),
                     );
                 }
-                summaries.push((format!("{connections} connections, {count} colors"), summary));
+                summaries.push((
+                    format!("{connections} connections, {} colors", number(count.into())),
+                    summary,
+                ));
             }
         }
     }
