@@ -133,12 +133,12 @@ fn main() -> Result<()> {
 
 /// Prints what was measured, where and when.
 fn print_conditions() -> Result<()> {
-    const SCRIPT: &str = r#"cd "$0" && PATH=$PATH:/usr/sbin &&
-        echo "commit $(git describe --always --exclude='*')$(git diff --quiet HEAD -- ../src ../Cargo.lock compare peers || echo ' and changes'), $(date -u +%F)" &&
-        echo "$(lscpu | sed -n 's/^Model name: *//p'), $(nproc) processors, Linux $(uname -r)" &&
+    const SCRIPT: &str = r#"PATH=$PATH:/usr/sbin
+        echo "commit $(git describe --always --exclude='*')$(git diff --quiet HEAD -- ../src ../Cargo.lock compare peers || echo ' and changes'), $(date -u +%F)"
+        echo "$(lscpu | sed -n 's/^Model name: *//p'), $(nproc) processors, Linux $(uname -r)"
         for program in 'nginx -v' 'node -v' 'redis-server -v' 'wrk -v'; do $program 2>&1 | head -n 1; done"#;
     let arguments: Vec<_> = env::args().skip(1).collect();
     println!("`compare {}`", arguments.join(" "));
-    Command::new("sh").args(["-c", SCRIPT, env!("CARGO_MANIFEST_DIR")]).status()?;
+    Command::new("sh").args(["-c", SCRIPT]).current_dir(env!("CARGO_MANIFEST_DIR")).status()?;
     Ok(())
 }
