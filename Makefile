@@ -15,4 +15,8 @@ uninstall:
 dist:
 	packaging/dist $(ARCH)
 
-.PHONY: build install uninstall dist
+# measures again all that README.md and docs/performance.md show, draws the plots, and puts the tables there: 12 minutes
+figures:
+	cargo run --release --manifest-path benches/Cargo.toml -- all
+
+.PHONY: build install uninstall dist figures

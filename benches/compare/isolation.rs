@@ -16,9 +16,8 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use crate::Args;
 use crate::client::{Client, Request, Response};
-use crate::latency::repeat;
 use crate::server::{Kind, Programs, Server};
-use crate::table::{Table, median, number, percentile};
+use crate::table::{Summary, Table, median, number, percentile};
 use crate::workload::{Color, Workload, colors, to_json};
 
 /// How long the list is, unless the arguments say.
@@ -54,17 +53,18 @@ struct Contestant {
     runs: Vec<Run>,
 }
 
-/// A measured run: how long each read took, in milliseconds, and how many long requests were
-/// answered meanwhile.
-struct Run {
-    times: Vec<f64>,
-    long: f64,
+/// A measured run: how long each read took, in milliseconds, and how many requests of the others
+/// were answered meanwhile.
+pub(crate) struct Run {
+    pub(crate) times: Vec<f64>,
+    pub(crate) others: f64,
 }
 
 pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
     println!("\nReads of one color beside long requests, all on one worker:\n");
-    let table = Table::begin(TITLES, 3);
+    let (table, mut summaries) = (Table::begin(TITLES, 3), Vec::new());
     for &count in args.colors_count(&COUNTS) {
+        let mut summary = Summary::new();
         let all = colors(count as usize);
         for others in [Others::Nothing, Others::Replace, Others::ChangeAndRead, Others::Read] {
             let colors = match others {
@@ -85,11 +85,18 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
                 }
             }
             for contestant in &contestants {
-                let words = [others.name().to_owned(), colors.len().to_string(), contestant.name()];
-                table.row(words.into_iter().chain(row(&contestant.runs)));
+                let (name, row) = (contestant.name(), row(&contestant.runs));
+                let shown = ["median ms", "p99 ms"].iter().zip(&row);
+                for (title, cell) in shown.filter(|_| !contestant.is_durable) {
+                    summary.add(others.name(), &format!("{name}: {title}"), cell.clone());
+                }
+                let words = [others.name().to_owned(), colors.len().to_string(), name];
+                table.row(words.into_iter().chain(row));
             }
         }
+        summaries.push((format!("beside, {} colors", number(count.into())), summary));
     }
+    summaries.iter().for_each(|(title, summary)| summary.print(title));
     Ok(())
 }
 
@@ -113,14 +120,14 @@ fn start_all(
             let server = if kind == Kind::Axum {
                 let mut command = programs.peer("peer-axum");
                 command.env("TOKIO_WORKER_THREADS", "1");
-                Server::start_peer(command, to_json(&colors).as_bytes())
+                Server::start_peer(command, colors)
             } else {
                 let mut command = Command::new(programs.program(kind)?);
                 command.args(["--workers", "1", "--max-body", "16MiB"]);
                 Server::start_colors(command, colors, is_durable)
             };
             let server = server.with_context(|| kind.name())?;
-            Workload::ReadOne.check(&server, light(colors)).with_context(|| kind.name())?;
+            Workload::Read.check(kind, &server, light(colors)).with_context(|| kind.name())?;
             contestants.push(Contestant { kind, is_durable, server, runs: Vec::new() });
         }
     }
@@ -133,11 +140,11 @@ fn light(colors: &[Color]) -> &[Color] {
 }
 
 /// The figures of a row: the longest is that of all rounds.
-fn row(runs: &[Run]) -> [String; 4] {
+pub(crate) fn row(runs: &[Run]) -> [String; 4] {
     let [middle, p99] = [0.5, 0.99]
         .map(|part| median(runs.iter().map(|run| percentile(part, run.times.iter().copied()))));
     let longest = percentile(1.0, runs.iter().flat_map(|run| run.times.iter().copied()));
-    [middle, p99, longest, median(runs.iter().map(|run| run.long))].map(number)
+    [middle, p99, longest, median(runs.iter().map(|run| run.others))].map(number)
 }
 
 /// Reads for some seconds, after one to warm up, while others send long requests.
@@ -155,17 +162,24 @@ fn measure(server: &Server, others: Others, colors: &[Color], seconds: u32) -> R
 
 fn read(server: &Server, colors: &[Color], seconds: u32, count: &AtomicU32) -> Result<Run> {
     let mut client = Client::connect(server.address)?;
-    let request = &Workload::ReadOne.requests(light(colors))[0].0;
-    let (began, before, mut times) = (Instant::now(), count.load(Relaxed), Vec::new());
+    let request = &Workload::Read.requests(light(colors))[0].0;
+    let before = count.load(Relaxed);
+    let times = pace(seconds, || client.ask(request).map(drop))?;
+    Ok(Run { times, others: f64::from(count.load(Relaxed) - before) })
+}
+
+/// Reads again and again for some seconds; returns how long each read took, in milliseconds.
+pub(crate) fn pace(seconds: u32, mut read: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
+    let (began, mut times) = (Instant::now(), Vec::new());
     let mut due = began;
     while began.elapsed().as_secs() < seconds.into() {
         thread::sleep(due.saturating_duration_since(Instant::now()));
         let sent = Instant::now();
-        client.ask(request)?;
+        read()?;
         times.push(sent.elapsed().as_secs_f64() * 1e3);
         due = sent + PACE;
     }
-    Ok(Run { times, long: f64::from(count.load(Relaxed) - before) })
+    Ok(times)
 }
 
 impl Contestant {
@@ -191,13 +205,33 @@ impl Others {
             Self::Nothing => Ok(()),
             Self::Replace => replace(server, colors, is_over, count),
             Self::ChangeAndRead => {
-                let requests = [Workload::Update, Workload::ReadAll]
+                let requests = [Workload::Update, Workload::List]
                     .map(|workload| workload.requests(&colors[..1]).remove(0).0);
                 repeat(server, &requests, is_over, count)
             }
             Self::Read => read_lists(server, is_over, count),
         }
     }
+}
+
+/// Changes a color and reads the list, one after the other; counts the lists.
+fn repeat(
+    server: &Server,
+    [put, get]: &[Request; 2],
+    is_over: &AtomicBool,
+    count: &AtomicU32,
+) -> Result<()> {
+    let mut client = Client::connect(server.address)?;
+    for number in (0..).take_while(|_| !is_over.load(Relaxed)) {
+        // a color that has the value already is not changed
+        client.ask(&Request {
+            content: format!(r##"{{"value":"#{:06x}"}}"##, number % 0x0100_0000),
+            ..put.clone()
+        })?;
+        client.ask(get)?;
+        count.fetch_add(1, Relaxed);
+    }
+    Ok(())
 }
 
 /// Replaces the list by one in which every color has another value, and back.

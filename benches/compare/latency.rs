@@ -6,8 +6,6 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -16,10 +14,9 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::thread::set_current_timer_slack;
 
 use crate::Args;
-use crate::client::{Client, Request};
-use crate::contest::{Contestant, start_all};
+use crate::rates::{Contestant, start_all};
 use crate::server::{Programs, Server, Usage};
-use crate::table::{Table, median, number, percentile, range};
+use crate::table::{Summary, Table, median, number, percentile, range};
 use crate::workload::{Workload, colors};
 
 /// For requests that are due while others wait for their responses; at these rates, more are never
@@ -43,53 +40,40 @@ struct Run {
 pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
     // The default of the kernel, 50 µs, would be most of what is measured.
     set_current_timer_slack(NonZeroU64::new(1))?;
-    // A change needs more than a server of files.
-    let workload = if args.changes { Workload::Update } else { Workload::ReadOne };
-    let kinds = || args.kinds().filter(|kind| kind.serves(workload));
     println!("\nReads of one color at fixed rates, each timed from when it was due:\n");
-    let table = Table::begin(TITLES, 0);
+    let (table, mut summary) = (Table::begin(TITLES, 0), Summary::new());
     for &count in args.colors_count(&[148]) {
         let colors = &colors(count as usize)[..];
-        let changes = args.changes.then(|| {
-            [Workload::Update, Workload::ReadAll]
-                .map(|workload| workload.requests(colors).remove(0).0)
-        });
+        let request = Workload::Read.requests(colors)[0].0.bytes();
         for &connections in args.connections(&[CONNECTIONS]) {
             for &rate in &args.rates {
-                let mut contestants = start_all(kinds(), programs, Workload::ReadOne, colors)?;
+                let mut contestants = start_all(args.kinds(), programs, Workload::Read, colors)?;
                 for round in 1..=args.rounds {
-                    for Contestant { kind, server, response, runs } in &mut contestants {
+                    for Contestant { kind, server, length, runs } in &mut contestants {
                         eprintln!(
                             "latency, {rate}/s, {count} colors, {connections} connections, round {round}: {}",
                             kind.name()
                         );
-                        let request = &Workload::ReadOne.requests(colors)[0].0;
-                        let run = |seconds| {
-                            measure(
-                                server,
-                                request,
-                                response.len(),
-                                connections,
-                                (rate, seconds),
-                                changes.as_ref(),
-                            )
-                        };
+                        let run =
+                            |seconds| send(server, &request, *length, connections, (rate, seconds));
                         run(1)?; // to warm up
                         runs.push(run(args.seconds)?);
                     }
                 }
                 for Contestant { kind, runs, .. } in &contestants {
-                    let words = [
-                        rate.to_string(),
-                        count.to_string(),
-                        connections.to_string(),
-                        kind.name().to_owned(),
-                    ];
-                    table.row(words.into_iter().chain(row(runs)));
+                    let name = kind.name();
+                    let words = [rate, count, connections].map(|number| number.to_string());
+                    table.row(words.into_iter().chain([name.to_owned()]).chain(row(runs)));
+                    for (title, part) in [("p50 µs", 0), ("p99 µs", 1)] {
+                        let time = median(runs.iter().map(|run| run.times[part]));
+                        let row = number(rate.into());
+                        summary.add(&row, &format!("{name}: {title}"), number(time));
+                    }
                 }
             }
         }
     }
+    summary.print("reads/s");
     Ok(())
 }
 
@@ -102,47 +86,7 @@ fn row(runs: &[Run]) -> impl Iterator<Item = String> {
     [rate].into_iter().chain(times).chain([cpu, switches])
 }
 
-/// Sends requests at a rate for some seconds, and receives responses of this length, while another
-/// client sends `changes`, if there are any.
-fn measure(
-    server: &Server,
-    request: &Request,
-    length: usize,
-    connections: u32,
-    pace: (u32, u32),
-    changes: Option<&[Request; 2]>,
-) -> Result<Run> {
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let changes = changes
-            .map(|changes| scope.spawn(|| repeat(server, changes, &is_over, &AtomicU32::new(0))));
-        let run = send(server, &request.bytes(), length, connections, pace);
-        is_over.store(true, Relaxed);
-        changes.map_or(Ok(()), |changes| changes.join().expect("a client does not panic"))?;
-        run
-    })
-}
-
-/// Changes a color and reads the list, one after the other; counts the lists.
-pub(crate) fn repeat(
-    server: &Server,
-    [put, get]: &[Request; 2],
-    is_over: &AtomicBool,
-    count: &AtomicU32,
-) -> Result<()> {
-    let mut client = Client::connect(server.address)?;
-    for number in (0..).take_while(|_| !is_over.load(Relaxed)) {
-        // a color that has the value already is not changed
-        client.ask(&Request {
-            content: format!(r##"{{"value":"#{:06x}"}}"##, number % 0x0100_0000),
-            ..put.clone()
-        })?;
-        client.ask(get)?;
-        count.fetch_add(1, Relaxed);
-    }
-    Ok(())
-}
-
+/// Sends requests at a rate for some seconds, and receives responses of this length.
 fn send(
     server: &Server,
     request: &[u8],

@@ -2,25 +2,22 @@
 //! explains the tables.
 
 mod client;
-mod contest;
-mod growth;
-mod instructions;
+mod disk;
+mod figures;
 mod isolation;
 mod latency;
+mod rates;
 mod server;
-mod soak;
 mod table;
 mod workload;
 mod writers;
 
-use std::hint::black_box;
+use std::env;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::time::Duration;
-use std::{env, io, thread};
+use std::process::Command;
 
 use anyhow::Result;
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use crate::server::{Kind, Programs};
 use crate::workload::Workload;
@@ -28,6 +25,9 @@ use crate::workload::Workload;
 /// Measures colors beside other servers, on this machine, and prints Markdown tables.
 #[derive(Debug, Parser)]
 struct Args {
+    /// What to do
+    #[arg(default_value = "rates")]
+    part: Part,
     /// Measure this colors instead of building it
     #[arg(long, value_name = "PATH")]
     colors: Option<PathBuf>,
@@ -38,24 +38,23 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Length of a measured run
-    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
-    /// How many connections there are [default: 2,8,32,256; for --latency 64]
+    /// How many connections there are [default: 4,32,256; for latency 64]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     connections: Vec<u32>,
     /// How many threads wrk has; more threads than connections are skipped
-    #[arg(long, value_name = "N,...", default_value = "1,2", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N,...", default_value = "1", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: Vec<u32>,
-    /// How many colors the list has, in the comparison and for --latency, --writers and
-    /// --isolation [default: 148; for --writers 148,10000,100000,1000000; for --isolation
-    /// 100000,1000000]
+    /// How many colors the list has [default: 148; for writers 148,10000,100000,1000000; for
+    /// isolation 100000,1000000]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     colors_count: Vec<u32>,
     /// Which requests to send
     #[arg(
         long,
         value_name = "NAME,...",
-        default_value = "read-one,read-all,update,create-delete,new-connection",
+        default_value = "read,list,update",
         value_delimiter = ','
     )]
     workloads: Vec<Workload>,
@@ -63,43 +62,31 @@ struct Args {
     #[arg(
         long,
         value_name = "NAME,...",
-        default_value = "axum,actix,nginx,floor",
+        default_value = "tiny-http,axum,actix,nginx,json-server",
         value_delimiter = ','
     )]
     only: Vec<Kind>,
-    /// Change a durable list for this time (90s, 30m, 1h) beside a model of it, and print what the
-    /// process holds
-    #[arg(long, value_name = "TIME", value_parser = soak::time)]
-    soak: Option<Duration>,
-    /// Print how many instructions a request takes
-    #[arg(long)]
-    instructions: bool,
-    /// Print what each operation costs as the list grows from 100 to 1,000,000 colors
-    #[arg(long)]
-    growth: bool,
-    /// Print what a change takes that is saved before its answer, with 1 and 64 writers, as the
-    /// list grows
-    #[arg(long)]
-    writers: bool,
-    /// Print how long a read takes at fixed rates
-    #[arg(long)]
-    latency: bool,
-    /// Print how long a read takes beside long requests of other clients, on the same worker
-    #[arg(long)]
-    isolation: bool,
-    /// Which rates, per second, for --latency
+    /// Which rates, per second, for latency
     #[arg(long, value_name = "N,...", default_value = "1000,20000,50000", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rates: Vec<u32>,
-    /// For --latency: meanwhile, another client changes a color and reads the list, one after the
-    /// other
-    #[arg(long)]
-    changes: bool,
-    /// Meanwhile, so many processes compute
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=256))]
-    busy: u32,
-    /// Compute until the standard input ends: one of the processes of --busy
-    #[arg(long, hide = true)]
-    compute: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Part {
+    /// Requests per second and CPU time, and who is answered beside clients that stand still
+    Rates,
+    /// Times of reads at fixed rates
+    Latency,
+    /// Durable changes per second, beside SQLite and Redis
+    Writers,
+    /// Times of reads beside long requests of other clients, on the same worker
+    Isolation,
+    /// Times of reads beside a client that writes to a slow disk, also of Redis
+    Disk,
+    /// Measure everything that the documents show, into benches/results, and then `documents`
+    All,
+    /// Draw the plots, and put the tables into the documents, from benches/results
+    Documents,
 }
 
 impl Args {
@@ -122,46 +109,36 @@ impl Args {
 }
 
 fn main() -> Result<()> {
-    let args = Args::parse();
-    if args.compute {
-        thread::spawn(|| {
-            loop {
-                black_box(0);
-            }
-        });
-        io::copy(&mut io::stdin(), &mut io::sink())?;
-        return Ok(());
+    let mut args = Args::parse();
+    if args.part == Part::All {
+        figures::measure()?;
     }
-    if let Some(time) = args.soak {
-        return soak::print(&Programs::find_colors(args.colors.as_deref())?, time);
+    if matches!(args.part, Part::All | Part::Documents) {
+        return figures::show();
     }
     let programs = Programs::build(args.colors.as_deref(), args.before.as_deref())?;
-    println!(
-        "{} processors, `compare {}`",
-        thread::available_parallelism()?,
-        env::args().skip(1).collect::<Vec<_>>().join(" ")
-    );
-    // their standard input ends with this process, however it ends
-    let compute =
-        |_| Command::new(env::current_exe()?).arg("--compute").stdin(Stdio::piped()).spawn();
-    let _busy = (0..args.busy).map(compute).collect::<io::Result<Vec<_>>>()?;
-    if !(args.instructions || args.growth || args.writers || args.latency || args.isolation) {
-        contest::print(&args, &programs)?;
+    print_conditions()?;
+    if args.only.contains(&Kind::JsonServer) && Command::new("npm").arg("-v").output().is_err() {
+        println!("json-server is skipped: npm is not installed");
+        args.only.retain(|kind| *kind != Kind::JsonServer);
     }
-    if args.instructions {
-        instructions::print(&programs, &args.workloads)?;
+    match args.part {
+        Part::Latency => latency::print(&args, &programs),
+        Part::Writers => writers::print(&args, &programs),
+        Part::Isolation => isolation::print(&args, &programs),
+        Part::Disk => disk::print(&args, &programs),
+        _ => rates::print(&args, &programs),
     }
-    if args.growth {
-        growth::print(&programs, args.seconds)?;
-    }
-    if args.writers {
-        writers::print(&args, &programs)?;
-    }
-    if args.latency {
-        latency::print(&args, &programs)?;
-    }
-    if args.isolation {
-        isolation::print(&args, &programs)?;
-    }
+}
+
+/// Prints what was measured, where and when.
+fn print_conditions() -> Result<()> {
+    const SCRIPT: &str = r#"PATH=$PATH:/usr/sbin
+        echo "commit $(git describe --always --exclude='*')$(git diff --quiet HEAD -- ../src ../Cargo.lock compare peers || echo ' and changes'), $(date -u +%F)"
+        echo "$(lscpu | sed -n 's/^Model name: *//p'), $(nproc) processors, Linux $(uname -r)"
+        for program in 'nginx -v' 'node -v' 'redis-server -v' 'wrk -v'; do $program 2>&1 | head -n 1; done"#;
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    println!("`compare {}`", arguments.join(" "));
+    Command::new("sh").args(["-c", SCRIPT]).current_dir(env!("CARGO_MANIFEST_DIR")).status()?;
     Ok(())
 }

@@ -24,50 +24,45 @@ pub(crate) enum Kind {
     Colors,
     #[value(skip)]
     Before,
+    TinyHttp,
     Axum,
     Actix,
     Nginx,
-    Floor,
+    JsonServer,
 }
 
 impl Kind {
     pub(crate) fn name(self) -> &'static str {
-        ["colors", "before", "axum", "actix-web", "nginx", "floor"][self as usize]
+        ["colors", "before", "tiny_http", "axum", "actix-web", "nginx, files", "json-server"]
+            [self as usize]
     }
 
     pub(crate) fn serves(self, workload: Workload) -> bool {
         match self {
             Self::Nginx => !matches!(workload, Workload::Update | Workload::CreateDelete),
-            Self::Floor => matches!(workload, Workload::ReadOne | Workload::NewConnection),
+            // its response to a deletion is `{}`
+            Self::JsonServer => workload != Workload::CreateDelete,
             _ => true,
         }
     }
 }
 
 pub(crate) struct Programs {
-    pub(crate) colors: PathBuf,
+    colors: PathBuf,
     pub(crate) before: Option<PathBuf>,
     peers: PathBuf,
 }
 
 impl Programs {
-    /// The product: what is given, or a build of the parent directory.
-    pub(crate) fn find_colors(given: Option<&Path>) -> Result<PathBuf> {
-        given.map_or_else(
-            || Ok(build(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &[])?.join("colors")),
-            find,
-        )
-    }
-
+    /// Builds the peers and, unless it is given, the product in the parent directory.
     pub(crate) fn build(colors: Option<&Path>, before: Option<&Path>) -> Result<Self> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let peers =
-            build(here, &["--bin", "peer-axum", "--bin", "peer-actix", "--bin", "peer-floor"])?;
-        Ok(Self {
-            colors: Self::find_colors(colors)?,
-            before: before.map(find).transpose()?,
-            peers,
-        })
+        let peers = build(here)?;
+        let colors = match colors {
+            Some(colors) => find(colors)?,
+            None => build(&here.join(".."))?.join("colors"),
+        };
+        Ok(Self { colors, before: before.map(find).transpose()?, peers })
     }
 
     /// The build of colors that is measured as this kind.
@@ -84,20 +79,31 @@ impl Programs {
     }
 }
 
+/// Where npm has this version of json-server below; installs it first.
+fn json_server() -> Result<PathBuf> {
+    const VERSION: &str = "0.17.4";
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/json-server").join(VERSION);
+    let program = directory.join("node_modules/json-server/lib/cli/bin.js");
+    if !program.exists() {
+        fs::create_dir_all(&directory)?;
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--silent", "--no-save", "--prefix"]).arg(&directory);
+        npm.arg(format!("json-server@{VERSION}")).stdout(Stdio::null());
+        ensure!(npm.status().context("npm")?.success(), "npm install failed");
+    }
+    Ok(program)
+}
+
 fn find(path: &Path) -> Result<PathBuf> {
     path.canonicalize().with_context(|| path.display().to_string())
 }
 
-/// Builds programs and returns the directory that they are in.
-fn build(package: &Path, options: &[&str]) -> Result<PathBuf> {
+/// Builds all programs of a package and returns the directory that they are in.
+fn build(package: &Path) -> Result<PathBuf> {
     let target = package.join("target");
     let mut cargo = Command::new("cargo");
-    cargo
-        .args(["build", "--release", "--locked"])
-        .args(options)
-        .arg("--target-dir")
-        .arg(&target)
-        .current_dir(package);
+    cargo.args(["build", "--release", "--locked", "--bins", "--target-dir"]).arg(&target);
+    cargo.current_dir(package);
     ensure!(
         cargo.status().context("cargo")?.success(),
         "cargo build failed in {}",
@@ -135,30 +141,24 @@ impl Sub for Usage {
 /// A running server; stopped when this value is dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// From the start of the process until it listened.
-    pub(crate) start_time: Duration,
     child: Child,
     /// Removed after the end of the process.
     _files: TempDir,
 }
 
 impl Server {
-    /// Starts a server with this list. `response` is what the floor sends.
-    pub(crate) fn start(
-        kind: Kind,
-        programs: &Programs,
-        colors: &[Color],
-        response: &[u8],
-    ) -> Result<Self> {
-        let peer = |name, content: &[u8]| Self::start_peer(programs.peer(name), content);
+    /// Starts a server with this list.
+    pub(crate) fn start(kind: Kind, programs: &Programs, colors: &[Color]) -> Result<Self> {
+        let peer = |name| Self::start_peer(programs.peer(name), colors);
         let started = match kind {
             Kind::Colors | Kind::Before => {
                 Self::start_colors(Command::new(programs.program(kind)?), colors, false)
             }
-            Kind::Axum => peer("peer-axum", to_json(&colors).as_bytes()),
-            Kind::Actix => peer("peer-actix", to_json(&colors).as_bytes()),
-            Kind::Floor => peer("peer-floor", response),
+            Kind::TinyHttp => peer("peer-tiny-http"),
+            Kind::Axum => peer("peer-axum"),
+            Kind::Actix => peer("peer-actix"),
             Kind::Nginx => Self::start_nginx(colors),
+            Kind::JsonServer => Self::start_json_server(colors),
         };
         started.with_context(|| kind.name())
     }
@@ -185,10 +185,10 @@ impl Server {
     }
 
     /// Starts a peer by a command that lacks only its arguments.
-    pub(crate) fn start_peer(mut command: Command, content: &[u8]) -> Result<Self> {
+    pub(crate) fn start_peer(mut command: Command, colors: &[Color]) -> Result<Self> {
         let (files, address) = place()?;
-        fs::write(files.path().join("content"), content)?;
-        command.args([&address.port().to_string(), "content"]);
+        fs::write(files.path().join("list.json"), to_json(&colors))?;
+        command.args([&address.port().to_string(), "list.json"]);
         Self::launch(command, files, address)
     }
 
@@ -213,10 +213,20 @@ impl Server {
         Self::launch(command, files, address)
     }
 
-    /// Starts Redis with a file of its own to which every change is synced before its answer.
-    pub(crate) fn start_redis() -> Result<Self> {
+    /// Starts json-server with the name as the identifier; it writes each change to a file.
+    fn start_json_server(colors: &[Color]) -> Result<Self> {
         let (files, address) = place()?;
-        let mut command = Command::new("redis-server");
+        fs::write(files.path().join("db.json"), json!({ "colors": colors }).to_string())?;
+        let mut command = Command::new("node");
+        command.arg(json_server()?).args(["--quiet", "--host", "127.0.0.1", "--id", "name"]);
+        command.args(["--port", &address.port().to_string(), "db.json"]);
+        Self::launch(command, files, address)
+    }
+
+    /// Starts Redis, by a command that lacks only its options, with a file of its own to which
+    /// every change is synced before its answer.
+    pub(crate) fn start_redis(mut command: Command) -> Result<Self> {
+        let (files, address) = place()?;
         command.args([
             "--port",
             &address.port().to_string(),
@@ -233,11 +243,7 @@ impl Server {
     }
 
     /// Runs the command in this directory and waits until something listens at this address.
-    pub(crate) fn launch(
-        mut command: Command,
-        files: TempDir,
-        address: SocketAddr,
-    ) -> Result<Self> {
+    fn launch(mut command: Command, files: TempDir, address: SocketAddr) -> Result<Self> {
         let log = files.path().join("log");
         command
             .current_dir(&files)
@@ -248,7 +254,7 @@ impl Server {
         let child = command
             .spawn()
             .with_context(|| format!("{} does not start", command.get_program().display()))?;
-        let mut server = Self { address, start_time: Duration::ZERO, child, _files: files };
+        let mut server = Self { address, child, _files: files };
         while TcpStream::connect(address).is_err() {
             let ended = server.child.try_wait()?.is_some();
             ensure!(
@@ -258,12 +264,7 @@ impl Server {
             );
             thread::sleep(Duration::from_millis(1));
         }
-        server.start_time = began.elapsed();
         Ok(server)
-    }
-
-    pub(crate) fn id(&self) -> Pid {
-        Pid::from_raw(self.child.id() as i32)
     }
 
     /// Its process and the children of that: nginx's workers.
@@ -306,7 +307,7 @@ impl Server {
 
 /// A number that the kernel tells of a process or thread, whose directory this is; 0 if it has
 /// ended.
-pub(crate) fn status(directory: impl AsRef<Path>, title: &str) -> f64 {
+fn status(directory: impl AsRef<Path>, title: &str) -> f64 {
     let status = fs::read_to_string(directory.as_ref().join("status")).unwrap_or_default();
     status
         .lines()
@@ -317,9 +318,8 @@ pub(crate) fn status(directory: impl AsRef<Path>, title: &str) -> f64 {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
-            // SIGTERM has nginx end its workers, and callgrind print its sums. If the process has
-            // just ended, all the better.
-            let _ = kill(self.id(), Signal::SIGTERM);
+            // SIGTERM has nginx end its workers. If the process has just ended, all the better.
+            let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
             let _ = self.child.wait();
         }
     }

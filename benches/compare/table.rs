@@ -1,27 +1,73 @@
 //! Markdown tables that are printed row by row, and their numbers as text. Measures nothing.
 
-/// The titles of the columns, each as wide as its column; and how many of them, the first ones, are
-/// words and aligned to the left.
-pub(crate) struct Table(Vec<&'static str>, usize);
+/// The width of each column; and how many of them, the first ones, are words and aligned to the
+/// left.
+pub(crate) struct Table(Vec<usize>, usize);
 
 impl Table {
-    pub(crate) fn begin(titles: &'static str, words: usize) -> Self {
-        let table = Self(titles.split(" | ").collect(), words);
-        table.row(table.0.iter().map(|title| title.trim().to_owned()));
-        let rule = |(column, width): (usize, usize)| {
-            "-".repeat(width - 1) + if column < words { "-" } else { ":" }
+    /// Prints the titles, each as wide as its column.
+    pub(crate) fn begin(titles: &str, words: usize) -> Self {
+        let titles: Vec<&str> = titles.split(" | ").collect();
+        let table = Self(titles.iter().map(|title| title.chars().count()).collect(), words);
+        table.row(titles.iter().map(|title| title.trim().to_owned()));
+        let rule = |(column, width): (usize, &usize)| {
+            "-".repeat(width + 1) + if column < words { "-" } else { ":" }
         };
-        table.row(table.0.iter().map(|title| title.chars().count()).enumerate().map(rule));
+        println!("|{}|", table.0.iter().enumerate().map(rule).collect::<Vec<_>>().join("|"));
         table
     }
 
     pub(crate) fn row(&self, cells: impl IntoIterator<Item = String>) {
-        let pad = |(column, (cell, title)): (usize, (String, &&str))| {
-            let width = title.chars().count();
+        let pad = |(column, (cell, &width)): (usize, (String, &usize))| {
             if column < self.1 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
         };
         let cells: Vec<String> = cells.into_iter().zip(&self.0).enumerate().map(pad).collect();
         println!("| {} |", cells.join(" | "));
+    }
+}
+
+/// A table in which the documents show figures, made of cells: each has the title of its row, that
+/// of its column, and its text.
+pub(crate) struct Summary(Vec<[String; 3]>);
+
+impl Summary {
+    pub(crate) fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(crate) fn add(&mut self, row: &str, column: &str, cell: String) {
+        self.0.push([row.to_owned(), column.to_owned(), cell]);
+    }
+
+    /// Prints rows and columns in the order in which they were first named.
+    pub(crate) fn print(&self, title: &str) {
+        let in_order = |part: usize| {
+            let mut names: Vec<&str> = Vec::new();
+            for cell in &self.0 {
+                if !names.contains(&&*cell[part]) {
+                    names.push(&cell[part]);
+                }
+            }
+            names
+        };
+        let (rows, columns) = (in_order(0), in_order(1));
+        let cell = |row: &str, column: &str| {
+            let cell = self.0.iter().find(|cell| cell[0] == row && cell[1] == column);
+            cell.map_or("", |cell| &cell[2])
+        };
+        let width = |text: &str| text.chars().count();
+        let first = rows.iter().map(|row| width(row)).max().unwrap_or_default();
+        let mut titles = format!("{title:<first$}");
+        for column in &columns {
+            let widest = rows.iter().map(|row| width(cell(row, column))).max().unwrap_or_default();
+            titles += &format!(" | {column:>widest$}");
+        }
+        println!();
+        let table = Table::begin(&titles, 1);
+        for row in rows {
+            let cells = columns.iter().map(|column| cell(row, column));
+            table.row([row].into_iter().chain(cells).map(str::to_owned));
+        }
     }
 }
 

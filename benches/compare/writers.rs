@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::Args;
 use crate::client::{Client, Request};
 use crate::server::{Kind, Programs, Server, place};
-use crate::table::{Table, median, number, percentile, range};
+use crate::table::{Summary, Table, median, number, percentile, range};
 use crate::workload::{Color, colors};
 
 /// How long the list is, unless the arguments say.
@@ -32,7 +32,7 @@ static CHANGES: AtomicU32 = AtomicU32::new(0);
 
 const TITLES: &str = "colors  | writers | server | p20 ms | p50 ms | changes/s | min–max         | CPU µs/change | time × | rate × ";
 
-enum Contestant {
+pub(crate) enum Contestant {
     Colors(Kind, Server),
     Redis(Server),
     /// A table like that of colors, with the same settings.
@@ -43,16 +43,16 @@ enum Contestant {
 }
 
 /// A measured run: of each change, or of each commit of SQLite, how long it took, in milliseconds.
-struct Run {
+pub(crate) struct Run {
     times: Vec<f64>,
-    rate: f64,
+    pub(crate) rate: f64,
     /// Of the server, per change.
     cpu_us: f64,
 }
 
 pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
     println!("\nChanges that are on the disk before they are answered:\n");
-    let table = Table::begin(TITLES, 0);
+    let (table, mut summary) = (Table::begin(TITLES, 0), Summary::new());
     for &count in args.colors_count(&COUNTS) {
         let colors = colors(count as usize);
         let mut contestants = start_all(programs, &colors)?;
@@ -74,9 +74,16 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
             for (contestant, all) in contestants.iter().zip(&runs) {
                 let words = [count.to_string(), writers.to_string(), contestant.name().to_owned()];
                 table.row(words.into_iter().chain(row(&all[index], &runs[0][index])));
+                let clients = if *writers == 1 { "1 client" } else { "64 clients" };
+                summary.add(
+                    &format!("{} colors, {clients}", number(count.into())),
+                    contestant.name(),
+                    number(median(all[index].iter().map(|run| run.rate))),
+                );
             }
         }
     }
+    summary.print("durable changes/s");
     Ok(())
 }
 
@@ -89,8 +96,10 @@ fn start_all(programs: &Programs, colors: &[Color]) -> Result<Vec<Contestant>> {
         ))
     };
     let mut contestants = kinds.map(start).collect::<Result<Vec<_>>>()?;
-    contestants
-        .extend([Contestant::start_sqlite(colors)?, Contestant::Redis(Server::start_redis()?)]);
+    contestants.extend([
+        Contestant::start_sqlite(colors)?,
+        Contestant::Redis(Server::start_redis(Command::new("redis-server"))?),
+    ]);
     Ok(contestants)
 }
 
@@ -131,7 +140,7 @@ impl Contestant {
         Ok(Self::Sqlite { connection, _files: files })
     }
 
-    fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Colors(kind, _) => kind.name(),
             Self::Redis(_) => "Redis",
@@ -139,7 +148,7 @@ impl Contestant {
         }
     }
 
-    fn run(&mut self, colors: &[Color], writers: usize, time: Duration) -> Result<Run> {
+    pub(crate) fn run(&mut self, colors: &[Color], writers: usize, time: Duration) -> Result<Run> {
         let changes = (1_usize..).map(|number| {
             let place = number * STRIDE % colors.len();
             // SQLite writes nothing when a row has the value already: never the same, in no later
@@ -168,11 +177,6 @@ impl Contestant {
                 )
             }
             Self::Redis(server) => {
-                let words = |name: &str, value: &str| {
-                    ["SET", name, value]
-                        .map(|word| format!("${}\r\n{word}\r\n", word.len()))
-                        .concat()
-                };
                 let receive = |client: &mut Client| {
                     let line = client.receive_line()?;
                     ensure!(line == "+OK\r\n", "Redis answered with {line:?}");
@@ -180,9 +184,7 @@ impl Contestant {
                 };
                 write(
                     server,
-                    changes.map(|(_, name, value)| {
-                        format!("*3\r\n{}", words(name, &value)).into_bytes()
-                    }),
+                    changes.map(|(_, name, value)| redis_command(&["SET", name, &value])),
                     receive,
                     writers,
                     time,
@@ -190,6 +192,12 @@ impl Contestant {
             }
         }
     }
+}
+
+/// A command as Redis receives it.
+pub(crate) fn redis_command(words: &[&str]) -> Vec<u8> {
+    let word = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
+    format!("*{}\r\n{}", words.len(), words.iter().map(word).collect::<String>()).into_bytes()
 }
 
 /// Has the storage engine commit changes, as many together as there are writers: the best that a

@@ -1,5 +1,4 @@
-//! What the peers on axum and actix-web share: the command line and the JSON. Knows neither
-//! framework.
+//! What the peers in Rust share: the command line and the JSON. Knows no framework.
 
 use std::{env, fs, io};
 

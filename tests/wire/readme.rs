@@ -13,7 +13,7 @@ const HTTP: &str = include_str!("../../docs/http.md");
 const OPERATING: &str = include_str!("../../docs/operating.md");
 
 /// All documents, by their paths.
-const DOCUMENTS: [(&str, &str); 10] = [
+const DOCUMENTS: [(&str, &str); 11] = [
     ("README.md", README),
     ("CHANGELOG.md", include_str!("../../CHANGELOG.md")),
     ("CONTRIBUTING.md", include_str!("../../CONTRIBUTING.md")),
@@ -24,6 +24,7 @@ const DOCUMENTS: [(&str, &str); 10] = [
     ("docs/http.md", HTTP),
     ("docs/limits.md", include_str!("../../docs/limits.md")),
     ("docs/operating.md", OPERATING),
+    ("docs/performance.md", include_str!("../../docs/performance.md")),
 ];
 
 /// The `console` blocks of a document: each command, which `> ` continues, with the output shown
@@ -216,6 +217,24 @@ pub(crate) fn rows<'a>(document: &'a str, head: &str) -> Vec<&'a str> {
     let rows: Vec<_> = table.skip(2).collect();
     assert!(!rows.is_empty(), "{head}");
     rows
+}
+
+#[test]
+fn tables_of_figures_are_in_the_raw_output_that_is_named_before_them() {
+    let mut count = 0;
+    for (path, document) in DOCUMENTS {
+        let paragraphs: Vec<&str> = document.trim_end().split("\n\n").collect();
+        // numbers are aligned to the right, and nothing else is
+        for pair in paragraphs.windows(2).filter(|pair| pair[1].contains("-:|")) {
+            let name = pair[0].split('`').find(|word| word.starts_with("benches/results/"));
+            let name = name.unwrap_or_else(|| panic!("{path}: no raw output of {}", pair[1]));
+            let output = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+            let output = std::fs::read_to_string(output).unwrap();
+            assert!(output.contains(pair[1]), "{path}: not in {name}: {}", pair[1]);
+            count += 1;
+        }
+    }
+    assert_eq!(count, 5);
 }
 
 /// What a link to this heading has behind its `#`.
