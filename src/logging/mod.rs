@@ -29,7 +29,7 @@ const QUEUE_LINES: usize = 1024;
 const LINE_BYTES: usize = 16 * 1024; // longer ones are written in parts
 /// After a write, so that a busy access log does not wake the thread for each line.
 const GATHER_TIME: Duration = Duration::from_millis(5);
-/// At the end of the process; the reason of a failed start is waited for ten times as long.
+/// At the end of the process; the reason of a failed start is waited for four times as long.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
 const CLIENT_WARNINGS_MAX: u64 = 5; // of one kind, per second
 const FAULTS_MAX: u64 = 100; // per second
@@ -92,7 +92,7 @@ pub(crate) fn fail(why: &dyn Display) {
     }
     log::set_max_level(log::max_level().max(LevelFilter::Error));
     log::error!("{why}");
-    flush_within(10 * FLUSH_TIME);
+    flush_within(4 * FLUSH_TIME);
 }
 
 /// Waits until all lines are written, but for no more than [`FLUSH_TIME`]. Call it before the
