@@ -12,6 +12,7 @@ use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, ValueHin
 use log::LevelFilter;
 
 use crate::environment;
+use crate::logging::AccessLog;
 use crate::server::Endpoint;
 use crate::service::{BasePath, parse_host, parse_origin};
 
@@ -89,10 +90,10 @@ pub(crate) struct Args {
           value_parser = PossibleValuesParser::new(LEVELS).map(|level| level.parse::<LevelFilter>().expect("each of them is one")))]
     pub(crate) log_level: LevelFilter,
 
-    /// Log a line for every request; needs --log-level info or debug
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, ignore_case = true, value_parser = boolean())]
-    pub(crate) access_log: bool,
+    /// Log every request, or =changes: those that changed the list
+    #[arg(long, value_name = "WHICH", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
+          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, ignore_case = true, value_parser = access_log())]
+    pub(crate) access_log: AccessLog,
 
     /// Say whether a start would succeed; listens nowhere, writes nothing
     #[arg(long)]
@@ -156,7 +157,7 @@ impl Args {
         if args.dump && args.data.is_none() {
             return Err(command.error(ErrorKind::MissingRequiredArgument, "--dump needs --data"));
         }
-        if args.access_log && args.log_level < LevelFilter::Info {
+        if args.access_log != AccessLog::None && args.log_level < LevelFilter::Info {
             let level = args.log_level.as_str().to_ascii_lowercase();
             let (access_log, log_level) = (name("access_log"), name("log_level"));
             let warning =
@@ -182,9 +183,26 @@ impl Args {
 
 /// Parses `true` or `false`, and the other spellings that variables often have.
 fn boolean() -> impl TypedValueParser<Value = bool> {
-    let yes = || PossibleValue::new("true").aliases(["yes", "on", "1", "y", "t"]);
-    let no = PossibleValue::new("false").aliases(["no", "off", "0", "n", "f"]);
-    PossibleValuesParser::new([yes(), no]).map(move |text| yes().matches(&text, true))
+    PossibleValuesParser::new([yes(), no()]).map(|text| yes().matches(&text, true))
+}
+
+/// The same, and `changes`.
+fn access_log() -> impl TypedValueParser<Value = AccessLog> {
+    PossibleValuesParser::new([PossibleValue::new("changes"), yes(), no()]).map(|text| {
+        match text.to_ascii_lowercase().as_str() {
+            "changes" => AccessLog::Changes,
+            text if yes().matches(text, true) => AccessLog::All,
+            _ => AccessLog::None,
+        }
+    })
+}
+
+fn yes() -> PossibleValue {
+    PossibleValue::new("true").aliases(["yes", "on", "1", "y", "t"])
+}
+
+fn no() -> PossibleValue {
+    PossibleValue::new("false").aliases(["no", "off", "0", "n", "f"])
 }
 
 fn parse_workers(text: &str) -> Result<u16, &'static str> {

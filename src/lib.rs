@@ -146,7 +146,7 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         openapi: service::openapi(&args.base_path),
         base: args.base_path,
         read_only: args.read_only,
-        access_log: args.access_log && log::log_enabled!(log::Level::Info),
+        access_log: args.access_log,
         allowlist,
         tokens,
         metrics,

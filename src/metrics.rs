@@ -20,6 +20,31 @@ use crate::store::DatabaseStatus;
 /// The labels of methods. All others share one: a client must not be able to create time series.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"];
 
+/// Why the service has closed a connection, as a label; the rest are closed by their clients, or
+/// after a last response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Closing {
+    /// It was idle for the keep-alive time, or had no first request.
+    Idle,
+    /// A request was not there in time.
+    Request,
+    /// The client did not read its response.
+    Unread,
+    /// It was reading an old list, and those took too much memory.
+    OldList,
+    /// There was no room for it.
+    NoRoom,
+}
+
+/// The labels of [`Closing`], in its order.
+const CLOSINGS: [&str; 5] = ["idle", "request", "unread", "old_list", "no_room"];
+
+impl Closing {
+    pub(crate) fn label(self) -> &'static str {
+        CLOSINGS[self as usize]
+    }
+}
+
 /// The classes of final statuses (RFC 9110 §15).
 const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
@@ -69,8 +94,8 @@ impl Histogram {
 pub(crate) struct WorkerCounters {
     /// By method and class of status.
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
-    /// Connections closed because there was no room for them.
-    pub(crate) refused: Counter,
+    /// By [`Closing`].
+    pub(crate) closed: [Counter; CLOSINGS.len()],
     /// Times of requests that were answered without a save: from the start of the pass that
     /// received the last byte to the end of that pass, so that the clock is read once per pass.
     /// Requests that waited for further passes, behind others of their connection, are measured up
@@ -86,6 +111,10 @@ impl WorkerCounters {
         if count > 0 {
             self.immediate.add(count, time);
         }
+    }
+
+    pub(crate) fn count_closed(&self, reason: Closing, count: usize) {
+        self.closed[reason as usize].add(count as u64);
     }
 
     /// Counts a response; `None` is what could not be read as a request.
@@ -157,7 +186,6 @@ impl Metrics {
             counters().map(|counters| &counters.immediate),
         );
         text.histogram(durations, "durable=\"true\"", counters().map(|counters| &counters.durable));
-        let refused: u64 = counters().map(|counters| counters.refused.read()).sum();
         let (dropped, warnings) = logging::counts();
         text.gauge("colors_connections", "Open connections.", self.connections.total());
         text.gauge(
@@ -165,11 +193,12 @@ impl Metrics {
             "Most connections at a time; further clients wait.",
             self.connections.max,
         );
-        text.counter(
-            "colors_connections_refused_total",
-            "Connections closed because there was no room for them.",
-            refused,
-        );
+        let closed = "colors_connections_closed_total";
+        text.family(closed, "counter", "Connections closed by the service, by reason: idle; request: not received in time; unread: a response; old_list, no_room: memory and connections.");
+        for (reason, name) in CLOSINGS.iter().enumerate() {
+            let count: u64 = counters().map(|counters| counters.closed[reason].read()).sum();
+            text.sample(closed, &format!("{{reason=\"{name}\"}}"), count);
+        }
         text.gauge("colors_workers", "Event loops.", self.workers.len());
         text.gauge("colors_colors", "Colors in the list.", colors);
         text.gauge("colors_list_bytes", "Bytes of the list as JSON.", list_bytes);

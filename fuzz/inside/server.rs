@@ -18,6 +18,7 @@ use super::shared::{Limits, Quota, Shared};
 use crate::connection_counts::ConnectionCounts;
 use crate::http::fuzzing::fill;
 use crate::http::fuzzing::reference::{self, PlainEnd, PlainRequest};
+use crate::logging::AccessLog;
 use crate::service::{Allowlist, BasePath, Service, Tokens, openapi};
 use crate::store::{Colors, json};
 
@@ -117,7 +118,7 @@ fn service(base: &str, allowlist: Allowlist, tokens: Option<Tokens>) -> Arc<Shar
     let service = Service {
         openapi: openapi(&base),
         base,
-        access_log: true,
+        access_log: AccessLog::All,
         allowlist,
         tokens,
         ..Service::plain(list())

@@ -152,7 +152,7 @@ _colors() {
                     return 0
                     ;;
                 --access-log)
-                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "changes true false" -- "${cur}"))
                     return 0
                     ;;
                 *)

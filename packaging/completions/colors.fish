@@ -19,7 +19,8 @@ error\t''
 warn\t''
 info\t''
 debug\t''"
-complete -c colors -l access-log -d 'Log a line for every request; needs --log-level info or debug' -r -f -a "true\t''
+complete -c colors -l access-log -d 'Log every request, or =changes: those that changed the list' -r -f -a "changes\t''
+true\t''
 false\t''"
 complete -c colors -l check -d 'Say whether a start would succeed; listens nowhere, writes nothing'
 complete -c colors -l dump -d 'Print the list that --data keeps, as JSON; also while it is in use'

@@ -129,6 +129,8 @@ pub(crate) struct Response {
     pub(crate) other_type: Option<&'static OtherType>,
     /// WWW-Authenticate: on a 401, and on the answer to OPTIONS where a write needs another token.
     pub(crate) challenge: Option<Challenge>,
+    /// The request has changed the list.
+    pub(crate) is_change: bool,
     /// For the log: the reason of an error, or what a change has made.
     pub(crate) detail: Cow<'static, str>,
 }
@@ -192,6 +194,7 @@ impl Response {
             varies_by_accept: false,
             other_type: None,
             challenge: None,
+            is_change: false,
             detail: Cow::Borrowed(""),
         }
     }

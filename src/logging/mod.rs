@@ -29,6 +29,7 @@ const QUEUE_LINES: usize = 1024;
 const LINE_BYTES: usize = 16 * 1024; // longer ones are written in parts
 /// After a write, so that a busy access log does not wake the thread for each line.
 const GATHER_TIME: Duration = Duration::from_millis(5);
+/// At the end of the process; the reason of a failed start is waited for ten times as long.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
 const CLIENT_WARNINGS_MAX: u64 = 5; // of one kind, per second
 const FAULTS_MAX: u64 = 100; // per second
@@ -53,6 +54,15 @@ pub(crate) static FORBIDDEN: Limiter =
 /// Connections that are closed, or not accepted, for lack of something.
 pub(crate) static CONNECTIONS: Limiter =
     Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about connections");
+
+/// Which requests are logged: `--access-log`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AccessLog {
+    None,
+    /// Those that have changed the list.
+    Changes,
+    All,
+}
 
 /// What the thread that writes is sent.
 enum Message {
@@ -82,16 +92,20 @@ pub(crate) fn fail(why: &dyn Display) {
     }
     log::set_max_level(log::max_level().max(LevelFilter::Error));
     log::error!("{why}");
-    flush();
+    flush_within(10 * FLUSH_TIME);
 }
 
 /// Waits until all lines are written, but for no more than [`FLUSH_TIME`]. Call it before the
 /// process ends.
 pub(crate) fn flush() {
+    flush_within(FLUSH_TIME);
+}
+
+fn flush_within(time: Duration) {
     limiters().into_iter().for_each(Limiter::flush);
     let Some(queue) = QUEUE.get() else { return };
     let (done, is_done) = sync_channel(1);
-    let deadline = Instant::now() + FLUSH_TIME;
+    let deadline = Instant::now() + time;
     while queue.try_send(Message::Flush(done.clone())).is_err() {
         if Instant::now() >= deadline {
             // the log is not read

@@ -8,7 +8,7 @@ use std::time::Instant;
 use tiny_http::StatusCode;
 
 use crate::http::{Challenge, Request, Response};
-use crate::logging::{self, excerpt};
+use crate::logging::{self, AccessLog, excerpt};
 use crate::service::Service;
 
 /// What the access log says of a request, and the response does not tell.
@@ -18,21 +18,26 @@ pub(super) struct LogEntry {
     begun: Instant,
     /// The name of the request's token.
     token_name: Option<Arc<str>>,
+    /// Only if the request has changed the list.
+    is_for_change: bool,
 }
 
 impl LogEntry {
-    /// `None` without the access log.
+    /// `None` where nothing is logged.
     pub(super) fn begin(service: &Service, request: Option<&Request>) -> Option<Self> {
-        let begin = || Self {
-            begun: Instant::now(),
-            token_name: request.and_then(|request| service.token_name(request)),
-        };
-        service.access_log.then(begin)
+        let is_for_change = service.access_log == AccessLog::Changes;
+        if service.access_log == AccessLog::None
+            || is_for_change && request.is_none_or(Request::is_safe)
+        {
+            return None;
+        }
+        let token_name = request.and_then(|request| service.token_name(request));
+        Some(Self { begun: Instant::now(), token_name, is_for_change })
     }
 }
 
 /// Logs a response. With the access log: client, method, target, status, bytes, microseconds, and
-/// the reason of an error, or what a change has made. Without it: errors alone, at debug. `request`
+/// the reason of an error, or what a change has made. Otherwise errors alone, at debug. `request`
 /// is `None` for bytes that are no request.
 pub(super) fn log(
     entry: Option<&LogEntry>,
@@ -48,6 +53,7 @@ pub(super) fn log(
     } else if response.status == StatusCode::FORBIDDEN {
         logging::FORBIDDEN.log(format_args!("{detail}"));
     }
+    let entry = entry.filter(|entry| response.is_change || !entry.is_for_change);
     if entry.is_none() && (status < 400 || !log::log_enabled!(log::Level::Debug)) {
         return;
     }
@@ -63,7 +69,7 @@ pub(super) fn log(
             )
         },
     );
-    let Some(LogEntry { begun, token_name }) = entry else {
+    let Some(LogEntry { begun, token_name, .. }) = entry else {
         return log::debug!("refused {} {what} with {status}: {detail}", client());
     };
     let taken = begun.elapsed().as_micros();
@@ -74,7 +80,7 @@ pub(super) fn log(
 
 /// Whom a request is from. Every client can send X-Forwarded-For, so it counts only on a unix
 /// socket, which its permissions leave to the proxy.
-fn client(peer: Option<SocketAddr>, forwarded_for: Option<IpAddr>) -> String {
+pub(super) fn client(peer: Option<SocketAddr>, forwarded_for: Option<IpAddr>) -> String {
     match (peer, forwarded_for) {
         (Some(peer), _) => peer.to_string(),
         (None, Some(address)) => address.to_string(),

@@ -18,7 +18,7 @@ use super::access_log::{self, LogEntry};
 use super::output::{Output, Sent};
 use super::shared::{Quota, Shared};
 use crate::http::{CLOSES, Parser, ProtocolError, Request, Response};
-use crate::metrics::WorkerCounters;
+use crate::metrics::{Closing, WorkerCounters};
 use crate::service::{Answer, Arrival};
 use crate::store::{Change, DatabaseError, Outcome};
 
@@ -100,8 +100,8 @@ pub(super) enum Event {
     Resume,
     /// To [`Next::Defer`].
     Answer(Box<Asked>, thread::Result<Answer>),
-    /// To [`Next::Change`], with what the access log will say of it.
-    Outcome(Box<Asked>, Result<Outcome, DatabaseError>, Option<String>),
+    /// To [`Next::Change`].
+    Outcome(Box<Asked>, Result<Outcome, DatabaseError>),
     /// [`Connection::deadline`] has passed.
     Deadline,
 }
@@ -116,7 +116,7 @@ pub(super) enum Next {
     /// Have this request answered where nobody waits for it, and send [`Event::Answer`].
     Defer(Box<Asked>, Arrival),
     /// Have this change saved, and send [`Event::Outcome`].
-    Change(Box<Asked>, Change, Option<String>),
+    Change(Box<Asked>, Change),
     /// Remove the socket from epoll until the answer is there: it is ready, and epoll would report
     /// that in every pass.
     Unwatch,
@@ -178,8 +178,12 @@ impl Connection {
 
     /// Receives, answers and sends as far as possible.
     pub(super) fn advance(&mut self, event: Event, pass: &mut Pass<'_>) -> Next {
-        // An error means that the client has gone, so there is no response.
-        let next = self.handle(event, pass).unwrap_or(Next::Close);
+        let next = self.handle(event, pass).unwrap_or_else(|error| match error.kind() {
+            // by TCP_USER_TIMEOUT
+            io::ErrorKind::TimedOut => self.close(Closing::Unread, pass),
+            // the client has gone
+            _ => Next::Close,
+        });
         let away = if let State::Waiting { memory } = self.state { memory } else { 0 };
         self.quota.set_memory(self.parser.memory() + self.output.memory() + away);
         next
@@ -226,9 +230,8 @@ impl Connection {
                 pass.counters.time_answers(1, self.received.elapsed());
                 next
             }
-            (Event::Outcome(asked, outcome, detail), State::Waiting { .. }) => {
-                let respond =
-                    || Answer::Now(pass.shared.service.respond_to_outcome(outcome, detail));
+            (Event::Outcome(asked, outcome), State::Waiting { .. }) => {
+                let respond = || Answer::Now(pass.shared.service.respond_to_outcome(outcome));
                 let answer = catch_unwind(AssertUnwindSafe(respond));
                 let next = self.answer_deferred(*asked, answer, pass);
                 pass.counters.durable.add(1, self.received.elapsed());
@@ -244,17 +247,33 @@ impl Connection {
             (Event::Deadline, State::Writing(after)) => {
                 let after = *after;
                 match self.send(after, pass)? {
-                    Next::Wait(EventFlags::OUT) if self.since != pass.now => Ok(Next::Close),
+                    Next::Wait(EventFlags::OUT) if self.since != pass.now => {
+                        Ok(self.close(Closing::Unread, pass))
+                    }
                     next => Ok(next),
                 }
             }
             (Event::Deadline, State::Reading) if pass.shared.limit_reached.load(Relaxed) => {
-                self.refuse(None, &ProtocolError::Overloaded, pass).map(|_| Next::Close)
+                self.refuse(None, &ProtocolError::Overloaded, pass)?;
+                Ok(self.close(Closing::NoRoom, pass))
             }
-            (Event::Deadline, State::Reading) => self.refuse(None, &ProtocolError::Timeout, pass),
+            (Event::Deadline, State::Reading) => {
+                pass.counters.count_closed(Closing::Request, 1);
+                self.refuse(None, &ProtocolError::Timeout, pass)
+            }
+            (Event::Deadline, State::New | State::Idle) => Ok(self.close(Closing::Idle, pass)),
             // the client has gone, or its time is over
             _ => Ok(Next::Close),
         }
+    }
+
+    /// Has the connection closed for this reason, or because the connection limit is reached.
+    fn close(&self, reason: Closing, pass: &Pass<'_>) -> Next {
+        let is_full = pass.shared.limit_reached.load(Relaxed);
+        let reason = if is_full { Closing::NoRoom } else { reason };
+        pass.counters.count_closed(reason, 1);
+        log::debug!("closed {}: {}", access_log::client(self.peer, None), reason.label());
+        Next::Close
     }
 
     fn receive_requests(&mut self, pass: &mut Pass<'_>) -> io::Result<Next> {
@@ -357,14 +376,14 @@ impl Connection {
                 let arrival = self.arrival(pass, false);
                 return Ok(Next::Defer(Box::new(Asked { request, entry }), arrival));
             }
-            Ok(Answer::Change(change, detail)) => {
+            Ok(Answer::Change(change)) => {
                 let memory = request.memory().max(change.memory());
                 if !self.quota.is_refused(memory + self.output.memory()) {
                     self.state = State::Waiting { memory };
                     self.output.send(&self.socket)?;
                     // the change has its own copy of what it needs
                     let request = Request { content: Vec::new(), ..request };
-                    return Ok(Next::Change(Box::new(Asked { request, entry }), change, detail));
+                    return Ok(Next::Change(Box::new(Asked { request, entry }), change));
                 }
                 ProtocolError::Overloaded
             }

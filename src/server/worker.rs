@@ -19,6 +19,7 @@ use super::inbox::{Inbox, Mail};
 use super::shared::Shared;
 use crate::http::{Date, Request};
 use crate::logging;
+use crate::metrics::Closing;
 use crate::service::{Answer, Service};
 use crate::store::Outcome;
 use crate::yielding::Yielding;
@@ -257,7 +258,7 @@ impl Worker {
         entry.watched = wanted;
         if let Err(error) = watched {
             self.connections.remove(&id);
-            pass.counters.refused.add(1);
+            pass.counters.count_closed(Closing::NoRoom, 1);
             logging::CONNECTIONS
                 .log(format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
@@ -267,16 +268,14 @@ impl Worker {
                     move |service: &Service, request: &Request| service.respond(request, arrival);
                 self.deferred.answer(id, asked, respond);
             }
-            Next::Change(asked, change, detail) => {
+            Next::Change(asked, change) => {
                 let deferred = self.deferred.clone();
                 self.shared.service.store.submit(change, move |outcome| match outcome {
                     // its envelope has to be made
-                    Ok(Outcome::Replaced(_)) => deferred.answer(id, asked, |service, _| {
-                        Answer::Now(service.respond_to_outcome(outcome, detail))
+                    Ok(Outcome::Replaced(..)) => deferred.answer(id, asked, |service, _| {
+                        Answer::Now(service.respond_to_outcome(outcome))
                     }),
-                    _ => {
-                        deferred.inbox.post(Mail::Event(id, Event::Outcome(asked, outcome, detail)))
-                    }
+                    _ => deferred.inbox.post(Mail::Event(id, Event::Outcome(asked, outcome))),
                 });
             }
             _ => {}
@@ -294,11 +293,7 @@ impl Worker {
             .filter(|(_, entry)| is_over(entry))
             .map(|(id, _)| *id)
             .collect();
-        let before = self.connections.len();
         over.into_iter().for_each(|id| self.serve(id, Event::Deadline, pass));
-        if pass.shared.limit_reached.load(Relaxed) {
-            pass.counters.refused.add((before - self.connections.len()) as u64);
-        }
         let first =
             self.connections.values().filter_map(|entry| entry.connection.next_check(pass)).min();
         self.next_check = first.map(|first| first.max(now + TICK));
@@ -316,6 +311,8 @@ impl Worker {
         };
         let count = self.connections.extract_if(|_, entry| is_withdrawn(entry)).count();
         if count > 0 {
+            let counters = &self.shared.service.metrics.workers[self.inbox.worker];
+            counters.count_closed(Closing::OldList, count);
             logging::CONNECTIONS.log(format_args!(
                 "connections closed: {count}; old lists that they were still reading took too much \
                  memory"
@@ -461,7 +458,10 @@ mod tests {
         // the kernel takes some more
         (10..20).for_each(|step| end_overdue(&mut worker, step));
         assert_eq!(
-            (worker.connections.len(), worker.shared.service.metrics.workers[0].refused.read()),
+            (
+                worker.connections.len(),
+                worker.shared.service.metrics.workers[0].closed[Closing::NoRoom as usize].read()
+            ),
             (0, 1)
         );
     }

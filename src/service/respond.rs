@@ -13,9 +13,9 @@ use crate::http::rfc3339;
 use crate::http::{
     CommonFields, Conditions, Content, Methods, OtherType, Representation, Request, Response,
 };
-use crate::logging::excerpt;
+use crate::logging::{AccessLog, excerpt};
 use crate::metrics::Metrics;
-use crate::store::{Action, Change, DatabaseError, JsonError, Outcome, Store, json};
+use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, Store, json};
 
 /// Prometheus' text format, by its version.
 static METRICS_TYPE: OtherType =
@@ -32,8 +32,7 @@ pub(crate) struct Service {
     pub(crate) openapi: Arc<Representation>,
     /// POST, PUT and DELETE are not allowed.
     pub(crate) read_only: bool,
-    /// Every request is logged.
-    pub(crate) access_log: bool,
+    pub(crate) access_log: AccessLog,
     pub(crate) allowlist: Allowlist,
     /// A write needs one of these; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,
@@ -54,9 +53,8 @@ pub(crate) struct Arrival {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Now(Response),
-    /// A change that has to be saved first: [`Service::respond_to_outcome`] has the response then,
-    /// for which it needs the detail as well.
-    Change(Change, Option<String>),
+    /// A change that has to be saved first: [`Service::respond_to_outcome`] has the response then.
+    Change(Change),
     /// It would take long: ask again where nobody waits, with [`Arrival::may_defer`] unset.
     Deferred,
 }
@@ -85,7 +83,7 @@ impl Service {
             openapi: openapi(&base),
             base,
             read_only: false,
-            access_log: false,
+            access_log: AccessLog::None,
             allowlist: Allowlist::default(),
             tokens: None,
             metrics: Metrics::new(Arc::new(crate::connection_counts::ConnectionCounts::new(1, 10))),
@@ -126,39 +124,47 @@ impl Service {
     }
 
     /// The response to a request whose change was saved, or could not be.
-    pub(crate) fn respond_to_outcome(
-        &self,
-        outcome: Result<Outcome, DatabaseError>,
-        detail: Option<String>,
-    ) -> Response {
-        let detail = Cow::Owned(detail.unwrap_or_default());
-        match outcome {
+    pub(crate) fn respond_to_outcome(&self, outcome: Result<Outcome, DatabaseError>) -> Response {
+        let is_logged = self.access_log != AccessLog::None;
+        // only for the log, since the value is parsed for it
+        let logged = |detail: &dyn Fn() -> String| match is_logged {
+            true => Cow::Owned(detail()),
+            false => Cow::Borrowed(""),
+        };
+        let sent = |json: Arc<Representation>| {
+            self.store.list.note_sent(&json);
+            json
+        };
+        let is_change = !matches!(outcome, Ok(Outcome::Unchanged(..)));
+        let (status, content, location, detail) = match outcome {
             Ok(Outcome::Created { color, is_first }) => {
                 // RFC 9110 §10.2.2: Location names the created color, so there is none when an
                 // earlier entry has its name
-                self.store.list.note_sent(&color.json);
                 let location = is_first.then(|| self.base.location_of(&color.name())).flatten();
-                Response {
-                    location,
-                    detail,
-                    ..Response::new(StatusCode::CREATED, Content::Shared(color.json))
-                }
+                let detail = logged(&|| format!("name {}", excerpt(&color.name())));
+                (StatusCode::CREATED, sent(color.json), location, detail)
             }
-            Ok(Outcome::Updated(json) | Outcome::Deleted(json)) => {
-                self.store.list.note_sent(&json);
-                Response { detail, ..Response::new(StatusCode::OK, Content::Shared(json)) }
+            Ok(Outcome::Updated(json)) => {
+                let color = Color { json };
+                let detail = logged(&|| format!("value {}", excerpt(&color.fields().value)));
+                (StatusCode::OK, sent(color.json), None, detail)
             }
-            Ok(Outcome::Replaced(list)) => {
-                Response::new(StatusCode::OK, Content::Shared(self.store.list.envelope_of(&list)))
+            Ok(Outcome::Unchanged(json, why)) => (StatusCode::OK, sent(json), None, why.into()),
+            Ok(Outcome::Deleted(json)) => (StatusCode::OK, sent(json), None, "".into()),
+            Ok(Outcome::Replaced(list, before)) => {
+                let detail = logged(&|| format!("{before} -> {} colors", list.len()));
+                (StatusCode::OK, self.store.list.envelope_of(&list), None, detail)
             }
-            Ok(Outcome::NotFound) => Response::no_such_color(),
-            Ok(Outcome::ConditionFailed) => condition_failed(),
-            // the writer logs it
-            Err(error) => Response::error(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                format!("the change was not made, it could not be saved: {error}"),
-            ),
-        }
+            Ok(Outcome::NotFound) => return Response::no_such_color(),
+            Ok(Outcome::ConditionFailed) => return condition_failed(),
+            Err(error) => {
+                // the writer logs it
+                let message = format!("the change was not made, it could not be saved: {error}");
+                return Response::error(StatusCode::INTERNAL_SERVER_ERROR, message);
+            }
+        };
+        let response = Response::new(status, Content::Shared(content));
+        Response { location, detail, is_change, ..response }
     }
 }
 
@@ -400,10 +406,7 @@ fn write(
         Ok(Change { action, conditions })
     });
     match checked {
-        Ok(wanted) => {
-            let detail = if service.access_log { detail(&wanted.action) } else { None };
-            change(service, wanted, detail, arrival)
-        }
+        Ok(wanted) => change(service, wanted, arrival),
         // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with
         // invalid content
         Err(_) if name.is_some_and(|name| service.store.list.first(name).is_none()) => {
@@ -413,13 +416,13 @@ fn write(
     }
 }
 
-fn change(service: &Service, change: Change, detail: Option<String>, arrival: Arrival) -> Answer {
+fn change(service: &Service, change: Change, arrival: Arrival) -> Answer {
     if arrival.may_defer && service.store.would_take_long(&change) {
         return Answer::Deferred;
     }
     match service.store.change(&change, !arrival.may_defer) {
-        Some(outcome) => Answer::Now(service.respond_to_outcome(Ok(outcome), detail)),
-        None => Answer::Change(change, detail),
+        Some(outcome) => Answer::Now(service.respond_to_outcome(Ok(outcome))),
+        None => Answer::Change(change),
     }
 }
 
@@ -433,16 +436,6 @@ fn check_coding(request: &Request) -> Result<(), (StatusCode, String)> {
             Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
         }
         _ => Ok(()),
-    }
-}
-
-/// What the access log says of a change, if it is made: what neither the target nor the status
-/// tells.
-fn detail(action: &Action) -> Option<String> {
-    match action {
-        Action::Create(color) => Some(format!("name {}", excerpt(&color.name()))),
-        Action::Update(_, Some(value)) => Some(format!("value {}", excerpt(value))),
-        _ => None,
     }
 }
 

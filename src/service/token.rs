@@ -15,6 +15,9 @@ use crate::http::{Challenge, Credentials};
 const TOKEN_CHARACTERS_MIN: usize = 16;
 const TOKEN_CHARACTERS_MAX: usize = 512;
 
+/// Bytes of a token file: 128 tokens of any length.
+const FILE_BYTES_MAX: u64 = 64 * 1024;
+
 /// Characters of a token's name.
 const NAME_CHARACTERS_MAX: usize = 64;
 
@@ -72,14 +75,17 @@ impl Tokens {
     pub(crate) fn load(&self) -> Result<Loaded, TokenFileError> {
         // opening a FIFO would block the accept loop
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-        let (mut file, mut content) =
+        let (file, mut content) =
             (OpenOptions::new().read(true).custom_flags(nonblocking).open(&self.file)?, Vec::new());
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::other("it is no regular file").into());
         }
         let mode = metadata.permissions().mode() & 0o777;
-        file.read_to_end(&mut content)?;
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
+        if content.len() as u64 > FILE_BYTES_MAX {
+            return Err(io::Error::other("it has more than 64 KiB").into());
+        }
         let accepted = parse(&content)?;
         let (file, count, plural) =
             (self.file.display(), accepted.len(), if accepted.len() == 1 { "" } else { "s" });

@@ -39,12 +39,14 @@ pub(crate) enum Outcome {
     /// The color was appended. `is_first`: it is the first of its name, the one that its path
     /// names.
     Created { color: Color, is_first: bool },
-    /// The color exists: as it is now.
+    /// The color has another value: as it is now.
     Updated(Arc<Representation>),
+    /// The color exists and stays as it is, and why.
+    Unchanged(Arc<Representation>, &'static str),
     /// The color existed: as it was.
     Deleted(Arc<Representation>),
-    /// The list is this one.
-    Replaced(Colors),
+    /// The list is this one, in place of one with so many colors.
+    Replaced(Colors, usize),
     /// No color has the name.
     NotFound,
     /// A condition does not hold; nothing was changed.
@@ -84,24 +86,32 @@ impl Change {
         match (&self.action, found) {
             (Action::Update(name, Some(value)), Some((id, json))) => {
                 let updated = Arc::new(color::json(name, value));
-                // the value that it has already needs no edit
-                let edit = (updated != *json).then(|| Edit::Replace(id, Arc::clone(&updated)));
-                (Outcome::Updated(updated), edit)
+                if updated == *json {
+                    return (Outcome::Unchanged(updated, "same value"), None);
+                }
+                (Outcome::Updated(Arc::clone(&updated)), Some(Edit::Replace(id, updated)))
             }
             (Action::Update(_, None), Some((_, json))) => {
-                (Outcome::Updated(Arc::clone(json)), None)
+                (Outcome::Unchanged(Arc::clone(json), "no value"), None)
             }
             (Action::Delete(_), Some((id, json))) => {
                 (Outcome::Deleted(Arc::clone(json)), Some(Edit::Remove(id)))
             }
             (Action::Create(color), _) => {
                 let is_first = colors.find(&color.name()).is_none();
-                let append = Edit::Append(colors.next_id(), color.clone());
-                (Outcome::Created { color: color.clone(), is_first }, Some(append))
+                let edit = match colors.next_id() {
+                    Some(id) => Edit::Append(id, color.clone()),
+                    // all get new ids
+                    None => Edit::ReplaceAll(
+                        colors.iter().map(|(_, color)| color).chain([color]).cloned().collect(),
+                    ),
+                };
+                (Outcome::Created { color: color.clone(), is_first }, Some(edit))
             }
-            (Action::ReplaceAll(list), _) => {
-                (Outcome::Replaced(list.clone()), Some(Edit::ReplaceAll(list.clone())))
-            }
+            (Action::ReplaceAll(list), _) => (
+                Outcome::Replaced(list.clone(), colors.len()),
+                Some(Edit::ReplaceAll(list.clone())),
+            ),
             (Action::Update(..) | Action::Delete(_), None) => (Outcome::NotFound, None),
         }
     }
@@ -151,8 +161,11 @@ mod tests {
             update(Some("3")),
             (Outcome::Updated(color("a", "3").json), Some(Edit::Replace(1, color("a", "3").json)))
         );
-        assert_eq!(update(None), (Outcome::Updated(color("a", "1").json), None));
-        assert_eq!(update(Some("1")), (Outcome::Updated(color("a", "1").json), None));
+        assert_eq!(update(None), (Outcome::Unchanged(color("a", "1").json, "no value"), None));
+        assert_eq!(
+            update(Some("1")),
+            (Outcome::Unchanged(color("a", "1").json, "same value"), None)
+        );
     }
 
     #[test]
@@ -168,7 +181,7 @@ mod tests {
         let other = Colors::from_iter([color("b", "1")]);
         assert_eq!(
             decide(replace(&other), None),
-            (Outcome::Replaced(other.clone()), Some(Edit::ReplaceAll(other)))
+            (Outcome::Replaced(other.clone(), 2), Some(Edit::ReplaceAll(other)))
         );
     }
 

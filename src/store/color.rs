@@ -32,7 +32,7 @@ pub(crate) struct ColorFields<'a> {
     #[serde(borrow)]
     pub(crate) name: Cow<'a, str>,
     #[serde(borrow)]
-    pub(super) value: Cow<'a, str>,
+    pub(crate) value: Cow<'a, str>,
 }
 
 impl Color {

@@ -40,15 +40,6 @@ pub(super) enum Edit {
     ReplaceAll(Colors),
 }
 
-/// What an edit took out of the list. Freeing it may take long, so it is not done under a lock.
-#[derive(Debug)]
-#[expect(dead_code, reason = "it is there to be dropped")]
-pub(super) enum Removed {
-    Nothing,
-    Color(Color),
-    List(Colors),
-}
-
 impl Colors {
     /// The list of these colors, by their ids.
     pub(super) fn with_ids(colors: OrdMap<i64, Color>) -> Self {
@@ -81,14 +72,9 @@ impl Colors {
         self.colors.get(&id)
     }
 
-    /// The highest id, 0 without colors.
-    pub(super) fn last_id(&self) -> i64 {
-        self.colors.get_max().map_or(0, |(id, _)| *id)
-    }
-
-    /// The id of a color that is appended.
-    pub(super) fn next_id(&self) -> i64 {
-        self.last_id() + 1
+    /// The id of a color that is appended; `None` if another program has used the highest.
+    pub(super) fn next_id(&self) -> Option<i64> {
+        self.colors.get_max().map_or(Some(1), |(id, _)| id.checked_add(1))
     }
 
     /// The first color whose name equals `name` exactly: its id and its JSON.
@@ -102,34 +88,35 @@ impl Colors {
             if color::is_named(json, name) {
                 return Some((*id, json));
             }
-            from = id + 1;
+            from = id.checked_add(1)?;
         }
     }
 
-    /// Makes an edit that was decided for this version.
-    pub(super) fn apply(&mut self, edit: Edit) -> Removed {
+    /// Makes an edit that was decided for this version. Returns the one that would undo it, with what
+    /// was taken out of the list: freeing that may take long, and is not to be done under a lock.
+    pub(super) fn apply(&mut self, edit: Edit) -> Edit {
         self.envelope = Arc::default();
         match edit {
             Edit::Append(id, color) => {
                 self.bytes += color.json_len();
                 self.index.insert(self.index_entry(id, &color));
                 self.colors.insert(id, color);
-                Removed::Nothing
+                Edit::Remove(id)
             }
             Edit::Replace(id, json) => {
                 let color = Color { json };
                 self.bytes += color.json_len();
                 let before = self.colors.insert(id, color).expect("it was found in the list");
                 self.bytes -= before.json_len();
-                Removed::Color(before)
+                Edit::Replace(id, before.json)
             }
             Edit::Remove(id) => {
                 let color = self.colors.remove(&id).expect("it was found in the list");
                 self.bytes -= color.json_len();
                 self.index.remove(&self.index_entry(id, &color));
-                Removed::Color(color)
+                Edit::Append(id, color)
             }
-            Edit::ReplaceAll(colors) => Removed::List(replace(self, colors)),
+            Edit::ReplaceAll(colors) => Edit::ReplaceAll(replace(self, colors)),
         }
     }
 
@@ -276,7 +263,7 @@ mod tests {
             match (random.u8(..5), place, colors.find(name).map(|(id, _)| id)) {
                 (0 | 1, ..) => {
                     model.push((name.clone(), step));
-                    let id = colors.next_id();
+                    let id = colors.next_id().unwrap();
                     colors.apply(Edit::Append(id, color(name, &step.to_string())));
                 }
                 (2, Some(place), Some(id)) => {

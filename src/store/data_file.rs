@@ -3,9 +3,9 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
@@ -25,6 +25,11 @@ pub(super) const FOREIGN: &str =
 pub(super) const NEWER: &str =
     "a newer version of colors made it; install that one, or name another file with --data";
 
+/// Bytes that SQLite leaves for the path of FILE, without links, and the system for its name, with
+/// `-journal` behind them.
+const PATH_BYTES_MAX: usize = 512 - 8;
+const NAME_BYTES_MAX: usize = 255 - 8;
+
 /// True if there is a database of colors, false if the file is missing, empty or unfinished; an
 /// error for anything else.
 pub(crate) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
@@ -32,24 +37,31 @@ pub(crate) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
     let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
     let is_directory = matches!(last, Some(b"" | b"." | b".."));
     let path = &resolve(path);
-    match fs::metadata(path) {
-        there if is_directory || there.as_ref().is_ok_and(fs::Metadata::is_dir) => {
-            return unusable("it names a directory; name a file in it with --data");
-        }
+    let there = fs::metadata(path);
+    if is_directory || there.as_ref().is_ok_and(fs::Metadata::is_dir) {
+        return unusable("it names a directory; name a file in it with --data");
+    }
+    let (directory, name) = (directory_of(path), path.file_name().unwrap_or_default());
+    let full = fs::canonicalize(directory).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => DatabaseError::Other(format!(
+            "no such directory; create it with mkdir -p {}",
+            directory.display()
+        )),
+        _ => path_error(directory, &error),
+    })?;
+    let (full, name) = (full.join(name).as_os_str().len(), name.len());
+    if full > PATH_BYTES_MAX || name > NAME_BYTES_MAX {
+        return unusable(&format!(
+            "its path has {full} bytes, its name {name}, and SQLite takes at most {PATH_BYTES_MAX} \
+             and {NAME_BYTES_MAX}; name another file with --data"
+        ));
+    }
+    match there {
         Ok(there) if !there.is_file() => {
             return unusable("it is not a regular file; name another file with --data");
         }
         Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let directory = directory_of(path);
-            let unusable = || {
-                unusable(&format!(
-                    "no such directory; create it with mkdir -p {}",
-                    directory.display()
-                ))
-            };
-            return if directory.exists() { Ok(false) } else { unusable() };
-        }
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(path_error(path, &error)),
     }
     let mut start = Vec::new();
@@ -59,19 +71,17 @@ pub(crate) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
     let number = |at: usize| {
         start.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes)
     };
-    let is_ours = start.starts_with(b"SQLite format 3\0") && number(68) == Some(APPLICATION_ID);
+    let is_database = start.starts_with(b"SQLite format 3\0");
     match (number(68), number(60)) {
         _ if start.is_empty() => Ok(false),
-        (_, Some(version)) if is_ours => match version {
-            ..=VERSION => Ok(true),
-            _ => unusable(NEWER),
-        },
+        (Some(APPLICATION_ID), Some(..=VERSION)) if is_database => Ok(true),
+        (Some(APPLICATION_ID), Some(_)) if is_database => unusable(NEWER),
         // what `.dump` of sqlite3 prints lacks both numbers
-        (Some(0), _) if start.starts_with(b"SQLite format 3\0") => unusable(&format!(
+        (Some(0), _) if is_database => unusable(&format!(
             "it is the database of another program, or made by sqlite3 from a dump; name another file with --data, or mark it as ours with \
              sqlite3 FILE 'PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}'"
         )),
-        _ if start.starts_with(b"SQLite format 3\0") => unusable(FOREIGN),
+        _ if is_database => unusable(FOREIGN),
         _ if matches!(start.trim_ascii_start(), [b'[' | b'{', ..]) => unusable(
             "it is a list in JSON; start with it as --seed, and name a new file with --data",
         ),
@@ -80,9 +90,15 @@ pub(crate) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
 }
 
 /// Whether there is a transaction beside the file that did not end, or is under way: SQLite rolls
-/// it back in the first case, which may leave the file empty.
+/// it back in the first case, which may leave the file empty. It clears the first byte of a journal
+/// that it leaves there (`PRAGMA journal_mode=PERSIST`), and sets it before it changes the file.
 pub(crate) fn has_journal(path: &Path) -> bool {
-    fs::metadata(with_suffix(path, "-journal")).is_ok_and(|journal| journal.len() > 0)
+    let mut first = [0];
+    let journal = File::open(with_suffix(path, "-journal"));
+    match journal.and_then(|journal| journal.read_exact_at(&mut first, 0)) {
+        Ok(()) => first != [0],
+        Err(error) => ![ErrorKind::NotFound, ErrorKind::UnexpectedEof].contains(&error.kind()),
+    }
 }
 
 /// Whether this process may write a database there: the file, if it exists, and the log beside it.
@@ -96,20 +112,25 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), DatabaseError> {
     check(directory_of(path), Access::WRITE_OK | Access::EXEC_OK)
 }
 
-/// The error for a path that the system refuses; if that is for lack of permission, it names the
-/// owner and the user of this process.
+/// The error for an absolute path that the system refuses; names the part of it that is to blame,
+/// and if that is for lack of permission, its owner and the user of this process.
 pub(super) fn path_error(path: &Path, error: &io::Error) -> DatabaseError {
     let user = rustix::process::geteuid().as_raw();
-    let name = path.file_name().unwrap_or(path.as_os_str()).display().to_string();
-    let reason = match fs::metadata(path) {
-        Ok(there) if error.kind() == io::ErrorKind::PermissionDenied => {
+    let found = path.ancestors().find_map(|part| Some((part, fs::metadata(part).ok()?)));
+    let reason = match found {
+        Some((part, there)) if error.kind() == ErrorKind::PermissionDenied => {
             let (owner, mode) = (there.uid(), there.mode() & 0o7777);
-            let fix = if owner == user { "its mode with chmod" } else { "its owner with chown" };
+            let verb = if part == path { "use" } else { "search" };
             format!(
-                "permission denied: {name} belongs to user {owner} with mode {mode:04o}, and this process is user {user}; change {fix}"
+                "permission denied: user {user}, which runs this process, may not {verb} {}, which \
+                 belongs to user {owner} with mode {mode:04o}; change its mode or its owner",
+                part.display()
             )
         }
-        _ if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+        Some((part, _)) if error.kind() == ErrorKind::NotADirectory => {
+            format!("{} is not a directory; name another file with --data", part.display())
+        }
+        _ if error.kind() == ErrorKind::ReadOnlyFilesystem => {
             let directory = if path.is_dir() { path } else { directory_of(path) }.display();
             format!(
                 "{directory} is read-only; under systemd have the unit say ReadWritePaths={directory}, or name another file with --data"

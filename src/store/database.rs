@@ -14,7 +14,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use imbl::OrdMap;
-use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Params, ffi};
 
 use super::color::{self, Color, NAME_BYTES_MAX};
@@ -33,9 +32,6 @@ const NEW_FILE_MODE: u32 = 0o600;
 /// done: one that takes the lock again and again leaves it free for moments only.
 pub(super) const BUSY_TIME: Duration = Duration::from_secs(5);
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
-
-/// The highest id at which the list is used: as many colors can follow.
-const LAST_ID_MAX: i64 = i64::MAX / 2;
 
 const SCHEMA: &str =
     "CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT";
@@ -108,10 +104,7 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
 pub(crate) fn read(path: &Path, check: bool) -> Result<Colors, DatabaseError> {
     let has = |suffix| data_file::with_suffix(path, suffix).exists();
     // a copy of FILE and FILE-wal lacks it; if it cannot be made for the moment, reading says so
-    let _shm = match (has("-wal") && !has("-shm")).then(|| SharedMemory::open(path)) {
-        Some(Err(error)) if error == DatabaseError::full() => return Err(error),
-        made => made,
-    };
+    let _shm = (has("-wal") && !has("-shm")).then(|| SharedMemory::open(path));
     let read = |connection: &Connection| {
         if check {
             check_pages(connection)?;
@@ -160,13 +153,7 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
     if number("PRAGMA user_version")? > i64::from(data_file::VERSION) {
         return Err(DatabaseError::other(data_file::NEWER));
     }
-    let triggers = "SELECT count(*) FROM sqlite_schema \
-                    WHERE type = 'trigger' AND tbl_name = 'color' COLLATE NOCASE";
-    if number(triggers)? > 0 {
-        return Err(DatabaseError::other(
-            "it has a trigger, which changes the list behind the service; remove it with sqlite3",
-        ));
-    }
+    check_schema(connection)?;
     let mut statement = connection.prepare("SELECT id, name, value FROM color ORDER BY id")?;
     let (mut rows, mut colors) = (statement.query([])?, OrdMap::new());
     while let Some(row) = rows.next()? {
@@ -177,10 +164,7 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
                  sqlite3"
             ))
         };
-        let text = |column| match row.get_ref(column)? {
-            ValueRef::Text(text) => str::from_utf8(text).map_err(|_| wrong("it is not UTF-8")),
-            _ => Err(wrong("it has something else than text")),
-        };
+        let text = |column| row.get_ref(column)?.as_str().map_err(|_| wrong("it is not UTF-8"));
         let (name, value) = (text(1)?, text(2)?);
         if name.len() > NAME_BYTES_MAX {
             return Err(wrong("its name is too long"));
@@ -189,15 +173,47 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
         let known = known.get(id).filter(|known| **known == color);
         colors.insert(id, known.cloned().unwrap_or(color));
     }
-    let colors = Colors::with_ids(colors);
-    if colors.last_id() > LAST_ID_MAX {
+    Ok(Colors::with_ids(colors))
+}
+
+/// Fails if the rows that are written could be refused or changed: by another table in place of
+/// [`SCHEMA`], a trigger, or an index that is more than an order of names or values.
+fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
+    let text = |query: &str| connection.query_row(query, [], |row| row.get::<_, String>(0));
+    let found = text(
+        "SELECT ifnull(max(sql), '') FROM sqlite_schema \
+         WHERE type IN ('table', 'view') AND name = 'color' COLLATE NOCASE",
+    )?;
+    // ALTER TABLE writes names in quotes, and who types it may use other spaces
+    let plain = |sql: &str| sql.to_lowercase().replace(|c: char| c == '"' || c.is_whitespace(), "");
+    if plain(&found) != plain(SCHEMA) {
+        let same =
+            SCHEMA.bytes().zip(found.bytes()).take_while(|(one, other)| one == other).count();
         return Err(DatabaseError::Other(format!(
-            "no color can follow the row of table color with id {}; give it a smaller id with \
-             sqlite3",
-            colors.last_id()
+            "its table color is another one: it has \"{:.100}\" in place of \"{}\"; copy the rows \
+             into a table as the service makes it, with sqlite3",
+            &found[same..],
+            &SCHEMA[same..]
         )));
     }
-    Ok(colors)
+    let foreign = text(
+        "SELECT ifnull(max(type || ' ' || name), '') FROM sqlite_schema AS other \
+         WHERE tbl_name = 'color' COLLATE NOCASE AND (type = 'trigger' OR \
+         name IN (SELECT name FROM pragma_index_list('color') WHERE \"unique\" OR partial) OR \
+         EXISTS (SELECT 1 FROM pragma_index_xinfo(other.name) WHERE cid = -2))",
+    )?;
+    if !foreign.is_empty() {
+        return Err(DatabaseError::Other(format!(
+            "it has the {foreign}, which may refuse or change what the service writes; remove it \
+             with sqlite3"
+        )));
+    }
+    Ok(())
+}
+
+/// Writes a page, and so a frame of the log, and changes nothing.
+fn rewrite_page(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "application_id", data_file::APPLICATION_ID)
 }
 
 /// Changes when another connection has committed.
@@ -226,7 +242,7 @@ impl Database {
         connection.execute_batch("BEGIN")?;
         let colors = read_list(&connection, &Colors::default())?;
         let data_version = Some(data_version(&connection)?);
-        files.note_opened()?;
+        files.note_opened(connection.query_row("PRAGMA page_size", [], |row| row.get(0))?)?;
         let database = Self { connection, files, data_version, _lock: lock };
         database.roll_back();
         Ok((database, colors))
@@ -243,10 +259,17 @@ impl Database {
         self.files.check()?;
         self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         if has_failed {
-            self.connection.execute_batch(&rewrite_user_version())?;
             self.data_version = None;
         }
-        self.read_if_changed(known)
+        let found = self.read_if_changed(known)?;
+        if found.is_some() {
+            // that program may have made FILE-wal longer while it was waited for
+            self.files.check()?;
+        }
+        if has_failed {
+            rewrite_page(&self.connection)?;
+        }
+        Ok(found)
     }
 
     /// The list, if another program has committed since it was read. For readers: between saves.
@@ -268,18 +291,16 @@ impl Database {
         Ok(Some(colors))
     }
 
-    /// Writes an edit of this list, after [`Database::begin`]. The rows have to be those of the
-    /// list.
-    pub(super) fn write(&mut self, edit: &Edit, colors: &Colors) -> Result<(), DatabaseError> {
+    /// Writes an edit of the list, after [`Database::begin`].
+    pub(super) fn write(&mut self, edit: &Edit) -> Result<(), DatabaseError> {
         match edit {
             Edit::Append(id, color) => self.insert(*id, color),
-            Edit::Replace(id, json) => self.change_rows(UPDATE, (id, color::fields(json).value), 1),
-            Edit::Remove(id) => self.change_rows(DELETE, [id], 1),
+            Edit::Replace(id, json) => {
+                self.execute(UPDATE, (id, color::fields(json).value), json.bytes().len())
+            }
+            Edit::Remove(id) => self.execute(DELETE, [id], 0),
             Edit::ReplaceAll(list) => {
-                // twice the text is enough for rows, their pages and the frames' headers
-                self.files
-                    .make_room_for(2 * (colors.envelope_len() + list.envelope_len()) as u64)?;
-                self.change_rows(DELETE_ALL, [], colors.len())?;
+                self.execute(DELETE_ALL, [], 0)?;
                 list.iter().try_for_each(|(id, color)| self.insert(id, color))
             }
         }
@@ -287,23 +308,18 @@ impl Database {
 
     fn insert(&mut self, id: i64, color: &Color) -> Result<(), DatabaseError> {
         let fields = color.fields();
-        self.change_rows(INSERT, (id, fields.name, fields.value), 1)
+        self.execute(INSERT, (id, fields.name, fields.value), color.json_len())
     }
 
-    /// Runs a statement that has to change so many rows.
-    fn change_rows(
+    /// Runs a statement that adds a text of so many bytes.
+    fn execute(
         &mut self,
         statement: &str,
         values: impl Params,
-        rows: usize,
+        text: usize,
     ) -> Result<(), DatabaseError> {
-        let changed = self.connection.prepare_cached(statement)?.execute(values)?;
-        if changed != rows {
-            self.data_version = None;
-            return Err(DatabaseError::other(
-                "another program has changed the rows of the table color; try again",
-            ));
-        }
+        self.files.make_room_for(text as u64)?;
+        self.connection.prepare_cached(statement)?.execute(values)?;
         Ok(())
     }
 
@@ -338,9 +354,8 @@ impl Database {
         self.roll_back();
         // NORMAL leaves out the sync of a commit, which may fail again, but not those of a
         // checkpoint
-        let erased = self
-            .connection
-            .execute_batch(&format!("PRAGMA synchronous=NORMAL; {}", rewrite_user_version()));
+        self.connection.execute_batch("PRAGMA synchronous=NORMAL")?;
+        let erased = rewrite_page(&self.connection);
         let restored = self.connection.execute_batch("PRAGMA synchronous=FULL");
         erased.and(restored)
     }
@@ -366,11 +381,6 @@ impl Database {
             log::warn!("keep FILE and FILE-wal together: {}", DatabaseError::from(error));
         }
     }
-}
-
-/// Writes a page, and so a frame of the log, and changes no color.
-fn rewrite_user_version() -> String {
-    format!("PRAGMA user_version={}", data_file::VERSION)
 }
 
 #[cfg(test)]

@@ -18,8 +18,9 @@ use super::database_error::DatabaseError;
 const REGION_BYTES: u64 = 32 * 1024;
 const REGION_FRAMES: u64 = 4096;
 
-/// Bytes of a frame with a page of 1,024 bytes; newer databases have 4,096.
-const FRAME_BYTES_MIN: u64 = 1024 + 24;
+/// Bytes of the shortest page; the service makes databases with 4,096. A frame of FILE-wal is a page
+/// with a header.
+const PAGE_BYTES_MIN: u64 = 512;
 
 /// The files of a database. Make it before the connection and drop it after that: when a process
 /// closes any descriptor of a file, it loses SQLite's locks on it.
@@ -29,6 +30,9 @@ pub(super) struct Files {
     /// them.
     opened: [(PathBuf, Option<FileId>); 3],
     shm: SharedMemory,
+    page_bytes: u64,
+    /// Of the pages that FILE-wal may have after the save that is under way.
+    bytes: u64,
 }
 
 /// What identifies a file while it is open: device and inode.
@@ -46,14 +50,12 @@ pub(super) struct SharedMemory {
     path: PathBuf,
     /// It was made here, and not by SQLite, which would remove it as well.
     is_new: bool,
-    /// Bytes that it has had.
-    length: u64,
+    /// Bytes from its beginning that were allocated here.
+    room: u64,
 }
 
 impl SharedMemory {
-    /// Opens FILE-shm, or creates it as SQLite would, with room for the log as it is now. When
-    /// SQLite opens it as the first process to do so, it cuts the file, and the room is free for
-    /// the moment in which it makes the file anew.
+    /// Opens FILE-shm, or creates it as SQLite would.
     pub(super) fn open(path: &Path) -> Result<Self, DatabaseError> {
         let shm = data_file::with_suffix(path, "-shm");
         let failed = |error: io::Error| data_file::path_error(&shm, &error);
@@ -69,44 +71,38 @@ impl SharedMemory {
                     options.create(true).mode(owner.mode() & 0o777).open(&shm).map_err(failed)?;
                 file.set_permissions(Permissions::from_mode(owner.mode() & 0o777))
                     .map_err(failed)?;
-                if rustix::process::geteuid().is_root() {
-                    fchown(&file, Some(owner.uid()), Some(owner.gid())).map_err(failed)?;
-                }
+                // Only root may, and who else gets here is the owner in most cases.
+                let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
                 file
             }
             opened => opened.map_err(failed)?,
         };
-        let mut shm = Self { file, path: shm, is_new, length: 0 };
-        shm.make_room(length_of(&data_file::with_suffix(path, "-wal")))?;
-        Ok(shm)
+        Ok(Self { file, path: shm, is_new, room: 0 })
     }
 
-    /// Allocates what SQLite will map for a log of this length in bytes, and a region more for what
-    /// a save of single colors adds.
-    fn make_room(&mut self, wal: u64) -> Result<(), DatabaseError> {
-        let needed = REGION_BYTES * (wal / FRAME_BYTES_MIN / REGION_FRAMES + 2);
-        if needed > self.length {
+    /// Allocates what SQLite will map for a log of so many frames, and a region more.
+    fn make_room(&mut self, frames: u64) -> Result<(), DatabaseError> {
+        let needed = REGION_BYTES * (frames / REGION_FRAMES + 2);
+        if needed > self.room {
             match fallocate(&self.file, FallocateFlags::empty(), 0, needed) {
+                Ok(()) => self.room = needed,
                 // a file system that cannot allocate in advance
-                Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                Err(Errno::OPNOTSUPP) => self.room = self.length(),
                 Err(Errno::NOSPC | Errno::DQUOT) => return Err(DatabaseError::full()),
-                Err(error) => {
-                    return Err(DatabaseError::Other(format!("no room for FILE-shm: {error}")));
-                }
+                Err(error) => return Err(data_file::path_error(&self.path, &error.into())),
             }
-            self.length = self.file_length();
         }
         Ok(())
     }
 
-    fn file_length(&self) -> u64 {
+    fn length(&self) -> u64 {
         self.file.metadata().map_or(0, |file| file.len())
     }
 
     /// Whether it has all that SQLite has mapped: if another program has cut it, SQLite must not be
     /// called any more.
     pub(super) fn is_whole(&self) -> bool {
-        self.file_length() >= self.length
+        self.length() >= self.room
     }
 }
 
@@ -127,46 +123,52 @@ impl Drop for SharedMemory {
 }
 
 impl Files {
-    /// `given`: FILE as `--data` names it, which may be a symbolic link that leads to `path`.
+    /// `given`: FILE as `--data` names it, which may be a symbolic link that leads to `path`. Makes
+    /// room for the log as it is: the first process that opens FILE-shm cuts it, and has the room
+    /// free when it makes the index anew.
     pub(super) fn new(given: &Path, path: &Path) -> Result<Self, DatabaseError> {
         let beside = |suffix| data_file::with_suffix(path, suffix);
         let opened = [given.to_owned(), beside("-wal"), beside("-shm")].map(|path| (path, None));
-        Ok(Self { opened, shm: SharedMemory::open(path)? })
+        let mut shm = SharedMemory::open(path)?;
+        let wal = fs::metadata(&opened[1].0).map_or(0, |file| file.len());
+        shm.make_room(wal / PAGE_BYTES_MIN)?;
+        Ok(Self { opened, shm, page_bytes: PAGE_BYTES_MIN, bytes: 0 })
     }
 
-    /// Notes which files SQLite has opened.
-    pub(super) fn note_opened(&mut self) -> Result<(), DatabaseError> {
-        for (path, id) in &mut self.opened {
-            let file = fs::metadata(&*path).map_err(|_| replaced(path))?;
-            *id = Some((file.dev(), file.ino()));
-        }
+    /// Notes which files SQLite has opened, and the length of their pages.
+    pub(super) fn note_opened(&mut self, page_bytes: u32) -> Result<(), DatabaseError> {
+        self.page_bytes = page_bytes.into();
         // SQLite may have cut it
-        self.shm.length = 0;
-        self.shm.make_room(length_of(&self.opened[1].0))
+        self.shm.room = 0;
+        self.check()
     }
 
     /// Fails if a file is not the one that was opened, or FILE-shm was cut: SQLite must not use
     /// them then. Makes room in FILE-shm.
     pub(super) fn check(&mut self) -> Result<(), DatabaseError> {
         let mut lengths = [0; 3];
-        for ((path, opened), length) in self.opened.iter().zip(&mut lengths) {
-            let file = fs::metadata(path).map_err(|_| replaced(path))?;
-            if Some((file.dev(), file.ino())) != *opened {
+        for ((path, opened), length) in self.opened.iter_mut().zip(&mut lengths) {
+            let file = fs::metadata(&*path).map_err(|_| replaced(path))?;
+            let id = (file.dev(), file.ino());
+            if *opened.get_or_insert(id) != id {
                 return Err(replaced(path));
             }
             *length = file.len();
         }
-        let [_, wal, shm] = lengths;
-        if shm < self.shm.length {
+        let [file, wal, shm] = lengths;
+        if shm < self.shm.room {
             return Err(replaced(&self.opened[2].0));
         }
-        self.shm.length = shm;
-        self.shm.make_room(wal)
+        // a save appends each page at most once, be it in FILE, or in FILE-wal alone
+        self.bytes = file + 2 * wal;
+        self.make_room_for(0)
     }
 
-    /// Makes room in FILE-shm for a save that adds about so many bytes to FILE-wal.
-    pub(super) fn make_room_for(&mut self, bytes: u64) -> Result<(), DatabaseError> {
-        self.shm.make_room(length_of(&self.opened[1].0) + bytes)
+    /// Makes room in FILE-shm for a save that adds a text of so many bytes: its rows and their pages
+    /// have twice as many at most.
+    pub(super) fn make_room_for(&mut self, text: u64) -> Result<(), DatabaseError> {
+        self.bytes += 2 * text;
+        self.shm.make_room(self.bytes / self.page_bytes)
     }
 
     pub(super) fn shared_memory(&self) -> &SharedMemory {
@@ -180,8 +182,4 @@ fn replaced(path: &Path) -> DatabaseError {
         "{name} was removed, replaced or cut short; move it back (a copy is another file), or save \
          what GET /colors answers and restart"
     ))
-}
-
-fn length_of(path: &Path) -> u64 {
-    fs::metadata(path).map_or(0, |file| file.len())
 }

@@ -15,24 +15,15 @@ use super::replica::{self, Stamps};
 use super::status::DatabaseStatus;
 
 pub(crate) struct Follower {
-    path: PathBuf,
-    list: Arc<SharedList>,
-    status: Arc<DatabaseStatus>,
-    /// What the file was when it was read; `None` if it has to be read again.
-    seen: Option<Stamps>,
+    pub(super) path: PathBuf,
+    pub(super) list: Arc<SharedList>,
+    pub(super) status: Arc<DatabaseStatus>,
+    /// What [`read`] has returned with the list: what the file was then; `None` if it has to be read
+    /// again.
+    pub(super) seen: Option<Stamps>,
 }
 
 impl Follower {
-    /// `seen`: what [`replica::read`] has returned with the list.
-    pub(super) fn new(
-        path: &Path,
-        list: Arc<SharedList>,
-        status: Arc<DatabaseStatus>,
-        seen: Option<Stamps>,
-    ) -> Self {
-        Self { path: path.to_owned(), list, status, seen }
-    }
-
     /// Follows the file until the process ends.
     pub(crate) fn run(mut self) {
         loop {

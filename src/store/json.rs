@@ -96,13 +96,14 @@ pub(crate) fn from_update(content: &[u8]) -> Result<Option<Arc<str>>, JsonError>
 
 /// Reads a list: an array of colors, or the envelope `{"data":[...]}` that `GET /colors` answers.
 pub(crate) fn from_list(content: &[u8]) -> Result<Colors, JsonError> {
-    // counts the colors that were begun: the one that is wrong is the last of them
-    let count = Cell::new(0);
+    let number = Cell::new(0);
     let read = parse(text(content)?, LIST_FORMS, |text| {
         let mut json = serde_json::Deserializer::from_str(text);
-        List(&count).deserialize(&mut json).and_then(|colors| json.end().map(|()| colors))
+        List { number: &number, is_data: false }
+            .deserialize(&mut json)
+            .and_then(|colors| json.end().map(|()| colors))
     });
-    read.map_err(|error| match count.get() {
+    read.map_err(|error| match number.get() {
         0 => error,
         number => JsonError { reason: format!("color {number}: {}", error.reason), ..error },
     })
@@ -115,18 +116,14 @@ fn parse<'a, T>(
     form: &str,
     read: impl FnOnce(&'a str) -> serde_json::Result<T>,
 ) -> Result<T, JsonError> {
-    let unplaced = |reason| JsonError { reason, line: 0, column: 0 };
-    // RFC 8259 §8.1: a byte order mark MUST NOT be added
-    if text.starts_with('\u{feff}') {
-        return Err(unplaced(format!(
-            "the JSON begins with a byte order mark; send it without: {form}"
-        )));
-    }
     read(text).map_err(|error| match text.trim_ascii_start().as_bytes().first() {
         Some(b'{' | b'[') => error.into(),
         // such as a string
         _ if serde_json::from_str::<IgnoredAny>(text).is_ok() => error.into(),
-        _ => unplaced(format!("this is not JSON; send JSON: {form}")),
+        _ => {
+            let reason = format!("this is not JSON; send JSON, without a byte order mark: {form}");
+            JsonError { reason, line: 0, column: 0 }
+        }
     })
 }
 
@@ -136,13 +133,8 @@ fn text(content: &[u8]) -> Result<&str, JsonError> {
         let before = &content[..error.valid_up_to()];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         let column = 1 + before.iter().rev().take_while(|byte| **byte != b'\n').count();
-        let is_utf_16 = content.starts_with(b"\xff\xfe") || content.starts_with(b"\xfe\xff");
-        let reason = if is_utf_16 {
-            "not valid JSON: it is UTF-16, send UTF-8"
-        } else {
-            "not valid JSON: it is not UTF-8"
-        };
-        JsonError { reason: reason.to_owned(), line, column }
+        let reason = "not valid JSON: it is not UTF-8".to_owned();
+        JsonError { reason, line, column }
     })
 }
 
@@ -221,18 +213,22 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads a list in either form. Has the number of the color that is being read, 0 outside of the
-/// array.
-struct List<'a>(&'a Cell<usize>);
-
-/// Reads the array of a list.
-struct ListArray<'a>(&'a Cell<usize>);
+/// Reads a list in either form, or the array in the second.
+#[derive(Clone, Copy)]
+struct List<'a> {
+    /// The color that is being read, counted from 1; 0 outside of the array.
+    number: &'a Cell<usize>,
+    is_data: bool,
+}
 
 impl<'de> DeserializeSeed<'de> for List<'_> {
     type Value = Colors;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Colors, D::Error> {
-        deserializer.deserialize_any(self)
+        match self.is_data {
+            true => deserializer.deserialize_seq(self),
+            false => deserializer.deserialize_any(self),
+        }
     }
 }
 
@@ -240,18 +236,26 @@ impl<'de> Visitor<'de> for List<'_> {
     type Value = Colors;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(LIST_FORMS)
+        f.write_str(if self.is_data { "an array of colors" } else { LIST_FORMS })
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, array: A) -> Result<Colors, A::Error> {
-        ListArray(self.0).visit_seq(array)
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Colors, A::Error> {
+        let colors = std::iter::from_fn(|| {
+            self.number.set(self.number.get() + 1);
+            array.next_element().transpose()
+        });
+        let colors = colors.collect::<Result<Colors, A::Error>>()?;
+        self.number.set(0);
+        Ok(colors)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Colors, A::Error> {
         let mut colors = None;
         while let Some(key) = object.next_key::<Cow<'_, str>>()? {
             match (&*key, &colors) {
-                ("data", None) => colors = Some(object.next_value_seed(ListArray(self.0))?),
+                ("data", None) => {
+                    colors = Some(object.next_value_seed(Self { is_data: true, ..self })?);
+                }
                 ("data", Some(_)) => return Err(A::Error::duplicate_field("data")),
                 _ => drop(object.next_value::<IgnoredAny>()?),
             }
@@ -259,32 +263,6 @@ impl<'de> Visitor<'de> for List<'_> {
         colors.ok_or_else(|| {
             A::Error::custom(format_args!("this is no list of colors; send {LIST_FORMS}"))
         })
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for ListArray<'_> {
-    type Value = Colors;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Colors, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ListArray<'_> {
-    type Value = Colors;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of colors")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Colors, A::Error> {
-        let colors = std::iter::from_fn(|| {
-            self.0.set(self.0.get() + 1);
-            array.next_element().transpose()
-        });
-        let colors = colors.collect::<Result<Colors, A::Error>>()?;
-        self.0.set(0);
-        Ok(colors)
     }
 }
 
@@ -404,6 +382,8 @@ mod tests {
 
     #[test]
     fn the_error_of_a_list_says_which_color_is_wrong() {
+        let no_json =
+            format!("this is not JSON; send JSON, without a byte order mark: {LIST_FORMS}");
         for (text, expected) in [
             ("[\n {\"name\":\"a\"}\n]", "color 1: missing field `value` at line 2 column 13"),
             (
@@ -416,11 +396,8 @@ mod tests {
                     "color 2: invalid type: integer `7`, expected {COLOR_FORM} at line 1 column 27"
                 ),
             ),
-            ("name,value", &format!("this is not JSON; send JSON: {LIST_FORMS}")),
-            (
-                "\u{feff}[]",
-                &format!("the JSON begins with a byte order mark; send it without: {LIST_FORMS}"),
-            ),
+            ("name,value", &no_json),
+            ("\u{feff}[]", &no_json),
             (
                 r#"[{"name":"a","value":"1"},]"#,
                 "color 2: not valid JSON: trailing comma at line 1 column 27",
@@ -444,7 +421,7 @@ mod tests {
                 r#"[{"name":"a","value":"1","value":"2"}]"#,
                 "color 1: duplicate field `value` at line 1 column 32",
             ),
-            ("", &format!("this is not JSON; send JSON: {LIST_FORMS}")),
+            ("", &no_json),
         ] {
             assert_eq!(
                 from_list(text.as_bytes()).map_err(|e| e.to_string()),

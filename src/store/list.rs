@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::change::{Change, Outcome};
 use super::color;
-use super::colors::{Colors, Removed};
+use super::colors::{Colors, Edit};
 use crate::http::Representation;
 
 /// What is old may take this many times the longest of it, if that is more than the limit.
@@ -136,13 +136,12 @@ impl SharedList {
     }
 
     /// Makes a change, or finds that it cannot be made. The version that it is decided on has to
-    /// stay the current one meanwhile. What was removed is to be dropped outside of all locks.
-    pub(super) fn change(&self, change: &Change) -> (Outcome, Removed) {
+    /// stay the current one meanwhile. What undoes it is to be dropped outside of all locks.
+    pub(super) fn change(&self, change: &Change) -> (Outcome, Option<Edit>) {
         // without the lock: it may take long
         let (outcome, edit) = change.decide(&self.version());
         // in place: an edit of a clone would copy what both share
-        let removed = edit.map_or(Removed::Nothing, |edit| lock(&self.current).apply(edit));
-        (outcome, removed)
+        (outcome, edit.map(|edit| lock(&self.current).apply(edit)))
     }
 
     /// Has everybody see another list.
@@ -160,7 +159,6 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::super::color::Color;
-    use super::super::colors::Edit;
     use super::super::{Action, Change};
     use super::*;
     use crate::http::Conditions;
@@ -181,7 +179,7 @@ mod tests {
     /// Publishes a version with one more color.
     fn append(list: &SharedList, name: &str) {
         let mut version = list.version();
-        version.apply(Edit::Append(version.next_id(), Color::new(name, "")));
+        version.apply(Edit::Append(version.next_id().unwrap(), Color::new(name, "")));
         list.replace(version);
     }
 
@@ -226,13 +224,13 @@ mod tests {
             })
             .collect();
         let withdrawn: Vec<bool> = versions.iter().map(|old| old.is_withdrawn()).collect();
-        assert_eq!(withdrawn, [true, true, true, false, false, false, false, false]);
-        assert_eq!(list.withdrawals(), 3);
+        assert_eq!(withdrawn, [true, true, true, true, false, false, false, false]);
+        assert_eq!(list.withdrawals(), 4);
         // they do not count any more, and the others count once
         list.envelope();
-        assert_eq!(list.withdrawals(), 4);
+        assert_eq!(list.withdrawals(), 5);
         (0..9).for_each(|_| drop(list.envelope()));
-        assert_eq!(list.withdrawals(), 4);
+        assert_eq!(list.withdrawals(), 5);
     }
 
     #[test]
@@ -245,7 +243,7 @@ mod tests {
                 list.envelope_of(&version)
             })
             .collect();
-        assert_eq!(envelopes.iter().filter(|old| old.is_withdrawn()).count(), 4);
+        assert_eq!(envelopes.iter().filter(|old| old.is_withdrawn()).count(), 5);
     }
 
     #[test]
@@ -257,12 +255,15 @@ mod tests {
         let others: Vec<_> = (0..8)
             .map(|number| {
                 let mut version = before.clone();
-                version.apply(Edit::Append(version.next_id(), Color::new(&number.to_string(), "")));
+                version.apply(Edit::Append(
+                    version.next_id().unwrap(),
+                    Color::new(&number.to_string(), ""),
+                ));
                 list.envelope_of(&version)
             })
             .collect();
         assert!(!current.is_withdrawn());
-        assert_eq!(others.iter().filter(|old| old.is_withdrawn()).count(), 4);
+        assert_eq!(others.iter().filter(|old| old.is_withdrawn()).count(), 5);
     }
 
     #[test]

@@ -26,7 +26,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub(crate) use change::{Action, Change, Outcome};
-#[cfg(test)]
 pub(crate) use color::Color;
 pub(crate) use colors::Colors;
 pub(crate) use database::Database;
@@ -106,7 +105,7 @@ impl Store {
         let follows = Some(path.file_name().unwrap_or_default().display().to_string());
         let store = Self { status, follows, ..Self::in_memory(colors, memory_max) };
         let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
-        Ok((store, Follower::new(path, list, status, seen)))
+        Ok((store, Follower { path: path.to_owned(), list, status, seen }))
     }
 
     /// Whether changes are saved.

@@ -497,8 +497,11 @@ mod tests {
         let scratch = Scratch::new("journal");
         let writer = scratch.open("FILE");
         writer.execute_batch("PRAGMA journal_mode=PERSIST; UPDATE color SET name = 'new'").unwrap();
-        assert!(data_file::has_journal(&scratch.path("FILE")));
         assert_eq!(name(scratch.read()), "new");
+        // left over beside another file
+        scratch.fill("copy", "with a log");
+        fs::copy(scratch.path("FILE-journal"), scratch.path("copy-journal")).unwrap();
+        assert_eq!(name(read(&scratch.path("copy"), name_in)), "with a log");
         // under way: nobody else sees it yet
         writer.execute_batch("BEGIN IMMEDIATE; UPDATE color SET name = 'newer'").unwrap();
         assert_eq!(name(scratch.read()), "new");

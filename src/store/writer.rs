@@ -241,7 +241,7 @@ impl Writer {
             let (outcome, edit) = change.decide(&version);
             outcomes.push(outcome);
             if let Some(edit) = edit {
-                self.database.write(&edit, &version)?;
+                self.database.write(&edit)?;
                 version.apply(edit);
                 is_changed = true;
             }

@@ -190,6 +190,8 @@ fn a_list_that_changes_between_unread_responses_is_kept_in_few_versions() {
         eventually("it is logged", || {
             target.server.log().contains("[WARN] connections closed: ").then_some(())
         });
+        let metrics = target.server.ask("GET", "/metrics", "").content;
+        assert!(!metrics.contains("{reason=\"old_list\"} 0\n"), "{metrics}");
         assert_eq!(writer.ask("PUT", "/colors/color-0", r##"{"value":"#000000"}"##).status, 200);
         drop((readers, writer));
         target.wait_until_all_are_closed();

@@ -122,16 +122,35 @@ fn a_path_that_is_no_file_stops_the_start_and_leaves_nothing() {
 }
 
 #[test]
-fn a_missing_directory_is_named_with_the_command_that_creates_it() {
+fn a_path_that_leads_nowhere_is_told_with_the_part_that_is_to_blame() {
     let scratch = Scratch::new();
     symlink("gone/colors.db", scratch.0.join("link")).unwrap();
-    for (file, missing) in [("no/such/colors.db", "no/such"), ("link", "gone")] {
-        let missing = scratch.0.join(missing);
-        let expected = format!(
-            "cannot use {file}: no such directory; create it with mkdir -p {}",
-            missing.display()
-        );
-        assert_eq!(failed_start(&scratch.0, file), expected);
+    scratch.write("list", "");
+    let long = "x".repeat(250);
+    symlink(format!("{long}/{long}"), scratch.0.join("short")).unwrap();
+    fs::create_dir_all(scratch.0.join(&long).join(&long)).unwrap();
+    let length = scratch.0.as_os_str().len();
+    let too_long = |path: usize, name: usize| {
+        format!(
+            "its path has {} bytes, its name {name}, and SQLite takes at most 504 and 247; name \
+             another file with --data",
+            length + path
+        )
+    };
+    let create = |directory| {
+        format!("no such directory; create it with mkdir -p {}", scratch.file(directory))
+    };
+    let is_file =
+        format!("{} is not a directory; name another file with --data", scratch.file("list"));
+    for (file, reason) in [
+        ("no/such/colors.db", create("no/such")),
+        ("link", create("gone")),
+        ("list/colors.db", is_file.clone()),
+        ("list/no/colors.db", is_file),
+        ("short/colors.db", too_long(512, 9)),
+        (&"y".repeat(250), too_long(251, 250)),
+    ] {
+        assert_eq!(failed_start(&scratch.0, file), format!("cannot use {file}: {reason}"));
     }
 }
 
@@ -212,12 +231,6 @@ fn the_database_of_another_program_a_newer_version_or_a_damaged_one_stops_the_st
             )
         );
     }
-    fs::write(&file, &good).unwrap();
-    sqlite3(&file, "CREATE TRIGGER t AFTER INSERT ON color BEGIN DELETE FROM color; END");
-    assert_eq!(
-        failed_start(&scratch.0, "colors.db"),
-        "cannot use colors.db: it has a trigger, which changes the list behind the service; remove it with sqlite3"
-    );
     for damage in
         [&|bytes: &mut Vec<u8>| bytes[3 * 4096..4 * 4096].fill(0xa5), &|bytes: &mut Vec<u8>| {
             bytes.truncate(3 * 4096)
@@ -371,25 +384,21 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     Server::with_data(&format!("[{A}]"), &file, &[]).stop();
     let program = scratch.0.join("colors");
     copy_program(colors(&[]).get_program(), &program);
-    let run_as_nobody = |arguments: &[&str]| {
+    let use_as_nobody = |arguments: &[&str], file: &str| {
         let mut command = own_environment(&program);
-        let output =
-            command.args(arguments).args(["--data", &file]).uid(65534).gid(65534).output().unwrap();
-        (
-            output.status.code(),
-            String::from_utf8(output.stdout).unwrap(),
-            String::from_utf8(output.stderr).unwrap(),
-        )
+        run(command.args(arguments).args(["--data", file]).uid(65534).gid(65534))
     };
-    let refused = |mode: u32| {
+    let run_as_nobody = |arguments: &[&str]| use_as_nobody(arguments, &file);
+    let refused = |verb: &str, path: &str, mode: u32| {
         format!(
-            "[ERROR] cannot use {file}: permission denied: colors.db belongs to user 0 with mode {mode:04o}, and this process is user 65534; \
-             change its owner with chown\n"
+            ": permission denied: user 65534, which runs this process, may not {verb} {path}, which \
+             belongs to user 0 with mode {mode:04o}; change its mode or its owner\n"
         )
     };
+    let refused_file = |mode| format!("[ERROR] cannot use {file}{}", refused("use", &file, mode));
     for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"], &["--dump"]] {
         let (code, _, error) = run_as_nobody(arguments);
-        assert!(code == Some(1) && error.ends_with(&refused(0o600)), "{arguments:?}: {error}");
+        assert!(code == Some(1) && error.ends_with(&refused_file(0o600)), "{arguments:?}: {error}");
     }
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(
@@ -398,18 +407,20 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     );
     for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"]] {
         let (code, _, error) = run_as_nobody(arguments);
-        assert!(code == Some(1) && error.ends_with(&refused(0o644)), "{arguments:?}: {error}");
+        assert!(code == Some(1) && error.ends_with(&refused_file(0o644)), "{arguments:?}: {error}");
     }
     // its own file in a directory of root's: there is no place for the log
     chown(&file, Some(65534), Some(65534)).unwrap();
     let (code, _, error) = run_as_nobody(&["--check"]);
-    let name = scratch.0.file_name().unwrap().to_str().unwrap();
-    assert!(
-        code == Some(1)
-            && error
-                .contains(&format!("permission denied: {name} belongs to user 0 with mode 0755")),
-        "{error}"
-    );
+    let directory = scratch.0.to_str().unwrap();
+    assert!(code == Some(1) && error.ends_with(&refused("use", directory, 0o755)), "{error}");
+    // a directory on the way that may not even be searched
+    let (private, inside) = (scratch.file("private"), scratch.file("private/colors.db"));
+    fs::create_dir(&private).unwrap();
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
+    let (_, _, error) = use_as_nobody(&["--check"], &inside);
+    assert!(error.ends_with(&refused("search", &private, 0o700)), "{error}");
+    fs::remove_dir(&private).unwrap();
     chown(&scratch.0, Some(65534), Some(65534)).unwrap();
     assert_eq!(run_as_nobody(&["--check"]).0, Some(0));
     assert_eq!(names_in(&scratch.0), ["colors", "colors.db"]);

@@ -17,11 +17,16 @@ const A: &str = r#"{"name":"a","value":"1"}"#;
 
 const FULL: &str = "the disk is full; make room on it";
 
+/// The message of a change that could not be saved.
+fn refused(reason: &str) -> String {
+    format!("the change was not made, it could not be saved: {reason}")
+}
+
 fn envelope(colors: &str) -> String {
     format!(r#"{{"data":[{colors}]}}"#)
 }
 
-/// A file system of 1 MiB with blocks of 1 KiB, as mkfs makes them on small disks.
+/// A file system with blocks of 1 KiB, as mkfs makes them on small disks.
 struct SmallDisk {
     directory: PathBuf,
     _scratch: Scratch,
@@ -29,7 +34,7 @@ struct SmallDisk {
 
 impl SmallDisk {
     /// `None`, and the test is skipped, where it cannot be mounted.
-    fn mount() -> Option<Self> {
+    fn mount(mebibytes: usize) -> Option<Self> {
         if !geteuid().is_root() {
             skip("only root can mount a file system");
             return None;
@@ -38,7 +43,7 @@ impl SmallDisk {
             return None;
         }
         let scratch = Scratch::new();
-        let image = scratch.write("image", vec![0; 1 << 20]);
+        let image = scratch.write("image", vec![0; mebibytes << 20]);
         let directory = scratch.0.join("disk");
         fs::create_dir(&directory).unwrap();
         let made = Command::new("mkfs.ext4")
@@ -113,7 +118,7 @@ fn end(mut child: Child) -> std::process::ExitStatus {
 
 #[test]
 fn a_full_disk_of_small_blocks_is_an_error_and_never_a_signal() {
-    let Some(disk) = SmallDisk::mount() else { return };
+    let Some(disk) = SmallDisk::mount(1) else { return };
     let file = disk.file("colors.db");
     Server::with_data(&format!("[{A}]"), &file, &[]).stop();
     for free in [8, 10, 12, 16, 20, 24] {
@@ -163,7 +168,8 @@ fn a_full_disk_of_small_blocks_is_an_error_and_never_a_signal() {
                     error.is_empty() || error.ends_with(FULL) || error.contains("cannot be opened"),
                     "{free} KiB, {arguments:?}: {error}"
                 );
-                assert!(is_there || error.ends_with(FULL), "{free} KiB, {arguments:?}: {error}");
+                let is_start = arguments.len() > 1;
+                assert!(!is_start || is_there || error.ends_with(FULL), "{free} KiB: {error}");
             }
             disk.make_room();
             assert_eq!(stored(&file), list, "{free} KiB");
@@ -179,6 +185,27 @@ fn a_full_disk_of_small_blocks_is_an_error_and_never_a_signal() {
     );
     disk.make_room();
     assert_eq!(Server::start(&["--data", &new]).list().matches("\"name\"").count(), 148);
+}
+
+#[test]
+fn an_index_that_grows_during_a_save_on_a_full_disk_ends_nothing() {
+    let Some(disk) = SmallDisk::mount(16) else { return };
+    let file = disk.file("colors.db");
+    Server::with_data(&format!("[{A}]"), &file, &[]).stop();
+    // more frames for each byte of the log's index than the service's own databases have
+    let connection = rusqlite::Connection::open(&file).unwrap();
+    connection.execute_batch("PRAGMA journal_mode=DELETE; PRAGMA page_size=512; VACUUM").unwrap();
+    drop(connection);
+    let long = format!(r#"{{"name":"b","value":"{}"}}"#, "x".repeat(6_000_000));
+    // the disk is full when the third region of the index, for frames from 8,159 on, is used
+    for free in (4260..4330).step_by(8) {
+        let server = Server::start(&["--data", &file, "--max-body", "16MiB"]);
+        disk.fill(free);
+        assert_eq!(server.ask("POST", "/colors", &long).message(), refused(FULL), "{free} KiB");
+        disk.make_room();
+        assert_eq!(server.ask("PUT", "/colors/a", "{}").status, 200);
+        server.stop();
+    }
 }
 
 #[test]
@@ -263,7 +290,7 @@ fn what_is_printed_while_a_service_starts_and_stops_is_a_list_that_was() {
                 "--dump" => out.trim_end() == envelope(list),
                 _ => out.contains(&format!(": {count} colors kept in ")),
             });
-            let message = "another program writes to it at the same time; try again\n";
+            let message = "another program keeps changing it; try again\n";
             match output.status.code() {
                 Some(0) => assert!(was_one, "{mode}: {:.300} {error}", out),
                 _ => assert!(
@@ -324,7 +351,7 @@ fn a_start_that_fails_leaves_no_file_that_was_not_there() {
     };
     let taken = Server::start(&[]);
     let address = taken.address.to_string();
-    let causes: [(&str, &dyn Fn()); 8] = [
+    let causes: [(&str, &dyn Fn()); 7] = [
         ("the header, but for its first bytes", &|| damage(16, 60)),
         ("the page size", &|| damage(16, 18)),
         ("a page", &|| damage(3 * 4096, 4 * 4096)),
@@ -332,7 +359,6 @@ fn a_start_that_fails_leaves_no_file_that_was_not_there() {
         ("a trigger", &|| {
             edit("CREATE TRIGGER t AFTER INSERT ON color BEGIN DELETE FROM color; END")
         }),
-        ("the last id", &|| edit("UPDATE color SET id = 9223372036854775807 WHERE id = 5")),
         ("no table", &|| edit("DROP TABLE color")),
         ("an address in use", &|| edit("SELECT 1")),
     ];

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::common::harness::{Scratch, Server, eventually, is_installed};
+use crate::common::harness::{Scratch, Server, eventually, is_installed, long_list};
 
 /// The page, which is scraped once.
 fn page(server: &Server) -> String {
@@ -89,7 +89,7 @@ fn every_request_is_counted_once_by_method_and_class_of_status() {
             ("colors_workers", workers() as f64),
         ],
     );
-    check(&page, &[("colors_connections_refused_total", 0.0)]);
+    check(&page, &[(r#"colors_connections_closed_total{reason="no_room"}"#, 0.0)]);
     assert_eq!(
         page.matches("\ncolors_http_requests_total{").count(),
         28,
@@ -105,6 +105,28 @@ fn every_request_is_counted_once_by_method_and_class_of_status() {
 /// Event loops by default.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2))
+}
+
+#[test]
+fn each_reason_of_closing_a_connection_is_counted_and_logged_at_debug() {
+    let arguments = ["--request-timeout", "0.3", "--keep-alive", "0.1", "--log-level", "debug"];
+    let server = Server::with_seed(&long_list(9_000_000), &arguments);
+    let silent = server.connect();
+    let mut unfinished = server.connect();
+    unfinished.send("GET / HTTP/1.1\r\n");
+    let mut unread = server.connect();
+    unread.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let closed = |reason| format!("colors_connections_closed_total{{reason=\"{reason}\"}}");
+    eventually("they are closed", || {
+        let page = page(&server);
+        let is_counted = |reason| value(&page, &closed(reason)) >= 1.0;
+        ["idle", "request", "unread"].into_iter().all(is_counted).then_some(())
+    });
+    let log = server.log();
+    for (stream, reason) in [(&silent.stream, "idle"), (&unread.stream, "unread")] {
+        let line = format!("[DEBUG] closed {}: {reason}\n", stream.local_addr().unwrap());
+        assert!(log.contains(&line), "{log}");
+    }
 }
 
 #[test]

@@ -9,7 +9,9 @@ use rusqlite::Connection;
 use rustix::process::Signal;
 
 use crate::common::client::request;
-use crate::common::harness::{Scratch, Server, colors_below_strace, eventually, figures, stored};
+use crate::common::harness::{
+    Scratch, Server, colors, colors_below_strace, eventually, figures, run, stored,
+};
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
 const B: &str = r#"{"name":"b","value":"2"}"#;
@@ -182,46 +184,117 @@ fn changes_go_on_whatever_another_program_does_to_the_files() {
     assert_eq!(stored(&shared.file), list);
 }
 
+/// What another program does, how it is undone, and why the service refuses it.
+const REFUSED: [(&str, &str, &str); 7] = [
+    (
+        "CREATE TRIGGER t BEFORE INSERT ON Color BEGIN SELECT RAISE(IGNORE); END",
+        "DROP TRIGGER t",
+        "it has the trigger t, which may refuse or change what the service writes; remove it with sqlite3",
+    ),
+    (
+        "CREATE UNIQUE INDEX i ON color (name)",
+        "DROP INDEX i",
+        "it has the index i, which may refuse or change what the service writes; remove it with sqlite3",
+    ),
+    (
+        "CREATE INDEX e ON color (lower(name))",
+        "DROP INDEX e",
+        "it has the index e, which may refuse or change what the service writes; remove it with sqlite3",
+    ),
+    (
+        "CREATE INDEX p ON color (name) WHERE abs(value) > 1",
+        "DROP INDEX p",
+        "it has the index p, which may refuse or change what the service writes; remove it with sqlite3",
+    ),
+    (
+        "ALTER TABLE color RENAME TO old; \
+         CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE ON CONFLICT REPLACE, value TEXT NOT NULL) STRICT; \
+         INSERT INTO color SELECT * FROM old",
+        "DROP TABLE color; ALTER TABLE old RENAME TO color",
+        r#"its table color is another one: it has " UNIQUE ON CONFLICT REPLACE, value TEXT NOT NULL) STRICT" in place of ", value TEXT NOT NULL) STRICT"; copy the rows into a table as the service makes it, with sqlite3"#,
+    ),
+    (
+        "INSERT INTO color VALUES (9, CAST(x'ff' AS TEXT), '1')",
+        "DELETE FROM color WHERE id = 9",
+        "the row of table color with id 9 is not a color: it is not UTF-8; correct it with sqlite3",
+    ),
+    (
+        "PRAGMA user_version=2",
+        "PRAGMA user_version=1",
+        "a newer version of colors made it; install that one, or name another file with --data",
+    ),
+];
+
 #[test]
 fn what_a_start_refuses_is_refused_while_it_runs_until_it_is_gone() {
-    for (make, undo, reason) in [
-        (
-            "CREATE TRIGGER t BEFORE INSERT ON color BEGIN SELECT RAISE(IGNORE); END",
-            "DROP TRIGGER t",
-            "it has a trigger, which changes the list behind the service; remove it with sqlite3",
-        ),
-        (
-            "INSERT INTO color VALUES (9223372036854775807, 'last', '1')",
-            "DELETE FROM color WHERE name = 'last'",
-            "no color can follow the row of table color with id 9223372036854775807; give it a smaller id with sqlite3",
-        ),
-        (
-            "INSERT INTO color VALUES (9, CAST(x'ff' AS TEXT), '1')",
-            "DELETE FROM color WHERE id = 9",
-            "the row of table color with id 9 is not a color: it is not UTF-8; correct it with sqlite3",
-        ),
-    ] {
-        let shared = Shared::start(&format!("[{A}]"));
-        shared.run(make);
+    thread::scope(|scope| {
+        for (make, undo, reason) in REFUSED {
+            scope.spawn(|| check_refusal(make, undo, reason));
+        }
+    });
+}
+
+fn check_refusal(make: &str, undo: &str, reason: &str) {
+    let shared = Shared::start(&format!("[{A}]"));
+    shared.run(make);
+    // the second is the first after one that could not be saved
+    for _ in 0..2 {
         let refused = shared.server.ask("POST", "/colors", B);
         let message = format!("the change was not made, it could not be saved: {reason}");
-        assert_eq!((refused.status, refused.message(), shared.health()), (500, message, 503));
-        assert_eq!(shared.server.list(), envelope(&[A]));
-        let log = eventually("it is logged", || {
-            Some(shared.server.log()).filter(|log| log.contains("ERROR"))
-        });
-        assert_eq!(log.matches(reason).count(), 1, "{log}");
-        shared.run(undo);
-        shared.run("UPDATE color SET value = 'seen' WHERE name = 'a'");
-        eventually("it recovers by itself", || (shared.health() == 200).then_some(()));
-        let seen = A.replace("\"1\"", "\"seen\"");
-        assert_eq!(shared.server.list(), envelope(&[&seen]));
-        assert_eq!(
-            (shared.server.ask("POST", "/colors", B).status, shared.server.list()),
-            (201, envelope(&[&seen, B]))
-        );
-        shared.run(make.replace("(9,", "(10,").as_str());
-        eventually("it is found without a change", || (shared.health() == 503).then_some(()));
+        assert_eq!((refused.message(), shared.health()), (message, 503));
+    }
+    assert_eq!(shared.server.list(), envelope(&[A]));
+    let log = eventually("it is logged", || {
+        Some(shared.server.log()).filter(|log| log.contains("ERROR"))
+    });
+    assert_eq!(log.matches(reason).count(), 1, "{log}");
+    shared.run(undo);
+    shared.run("UPDATE color SET value = 'seen' WHERE name = 'a'");
+    eventually("it recovers by itself", || (shared.health() == 200).then_some(()));
+    let seen = A.replace("\"1\"", "\"seen\"");
+    assert_eq!(shared.server.list(), envelope(&[&seen]));
+    assert_eq!(
+        (shared.server.ask("POST", "/colors", B).status, shared.server.list()),
+        (201, envelope(&[&seen, B]))
+    );
+    shared.run(make);
+    eventually("it is found without a change", || (shared.health() == 503).then_some(()));
+    // in FILE-wal alone
+    shared.server.signal(Signal::KILL);
+    shared.server.wait();
+    for mode in [&["--check"][..], &["--dump"], &["--listen", "127.0.0.1:0"]] {
+        let (code, _, error) = run(&mut colors(&[mode, &["--data", &shared.file]].concat()));
+        assert!(code == Some(1) && error.ends_with(&format!(": {reason}\n")), "{mode:?}: {error}");
+    }
+}
+
+#[test]
+fn what_other_programs_add_beside_the_table_is_their_business() {
+    let shared = Shared::start(&format!("[{A}]"));
+    shared.run(
+        "CREATE TABLE theirs (x REFERENCES color (id)); INSERT INTO theirs VALUES (1); \
+         CREATE INDEX i ON color (name COLLATE NOCASE, value DESC); CREATE VIEW v AS SELECT * FROM color; \
+         CREATE TRIGGER t AFTER INSERT ON theirs BEGIN DELETE FROM theirs; END",
+    );
+    let server = &shared.server;
+    assert_eq!(server.ask("POST", "/colors", A).status, 201);
+    assert_eq!(server.ask("DELETE", "/colors/a", "").status, 200);
+    assert_eq!(server.ask("PUT", "/colors", &format!("[{B}]")).status, 200);
+    assert_eq!((shared.health(), stored(&shared.file)), (200, envelope(&[B])));
+}
+
+#[test]
+fn a_color_follows_the_last_whatever_id_that_has() {
+    for id in [i64::MAX / 2, i64::MAX - 1, i64::MAX] {
+        let shared = Shared::start(&format!("[{A}]"));
+        shared.run(&format!("INSERT INTO color VALUES ({id}, 'b', '2')"));
+        for _ in 0..3 {
+            assert_eq!(shared.server.ask("POST", "/colors", A).status, 201);
+        }
+        let list = shared.server.list();
+        assert_eq!(list, envelope(&[A, B, A, A, A]), "{id}");
+        shared.server.stop();
+        assert_eq!(Server::start(&["--data", &shared.file]).list(), list);
     }
 }
 

@@ -115,6 +115,28 @@ fn the_access_log_has_a_line_for_every_request() {
 }
 
 #[test]
+fn with_the_value_changes_the_access_log_has_what_changed_the_list() {
+    for start in [Server::with_seed, Server::durable] {
+        let server = start(r#"[{"name":"a","value":"1"}]"#, &["--access-log=changes"]);
+        for (method, target, content) in [
+            ("GET", "/colors", ""),
+            ("PUT", "/colors/a", r#"{"values":"2"}"#),
+            ("PUT", "/colors/a", r#"{"value":"1"}"#),
+            ("DELETE", "/colors/b", ""),
+            ("PUT", "/colors/a", r#"{"value":"2"}"#),
+            ("POST", "/colors", r#"{"name":"b","value":"3"}"#),
+            ("PUT", "/colors", "[]"),
+        ] {
+            server.ask(method, target, content);
+        }
+        let log = server.stop();
+        let lines: Vec<_> = log.lines().filter_map(|line| line.split_once("us ")).collect();
+        let details: Vec<&str> = lines.iter().map(|(_, detail)| *detail).collect();
+        assert_eq!(details, [r#"value "2""#, r#"name "b""#, "2 -> 0 colors"], "{log}");
+    }
+}
+
+#[test]
 fn without_the_option_requests_are_not_logged() {
     let server = Server::start(&[]);
     server.ask("GET", "/colors", "");

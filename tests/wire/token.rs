@@ -147,9 +147,10 @@ fn a_bad_token_file_stops_the_start_and_is_not_shown() {
         ("# nothing\n", "it has no token"),
         ("first-token-0123456789\nsecret-too-sho\n", "line 2: a token has 16 to 512 characters"),
         ("#\nsecret with blanks in it\n", &format!("line 2: {character}")),
+        (&format!("#{}\n{TOKEN}", "#".repeat(65_536)), "it has more than 64 KiB"),
     ] {
         let file = scratch.write_tokens(content);
-        let (code, _, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--token-file", &file]));
+        let (code, _, log) = run(&mut colors(&["--check", "--token-file", &file]));
         assert_eq!(code, Some(1));
         assert_eq!(
             log.split_once("[ERROR] ").unwrap().1,
