@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::browser::actions::{DELETE, ENTER, ESCAPE, F2};
-use crate::browser::driver::browse;
+use crate::browser::driver::{Browser, browse};
 use crate::browser::undoing::{hold, names_of};
 use crate::common::harness::Server;
 
@@ -12,15 +12,16 @@ const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"
 /// What the console says of a response with this status.
 const FASTER: &str = "412 (Precondition Failed)";
 
-fn seeded() -> Server {
-    Server::with_seed(SEED, &["--access-log"])
+fn open(browser: &Browser) -> Server {
+    let server = Server::with_seed(SEED, &["--access-log"]);
+    browser.open(&server);
+    server
 }
 
 #[test]
 fn a_color_is_added_at_the_end_once_it_has_a_name() {
     browse(|browser| {
-        let server = seeded();
-        browser.open(&server);
+        let server = open(browser);
         browser.click("#add");
         browser.press(&[ENTER]);
         browser.type_text("pale \"teal\" <b>");
@@ -41,8 +42,7 @@ fn a_color_is_added_at_the_end_once_it_has_a_name() {
 #[test]
 fn a_value_is_changed_as_text_and_with_the_picker() {
     browse(|browser| {
-        let server = seeded();
-        browser.open(&server);
+        let server = open(browser);
         browser.edit("ink");
         assert_eq!(browser.run("return document.querySelector('#value').value"), "#191970");
         browser.fill("#value", "midnightblue");
@@ -71,8 +71,7 @@ fn a_value_is_changed_as_text_and_with_the_picker() {
 #[test]
 fn a_deleted_color_comes_back_to_its_place_by_undo() {
     browse(|browser| {
-        let server = seeded();
-        browser.open(&server);
+        let server = open(browser);
         let before = server.list();
         browser.open_color("ink");
         browser.click("#delete");
@@ -93,8 +92,7 @@ fn a_deleted_color_comes_back_to_its_place_by_undo() {
 #[test]
 fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
     browse(|browser| {
-        let server = seeded();
-        browser.open(&server);
+        let server = open(browser);
         browser.edit("ink");
         browser.fill("#value", "#111111");
         server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
@@ -125,8 +123,7 @@ fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
 fn a_color_that_somebody_has_deleted_is_told_of_before_it_is_changed() {
     browse(|browser| {
         browser.expect("404 (Not Found)");
-        let server = seeded();
-        browser.open(&server);
+        let server = open(browser);
         browser.edit("ink");
         browser.fill("#value", "#111111");
         server.ask("DELETE", "/colors/ink", "");
@@ -146,8 +143,7 @@ fn a_color_that_somebody_has_deleted_is_told_of_before_it_is_changed() {
 #[test]
 fn an_open_color_follows_the_changes_of_others() {
     browse(|browser| {
-        let server = seeded();
-        browser.open(&server);
+        let server = open(browser);
         browser.open_color("ink");
         server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
         browser.expect_text("#stored", "#222222");
@@ -159,8 +155,7 @@ fn an_open_color_follows_the_changes_of_others() {
 #[test]
 fn a_color_of_the_same_name_that_came_first_is_told_of() {
     browse(|browser| {
-        let server = seeded();
-        browser.open(&server);
+        let server = open(browser);
         browser.click("#add");
         browser.type_text("new");
         browser.fill("#value", "#111111");
@@ -192,8 +187,7 @@ fn a_color_of_the_same_name_that_came_first_is_told_of() {
 #[test]
 fn every_change_carries_if_match() {
     browse(|browser| {
-        let server = seeded();
-        browser.open(&server);
+        let _server = open(browser);
         browser.run(
             "window.sent = []; const fetch = window.fetch;
             window.fetch = (path, init) => { if (init.method !== 'GET') sent.push([init.method, !!init.headers['If-Match']]); return fetch(path, init) }",
@@ -223,8 +217,7 @@ fn every_change_carries_if_match() {
 #[test]
 fn of_two_colors_with_the_same_name_either_is_changed_and_says_which_it_is() {
     browse(|browser| {
-        let server = seeded();
-        browser.open(&server);
+        let server = open(browser);
         let marks = browser.run(
             "return [...document.querySelectorAll('li .open span')].map(mark => mark.textContent)",
         );
@@ -255,8 +248,7 @@ fn of_two_colors_with_the_same_name_either_is_changed_and_says_which_it_is() {
 #[test]
 fn a_color_is_renamed_where_it_is_and_keeps_its_value() {
     browse(|browser| {
-        let server = seeded();
-        browser.open(&server);
+        let server = open(browser);
         browser.edit("ink");
         browser.fill("#name", "sea & <sky>");
         browser.press(&[ENTER]);
@@ -274,8 +266,7 @@ fn a_color_is_renamed_where_it_is_and_keeps_its_value() {
 fn a_color_is_renamed_in_a_list_that_somebody_has_changed_meanwhile() {
     browse(|browser| {
         browser.expect(FASTER);
-        let server = seeded();
-        browser.open(&server);
+        let server = open(browser);
         hold(browser, "PUT");
         browser.edit("ink");
         browser.fill("#name", "sea");

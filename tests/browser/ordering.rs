@@ -4,19 +4,8 @@
 use serde_json::json;
 
 use crate::browser::actions::{ALT, CONTROL, RIGHT};
-use crate::browser::driver::{Browser, browse};
-use crate::browser::undoing::{hold, names_of};
-use crate::common::harness::Server;
-
-const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"lime","value":"#00ff00"},
-    {"name":"snow","value":"#fffafa"},{"name":"gold","value":"#ffd700"}]"##;
-
-fn open(browser: &Browser) -> Server {
-    let server = Server::with_seed(SEED, &["--access-log"]);
-    browser.open(&server);
-    browser.expect_controls();
-    server
-}
+use crate::browser::driver::browse;
+use crate::browser::undoing::{hold, names_of, open};
 
 #[test]
 fn alt_and_arrow_keys_move_a_color_in_one_change_and_undo_moves_it_back() {

