@@ -15,7 +15,7 @@ uninstall:
 dist:
 	packaging/dist $(ARCH)
 
-# measures again all that README.md and docs/performance.md show, draws the plots, and puts the tables there: 12 minutes
+# measures again all that README.md and docs/performance.md show, draws the plots, and puts the tables there
 figures:
 	cargo run --release --manifest-path benches/Cargo.toml -- all
 
