@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tiny_http::{Method, StatusCode};
 
+use super::matcher::{self, BasePath, Resource, TargetError};
 use super::origin::{self, Allowlist};
 use super::page;
-use super::target::{self, BasePath, Resource, TargetError};
 use super::token::Tokens;
 use crate::http::rfc3339;
 use crate::http::{
@@ -169,7 +169,7 @@ impl Service {
 }
 
 fn route(service: &Service, request: &Request, arrival: Arrival) -> Answer {
-    let found = target::find(&request.method, &request.target, &service.base);
+    let found = matcher::find(&request.method, &request.target, &service.base);
     let is_page = matches!(found, Ok(Resource::Page));
     let mut answer = match found {
         // a preflight has the Accept of no request (Fetch standard, CORS-preflight fetch)
