@@ -406,23 +406,19 @@ fn write(
         Ok(Change { action, conditions })
     });
     match checked {
-        Ok(wanted) => change(service, wanted, arrival),
+        Ok(change) if arrival.may_defer && service.store.would_take_long(&change) => {
+            Answer::Deferred
+        }
+        Ok(change) => match service.store.change_in_memory(&change) {
+            Some(outcome) => Answer::Now(service.respond_to_outcome(Ok(outcome))),
+            None => Answer::Change(change),
+        },
         // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with
         // invalid content
         Err(_) if name.is_some_and(|name| service.store.list.first(name).is_none()) => {
             Answer::Now(Response::no_such_color())
         }
         Err((status, message)) => Answer::Now(Response::error(status, message)),
-    }
-}
-
-fn change(service: &Service, change: Change, arrival: Arrival) -> Answer {
-    if arrival.may_defer && service.store.would_take_long(&change) {
-        return Answer::Deferred;
-    }
-    match service.store.change(&change, !arrival.may_defer) {
-        Some(outcome) => Answer::Now(service.respond_to_outcome(Ok(outcome))),
-        None => Answer::Change(change),
     }
 }
 
