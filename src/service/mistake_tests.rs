@@ -67,8 +67,8 @@ fn what_is_sent_instead_of_json_is_answered_with_what_to_send() {
         ("<color/>", &not_json),
         (" ", &not_json),
         ("\u{feff}{}", &not_json),
-        ("[]", &format!("this is an array; send {form}")),
-        (r#"[{"name":"a","value":"b"}]"#, &format!("this is an array; send {form}")),
+        ("[]", &format!("invalid type: sequence, expected {form}")),
+        (r#"[{"name":"a","value":"b"}]"#, &format!("invalid type: sequence, expected {form}")),
         (r#""a""#, &format!("invalid type: string \"a\", expected {form}")),
     ] {
         for (method, target) in [(Method::Post, "/colors"), (Method::Put, "/colors/red")] {
