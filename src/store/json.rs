@@ -79,7 +79,7 @@ pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
                 .to_owned(),
         ));
     }
-    parse(text(content)?, COLOR_FORM)
+    parse(text(content)?, COLOR_FORM).map(|Object(color)| color)
 }
 
 /// Reads the content of an update: an object whose optional string `value` is the new value; `name`
@@ -150,7 +150,7 @@ fn text(content: &[u8]) -> Result<&str, JsonError> {
 
 impl<'de> Deserialize<'de> for Color {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Object(ColorFields { name, value }) = Object::deserialize(deserializer)?;
+        let ColorFields { name, value } = ColorFields::deserialize(deserializer)?;
         match name.len() {
             0..=NAME_BYTES_MAX => Ok(Self::new(&name, &value)),
             length => Err(D::Error::custom(format_args!(
@@ -199,7 +199,8 @@ impl<'de> Deserialize<'de> for List {
                 let colors = (1..).map_while(|number| {
                     // serde_json takes the place from the end of the text
                     let wrong = |error| A::Error::custom(format_args!("color {number}: {error}"));
-                    array.next_element().map_err(wrong).transpose()
+                    let next = array.next_element::<Object<Color>>().map_err(wrong).transpose();
+                    next.map(|next| next.map(|Object(color)| color))
                 });
                 colors.collect::<Result<Colors, A::Error>>().map(List)
             }
@@ -388,7 +389,7 @@ mod tests {
         for name in ["a".repeat(4096), "é".repeat(2048)] {
             create(&content(&name), Ok(color(&name, "1")));
         }
-        let error = "field \"name\" has 4097 bytes, at most 4096 are allowed";
+        let error = "field \"name\" has 4097 bytes, at most 4096 are allowed at line 1 column 4120";
         create(&content(&"a".repeat(4097)), Err(error));
         create(&content(&format!("{}é", "a".repeat(4095))), Err(error));
         create(&content(&"\\u0061".repeat(4096)), Ok(color(&"a".repeat(4096), "1")));
