@@ -194,7 +194,10 @@ fn operate(
 ) -> Answer {
     let allow = methods(&resource, service.read_only);
     if !allow.contain(&request.method) {
-        return Answer::Now(not_allowed(service, request, &resource, allow));
+        let message = format!("the method is not allowed here, only {allow}");
+        let error = Response::error(StatusCode::METHOD_NOT_ALLOWED, message);
+        // RFC 9110 §15.5.6: a 405 MUST carry Allow
+        return Answer::Now(Response { allow: Some(allow), ..error });
     }
     if let Some(refusal) = check_token(service, &resource, request) {
         return Answer::Now(refusal);
@@ -284,28 +287,6 @@ fn options(
         challenge,
         ..Response::new(StatusCode::NO_CONTENT, Content::None)
     }
-}
-
-fn not_allowed(
-    service: &Service,
-    request: &Request,
-    resource: &Resource<'_>,
-    allow: Methods,
-) -> Response {
-    let list = format!("{}/colors", service.base.as_str());
-    let message = match resource {
-        Resource::Color(name)
-            if name.is_empty() && request.method == Method::Post && !service.read_only =>
-        {
-            format!(
-                "this is the color with the empty name; to add one, POST to {list}, without the slash at the end"
-            )
-        }
-        _ => format!("the method is not allowed here, only {allow}"),
-    };
-    let error = Response::error(StatusCode::METHOD_NOT_ALLOWED, message);
-    // RFC 9110 §15.5.6: a 405 MUST carry Allow
-    Response { allow: Some(allow), ..error }
 }
 
 /// The methods of a resource.
