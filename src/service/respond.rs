@@ -95,8 +95,8 @@ impl Service {
     /// Answers a request; an error is a response too.
     pub(crate) fn respond(&self, request: &Request, arrival: Arrival) -> Answer {
         if let Err(forbidden) = origin::check(&self.allowlist, request, arrival.checks_host) {
-            let response = Response::error(StatusCode::FORBIDDEN, forbidden.message());
-            return Answer::Now(Response { detail: forbidden.log().into(), ..response });
+            let response = Response::error(StatusCode::FORBIDDEN, forbidden.message);
+            return Answer::Now(Response { detail: forbidden.log.into(), ..response });
         }
         route(self, request, arrival)
     }
