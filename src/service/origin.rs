@@ -69,7 +69,8 @@ pub(super) fn check(
 ) -> Result<(), Forbidden> {
     if let Some(host) = request.host.as_deref()
         && checks_host
-        && !is_own_host(allowlist, host)
+        && !host.needs_no_dns
+        && !allowlist.hosts.iter().any(|allowed| host.is_named(allowed))
     {
         return Err(Forbidden::foreign_host(host.name()));
     }
@@ -110,11 +111,6 @@ fn given(field: &Option<String>) -> Option<&str> {
 /// Whether the operator allowed this origin, byte for byte.
 fn is_allowed(allowlist: &Allowlist, origin: &str) -> bool {
     allowlist.origins.iter().any(|allowed| allowed == origin)
-}
-
-/// Whether DNS rebinding cannot lead to this host, or the operator allowed its name.
-fn is_own_host(allowlist: &Allowlist, host: &Host) -> bool {
-    host.needs_no_dns || allowlist.hosts.iter().any(|allowed| host.is_named(allowed))
 }
 
 /// Parses an origin of `--allow-origin`: scheme, `://`, host and port as a browser spells them, which

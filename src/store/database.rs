@@ -360,7 +360,7 @@ impl Database {
     /// program has the database open, FILE-wal stays as well.
     pub(super) fn close(self) {
         let Self { connection, files, .. } = self;
-        if !files.shared_memory().is_whole() {
+        if !files.shm.is_whole() {
             log::warn!(
                 "keep FILE and FILE-wal together: FILE-shm was cut short while the service ran"
             );
