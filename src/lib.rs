@@ -9,8 +9,9 @@
 //!   worker), `worker` (an event loop), `connection` (the state machine), `output`, `shared`
 //!   (limits, and how much of them is used), `access_log`, `listen`, `socket_file`, `control_group`
 //!   (its memory limit), `watchdog` (heartbeats for the service manager)
-//! - `service`: the contract: `respond` (a request in, an answer out), `target` (what a path
-//!   names), `origin` (browsers), `token` (who may change the list), `page` (for browsers)
+//! - `service`: the contract: `respond` (a request in, an answer out), `write` (the part of it that
+//!   changes the list), `matcher` (what a path names), `origin` (browsers), `token` (who may change
+//!   the list), `page` (for browsers)
 //! - `store`: the list in memory: `list` (the mutex around the current version), `colors` (one
 //!   version), `json`, `color`, `change` (what a write does); on disk: `writer` (group commit), `status`
 //!   (how that goes), `database` (SQLite), `files` (of a database that is open), `data_file` (what

@@ -1,21 +1,21 @@
 //! The rules of the HTTP contract: a request in, an answer out. No sockets; logs nothing.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use tiny_http::{Method, StatusCode};
 
+use super::matcher::{self, BasePath, Resource, TargetError};
 use super::origin::{self, Allowlist};
 use super::page;
-use super::target::{self, BasePath, Resource, TargetError};
 use super::token::Tokens;
+use super::write::write;
 use crate::http::rfc3339;
 use crate::http::{
     CommonFields, Conditions, Content, Methods, OtherType, Representation, Request, Response,
 };
-use crate::logging::{AccessLog, excerpt};
+use crate::logging::AccessLog;
 use crate::metrics::Metrics;
-use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, Store, json};
+use crate::store::{Action, Change, Store, json};
 
 /// Prometheus' text format, by its version.
 static METRICS_TYPE: OtherType =
@@ -95,8 +95,8 @@ impl Service {
     /// Answers a request; an error is a response too.
     pub(crate) fn respond(&self, request: &Request, arrival: Arrival) -> Answer {
         if let Err(forbidden) = origin::check(&self.allowlist, request, arrival.checks_host) {
-            let response = Response::error(StatusCode::FORBIDDEN, forbidden.message());
-            return Answer::Now(Response { detail: forbidden.log().into(), ..response });
+            let response = Response::error(StatusCode::FORBIDDEN, forbidden.message);
+            return Answer::Now(Response { detail: forbidden.log.into(), ..response });
         }
         route(self, request, arrival)
     }
@@ -122,54 +122,10 @@ impl Service {
             is_private: self.tokens.as_ref().is_some_and(|tokens| tokens.private),
         }
     }
-
-    /// The response to a request whose change was saved, or could not be.
-    pub(crate) fn respond_to_outcome(&self, outcome: Result<Outcome, DatabaseError>) -> Response {
-        let is_logged = self.access_log != AccessLog::None;
-        // only for the log, since the value is parsed for it
-        let logged = |detail: &dyn Fn() -> String| match is_logged {
-            true => Cow::Owned(detail()),
-            false => Cow::Borrowed(""),
-        };
-        let sent = |json: Arc<Representation>| {
-            self.store.list.note_sent(&json);
-            json
-        };
-        let is_change = !matches!(outcome, Ok(Outcome::Unchanged(..)));
-        let (status, content, location, detail) = match outcome {
-            Ok(Outcome::Created { color, is_first }) => {
-                // RFC 9110 §10.2.2: Location names the created color, so there is none when an
-                // earlier entry has its name
-                let location = is_first.then(|| self.base.location_of(&color.name())).flatten();
-                let detail = logged(&|| format!("name {}", excerpt(&color.name())));
-                (StatusCode::CREATED, sent(color.json), location, detail)
-            }
-            Ok(Outcome::Updated(json)) => {
-                let color = Color { json };
-                let detail = logged(&|| format!("value {}", excerpt(&color.fields().value)));
-                (StatusCode::OK, sent(color.json), None, detail)
-            }
-            Ok(Outcome::Unchanged(json, why)) => (StatusCode::OK, sent(json), None, why.into()),
-            Ok(Outcome::Deleted(json)) => (StatusCode::OK, sent(json), None, "".into()),
-            Ok(Outcome::Replaced(list, before)) => {
-                let detail = logged(&|| format!("{before} -> {} colors", list.len()));
-                (StatusCode::OK, self.store.list.envelope_of(&list), None, detail)
-            }
-            Ok(Outcome::NotFound) => return Response::no_such_color(),
-            Ok(Outcome::ConditionFailed) => return condition_failed(),
-            Err(error) => {
-                // the writer logs it
-                let message = format!("the change was not made, it could not be saved: {error}");
-                return Response::error(StatusCode::INTERNAL_SERVER_ERROR, message);
-            }
-        };
-        let response = Response::new(status, Content::Shared(content));
-        Response { location, detail, is_change, ..response }
-    }
 }
 
 fn route(service: &Service, request: &Request, arrival: Arrival) -> Answer {
-    let found = target::find(&request.method, &request.target, &service.base);
+    let found = matcher::find(&request.method, &request.target, &service.base);
     let is_page = matches!(found, Ok(Resource::Page));
     let mut answer = match found {
         // a preflight has the Accept of no request (Fetch standard, CORS-preflight fetch)
@@ -194,7 +150,10 @@ fn operate(
 ) -> Answer {
     let allow = methods(&resource, service.read_only);
     if !allow.contain(&request.method) {
-        return Answer::Now(not_allowed(service, request, &resource, allow));
+        let message = format!("the method is not allowed here, only {allow}");
+        let error = Response::error(StatusCode::METHOD_NOT_ALLOWED, message);
+        // RFC 9110 §15.5.6: a 405 MUST carry Allow
+        return Answer::Now(Response { allow: Some(allow), ..error });
     }
     if let Some(refusal) = check_token(service, &resource, request) {
         return Answer::Now(refusal);
@@ -286,28 +245,6 @@ fn options(
     }
 }
 
-fn not_allowed(
-    service: &Service,
-    request: &Request,
-    resource: &Resource<'_>,
-    allow: Methods,
-) -> Response {
-    let list = format!("{}/colors", service.base.as_str());
-    let message = match resource {
-        Resource::Color(name)
-            if name.is_empty() && request.method == Method::Post && !service.read_only =>
-        {
-            format!(
-                "this is the color with the empty name; to add one, POST to {list}, without the slash at the end"
-            )
-        }
-        _ => format!("the method is not allowed here, only {allow}"),
-    };
-    let error = Response::error(StatusCode::METHOD_NOT_ALLOWED, message);
-    // RFC 9110 §15.5.6: a 405 MUST carry Allow
-    Response { allow: Some(allow), ..error }
-}
-
 /// The methods of a resource.
 fn methods(resource: &Resource<'_>, read_only: bool) -> Methods {
     use Method::{Delete, Get, Head, Options, Post, Put};
@@ -391,55 +328,7 @@ fn read(request: &Request, representation: &Arc<Representation>) -> Response {
     response
 }
 
-/// Makes a change of the color `name`, or of the list.
-fn write(
-    service: &Service,
-    request: &Request,
-    name: Option<&str>,
-    action: Result<Action, JsonError>,
-    arrival: Arrival,
-) -> Answer {
-    let checked = check_coding(request).and_then(|()| {
-        let action = action.map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
-        let conditions = Conditions::of(request)
-            .map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
-        Ok(Change { action, conditions })
-    });
-    match checked {
-        Ok(wanted) => change(service, wanted, arrival),
-        // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with
-        // invalid content
-        Err(_) if name.is_some_and(|name| service.store.list.first(name).is_none()) => {
-            Answer::Now(Response::no_such_color())
-        }
-        Err((status, message)) => Answer::Now(Response::error(status, message)),
-    }
-}
-
-fn change(service: &Service, change: Change, arrival: Arrival) -> Answer {
-    if arrival.may_defer && service.store.would_take_long(&change) {
-        return Answer::Deferred;
-    }
-    match service.store.change(&change, !arrival.may_defer) {
-        Some(outcome) => Answer::Now(service.respond_to_outcome(Ok(outcome))),
-        None => Answer::Change(change),
-    }
-}
-
-/// RFC 9110 §15.5.16: a content coding that the service does not have is a 415. What DELETE ignores
-/// may have any.
-fn check_coding(request: &Request) -> Result<(), (StatusCode, String)> {
-    match &request.fields().content_coding {
-        Some(coding) if !request.content.is_empty() && request.method != Method::Delete => {
-            let message =
-                format!("the content has the coding {}, send it without one", excerpt(coding));
-            Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn condition_failed() -> Response {
+pub(super) fn condition_failed() -> Response {
     Response::error(
         StatusCode::PRECONDITION_FAILED,
         "the condition does not hold, read the current state and decide again",

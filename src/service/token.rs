@@ -4,6 +4,7 @@
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,14 +13,20 @@ use crate::http::{Challenge, Credentials};
 
 /// Characters of a token: 16 of base64 are 96 bits, which nobody guesses; 512 fit any proxy's limit
 /// for a field.
-const TOKEN_CHARACTERS_MIN: usize = 16;
-const TOKEN_CHARACTERS_MAX: usize = 512;
+const TOKEN_CHARACTERS: RangeInclusive<usize> = 16..=512;
+const TOKEN_LENGTH: &str = "a token has 16 to 512 characters";
+
+/// b64token (RFC 6750 §2.1).
+const TOKEN_SYNTAX: &str =
+    r#"a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#;
 
 /// Bytes of a token file: 128 tokens of any length.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Characters of a token's name.
 const NAME_CHARACTERS_MAX: usize = 64;
+const NAME_SYNTAX: &str =
+    r#"a name has 1 to 64 letters, digits, "-", "." and "_", and must not be a token itself"#;
 
 /// The tokens of a file. A client that has one may change the list.
 pub(crate) struct Tokens {
@@ -48,16 +55,9 @@ pub(crate) struct Loaded {
 pub(crate) enum TokenFileError {
     /// When it cannot be read.
     Io(io::Error),
-    /// When it has no token.
-    Empty,
-    /// When the token in this line, counted from 1, has fewer than 16 or more than 512 characters.
-    /// The line is not shown: it may be most of a token.
-    Length(usize),
-    /// When a character of the token in this line is none of b64token's, or `=` is not at the end
-    /// (RFC 6750 §2.1).
-    Character(usize),
-    /// When the text before the token in this line is not a name.
-    Name(usize),
+    /// When it has no token, or what is none: why, with the line, counted from 1. The line is not
+    /// shown: it may be most of a token.
+    Content(String),
 }
 
 impl Tokens {
@@ -130,23 +130,7 @@ impl fmt::Display for TokenFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
-            Self::Empty => f.write_str("it has no token"),
-            Self::Length(line) => write!(
-                f,
-                "line {line}: a token has {TOKEN_CHARACTERS_MIN} to {TOKEN_CHARACTERS_MAX} characters"
-            ),
-            Self::Character(line) => {
-                write!(
-                    f,
-                    r#"line {line}: a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#
-                )
-            }
-            Self::Name(line) => {
-                write!(
-                    f,
-                    r#"line {line}: a name has 1 to {NAME_CHARACTERS_MAX} letters, digits, "-", "." and "_", and must not be a token itself"#
-                )
-            }
+            Self::Content(reason) => f.write_str(reason),
         }
     }
 }
@@ -170,47 +154,46 @@ fn is_credential(file: &Path) -> bool {
 fn parse(content: &[u8]) -> Result<Vec<Accepted>, TokenFileError> {
     let lines = content.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..);
     let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with(b"#"));
+    let wrong = |number: i32, rule| TokenFileError::Content(format!("line {number}: {rule}"));
     let tokens = lines
         .clone()
-        .map(|(line, number)| parse_line(line, number))
+        .map(|(line, number)| parse_line(line).map_err(|rule| wrong(number, rule)))
         .collect::<Result<Vec<_>, _>>()?;
     // a name is logged: it must not be a token
-    let is_token = |token: &Accepted| {
-        token.name.as_ref().is_some_and(|name| {
-            let hash = blake3::hash(name.as_bytes());
-            tokens.iter().any(|token| token.hash == hash)
-        })
+    let is_token = |name: &Arc<str>| {
+        let hash = blake3::hash(name.as_bytes());
+        tokens.iter().any(|token| token.hash == hash)
     };
-    match lines.zip(&tokens).find(|(_, token)| is_token(token)) {
-        Some(((_, number), _)) => Err(TokenFileError::Name(number)),
-        None if tokens.is_empty() => Err(TokenFileError::Empty),
+    match lines.zip(&tokens).find(|(_, token)| token.name.as_ref().is_some_and(is_token)) {
+        Some(((_, number), _)) => Err(wrong(number, NAME_SYNTAX)),
+        None if tokens.is_empty() => Err(TokenFileError::Content("it has no token".to_owned())),
         None => Ok(tokens),
     }
 }
 
-fn parse_line(line: &[u8], number: usize) -> Result<Accepted, TokenFileError> {
+/// A line's token and its name, or the rule that it breaks.
+fn parse_line(line: &[u8]) -> Result<Accepted, &'static str> {
     let (name, token) = match line.iter().position(u8::is_ascii_whitespace) {
         Some(end) => (Some(&line[..end]), line[end..].trim_ascii_start()),
         None => (None, line),
     };
     let is_token_character = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(byte);
-    // b64token (RFC 6750 §2.1)
     let padding = token.iter().rev().take_while(|byte| **byte == b'=').count();
     if padding == token.len() || !token[..token.len() - padding].iter().all(is_token_character) {
-        return Err(TokenFileError::Character(number));
+        return Err(TOKEN_SYNTAX);
     }
-    if !(TOKEN_CHARACTERS_MIN..=TOKEN_CHARACTERS_MAX).contains(&token.len()) {
-        return Err(TokenFileError::Length(number));
+    if !TOKEN_CHARACTERS.contains(&token.len()) {
+        return Err(TOKEN_LENGTH);
     }
-    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
-    let parse = |name: &[u8]| {
-        let name = Some(name)
-            .filter(|name| name.len() <= NAME_CHARACTERS_MAX && name.iter().all(is_allowed));
-        name.and_then(|name| str::from_utf8(name).ok())
-            .map(Arc::from)
-            .ok_or(TokenFileError::Name(number))
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let name = match name.map(str::from_utf8) {
+        None => None,
+        Some(Ok(name)) if name.len() <= NAME_CHARACTERS_MAX && name.bytes().all(is_allowed) => {
+            Some(Arc::from(name))
+        }
+        Some(_) => return Err(NAME_SYNTAX),
     };
-    Ok(Accepted { hash: blake3::hash(token), name: name.map(parse).transpose()? })
+    Ok(Accepted { hash: blake3::hash(token), name })
 }
 
 /// The token of credentials whose scheme is Bearer, in any case (RFC 9110 §11.4).
@@ -326,7 +309,8 @@ mod tests {
         ] {
             assert_eq!(parsed(content), Err(expected), "{content:?}");
         }
-        assert!(matches!(parse(b"abcdefgh01234567\xff"), Err(TokenFileError::Character(1))));
+        let error = parse(b"abcdefgh01234567\xff").unwrap_err().to_string();
+        assert_eq!(error, format!("line 1: {character}"));
     }
 
     fn tokens(accepted: &[&str]) -> Tokens {

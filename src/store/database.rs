@@ -187,14 +187,10 @@ fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
     // ALTER TABLE writes names in quotes, and who types it may use other spaces
     let plain = |sql: &str| sql.to_lowercase().replace(|c: char| c == '"' || c.is_whitespace(), "");
     if plain(&found) != plain(SCHEMA) {
-        let same =
-            SCHEMA.bytes().zip(found.bytes()).take_while(|(one, other)| one == other).count();
-        return Err(DatabaseError::Other(format!(
-            "its table color is another one: it has \"{:.100}\" in place of \"{}\"; copy the rows \
-             into a table as the service makes it, with sqlite3",
-            &found[same..],
-            &SCHEMA[same..]
-        )));
+        return Err(DatabaseError::other(
+            "its table color is another one; copy the rows into a table as the service makes it, \
+             with sqlite3",
+        ));
     }
     let foreign = text(
         "SELECT ifnull(max(type || ' ' || name), '') FROM sqlite_schema AS other \
@@ -364,7 +360,7 @@ impl Database {
     /// program has the database open, FILE-wal stays as well.
     pub(super) fn close(self) {
         let Self { connection, files, .. } = self;
-        if !files.shared_memory().is_whole() {
+        if !files.shm.is_whole() {
             log::warn!(
                 "keep FILE and FILE-wal together: FILE-shm was cut short while the service ran"
             );

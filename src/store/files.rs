@@ -29,7 +29,7 @@ pub(super) struct Files {
     /// FILE as `--data` names it, FILE-wal and FILE-shm; with what they were when SQLite had opened
     /// them.
     opened: [(PathBuf, Option<FileId>); 3],
-    shm: SharedMemory,
+    pub(super) shm: SharedMemory,
     page_bytes: u64,
     /// Of the pages that FILE-wal may have after the save that is under way.
     bytes: u64,
@@ -169,10 +169,6 @@ impl Files {
     pub(super) fn make_room_for(&mut self, text: u64) -> Result<(), DatabaseError> {
         self.bytes += 2 * text;
         self.shm.make_room(self.bytes / self.page_bytes)
-    }
-
-    pub(super) fn shared_memory(&self) -> &SharedMemory {
-        &self.shm
     }
 }
 

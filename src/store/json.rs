@@ -1,16 +1,15 @@
 //! The three forms in which colors are read: content of a create, content of an update, a list.
 //! Knows JSON, and nothing of changes.
 
-use std::borrow::Cow;
-use std::cell::Cell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::color::{Color, NAME_BYTES_MAX};
+use super::color::{Color, ColorFields, NAME_BYTES_MAX};
 use super::colors::Colors;
 
 /// What is read as a color, or as an update of one.
@@ -31,6 +30,12 @@ pub(crate) struct JsonError {
     pub(crate) line: usize,
     /// Counted from 1 in bytes; 0 when the line is empty.
     pub(crate) column: usize,
+}
+
+impl JsonError {
+    fn without_place(reason: String) -> Self {
+        Self { reason, line: 0, column: 0 }
+    }
 }
 
 impl fmt::Display for JsonError {
@@ -69,11 +74,12 @@ fn shorten(reason: &str) -> String {
 /// ignored (spec, Color, rule 2).
 pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
     if content.is_empty() {
-        let reason = "there is no content, send an object with the strings \"name\" and \"value\""
-            .to_owned();
-        return Err(JsonError { reason, line: 0, column: 0 });
+        return Err(JsonError::without_place(
+            "there is no content, send an object with the strings \"name\" and \"value\""
+                .to_owned(),
+        ));
     }
-    parse(text(content)?, COLOR_FORM, serde_json::from_str)
+    parse(text(content)?, COLOR_FORM).map(|Object(color)| color)
 }
 
 /// Reads the content of an update: an object whose optional string `value` is the new value; `name`
@@ -83,48 +89,52 @@ pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
 pub(crate) fn from_update(content: &[u8]) -> Result<Option<Arc<str>>, JsonError> {
     #[derive(Deserialize)]
     struct Update {
-        // a null is not a missing value
-        #[serde(default, deserialize_with = "some_value")]
-        value: Option<Arc<str>>,
+        #[serde(default, deserialize_with = "not_null")]
+        value: Option<String>,
     }
     if content.is_empty() {
         return Ok(None);
     }
-    let Object::<Update>(update) = parse(text(content)?, COLOR_FORM, serde_json::from_str)?;
-    Ok(update.value)
+    let Object::<Update>(update) = parse(text(content)?, COLOR_FORM)?;
+    Ok(update.value.map(Arc::from))
+}
+
+/// A null is not a missing value.
+fn not_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(deserializer).map(Some)
 }
 
 /// Reads a list: an array of colors, or the envelope `{"data":[...]}` that `GET /colors` answers.
 pub(crate) fn from_list(content: &[u8]) -> Result<Colors, JsonError> {
-    let number = Cell::new(0);
-    let read = parse(text(content)?, LIST_FORMS, |text| {
-        let mut json = serde_json::Deserializer::from_str(text);
-        List { number: &number, is_data: false }
-            .deserialize(&mut json)
-            .and_then(|colors| json.end().map(|()| colors))
-    });
-    read.map_err(|error| match number.get() {
-        0 => error,
-        number => JsonError { reason: format!("color {number}: {}", error.reason), ..error },
+    #[derive(Deserialize)]
+    struct Envelope {
+        data: Option<List>,
+    }
+    let text = text(content)?;
+    let list = match first_byte(text) {
+        Some(b'{') => parse::<Envelope>(text, LIST_FORMS)?.data,
+        _ => Some(parse(text, LIST_FORMS)?),
+    };
+    list.map(|List(colors)| colors).ok_or_else(|| {
+        JsonError::without_place(format!("this is no list of colors; send {LIST_FORMS}"))
     })
 }
 
 /// Parses JSON of this form. For what is none at all, such as a form or CSV, the parser has no
 /// words that would help.
-fn parse<'a, T>(
-    text: &'a str,
-    form: &str,
-    read: impl FnOnce(&'a str) -> serde_json::Result<T>,
-) -> Result<T, JsonError> {
-    read(text).map_err(|error| match text.trim_ascii_start().as_bytes().first() {
+fn parse<'a, T: Deserialize<'a>>(text: &'a str, form: &str) -> Result<T, JsonError> {
+    serde_json::from_str(text).map_err(|error| match first_byte(text) {
         Some(b'{' | b'[') => error.into(),
         // such as a string
         _ if serde_json::from_str::<IgnoredAny>(text).is_ok() => error.into(),
-        _ => {
-            let reason = format!("this is not JSON; send JSON, without a byte order mark: {form}");
-            JsonError { reason, line: 0, column: 0 }
-        }
+        _ => JsonError::without_place(format!(
+            "this is not JSON; send JSON, without a byte order mark: {form}"
+        )),
     })
+}
+
+fn first_byte(text: &str) -> Option<u8> {
+    text.trim_ascii_start().bytes().next()
 }
 
 /// JSON is UTF-8 (RFC 8259 §8.1), also in fields that are ignored.
@@ -138,52 +148,15 @@ fn text(content: &[u8]) -> Result<&str, JsonError> {
     })
 }
 
-/// A color as it is read.
-#[derive(Deserialize)]
-struct NewColor {
-    #[serde(deserialize_with = "name")]
-    name: Arc<str>,
-    #[serde(deserialize_with = "value")]
-    value: Arc<str>,
-}
-
 impl<'de> Deserialize<'de> for Color {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Object::deserialize(deserializer)
-            .map(|Object(NewColor { name, value })| Self::new(&name, &value))
-    }
-}
-
-fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
-    let name = deserializer.deserialize_any(StringField("name"))?;
-    match name.len() {
-        0..=NAME_BYTES_MAX => Ok(name),
-        length => Err(D::Error::custom(format_args!(
-            "field \"name\" has {length} bytes, at most {NAME_BYTES_MAX} are allowed"
-        ))),
-    }
-}
-
-fn value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
-    deserializer.deserialize_any(StringField("value"))
-}
-
-fn some_value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<str>>, D::Error> {
-    value(deserializer).map(Some)
-}
-
-/// Reads a string; the error for anything else has the name of the field.
-struct StringField(&'static str);
-
-impl Visitor<'_> for StringField {
-    type Value = Arc<str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a string in field {:?}", self.0)
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Arc<str>, E> {
-        Ok(text.into())
+        let ColorFields { name, value } = ColorFields::deserialize(deserializer)?;
+        match name.len() {
+            0..=NAME_BYTES_MAX => Ok(Self::new(&name, &value)),
+            length => Err(D::Error::custom(format_args!(
+                "field \"name\" has {length} bytes, at most {NAME_BYTES_MAX} are allowed"
+            ))),
+        }
     }
 }
 
@@ -193,76 +166,46 @@ struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MapVisitor<T>(std::marker::PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for MapVisitor<T> {
-            type Value = Object<T>;
+        struct ObjectVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+            type Value = T;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(COLOR_FORM)
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<Object<T>, A::Error> {
-                Err(A::Error::custom(format_args!("this is an array; send {COLOR_FORM}")))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map))
             }
         }
-        deserializer.deserialize_any(MapVisitor(std::marker::PhantomData))
+        deserializer.deserialize_any(ObjectVisitor(PhantomData)).map(Object)
     }
 }
 
-/// Reads a list in either form, or the array in the second.
-#[derive(Clone, Copy)]
-struct List<'a> {
-    /// The color that is being read, counted from 1; 0 outside of the array.
-    number: &'a Cell<usize>,
-    is_data: bool,
-}
+/// Reads an array of colors; an error in one says which.
+struct List(Colors);
 
-impl<'de> DeserializeSeed<'de> for List<'_> {
-    type Value = Colors;
+impl<'de> Deserialize<'de> for List {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ListVisitor;
+        impl<'de> Visitor<'de> for ListVisitor {
+            type Value = List;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Colors, D::Error> {
-        match self.is_data {
-            true => deserializer.deserialize_seq(self),
-            false => deserializer.deserialize_any(self),
-        }
-    }
-}
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(LIST_FORMS)
+            }
 
-impl<'de> Visitor<'de> for List<'_> {
-    type Value = Colors;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_data { "an array of colors" } else { LIST_FORMS })
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Colors, A::Error> {
-        let colors = std::iter::from_fn(|| {
-            self.number.set(self.number.get() + 1);
-            array.next_element().transpose()
-        });
-        let colors = colors.collect::<Result<Colors, A::Error>>()?;
-        self.number.set(0);
-        Ok(colors)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Colors, A::Error> {
-        let mut colors = None;
-        while let Some(key) = object.next_key::<Cow<'_, str>>()? {
-            match (&*key, &colors) {
-                ("data", None) => {
-                    colors = Some(object.next_value_seed(Self { is_data: true, ..self })?);
-                }
-                ("data", Some(_)) => return Err(A::Error::duplicate_field("data")),
-                _ => drop(object.next_value::<IgnoredAny>()?),
+            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<List, A::Error> {
+                let colors = (1..).map_while(|number| {
+                    // serde_json takes the place from the end of the text
+                    let wrong = |error| A::Error::custom(format_args!("color {number}: {error}"));
+                    let next = array.next_element::<Object<Color>>().map_err(wrong).transpose();
+                    next.map(|next| next.map(|Object(color)| color))
+                });
+                colors.collect::<Result<Colors, A::Error>>().map(List)
             }
         }
-        colors.ok_or_else(|| {
-            A::Error::custom(format_args!("this is no list of colors; send {LIST_FORMS}"))
-        })
+        deserializer.deserialize_seq(ListVisitor)
     }
 }
 
@@ -320,13 +263,11 @@ mod tests {
         create(r#"{"value":"a"}"#, Err("missing field `name` at line 1 column 13"));
         create(
             r#"{"name":1,"value":"a"}"#,
-            Err(
-                "invalid type: integer `1`, expected a string in field \"name\" at line 1 column 9",
-            ),
+            Err("invalid type: integer `1`, expected a string at line 1 column 9"),
         );
         create(
             r#"{"name":"a","value":null}"#,
-            Err("invalid type: null, expected a string in field \"value\" at line 1 column 24"),
+            Err("invalid type: null, expected a string at line 1 column 24"),
         );
         create(
             r#"{"name":"a","name":"a","value":"b"}"#,
@@ -359,9 +300,7 @@ mod tests {
         update(r##"{"name":5,"name":6,"value":"#111","other":null}"##, Ok(Some("#111")));
         update(
             r#"{"value":1}"#,
-            Err(
-                "invalid type: integer `1`, expected a string in field \"value\" at line 1 column 10",
-            ),
+            Err("invalid type: integer `1`, expected a string at line 1 column 10"),
         );
         update(r#"{"value":"a","value":"a"}"#, Err("duplicate field `value` at line 1 column 20"));
     }
@@ -388,7 +327,7 @@ mod tests {
             ("[\n {\"name\":\"a\"}\n]", "color 1: missing field `value` at line 2 column 13"),
             (
                 r#"{"data":[{"name":"a","value":"1"},{"name":"a","value":2}]}"#,
-                "color 2: invalid type: integer `2`, expected a string in field \"value\" at line 1 column 55",
+                "color 2: invalid type: integer `2`, expected a string at line 1 column 55",
             ),
             (
                 r#"[{"name":"a","value":"1"},7]"#,
@@ -398,24 +337,26 @@ mod tests {
             ),
             ("name,value", &no_json),
             ("\u{feff}[]", &no_json),
-            (
-                r#"[{"name":"a","value":"1"},]"#,
-                "color 2: not valid JSON: trailing comma at line 1 column 27",
-            ),
+            (r#"[{"name":"a","value":"1"},]"#, "color 2: trailing comma at line 1 column 27"),
             (
                 r#"[{"name":"a","value":"1"}"#,
-                "color 2: not valid JSON: EOF while parsing a list at line 1 column 25",
+                "color 2: EOF while parsing a list at line 1 column 25",
             ),
             (
                 r#"[{"name":"a","value":"1"}] x"#,
                 "not valid JSON: trailing characters at line 1 column 28",
             ),
             (r#"{"data":[],"data":[]}"#, "duplicate field `data` at line 1 column 17"),
-            (r#"{"data":{}}"#, "invalid type: map, expected an array of colors at line 1 column 8"),
+            (
+                r#"{"data":{}}"#,
+                &format!("invalid type: map, expected {LIST_FORMS} at line 1 column 8"),
+            ),
             (r#"{"data":[],"x":}"#, "not valid JSON: expected value at line 1 column 16"),
             (
                 r##"[["red","#f00"]]"##,
-                &format!("color 1: this is an array; send {COLOR_FORM} at line 1 column 2"),
+                &format!(
+                    "color 1: invalid type: sequence, expected {COLOR_FORM} at line 1 column 2"
+                ),
             ),
             (
                 r#"[{"name":"a","value":"1","value":"2"}]"#,

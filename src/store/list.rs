@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::change::{Change, Outcome};
 use super::color;
-use super::colors::{Colors, Edit};
+use super::colors::Colors;
 use crate::http::Representation;
 
 /// What is old may take this many times the longest of it, if that is more than the limit.
@@ -15,6 +15,10 @@ const LONGEST_FACTOR: usize = 2;
 
 /// Shorter representations are not limited: each connection may have this many bytes.
 const LIMITED_BYTES_MIN: usize = 4096;
+
+/// How often the tag of the list is made before a change that needs it is tried in any case: other
+/// clients may change the list all the time.
+const TAG_TRIES_MAX: usize = 3;
 
 /// The envelope of so many colors is made in a tenth of a millisecond.
 const SHORT_LIST_COLORS: usize = 2000;
@@ -135,13 +139,22 @@ impl SharedList {
         self.withdrawals.load(Relaxed)
     }
 
-    /// Makes a change, or finds that it cannot be made. The version that it is decided on has to
-    /// stay the current one meanwhile. What undoes it is to be dropped outside of all locks.
-    pub(super) fn change(&self, change: &Change) -> (Outcome, Option<Edit>) {
-        // without the lock: it may take long
-        let (outcome, edit) = change.decide(&self.version());
-        // in place: an edit of a clone would copy what both share
-        (outcome, edit.map(|edit| lock(&self.current).apply(edit)))
+    /// Makes a change, or finds that it cannot be made.
+    pub(super) fn make(&self, change: &Change) -> Outcome {
+        if change.needs_tag_of_list() {
+            // Without the lock: it may take long. If the list was changed meanwhile it is another
+            // tag, which everybody would wait for.
+            (0..TAG_TRIES_MAX).find(|_| {
+                self.envelope().tag();
+                self.ready_envelope().is_some()
+            });
+        }
+        let (outcome, _removed) = {
+            let mut current = lock(&self.current);
+            let (outcome, edit) = change.decide(&current);
+            (outcome, edit.map(|edit| current.apply(edit)))
+        };
+        outcome
     }
 
     /// Has everybody see another list.
@@ -159,6 +172,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::super::color::Color;
+    use super::super::colors::Edit;
     use super::super::{Action, Change};
     use super::*;
     use crate::http::Conditions;
@@ -187,9 +201,9 @@ mod tests {
     fn the_envelope_is_kept_between_changes() {
         let list = list(3);
         let kept = list.envelope();
-        assert_eq!(list.change(&delete("none")).0, Outcome::NotFound);
+        assert_eq!(list.make(&delete("none")), Outcome::NotFound);
         assert!(Arc::ptr_eq(&kept, &list.envelope()));
-        assert_ne!(list.change(&delete("1")).0, Outcome::NotFound);
+        assert_ne!(list.make(&delete("1")), Outcome::NotFound);
         let expected =
             "{\"data\":[{\"name\":\"0\",\"value\":\"\"},{\"name\":\"2\",\"value\":\"\"}]}\n";
         assert_eq!(str::from_utf8(list.envelope().bytes()).unwrap(), expected);
@@ -200,7 +214,7 @@ mod tests {
         let list = list(5000);
         for number in 0..2000 {
             list.envelope();
-            list.change(&delete(&number.to_string()));
+            list.make(&delete(&number.to_string()));
         }
         assert_eq!((list.withdrawals(), lock(&list.sent).len() <= 2), (0, true));
     }

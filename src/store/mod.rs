@@ -20,9 +20,8 @@ mod status;
 mod writer;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub(crate) use change::{Action, Change, Outcome};
@@ -32,7 +31,7 @@ pub(crate) use database::Database;
 pub(crate) use database_error::DatabaseError;
 pub(crate) use follower::Follower;
 pub(crate) use json::JsonError;
-use list::{SharedList, lock};
+use list::SharedList;
 pub(crate) use status::DatabaseStatus;
 pub(crate) use writer::Writer;
 use writer::{Reply, WriterMessage};
@@ -48,21 +47,9 @@ pub(crate) struct Store {
     pub(crate) status: Arc<DatabaseStatus>,
     /// The name of the file that the list follows, if it does.
     pub(crate) follows: Option<String>,
-    changes: Changes,
-}
-
-/// How changes are made.
-enum Changes {
-    /// One at a time, by who holds this, in a list that lives in memory alone. Nobody makes any in
-    /// one that follows a file: that is read-only.
-    InMemory {
-        changing: Mutex<()>,
-        /// Who holds it may do so for long, and makes the changes that wait when it has ended.
-        is_long: AtomicBool,
-        waiting: Mutex<Vec<(Change, Reply)>>,
-    },
-    /// By the writer.
-    Saved(Sender<WriterMessage>),
+    /// Makes the changes; `None` where the list lives in memory alone, or nobody changes it since it
+    /// follows a file.
+    writer: Option<Sender<WriterMessage>>,
 }
 
 impl Store {
@@ -73,11 +60,7 @@ impl Store {
             list: Arc::new(SharedList::new(colors, 2 * memory_max)),
             status: Arc::new(DatabaseStatus::of_writer()),
             follows: None,
-            changes: Changes::InMemory {
-                changing: Mutex::default(),
-                is_long: AtomicBool::new(false),
-                waiting: Mutex::default(),
-            },
+            writer: None,
         }
     }
 
@@ -89,7 +72,7 @@ impl Store {
         memory_max: usize,
     ) -> (Self, Writer) {
         let (sender, messages) = mpsc::channel();
-        let store = Self { changes: Changes::Saved(sender), ..Self::in_memory(colors, memory_max) };
+        let store = Self { writer: Some(sender), ..Self::in_memory(colors, memory_max) };
         let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
         (store, Writer::new(list, status, messages, database))
     }
@@ -110,67 +93,29 @@ impl Store {
 
     /// Whether changes are saved.
     pub(crate) fn is_durable(&self) -> bool {
-        matches!(self.changes, Changes::Saved(_))
+        self.writer.is_some()
     }
 
-    /// Whether [`Store::change`] would take long: because of a condition on a list whose tag is
-    /// not known.
+    /// Whether [`Store::change_in_memory`] would take long: because of a condition on a list whose
+    /// tag is not known.
     pub(crate) fn would_take_long(&self, change: &Change) -> bool {
-        matches!(self.changes, Changes::InMemory { .. })
-            && change.needs_tag_of_list()
-            && self.list.ready_envelope().is_none()
+        !self.is_durable() && change.needs_tag_of_list() && self.list.ready_envelope().is_none()
     }
 
-    /// Makes a change in memory, or finds that it cannot be made. `None` if the caller would have
-    /// to wait for that: then [`Store::submit`] it. `may_take_long`: the caller can wait.
-    pub(crate) fn change(&self, change: &Change, may_take_long: bool) -> Option<Outcome> {
-        let Changes::InMemory { changing, is_long, .. } = &self.changes else { return None };
-        if may_take_long {
-            is_long.store(true, SeqCst);
-        } else if is_long.load(SeqCst) {
-            return None;
-        }
-        let outcome = self.make(change, changing);
-        if may_take_long {
-            is_long.store(false, SeqCst);
-            self.make_waiting();
-        }
-        Some(outcome)
+    /// Makes a change, or finds that it cannot be made. `None` if changes are saved: then
+    /// [`Store::submit`] it.
+    pub(crate) fn change_in_memory(&self, change: &Change) -> Option<Outcome> {
+        (!self.is_durable()).then(|| self.list.make(change))
     }
 
-    fn make(&self, change: &Change, changing: &Mutex<()>) -> Outcome {
-        // a change that panics while it is decided leaves the list as it was
-        let changing = lock(changing);
-        let (outcome, removed) = self.list.change(change);
-        drop(changing);
-        drop(removed);
-        outcome
-    }
-
-    /// Queues a change. `reply` is called when readers see it, and it is on the disk if it is to be
-    /// saved, or when it was not made.
+    /// Queues a change. `reply` is called when it is on the disk and readers see it, or when it was
+    /// not made.
     pub(crate) fn submit(
         &self,
         change: Change,
         reply: impl FnOnce(Result<Outcome, DatabaseError>) + Send + 'static,
     ) {
-        let reply = Reply::new(reply);
-        if let Changes::InMemory { waiting, .. } = &self.changes {
-            lock(waiting).push((change, reply));
-            self.make_waiting();
-        } else {
-            self.send(WriterMessage::Change(change, reply));
-        }
-    }
-
-    /// Makes the changes that have waited for a long one, unless there is another one now, which
-    /// does it at its end.
-    fn make_waiting(&self) {
-        let Changes::InMemory { changing, is_long, waiting } = &self.changes else { return };
-        while !is_long.load(SeqCst) {
-            let Some((change, reply)) = lock(waiting).pop() else { return };
-            reply.send(Ok(self.make(&change, changing)));
-        }
+        self.send(WriterMessage::Change(change, Reply::new(reply)));
     }
 
     /// Tells the writer to save what is queued and to close the database. False if that is not done
@@ -183,9 +128,9 @@ impl Store {
     }
 
     fn send(&self, message: WriterMessage) {
-        if let Changes::Saved(messages) = &self.changes {
+        if let Some(writer) = &self.writer {
             // Without a writer the message is dropped, and with it what would tell its outcome.
-            let _ = messages.send(message);
+            let _ = writer.send(message);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! When none has come for a second, it looks what other programs have committed.
 
 use std::collections::VecDeque;
-use std::iter::{empty, once};
+use std::iter::empty;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -98,33 +98,28 @@ impl Writer {
     fn save_until_closed(mut self) {
         let (mut waiting, mut closed) = (VecDeque::new(), None);
         loop {
-            let first = match waiting.is_empty() {
-                true => self.receive(),
-                false => self.messages.try_recv().map_err(|_| RecvTimeoutError::Timeout),
+            let first = match waiting.is_empty().then(|| self.receive()) {
+                Some(Err(RecvTimeoutError::Disconnected)) => return self.database.close(),
+                Some(Err(RecvTimeoutError::Timeout)) => {
+                    self.look();
+                    None
+                }
+                first => first.and_then(Result::ok),
             };
-            match first {
-                Ok(first) => {
-                    for message in once(first).chain(self.messages.try_iter()) {
-                        match message {
-                            WriterMessage::Change(change, reply) => {
-                                // those that may take long are last, so that the others are not
-                                // kept waiting by more than one of them
-                                let light = |(other, _): &(Change, _)| !other.needs_tag_of_list();
-                                let place = match change.needs_tag_of_list() {
-                                    true => waiting.len(),
-                                    false => waiting.partition_point(light),
-                                };
-                                waiting.insert(place, (change, reply));
-                            }
-                            WriterMessage::Close(told) => closed = Some(told),
-                        }
+            for message in first.into_iter().chain(self.messages.try_iter()) {
+                match message {
+                    WriterMessage::Change(change, reply) => {
+                        // those that may take long are last, so that the others are not kept
+                        // waiting by more than one of them
+                        let is_light = |(other, _): &(Change, _)| !other.needs_tag_of_list();
+                        let place = match change.needs_tag_of_list() {
+                            true => waiting.len(),
+                            false => waiting.partition_point(is_light),
+                        };
+                        waiting.insert(place, (change, reply));
                     }
+                    WriterMessage::Close(told) => closed = Some(told),
                 }
-                Err(RecvTimeoutError::Disconnected) if waiting.is_empty() => {
-                    return self.database.close();
-                }
-                Err(_) if waiting.is_empty() => self.look(),
-                Err(_) => {}
             }
             if !waiting.is_empty() {
                 let outcomes = self.save_all(waiting.iter().map(|(change, _)| change));

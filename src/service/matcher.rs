@@ -1,4 +1,4 @@
-//! Decides what a request target names. Knows nothing of the colors that exist.
+//! The matcher: decides what a request target names. Knows nothing of the colors that exist.
 
 use std::borrow::Cow;
 
