@@ -25,6 +25,11 @@ pub(super) const FOREIGN: &str =
 pub(super) const NEWER: &str =
     "a newer version of colors made it; install that one, or name another file with --data";
 
+/// Bytes that SQLite leaves for the path of FILE, without links, and the system for its name, with
+/// `-journal` behind them.
+const PATH_BYTES_MAX: usize = 512 - 8;
+const NAME_BYTES_MAX: usize = 255 - 8;
+
 /// True if there is a database of colors, false if the file is missing, empty or unfinished; an
 /// error for anything else.
 pub(crate) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
@@ -36,14 +41,21 @@ pub(crate) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
     if is_directory || there.as_ref().is_ok_and(fs::Metadata::is_dir) {
         return unusable("it names a directory; name a file in it with --data");
     }
-    let directory = directory_of(path);
-    fs::metadata(directory).map_err(|error| match error.kind() {
+    let (directory, name) = (directory_of(path), path.file_name().unwrap_or_default());
+    let full = fs::canonicalize(directory).map_err(|error| match error.kind() {
         ErrorKind::NotFound => DatabaseError::Other(format!(
             "no such directory; create it with mkdir -p {}",
             directory.display()
         )),
         _ => path_error(directory, &error),
     })?;
+    let (full, name) = (full.join(name).as_os_str().len(), name.len());
+    if full > PATH_BYTES_MAX || name > NAME_BYTES_MAX {
+        return unusable(&format!(
+            "its path has {full} bytes, its name {name}, and SQLite takes at most {PATH_BYTES_MAX} \
+             and {NAME_BYTES_MAX}; name another file with --data"
+        ));
+    }
     match there {
         Ok(there) if !there.is_file() => {
             return unusable("it is not a regular file; name another file with --data");

@@ -126,6 +126,17 @@ fn a_path_that_leads_nowhere_is_told_with_the_part_that_is_to_blame() {
     let scratch = Scratch::new();
     symlink("gone/colors.db", scratch.0.join("link")).unwrap();
     scratch.write("list", "");
+    let long = "x".repeat(250);
+    symlink(format!("{long}/{long}"), scratch.0.join("short")).unwrap();
+    fs::create_dir_all(scratch.0.join(&long).join(&long)).unwrap();
+    let length = scratch.0.as_os_str().len();
+    let too_long = |path: usize, name: usize| {
+        format!(
+            "its path has {} bytes, its name {name}, and SQLite takes at most 504 and 247; name \
+             another file with --data",
+            length + path
+        )
+    };
     let create = |directory| {
         format!("no such directory; create it with mkdir -p {}", scratch.file(directory))
     };
@@ -136,6 +147,8 @@ fn a_path_that_leads_nowhere_is_told_with_the_part_that_is_to_blame() {
         ("link", create("gone")),
         ("list/colors.db", is_file.clone()),
         ("list/no/colors.db", is_file),
+        ("short/colors.db", too_long(512, 9)),
+        (&"y".repeat(250), too_long(251, 250)),
     ] {
         assert_eq!(failed_start(&scratch.0, file), format!("cannot use {file}: {reason}"));
     }
