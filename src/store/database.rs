@@ -187,10 +187,14 @@ fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
     // ALTER TABLE writes names in quotes, and who types it may use other spaces
     let plain = |sql: &str| sql.to_lowercase().replace(|c: char| c == '"' || c.is_whitespace(), "");
     if plain(&found) != plain(SCHEMA) {
-        return Err(DatabaseError::other(
-            "its table color is another one; copy the rows into a table as the service makes it, \
-             with sqlite3",
-        ));
+        let same =
+            SCHEMA.bytes().zip(found.bytes()).take_while(|(one, other)| one == other).count();
+        return Err(DatabaseError::Other(format!(
+            "its table color is another one: it has \"{:.100}\" in place of \"{}\"; copy the rows \
+             into a table as the service makes it, with sqlite3",
+            &found[same..],
+            &SCHEMA[same..]
+        )));
     }
     let foreign = text(
         "SELECT ifnull(max(type || ' ' || name), '') FROM sqlite_schema AS other \

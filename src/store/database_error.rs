@@ -79,7 +79,7 @@ impl From<rusqlite::Error> for DatabaseError {
             }
             (ErrorCode::CannotOpen, _) => Self::other(
                 "the file, or those beside it with -wal and -shm, cannot be opened; run this as \
-                 their owner, or give FILE a shorter path",
+                 their owner",
             ),
             _ => Self::Other(message),
         }

@@ -211,7 +211,7 @@ const REFUSED: [(&str, &str, &str); 7] = [
          CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE ON CONFLICT REPLACE, value TEXT NOT NULL) STRICT; \
          INSERT INTO color SELECT * FROM old",
         "DROP TABLE color; ALTER TABLE old RENAME TO color",
-        "its table color is another one; copy the rows into a table as the service makes it, with sqlite3",
+        r#"its table color is another one: it has " UNIQUE ON CONFLICT REPLACE, value TEXT NOT NULL) STRICT" in place of ", value TEXT NOT NULL) STRICT"; copy the rows into a table as the service makes it, with sqlite3"#,
     ),
     (
         "INSERT INTO color VALUES (9, CAST(x'ff' AS TEXT), '1')",
