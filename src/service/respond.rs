@@ -180,7 +180,8 @@ fn operate(
         (Resource::Colors, _) => Answer::Now(read(request, &service.store.list.envelope())),
         (Resource::Color(name), Method::Put) => {
             let update = json::from_update(&request.content)
-                .map(|value| Action::Update(name.to_string(), value));
+                .map(|value| value.map(|value| Color::new(&name, &value)))
+                .map(|color| Action::Update(name.to_string(), color));
             write(service, request, Some(&name), update, arrival)
         }
         (Resource::Color(name), Method::Delete) => {

@@ -45,6 +45,10 @@ impl Service {
             }
             Ok(Outcome::NotFound) => return Response::no_such_color(),
             Ok(Outcome::ConditionFailed) => return condition_failed(),
+            Ok(Outcome::Contended) => {
+                let message = "others change the list all the time: try again, or leave out the condition";
+                return Response::error(StatusCode::SERVICE_UNAVAILABLE, message);
+            }
             Err(error) => {
                 // the writer logs it
                 let message = format!("the change was not made, it could not be saved: {error}");

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::color::{self, Color};
+use super::color::Color;
 use super::colors::{Colors, Edit};
 use crate::http::{Conditions, Representation};
 
@@ -25,8 +25,8 @@ pub(crate) struct Change {
 pub(crate) enum Action {
     /// Append this color.
     Create(Color),
-    /// Give the first color of this name the value, or keep its own.
-    Update(String, Option<Arc<str>>),
+    /// Make this of the first color of this name, or keep it as it is.
+    Update(String, Option<Color>),
     /// Remove the first color of this name.
     Delete(String),
     /// Have this list in place of the one that is there.
@@ -51,6 +51,8 @@ pub(crate) enum Outcome {
     NotFound,
     /// A condition does not hold; nothing was changed.
     ConditionFailed,
+    /// The list has changed while its tag was made for a condition, as often as that was tried.
+    Contended,
 }
 
 impl Change {
@@ -84,12 +86,11 @@ impl Change {
             return (Outcome::ConditionFailed, None);
         }
         match (&self.action, found) {
-            (Action::Update(name, Some(value)), Some((id, json))) => {
-                let updated = Arc::new(color::json(name, value));
-                if updated == *json {
-                    return (Outcome::Unchanged(updated, "same value"), None);
-                }
-                (Outcome::Updated(Arc::clone(&updated)), Some(Edit::Replace(id, updated)))
+            (Action::Update(_, Some(updated)), Some((_, json))) if updated.json == *json => {
+                (Outcome::Unchanged(Arc::clone(json), "same value"), None)
+            }
+            (Action::Update(_, Some(Color { json })), Some((id, _))) => {
+                (Outcome::Updated(Arc::clone(json)), Some(Edit::Replace(id, Arc::clone(json))))
             }
             (Action::Update(_, None), Some((_, json))) => {
                 (Outcome::Unchanged(Arc::clone(json), "no value"), None)
@@ -156,7 +157,7 @@ mod tests {
     #[test]
     fn an_update_changes_the_value_of_the_first_or_nothing() {
         let update =
-            |value: Option<&str>| decide(Action::Update("a".into(), value.map(Arc::from)), None);
+            |value: Option<&str>| decide(Action::Update("a".into(), value.map(|value| color("a", value))), None);
         assert_eq!(
             update(Some("3")),
             (Outcome::Updated(color("a", "3").json), Some(Edit::Replace(1, color("a", "3").json)))
@@ -188,12 +189,13 @@ mod tests {
     #[test]
     fn a_condition_that_fails_changes_nothing() {
         let (create, replace) = (Action::Create(color("b", "3")), replace(&Colors::default()));
-        let of_a_color = [Action::Update("a".into(), Some("3".into())), Action::Delete("a".into())];
+        let update = |name: &str| Action::Update(name.into(), Some(color(name, "3")));
+        let of_a_color = [update("a"), Action::Delete("a".into())];
         for action in of_a_color.iter().chain([&create, &replace]) {
             assert_eq!(decide(action.clone(), Some("\"x\"")), (Outcome::ConditionFailed, None));
             assert!(decide(action.clone(), Some("*")).1.is_some());
         }
-        for action in [Action::Update("b".into(), Some("3".into())), Action::Delete("b".into())] {
+        for action in [update("b"), Action::Delete("b".into())] {
             assert_eq!(decide(action, Some("\"x\"")), (Outcome::NotFound, None));
         }
         let tag = color("a", "1").json.tag().to_string();

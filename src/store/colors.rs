@@ -146,6 +146,11 @@ impl Colors {
         })
     }
 
+    /// Whether this is that version of the list, or a clone of it.
+    pub(super) fn is_version(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.envelope, &other.envelope)
+    }
+
     /// Whether the ids are the same as those of a list with the same colors.
     pub(super) fn has_ids_of(&self, other: &Self) -> bool {
         self.colors.keys().eq(other.colors.keys())

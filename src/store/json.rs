@@ -86,7 +86,7 @@ pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
 /// and the rest are ignored.
 ///
 /// No content at all means the same as `{}`: keep the value (spec, Endpoints, rule 3).
-pub(crate) fn from_update(content: &[u8]) -> Result<Option<Arc<str>>, JsonError> {
+pub(crate) fn from_update(content: &[u8]) -> Result<Option<String>, JsonError> {
     #[derive(Deserialize)]
     struct Update {
         #[serde(default, deserialize_with = "not_null")]
@@ -96,7 +96,7 @@ pub(crate) fn from_update(content: &[u8]) -> Result<Option<Arc<str>>, JsonError>
         return Ok(None);
     }
     let Object::<Update>(update) = parse(text(content)?, COLOR_FORM)?;
-    Ok(update.value.map(Arc::from))
+    Ok(update.value)
 }
 
 /// A null is not a missing value.

@@ -16,8 +16,8 @@ const LONGEST_FACTOR: usize = 2;
 /// Shorter representations are not limited: each connection may have this many bytes.
 const LIMITED_BYTES_MIN: usize = 4096;
 
-/// How often the tag of the list is made before a change that needs it is tried in any case: other
-/// clients may change the list all the time.
+/// How often the tag of the list is made for a change that needs it: other clients may change the
+/// list all the time.
 const TAG_TRIES_MAX: usize = 3;
 
 /// The envelope of so many colors is made in a tenth of a millisecond.
@@ -142,12 +142,8 @@ impl SharedList {
     /// Makes a change, or finds that it cannot be made.
     pub(super) fn make(&self, change: &Change) -> Outcome {
         if change.needs_tag_of_list() {
-            // Without the lock: it may take long. If the list was changed meanwhile it is another
-            // tag, which everybody would wait for.
-            (0..TAG_TRIES_MAX).find(|_| {
-                self.envelope().tag();
-                self.ready_envelope().is_some()
-            });
+            let outcome = (0..TAG_TRIES_MAX).find_map(|_| self.try_make(change));
+            return outcome.unwrap_or(Outcome::Contended);
         }
         let (outcome, _removed) = {
             let mut current = lock(&self.current);
@@ -155,6 +151,24 @@ impl SharedList {
             (outcome, edit.map(|edit| current.apply(edit)))
         };
         outcome
+    }
+
+    /// Decides on a change without the lock, since it may take long. `None` if the list was changed
+    /// meanwhile.
+    fn try_make(&self, change: &Change) -> Option<Outcome> {
+        let version = self.version();
+        let (outcome, edit) = change.decide(&version);
+        let Some(edit) = edit else { return Some(outcome) };
+        let _removed = {
+            let mut current = lock(&self.current);
+            if !current.is_version(&version) {
+                return None;
+            }
+            // an edit would copy what it shares
+            drop(version);
+            current.apply(edit)
+        };
+        Some(outcome)
     }
 
     /// Has everybody see another list.
