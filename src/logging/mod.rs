@@ -20,6 +20,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use simplelog::{ConfigBuilder, FormatItem, WriteLogger, format_description};
 
@@ -56,12 +57,15 @@ pub(crate) static CONNECTIONS: Limiter =
     Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about connections");
 
 /// Which requests are logged: `--access-log`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccessLog {
-    None,
-    /// Those that have changed the list.
+    // those that have changed the list
     Changes,
+    // the words of the other options, and of clap
+    #[value(name = "true", aliases = ["yes", "on", "1", "y", "t"])]
     All,
+    #[value(name = "false", aliases = ["no", "off", "0", "n", "f"])]
+    None,
 }
 
 /// What the thread that writes is sent.

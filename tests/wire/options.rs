@@ -244,7 +244,7 @@ fn a_usage_error_exits_with_2_and_says_what_to_give() {
         ("--unix-mode rw", "give an octal number from 0 to 777, as in 0660"),
         ("--log-level inf", "a similar value exists: 'info'"),
         ("--log-level x", "[possible values: off, error, warn, info, debug]"),
-        ("--read-only=maybe", "[possible values: true, false]\n"),
+        ("--read-only=maybe", "for '--read-only[=<BOOL>]': value was not a boolean\n"),
         ("--workers 257", "'257' for '--workers <N>': give a number from 1 to 256"),
         ("--max-body 17M", size),
         ("--max-body -1", size),
