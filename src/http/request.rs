@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use tiny_http::Method;
 
@@ -44,19 +44,9 @@ pub(crate) struct Fields {
     pub(crate) asks_for_html: bool,
 }
 
-impl Fields {
-    const NONE: &Self = &Self {
-        authorization: None,
-        content_coding: None,
-        forwarded_for: None,
-        if_match: None,
-        if_none_match: None,
-        origin: None,
-        sec_fetch_site: None,
-        preflight_method: None,
-        asks_for_html: false,
-    };
+static NONE: LazyLock<Fields> = LazyLock::new(Fields::default);
 
+impl Fields {
     /// Bytes on the heap.
     fn memory(&self) -> usize {
         let Self {
@@ -101,7 +91,7 @@ impl Request {
     }
 
     pub(crate) fn fields(&self) -> &Fields {
-        self.rare_fields.as_deref().unwrap_or(Fields::NONE)
+        self.rare_fields.as_deref().unwrap_or(&NONE)
     }
 
     /// RFC 9110 §9.2.1.
