@@ -8,8 +8,6 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 use tiny_http::StatusCode;
 
-use super::methods::Methods;
-
 /// A strong entity tag (RFC 9110 §8.8.3): 128 bits of a hash of the representation, written as 32
 /// hexadecimal digits in quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,11 +120,10 @@ pub(crate) struct Response {
     pub(crate) status: StatusCode,
     pub(crate) content: Content,
     pub(crate) tag: Option<EntityTag>,
-    pub(crate) location: Option<String>,
-    pub(crate) allow: Option<Methods>,
+    pub(crate) media_type: &'static str,
+    /// Further fields: names and values.
+    pub(crate) fields: Vec<(&'static str, Cow<'static, str>)>,
     pub(crate) varies_by_accept: bool,
-    /// `None` for JSON.
-    pub(crate) other_type: Option<&'static OtherType>,
     /// WWW-Authenticate: on a 401, and on the answer to OPTIONS where a write needs another token.
     pub(crate) challenge: Option<Challenge>,
     /// The request has changed the list.
@@ -147,14 +144,6 @@ pub(crate) struct CommonFields<'a> {
     pub(crate) varies_by_origin: bool,
     /// No shared cache may keep it.
     pub(crate) is_private: bool,
-}
-
-/// Content that is not JSON.
-#[derive(Debug)]
-pub(crate) struct OtherType {
-    pub(crate) media_type: &'static str,
-    /// Further field lines, each with CR LF before it.
-    pub(crate) fields: &'static str,
 }
 
 /// Why a token is asked for (RFC 6750 §3).
@@ -189,10 +178,9 @@ impl Response {
             status,
             content,
             tag: None,
-            location: None,
-            allow: None,
+            media_type: "application/json",
+            fields: Vec::new(),
             varies_by_accept: false,
-            other_type: None,
             challenge: None,
             is_change: false,
             detail: Cow::Borrowed(""),
@@ -229,6 +217,12 @@ impl Response {
         Self { detail: Cow::Borrowed("no such color"), ..Self::new(StatusCode::NOT_FOUND, content) }
     }
 
+    /// One of [`Response::fields`], for tests.
+    #[cfg(test)]
+    pub(crate) fn field(&self, wanted: &str) -> Option<&str> {
+        self.fields.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_ref())
+    }
+
     /// Appends status line and fields.
     pub(crate) fn write_head(&self, out: &mut Vec<u8>, common: &CommonFields<'_>) {
         let reason = match self.status {
@@ -252,10 +246,7 @@ impl Response {
         });
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
         if !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
-            match self.other_type {
-                None => out.extend_from_slice(b"\r\nContent-Type: application/json"),
-                Some(other) => push_field(out, "Content-Type", other.media_type),
-            }
+            push_field(out, "Content-Type", self.media_type);
             out.extend_from_slice(b"\r\nContent-Length: ");
             out.extend_from_slice(
                 itoa::Buffer::new().format(self.content.bytes().len()).as_bytes(),
@@ -274,21 +265,17 @@ impl Response {
         let challenge = self.challenge.map(Challenge::field_value);
         // RFC 9110 §15.5.16: with a 415, which content codings would have been accepted
         let codings = (self.status == StatusCode::UNSUPPORTED_MEDIA_TYPE).then_some("identity");
-        for (name, value) in [
-            ("Location", self.location.as_deref()),
-            ("Vary", vary),
-            ("WWW-Authenticate", challenge),
-            ("Accept-Encoding", codings),
-        ] {
+        for (name, value) in
+            [("Vary", vary), ("WWW-Authenticate", challenge), ("Accept-Encoding", codings)]
+        {
             if let Some(value) = value {
                 push_field(out, name, value);
             }
         }
-        out.extend_from_slice(common.connection.as_bytes());
-        if let Some(allow) = self.allow {
-            push_field(out, "Allow", &allow.to_string());
+        for (name, value) in &self.fields {
+            push_field(out, name, value);
         }
-        out.extend_from_slice(self.other_type.map_or("", |other| other.fields).as_bytes());
+        out.extend_from_slice(common.connection.as_bytes());
         if let Some(cors) = &common.cors {
             cors.write(out);
         }
@@ -342,8 +329,6 @@ fn push_field(out: &mut Vec<u8>, name: &str, value: &str) {
 
 #[cfg(test)]
 mod tests {
-    use tiny_http::Method;
-
     use super::*;
 
     #[track_caller]
@@ -377,14 +362,14 @@ mod tests {
     #[test]
     fn a_response_without_content_announces_none() {
         let response = Response {
-            allow: Some(Methods(&[Method::Get])),
+            fields: vec![("Allow", "GET".into())],
             ..Response::new(StatusCode::NO_CONTENT, Content::None)
         };
         written(
             &response,
             CLOSES,
             "HTTP/1.1 204 No Content\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\nCache-Control: no-cache\r\n\
-             X-Content-Type-Options: nosniff\r\nConnection: close\r\nAllow: GET\r\n\r\n",
+             X-Content-Type-Options: nosniff\r\nAllow: GET\r\nConnection: close\r\n\r\n",
         );
     }
 

@@ -10,16 +10,13 @@ use super::page;
 use super::target::{self, BasePath, Resource, TargetError};
 use super::token::Tokens;
 use crate::http::rfc3339;
-use crate::http::{
-    CommonFields, Conditions, Content, Methods, OtherType, Representation, Request, Response,
-};
+use crate::http::{CommonFields, Conditions, Content, Representation, Request, Response};
 use crate::logging::{AccessLog, excerpt};
 use crate::metrics::Metrics;
 use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, Store, json};
 
 /// Prometheus' text format, by its version.
-static METRICS_TYPE: OtherType =
-    OtherType { media_type: "text/plain; version=0.0.4; charset=utf-8", fields: "" };
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Content that takes longer to read than a request without it takes in all.
 const LONG_CONTENT_BYTES: usize = 16 * 1024;
@@ -163,8 +160,9 @@ impl Service {
                 return Response::error(StatusCode::INTERNAL_SERVER_ERROR, message);
             }
         };
+        let fields = location.map(|path| ("Location", path.into())).into_iter().collect();
         let response = Response::new(status, Content::Shared(content));
-        Response { location, detail, is_change, ..response }
+        Response { fields, detail, is_change, ..response }
     }
 }
 
@@ -193,8 +191,8 @@ fn operate(
     arrival: Arrival,
 ) -> Answer {
     let allow = methods(&resource, service.read_only);
-    if !allow.contain(&request.method) {
-        return Answer::Now(not_allowed(service, request, &resource, allow));
+    if !allow.contains(&request.method) {
+        return Answer::Now(not_allowed(service, request, &resource, names(allow)));
     }
     if let Some(refusal) = check_token(service, &resource, request) {
         return Answer::Now(refusal);
@@ -205,7 +203,9 @@ fn operate(
     // the table of the specification's Endpoints; the methods that a resource does not have are
     // refused above
     match (resource, &request.method) {
-        (resource, Method::Options) => Answer::Now(options(service, &resource, request, allow)),
+        (resource, Method::Options) => {
+            Answer::Now(options(service, &resource, request, names(allow)))
+        }
         (Resource::Colors, Method::Post) => {
             let color = json::from_create(&request.content).map(Action::Create);
             write(service, request, None, color, arrival)
@@ -238,9 +238,14 @@ fn operate(
         (Resource::Metrics, _) => Answer::Now(metrics(service)),
         (Resource::OpenApi, _) => Answer::Now(read(request, &service.openapi)),
         (Resource::Page, _) => {
-            let response = read(request, &page::PAGE);
+            let mut response = read(request, &page::PAGE);
             // an error has no tag, and stays JSON
-            Answer::Now(Response { other_type: response.tag.map(|_| &page::TYPE), ..response })
+            if response.tag.is_some() {
+                response.media_type = "text/html; charset=utf-8";
+                response.fields.push(("Content-Security-Policy", page::POLICY.into()));
+                response.fields.push(("Referrer-Policy", "no-referrer".into()));
+            }
+            Answer::Now(response)
         }
         (Resource::Asterisk, _) => Answer::Now(target_error(&TargetError::Form, &service.base)),
     }
@@ -272,7 +277,7 @@ fn options(
     service: &Service,
     resource: &Resource<'_>,
     request: &Request,
-    allow: Methods,
+    allow: String,
 ) -> Response {
     let is_written =
         matches!(resource, Resource::Colors | Resource::Color(_)) && !service.read_only;
@@ -280,7 +285,7 @@ fn options(
     let challenge =
         tokens.and_then(|tokens| tokens.check(request.fields().authorization.as_ref()).err());
     Response {
-        allow: Some(allow),
+        fields: vec![("Allow", allow.into())],
         challenge,
         ..Response::new(StatusCode::NO_CONTENT, Content::None)
     }
@@ -290,7 +295,7 @@ fn not_allowed(
     service: &Service,
     request: &Request,
     resource: &Resource<'_>,
-    allow: Methods,
+    allow: String,
 ) -> Response {
     let list = format!("{}/colors", service.base.as_str());
     let message = match resource {
@@ -305,13 +310,13 @@ fn not_allowed(
     };
     let error = Response::error(StatusCode::METHOD_NOT_ALLOWED, message);
     // RFC 9110 §15.5.6: a 405 MUST carry Allow
-    Response { allow: Some(allow), ..error }
+    Response { fields: vec![("Allow", allow.into())], ..error }
 }
 
 /// The methods of a resource.
-fn methods(resource: &Resource<'_>, read_only: bool) -> Methods {
+fn methods(resource: &Resource<'_>, read_only: bool) -> &'static [Method] {
     use Method::{Delete, Get, Head, Options, Post, Put};
-    Methods(match resource {
+    match resource {
         Resource::Health | Resource::Metrics | Resource::OpenApi | Resource::Page => {
             &[Get, Head, Options]
         }
@@ -321,7 +326,12 @@ fn methods(resource: &Resource<'_>, read_only: bool) -> Methods {
         Resource::Colors => &[Get, Head, Post, Put, Options],
         Resource::Color(_) => &[Get, Head, Put, Delete, Options],
         Resource::Asterisk => &[Get, Head, Post, Put, Delete, Options],
-    })
+    }
+}
+
+/// Methods as Allow lists them (RFC 9110 §10.2.1).
+fn names(methods: &[Method]) -> String {
+    methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn target_error(error: &TargetError, base: &BasePath) -> Response {
@@ -370,7 +380,7 @@ fn health(service: &Service, request: &Request, is_stopping: bool) -> Response {
 fn metrics(service: &Service) -> Response {
     let text = service.metrics.exposition(service.store.list.size(), &service.store.status);
     Response {
-        other_type: Some(&METRICS_TYPE),
+        media_type: METRICS_TYPE,
         ..Response::new(StatusCode::OK, Content::Own(text.into_bytes()))
     }
 }
