@@ -106,7 +106,6 @@ pub(crate) fn flush() {
 }
 
 fn flush_within(time: Duration) {
-    limiters().into_iter().for_each(Limiter::flush);
     let Some(queue) = QUEUE.get() else { return };
     let (done, is_done) = sync_channel(1);
     let deadline = Instant::now() + time;
@@ -125,10 +124,6 @@ fn flush_within(time: Duration) {
 /// included.
 pub(crate) fn counts() -> (u64, u64) {
     (DROPPED.load(Relaxed), WARNINGS.load(Relaxed))
-}
-
-fn limiters() -> [&'static Limiter; 4] {
-    [&FAULTS, &WRONG_TOKENS, &FORBIDDEN, &CONNECTIONS]
 }
 
 /// What a client sent, for a log line: escaped as by `{:?}`, and cut with `…` if that is longer

@@ -17,8 +17,8 @@ use crate::common::harness::{
 };
 
 /// Longest start or end of a service whose log nobody reads; each waits half a second for the log
-/// at most.
-const SOON: Duration = Duration::from_secs(5);
+/// at most, a start that fails five.
+const SOON: Duration = Duration::from_secs(15);
 
 /// The service with a log that is read no further than its first line.
 struct Unread {
