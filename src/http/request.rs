@@ -49,20 +49,16 @@ static NONE: LazyLock<Fields> = LazyLock::new(Fields::default);
 impl Fields {
     /// Bytes on the heap.
     fn memory(&self) -> usize {
-        let Self {
-            authorization,
-            content_coding,
-            if_match,
-            if_none_match,
-            origin,
-            sec_fetch_site,
-            preflight_method,
-            ..
-        } = self;
-        let fields =
-            [content_coding, if_match, if_none_match, origin, sec_fetch_site, preflight_method];
+        let fields = [
+            &self.content_coding,
+            &self.if_match,
+            &self.if_none_match,
+            &self.origin,
+            &self.sec_fetch_site,
+            &self.preflight_method,
+        ];
         let fields = fields.into_iter().flatten().map(String::capacity).sum::<usize>();
-        fields + authorization.as_ref().map_or(0, |Credentials(value)| value.len())
+        fields + self.authorization.as_ref().map_or(0, |Credentials(value)| value.len())
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
+use serde_json::json;
 use tiny_http::StatusCode;
 
 /// A strong entity tag (RFC 9110 §8.8.3): 128 bits of a hash of the representation, written as 32
@@ -190,16 +191,9 @@ impl Response {
     /// The Error body of the specification. The message is for the author of the client, in lower
     /// case and without a full stop.
     pub(crate) fn error(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
-        #[derive(Serialize)]
-        struct ErrorBody<'a> {
-            error: bool,
-            message: &'a str,
-        }
-        let message = message.into();
-        Self {
-            detail: message.clone(),
-            ..Self::json(status, &ErrorBody { error: true, message: &message })
-        }
+        let detail = message.into();
+        let body = json!({"error": true, "message": detail});
+        Self { detail, ..Self::json(status, &body) }
     }
 
     /// The answer when no entry has the requested name: the Error body without a message
