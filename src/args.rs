@@ -154,19 +154,16 @@ impl Args {
             );
             return Err(command.error(ErrorKind::MissingRequiredArgument, message));
         }
+        // not for clap, whose first look is at the command line alone
         if args.dump && args.data.is_none() {
             return Err(command.error(ErrorKind::MissingRequiredArgument, "--dump needs --data"));
         }
         if args.access_log != AccessLog::None && args.log_level < LevelFilter::Info {
             let level = args.log_level.as_str().to_ascii_lowercase();
             let (access_log, log_level) = (name("access_log"), name("log_level"));
-            let warning =
+            let message =
                 format!("{access_log} logs nothing at {log_level} {level}: it needs info or debug");
-            if args.log_level < LevelFilter::Warn {
-                // nobody would see the warning
-                return Err(command.error(ErrorKind::ArgumentConflict, warning));
-            }
-            args.warnings.push(warning);
+            return Err(command.error(ErrorKind::ArgumentConflict, message));
         }
         Ok(args)
     }

@@ -202,6 +202,14 @@ fn check_says_in_one_line_whether_a_start_would_succeed() {
 }
 
 #[test]
+fn a_dump_needs_data_from_the_line_or_the_variable() {
+    let (code, _, error) = run(&["--dump"], &[]);
+    assert!(code == Some(2) && error.starts_with("error: --dump needs --data\n"), "{error}");
+    let (code, _, error) = run(&["--dump"], &[("COLORS_DATA", "/no/list.db")]);
+    assert!(code == Some(1) && error.contains("cannot use /no/list.db: "), "{error}");
+}
+
+#[test]
 fn a_switch_takes_the_usual_words() {
     for (words, status) in [(["true", "YES", "on", "1"], 405), (["false", "No", "off", "0"], 200)] {
         for word in words {
