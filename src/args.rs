@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser as _};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, ValueHint};
@@ -65,7 +65,7 @@ pub(crate) struct Args {
 
     /// Allow only reads; with --data, it follows FILE, read-only
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, ignore_case = true, value_parser = boolean())]
+          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, value_parser = BoolishValueParser::new())]
     pub(crate) read_only: bool,
 
     /// Changes need a bearer token of this file; read again on SIGHUP
@@ -74,7 +74,7 @@ pub(crate) struct Args {
 
     /// Reads of colors and metrics need a token, too
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, ignore_case = true, value_parser = boolean())]
+          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, value_parser = BoolishValueParser::new())]
     pub(crate) private: bool,
 
     /// Let the web pages of this origin use it; repeatable
@@ -92,7 +92,7 @@ pub(crate) struct Args {
 
     /// Log every request, or =changes: those that changed the list
     #[arg(long, value_name = "WHICH", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, ignore_case = true, value_parser = access_log())]
+          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, ignore_case = true)]
     pub(crate) access_log: AccessLog,
 
     /// Say whether a start would succeed; listens nowhere, writes nothing
@@ -154,19 +154,16 @@ impl Args {
             );
             return Err(command.error(ErrorKind::MissingRequiredArgument, message));
         }
+        // not for clap, whose first look is at the command line alone
         if args.dump && args.data.is_none() {
             return Err(command.error(ErrorKind::MissingRequiredArgument, "--dump needs --data"));
         }
         if args.access_log != AccessLog::None && args.log_level < LevelFilter::Info {
             let level = args.log_level.as_str().to_ascii_lowercase();
             let (access_log, log_level) = (name("access_log"), name("log_level"));
-            let warning =
+            let message =
                 format!("{access_log} logs nothing at {log_level} {level}: it needs info or debug");
-            if args.log_level < LevelFilter::Warn {
-                // nobody would see the warning
-                return Err(command.error(ErrorKind::ArgumentConflict, warning));
-            }
-            args.warnings.push(warning);
+            return Err(command.error(ErrorKind::ArgumentConflict, message));
         }
         Ok(args)
     }
@@ -179,30 +176,6 @@ impl Args {
         };
         self.workers.map_or_else(of_system, usize::from)
     }
-}
-
-/// Parses `true` or `false`, and the other spellings that variables often have.
-fn boolean() -> impl TypedValueParser<Value = bool> {
-    PossibleValuesParser::new([yes(), no()]).map(|text| yes().matches(&text, true))
-}
-
-/// The same, and `changes`.
-fn access_log() -> impl TypedValueParser<Value = AccessLog> {
-    PossibleValuesParser::new([PossibleValue::new("changes"), yes(), no()]).map(|text| {
-        match text.to_ascii_lowercase().as_str() {
-            "changes" => AccessLog::Changes,
-            text if yes().matches(text, true) => AccessLog::All,
-            _ => AccessLog::None,
-        }
-    })
-}
-
-fn yes() -> PossibleValue {
-    PossibleValue::new("true").aliases(["yes", "on", "1", "y", "t"])
-}
-
-fn no() -> PossibleValue {
-    PossibleValue::new("false").aliases(["no", "off", "0", "n", "f"])
 }
 
 fn parse_workers(text: &str) -> Result<u16, &'static str> {

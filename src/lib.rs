@@ -25,6 +25,8 @@
 //! - `yielding`: what a worker and the writer do before they sleep
 //! - `logging`: log lines, how many there may be (`limiter`), and the thread that writes them
 
+#![forbid(unsafe_code)]
+
 mod args;
 mod connection_counts;
 #[cfg(test)]
@@ -91,7 +93,7 @@ pub fn main() -> ExitCode {
     match started.and_then(|()| match &args.data {
         Some(file) if args.dump => load::dump(file),
         _ if args.check => check(&args),
-        _ => run(args, inherited),
+        _ => run(&args, inherited),
     }) {
         Ok(()) => {
             logging::flush();
@@ -105,32 +107,19 @@ pub fn main() -> ExitCode {
 }
 
 /// The service, from its start to its end.
-fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> {
+fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> {
     let inherited = inherited.map_err(Failure::Inherited)?;
-    let is_starting = Arc::new(AtomicBool::new(true));
-    let reload = args
-        .token_file
-        .as_ref()
-        .map(|_| reload_on_signal())
-        .transpose()
-        .map_err(Failure::System)?;
-    let stop = stop_on_signals(&is_starting).map_err(Failure::System)?;
-    let (tokens, loaded) = load_tokens(&args)?.unzip();
-    let memory_max = server::memory_max();
-    let load::Opened { store, thread, details, is_new } = load::open(&args, memory_max)?;
-    is_starting.store(false, SeqCst);
     let is_activated = !inherited.is_empty();
-    let listeners = if is_activated { inherited } else { listen_all(&args)? };
-    let base = args.base_path.as_str();
-    let places: Vec<String> = listeners
-        .iter()
-        .map(|Listener { endpoint, .. }| format!("{endpoint}{}{base}", endpoint.separator(base)))
-        .collect();
-    let open_endpoint = listeners
-        .iter()
-        .map(|listener| &listener.endpoint)
-        .find(|endpoint| endpoint.is_open())
-        .cloned();
+    let is_starting = Arc::new(AtomicBool::new(true));
+    let reload = args.token_file.as_ref().map(|_| reload_on_signal());
+    let reload = reload.transpose().map_err(Failure::System)?;
+    let stop = stop_on_signals(&is_starting).map_err(Failure::System)?;
+    let (tokens, loaded) = load_tokens(args)?.unzip();
+    let memory_max = server::memory_max();
+    let load::Opened { store, thread, details, is_new } = load::open(args, memory_max)?;
+    is_starting.store(false, SeqCst);
+    let listeners = if is_activated { inherited } else { listen_all(args)? };
+    let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
     let workers = args.worker_count();
     let limits = Limits {
         content_max: args.max_body,
@@ -138,19 +127,17 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
         keep_alive: args.keep_alive,
         memory_max,
     };
-    let allowlist = Allowlist { origins: args.allow_origin, hosts: args.allow_host };
     let connections =
         Arc::new(ConnectionCounts::new(workers, server::connections_max(listeners.len(), workers)));
-    let metrics = Metrics::new(Arc::clone(&connections));
     let service = Service {
         store,
         openapi: service::openapi(&args.base_path),
-        base: args.base_path,
+        base: args.base_path.clone(),
         read_only: args.read_only,
         access_log: args.access_log,
-        allowlist,
+        allowlist: Allowlist { origins: args.allow_origin.clone(), hosts: args.allow_host.clone() },
         tokens,
-        metrics,
+        metrics: Metrics::new(Arc::clone(&connections)),
     };
     let shared = Arc::new(Shared::new(service, limits, connections));
     if let Some(load::Thread { name, run }) = thread {
@@ -161,24 +148,8 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     let pool = start_pool(workers + 1).map_err(Failure::System)?;
     let server = Server::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
     // after everything that can fail: a failed start logs one line, its error
-    let level = if is_new { log::Level::Warn } else { log::Level::Info };
-    log::log!(level, "listening on {} (colors {}, {details})", places[0], env!("BUILD_VERSION"));
-    places[1..].iter().for_each(|place| log::info!("listening on {place}"));
-    args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
-    if let (true, Some(name)) = (is_activated, &args.listen_name) {
-        log::warn!(
-            "{name} does nothing: the service manager hands over the sockets; change the .socket unit"
-        );
-    }
-    match (loaded, open_endpoint) {
-        (Some(loaded), _) => loaded.log(),
-        (None, Some(endpoint)) if !args.read_only => {
-            log::warn!(
-                "whoever reaches {endpoint} may change the list: --token-file, --read-only or a loopback address would prevent that"
-            );
-        }
-        _ => {}
-    }
+    log_start(args, &endpoints, &details, is_new);
+    log_advice(args, &endpoints, is_activated, loaded);
     let server =
         server.run(stop.as_fd(), reload.as_ref().map(AsFd::as_fd)).map_err(Failure::System)?;
     let deadline = Instant::now() + STOP_TIME;
@@ -188,6 +159,35 @@ fn run(args: Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> 
     }
     log::info!("stopped");
     Ok(())
+}
+
+/// Logs where the service listens, and what list it has.
+fn log_start(args: &Args, endpoints: &[Endpoint], details: &str, is_new: bool) {
+    let base = args.base_path.as_str();
+    let place = |endpoint: &Endpoint| format!("{endpoint}{}{base}", endpoint.separator(base));
+    let places: Vec<String> = endpoints.iter().map(place).collect();
+    let level = if is_new { log::Level::Warn } else { log::Level::Info };
+    log::log!(level, "listening on {} (colors {}, {details})", places[0], env!("BUILD_VERSION"));
+    places[1..].iter().for_each(|place| log::info!("listening on {place}"));
+}
+
+/// Logs which settings may not be as intended, and which tokens there are.
+fn log_advice(args: &Args, endpoints: &[Endpoint], is_activated: bool, loaded: Option<Loaded>) {
+    args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    if let (true, Some(name)) = (is_activated, &args.listen_name) {
+        log::warn!(
+            "{name} does nothing: the service manager hands over the sockets; change the .socket unit"
+        );
+    }
+    if let Some(loaded) = loaded {
+        loaded.log();
+    } else if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.is_open())
+        && !args.read_only
+    {
+        log::warn!(
+            "whoever reaches {endpoint} may change the list: --token-file, --read-only or a loopback address would prevent that"
+        );
+    }
 }
 
 /// `--check`: prints that a start would succeed, or fails as the start would.

@@ -118,20 +118,17 @@ fn unusable(file: &Path, error: DatabaseError) -> Failure {
 
 /// Reads the seed. Returns its colors and its name.
 fn read_seed(args: &Args) -> Result<(Colors, String), Failure> {
-    let file = args.seed.as_deref().unwrap_or(Path::new(SEED_FILE));
+    let file = match args.seed.as_deref() {
+        Some(file) => file,
+        None if Path::new(SEED_FILE).exists() => Path::new(SEED_FILE),
+        None => {
+            let name = "the built-in seed".to_owned();
+            return Ok((parse(&name, BUILT_IN)?, name));
+        }
+    };
     let name = file.display().to_string();
     match fs::read(file) {
         Ok(content) => Ok((parse(&name, &content)?, name)),
-        Err(error)
-            if args.seed.is_none()
-                && matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                ) =>
-        {
-            let name = "the built-in seed".to_owned();
-            Ok((parse(&name, BUILT_IN)?, name))
-        }
         Err(error) => Err(Failure::SeedUnreadable(name, error)),
     }
 }

@@ -6,20 +6,13 @@ use std::fmt;
 use super::request::Request;
 use super::response::EntityTag;
 
-/// The conditions of a request. A change keeps a copy of them until it is saved.
+/// The conditions of a request: each is `*` or a well-formed list of tags, as received, since a
+/// vector of tags would take up to ten times the memory. A change keeps a copy of them until it is
+/// saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
-    if_match: Option<Tags>,
-    if_none_match: Option<Tags>,
-}
-
-/// The value of a condition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Tags {
-    /// `*`: any representation.
-    Any,
-    /// A well-formed list, as received: a vector of tags would take up to ten times the memory.
-    List(String),
+    if_match: Option<String>,
+    if_none_match: Option<String>,
 }
 
 /// The name of a field whose value is neither `*` nor a list of entity tags.
@@ -39,56 +32,49 @@ impl fmt::Display for MalformedCondition {
 impl Conditions {
     /// Ignores a malformed If-None-Match on a safe method: a full response is never wrong.
     pub(crate) fn of(request: &Request) -> Result<Self, MalformedCondition> {
-        let if_match = Tags::parse("If-Match", request.fields().if_match.as_deref())?;
-        let if_none_match =
-            match Tags::parse("If-None-Match", request.fields().if_none_match.as_deref()) {
-                Err(_) if request.is_safe() => None,
-                parsed => parsed?,
-            };
-        Ok(Self { if_match, if_none_match })
+        let fields = request.fields();
+        let if_match = checked("If-Match", fields.if_match.as_ref())?;
+        let if_none_match = match checked("If-None-Match", fields.if_none_match.as_ref()) {
+            Err(_) if request.is_safe() => None,
+            checked => checked?,
+        };
+        Ok(Self { if_match: if_match.cloned(), if_none_match: if_none_match.cloned() })
     }
 
     /// Whether they depend on which tag is the current one.
     pub(crate) fn need_tag(&self) -> bool {
-        let has_ours = |tags: &Tags| match tags {
-            Tags::Any => false,
-            Tags::List(list) => any_tag(list, |tag, _| EntityTag::may_be(tag)).unwrap_or(false),
-        };
+        let has_ours = |tags: &String| any_tag(tags, |tag, _| EntityTag::may_be(tag)) == Some(true);
         [&self.if_match, &self.if_none_match].into_iter().flatten().any(has_ours)
     }
 
     /// RFC 9110 §13.1.1. `current` is called only for a list with a tag that may be it, since
     /// computing the tag of the list takes time.
     pub(crate) fn if_match_holds(&self, current: impl FnOnce() -> EntityTag) -> bool {
-        self.if_match.as_ref().is_none_or(|tags| tags.contain(current, false))
+        self.if_match.as_ref().is_none_or(|tags| contain(tags, current, false))
     }
 
     /// RFC 9110 §13.1.2. `current` is called only for such a list.
     pub(crate) fn if_none_match_holds(&self, current: impl FnOnce() -> EntityTag) -> bool {
-        self.if_none_match.as_ref().is_none_or(|tags| !tags.contain(current, true))
+        self.if_none_match.as_ref().is_none_or(|tags| !contain(tags, current, true))
     }
 }
 
-impl Tags {
-    fn parse(field: &'static str, value: Option<&str>) -> Result<Option<Self>, MalformedCondition> {
-        match value {
-            None => Ok(None),
-            Some("*") => Ok(Some(Self::Any)),
-            Some(list) if any_tag(list, |_, _| true).is_some() => {
-                Ok(Some(Self::List(list.to_owned())))
-            }
-            Some(_) => Err(MalformedCondition(field)),
-        }
-    }
+/// The value of a field, if that is well-formed.
+fn checked<'a>(
+    field: &'static str,
+    value: Option<&'a String>,
+) -> Result<Option<&'a String>, MalformedCondition> {
+    let is_valid = |value: &String| value == "*" || any_tag(value, |_, _| true).is_some();
+    if value.is_none_or(is_valid) { Ok(value) } else { Err(MalformedCondition(field)) }
+}
 
-    /// By the weak or the strong comparison of RFC 9110 §8.8.3.2; `current`, being the service's
-    /// own, is a strong tag.
-    fn contain(&self, current: impl FnOnce() -> EntityTag, weakly: bool) -> bool {
-        let Self::List(list) = self else { return true };
-        let current = LazyCell::new(|| current().to_string());
-        let is_current = |tag: &str| EntityTag::may_be(tag) && tag == *current;
-        any_tag(list, |tag, is_weak| (weakly || !is_weak) && is_current(tag)).unwrap_or(false)
-    }
+/// By the weak or the strong comparison of RFC 9110 §8.8.3.2; `current`, being the service's own,
+/// is a strong tag.
+fn contain(tags: &str, current: impl FnOnce() -> EntityTag, weakly: bool) -> bool {
+    let current = LazyCell::new(|| current().to_string());
+    let is_current = |tag: &str| EntityTag::may_be(tag) && tag == *current;
+    tags == "*"
+        || any_tag(tags, |tag, is_weak| (weakly || !is_weak) && is_current(tag)) == Some(true)
 }
 
 /// Calls `is_wanted(tag, is_weak)` for the tags of a list, each with its quotes, and returns

@@ -1,7 +1,6 @@
 //! HTTP/1.1 (RFC 9110, RFC 9112) on values: bytes become requests, responses become bytes. Knows no
 //! sockets.
 
-mod accept;
 mod chunked;
 mod conditional;
 mod date;
@@ -11,7 +10,6 @@ mod error;
 pub(crate) mod fuzzing;
 mod head;
 mod host;
-mod methods;
 mod parser;
 mod request;
 mod response;
@@ -21,12 +19,11 @@ pub(crate) use conditional::Conditions;
 pub(crate) use date::{Date, rfc3339};
 pub(crate) use error::ProtocolError;
 pub(crate) use host::Host;
-pub(crate) use methods::Methods;
 pub(crate) use parser::Parser;
 #[cfg(test)]
 pub(crate) use request::Fields;
 pub(crate) use request::{Credentials, Request};
 pub(crate) use response::{
-    CLOSES, Challenge, CommonFields, Content, Cors, OtherType, Representation, Response, stays_open,
+    CLOSES, Challenge, CommonFields, Content, Cors, Representation, Response, stays_open,
 };
 pub(crate) use syntax::{has_valid_escapes, split_absolute_form, split_at_byte};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::LazyLock;
 
 use tiny_http::Method;
 
@@ -14,7 +14,7 @@ pub(crate) struct Request {
     /// The request target as received: origin-form, absolute-form or `*` (RFC 9112 §3.2).
     pub(crate) target: String,
     /// Host, or the authority of an absolute-form target; `None` only with HTTP/1.0.
-    pub(crate) host: Option<Arc<Host>>,
+    pub(crate) host: Option<Host>,
     /// Those of [`Request::fields`], if it has any: most have none, and are small without them.
     pub(crate) rare_fields: Option<Box<Fields>>,
     /// Without its transfer coding.
@@ -44,35 +44,21 @@ pub(crate) struct Fields {
     pub(crate) asks_for_html: bool,
 }
 
-impl Fields {
-    const NONE: &Self = &Self {
-        authorization: None,
-        content_coding: None,
-        forwarded_for: None,
-        if_match: None,
-        if_none_match: None,
-        origin: None,
-        sec_fetch_site: None,
-        preflight_method: None,
-        asks_for_html: false,
-    };
+static NONE: LazyLock<Fields> = LazyLock::new(Fields::default);
 
+impl Fields {
     /// Bytes on the heap.
     fn memory(&self) -> usize {
-        let Self {
-            authorization,
-            content_coding,
-            if_match,
-            if_none_match,
-            origin,
-            sec_fetch_site,
-            preflight_method,
-            ..
-        } = self;
-        let fields =
-            [content_coding, if_match, if_none_match, origin, sec_fetch_site, preflight_method];
+        let fields = [
+            &self.content_coding,
+            &self.if_match,
+            &self.if_none_match,
+            &self.origin,
+            &self.sec_fetch_site,
+            &self.preflight_method,
+        ];
         let fields = fields.into_iter().flatten().map(String::capacity).sum::<usize>();
-        fields + authorization.as_ref().map_or(0, |Credentials(value)| value.len())
+        fields + self.authorization.as_ref().map_or(0, |Credentials(value)| value.len())
     }
 }
 
@@ -101,7 +87,7 @@ impl Request {
     }
 
     pub(crate) fn fields(&self) -> &Fields {
-        self.rare_fields.as_deref().unwrap_or(Fields::NONE)
+        self.rare_fields.as_deref().unwrap_or(&NONE)
     }
 
     /// RFC 9110 §9.2.1.

@@ -2,18 +2,18 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
+use serde_json::json;
 use tiny_http::StatusCode;
-
-use super::methods::Methods;
 
 /// A strong entity tag (RFC 9110 §8.8.3): 128 bits of a hash of the representation, written as 32
 /// hexadecimal digits in quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EntityTag([u8; 16]);
+pub(crate) struct EntityTag(u128);
 
 impl EntityTag {
     /// Whether this text, with its quotes, has the form of a tag of this service.
@@ -27,22 +27,13 @@ impl EntityTag {
     /// contents with the same tag can be found.
     pub(crate) fn of(representation: &[u8]) -> Self {
         let hash = blake3::hash(representation);
-        Self(*hash.as_bytes().first_chunk().expect("it has 32 bytes"))
-    }
-
-    fn text(self) -> [u8; 34] {
-        let mut text = [b'"'; 34];
-        let digit = |half: u8| half + if half < 10 { b'0' } else { b'a' - 10 };
-        for (index, byte) in self.0.into_iter().enumerate() {
-            (text[2 * index + 1], text[2 * index + 2]) = (digit(byte >> 4), digit(byte & 15));
-        }
-        text
+        Self(u128::from_be_bytes(*hash.as_bytes().first_chunk().expect("it has 32 bytes")))
     }
 }
 
 impl fmt::Display for EntityTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(str::from_utf8(&self.text()).expect("quotes and digits are ASCII"))
+        write!(f, "\"{:032x}\"", self.0)
     }
 }
 
@@ -122,11 +113,10 @@ pub(crate) struct Response {
     pub(crate) status: StatusCode,
     pub(crate) content: Content,
     pub(crate) tag: Option<EntityTag>,
-    pub(crate) location: Option<String>,
-    pub(crate) allow: Option<Methods>,
+    pub(crate) media_type: &'static str,
+    /// Further fields: names and values.
+    pub(crate) fields: Vec<(&'static str, Cow<'static, str>)>,
     pub(crate) varies_by_accept: bool,
-    /// `None` for JSON.
-    pub(crate) other_type: Option<&'static OtherType>,
     /// WWW-Authenticate: on a 401, and on the answer to OPTIONS where a write needs another token.
     pub(crate) challenge: Option<Challenge>,
     /// The request has changed the list.
@@ -147,14 +137,6 @@ pub(crate) struct CommonFields<'a> {
     pub(crate) varies_by_origin: bool,
     /// No shared cache may keep it.
     pub(crate) is_private: bool,
-}
-
-/// Content that is not JSON.
-#[derive(Debug)]
-pub(crate) struct OtherType {
-    pub(crate) media_type: &'static str,
-    /// Further field lines, each with CR LF before it.
-    pub(crate) fields: &'static str,
 }
 
 /// Why a token is asked for (RFC 6750 §3).
@@ -189,10 +171,9 @@ impl Response {
             status,
             content,
             tag: None,
-            location: None,
-            allow: None,
+            media_type: "application/json",
+            fields: Vec::new(),
             varies_by_accept: false,
-            other_type: None,
             challenge: None,
             is_change: false,
             detail: Cow::Borrowed(""),
@@ -210,16 +191,9 @@ impl Response {
     /// The Error body of the specification. The message is for the author of the client, in lower
     /// case and without a full stop.
     pub(crate) fn error(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
-        #[derive(Serialize)]
-        struct ErrorBody<'a> {
-            error: bool,
-            message: &'a str,
-        }
-        let message = message.into();
-        Self {
-            detail: message.clone(),
-            ..Self::json(status, &ErrorBody { error: true, message: &message })
-        }
+        let detail = message.into();
+        let body = json!({"error": true, "message": detail});
+        Self { detail, ..Self::json(status, &body) }
     }
 
     /// The answer when no entry has the requested name: the Error body without a message
@@ -227,6 +201,12 @@ impl Response {
     pub(crate) fn no_such_color() -> Self {
         let content = Content::Own(b"{\"error\":true}\n".to_vec());
         Self { detail: Cow::Borrowed("no such color"), ..Self::new(StatusCode::NOT_FOUND, content) }
+    }
+
+    /// One of [`Response::fields`], for tests.
+    #[cfg(test)]
+    pub(crate) fn field(&self, wanted: &str) -> Option<&str> {
+        self.fields.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_ref())
     }
 
     /// Appends status line and fields.
@@ -252,18 +232,14 @@ impl Response {
         });
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
         if !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
-            match self.other_type {
-                None => out.extend_from_slice(b"\r\nContent-Type: application/json"),
-                Some(other) => push_field(out, "Content-Type", other.media_type),
-            }
+            push_field(out, "Content-Type", self.media_type);
             out.extend_from_slice(b"\r\nContent-Length: ");
             out.extend_from_slice(
                 itoa::Buffer::new().format(self.content.bytes().len()).as_bytes(),
             );
         }
         if let Some(tag) = self.tag {
-            out.extend_from_slice(b"\r\nETag: ");
-            out.extend_from_slice(&tag.text());
+            write!(out, "\r\nETag: {tag}").expect("a vector takes every byte");
         }
         let vary = match (self.varies_by_accept, common.varies_by_origin) {
             (true, true) => Some("Accept, Origin"),
@@ -274,21 +250,17 @@ impl Response {
         let challenge = self.challenge.map(Challenge::field_value);
         // RFC 9110 §15.5.16: with a 415, which content codings would have been accepted
         let codings = (self.status == StatusCode::UNSUPPORTED_MEDIA_TYPE).then_some("identity");
-        for (name, value) in [
-            ("Location", self.location.as_deref()),
-            ("Vary", vary),
-            ("WWW-Authenticate", challenge),
-            ("Accept-Encoding", codings),
-        ] {
+        for (name, value) in
+            [("Vary", vary), ("WWW-Authenticate", challenge), ("Accept-Encoding", codings)]
+        {
             if let Some(value) = value {
                 push_field(out, name, value);
             }
         }
-        out.extend_from_slice(common.connection.as_bytes());
-        if let Some(allow) = self.allow {
-            push_field(out, "Allow", &allow.to_string());
+        for (name, value) in &self.fields {
+            push_field(out, name, value);
         }
-        out.extend_from_slice(self.other_type.map_or("", |other| other.fields).as_bytes());
+        out.extend_from_slice(common.connection.as_bytes());
         if let Some(cors) = &common.cors {
             cors.write(out);
         }
@@ -342,8 +314,6 @@ fn push_field(out: &mut Vec<u8>, name: &str, value: &str) {
 
 #[cfg(test)]
 mod tests {
-    use tiny_http::Method;
-
     use super::*;
 
     #[track_caller]
@@ -377,14 +347,14 @@ mod tests {
     #[test]
     fn a_response_without_content_announces_none() {
         let response = Response {
-            allow: Some(Methods(&[Method::Get])),
+            fields: vec![("Allow", "GET".into())],
             ..Response::new(StatusCode::NO_CONTENT, Content::None)
         };
         written(
             &response,
             CLOSES,
             "HTTP/1.1 204 No Content\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\nCache-Control: no-cache\r\n\
-             X-Content-Type-Options: nosniff\r\nConnection: close\r\nAllow: GET\r\n\r\n",
+             X-Content-Type-Options: nosniff\r\nAllow: GET\r\nConnection: close\r\n\r\n",
         );
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::mem::take;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use log::Level;
@@ -28,31 +28,20 @@ impl Limiter {
         if !log::log_enabled!(self.level) {
             return;
         }
-        let admitted = self.rate().admit(Instant::now());
+        let admitted = {
+            let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+            rate.admit(Instant::now())
+        };
         match admitted {
             Some(left_out) => {
-                self.report_left_out(left_out);
+                if left_out > 0 {
+                    log::log!(self.level, "{left_out} more {} were left out", self.what);
+                }
                 log::log!(self.level, "{text}");
             }
             None if self.level == Level::Warn => drop(WARNINGS.fetch_add(1, Relaxed)),
             None => {}
         }
-    }
-
-    fn report_left_out(&self, count: u64) {
-        if count > 0 {
-            log::log!(self.level, "{count} more {} were left out", self.what);
-        }
-    }
-
-    /// Says how many lines were left out since the last one.
-    pub(super) fn flush(&self) {
-        let left_out = self.rate().take_left_out();
-        self.report_left_out(left_out);
-    }
-
-    fn rate(&self) -> MutexGuard<'_, Rate> {
-        self.rate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -75,11 +64,7 @@ impl Rate {
             return None;
         }
         self.said += 1;
-        Some(self.take_left_out())
-    }
-
-    fn take_left_out(&mut self) -> u64 {
-        take(&mut self.left_out)
+        Some(take(&mut self.left_out))
     }
 }
 
@@ -97,6 +82,6 @@ mod tests {
         assert_eq!(rate.admit(start), None);
         assert_eq!(rate.admit(start + Duration::from_millis(999)), None);
         assert_eq!(rate.admit(start + Duration::from_secs(1)), Some(2));
-        assert_eq!(rate.take_left_out(), 0);
+        assert_eq!(rate.admit(start + Duration::from_secs(1)), Some(0));
     }
 }

@@ -20,6 +20,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use simplelog::{ConfigBuilder, FormatItem, WriteLogger, format_description};
 
@@ -56,12 +57,15 @@ pub(crate) static CONNECTIONS: Limiter =
     Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about connections");
 
 /// Which requests are logged: `--access-log`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccessLog {
-    None,
-    /// Those that have changed the list.
+    // those that have changed the list
     Changes,
+    // the words of the other options, and of clap
+    #[value(name = "true", aliases = ["yes", "on", "1", "y", "t"])]
     All,
+    #[value(name = "false", aliases = ["no", "off", "0", "n", "f"])]
+    None,
 }
 
 /// What the thread that writes is sent.
@@ -102,7 +106,6 @@ pub(crate) fn flush() {
 }
 
 fn flush_within(time: Duration) {
-    limiters().into_iter().for_each(Limiter::flush);
     let Some(queue) = QUEUE.get() else { return };
     let (done, is_done) = sync_channel(1);
     let deadline = Instant::now() + time;
@@ -121,10 +124,6 @@ fn flush_within(time: Duration) {
 /// included.
 pub(crate) fn counts() -> (u64, u64) {
     (DROPPED.load(Relaxed), WARNINGS.load(Relaxed))
-}
-
-fn limiters() -> [&'static Limiter; 4] {
-    [&FAULTS, &WRONG_TOKENS, &FORBIDDEN, &CONNECTIONS]
 }
 
 /// What a client sent, for a log line: escaped as by `{:?}`, and cut with `…` if that is longer

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use crate::http::{OtherType, Representation};
+use crate::http::Representation;
 
 pub(super) static PAGE: LazyLock<Arc<Representation>> =
     LazyLock::new(|| Arc::new(Representation::new(HTML.as_bytes().to_vec())));
@@ -30,21 +30,17 @@ const HTML: &str = concat!(
     "</script>\n</html>\n",
 );
 
-/// The page's media type, and its own fields.
-pub(super) static TYPE: OtherType =
-    OtherType { media_type: "text/html; charset=utf-8", fields: FIELDS };
-
-/// The fields that only the page has, each line led by the line break that ends the one before.
+/// What a browser may do for the page (Content Security Policy Level 3).
 ///
 /// Nothing runs or shows but what has these hashes, nothing is asked of another host, and no text
 /// becomes markup. After a change of style or script the test below tells the new hashes.
-const FIELDS: &str = concat!(
-    "\r\nContent-Security-Policy: default-src 'none'; script-src 'sha256-",
+pub(super) const POLICY: &str = concat!(
+    "default-src 'none'; script-src 'sha256-",
     "Ss6/A7IakgbfKd33Uv8hLDByjQoZ4TloNoE1iPCZw9A=",
     "'; style-src 'sha256-",
     "DKicNi1qUM5ayGkiIJq727YZc28wHuPfQkkwNHs0Gk8=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
-     require-trusted-types-for 'script'; trusted-types 'none'\r\nReferrer-Policy: no-referrer"
+     require-trusted-types-for 'script'; trusted-types 'none'"
 );
 
 #[cfg(test)]
@@ -64,7 +60,7 @@ mod tests {
         let style = content_of("<style>", "</style>\n</head>");
         for (source, text) in [("script-src", script), ("style-src", style)] {
             let directive = format!("{source} 'sha256-{}';", sha256_in_base64(text));
-            assert!(FIELDS.contains(&directive), "the policy has to have: {directive}");
+            assert!(POLICY.contains(&directive), "the policy has to have: {directive}");
         }
     }
 

@@ -10,16 +10,13 @@ use super::page;
 use super::token::Tokens;
 use super::write::write;
 use crate::http::rfc3339;
-use crate::http::{
-    CommonFields, Conditions, Content, Methods, OtherType, Representation, Request, Response,
-};
+use crate::http::{CommonFields, Conditions, Content, Representation, Request, Response};
 use crate::logging::AccessLog;
 use crate::metrics::Metrics;
-use crate::store::{Action, Change, Store, json};
+use crate::store::{Action, Change, Color, Store, json};
 
 /// Prometheus' text format, by its version.
-static METRICS_TYPE: OtherType =
-    OtherType { media_type: "text/plain; version=0.0.4; charset=utf-8", fields: "" };
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Content that takes longer to read than a request without it takes in all.
 const LONG_CONTENT_BYTES: usize = 16 * 1024;
@@ -149,11 +146,12 @@ fn operate(
     arrival: Arrival,
 ) -> Answer {
     let allow = methods(&resource, service.read_only);
-    if !allow.contain(&request.method) {
+    if !allow.contains(&request.method) {
+        let allow = names(allow);
         let message = format!("the method is not allowed here, only {allow}");
         let error = Response::error(StatusCode::METHOD_NOT_ALLOWED, message);
         // RFC 9110 §15.5.6: a 405 MUST carry Allow
-        return Answer::Now(Response { allow: Some(allow), ..error });
+        return Answer::Now(Response { fields: vec![("Allow", allow.into())], ..error });
     }
     if let Some(refusal) = check_token(service, &resource, request) {
         return Answer::Now(refusal);
@@ -164,7 +162,9 @@ fn operate(
     // the table of the specification's Endpoints; the methods that a resource does not have are
     // refused above
     match (resource, &request.method) {
-        (resource, Method::Options) => Answer::Now(options(service, &resource, request, allow)),
+        (resource, Method::Options) => {
+            Answer::Now(options(service, &resource, request, names(allow)))
+        }
         (Resource::Colors, Method::Post) => {
             let color = json::from_create(&request.content).map(Action::Create);
             write(service, request, None, color, arrival)
@@ -179,9 +179,10 @@ fn operate(
         },
         (Resource::Colors, _) => Answer::Now(read(request, &service.store.list.envelope())),
         (Resource::Color(name), Method::Put) => {
-            let update = json::from_update(&request.content)
-                .map(|value| value.map(|value| Color::new(&name, &value)))
-                .map(|color| Action::Update(name.to_string(), color));
+            let update = json::from_update(&request.content).map(|value| {
+                let color = value.map(|value| Color::new(&name, &value));
+                Action::Update(name.to_string(), color)
+            });
             write(service, request, Some(&name), update, arrival)
         }
         (Resource::Color(name), Method::Delete) => {
@@ -198,9 +199,14 @@ fn operate(
         (Resource::Metrics, _) => Answer::Now(metrics(service)),
         (Resource::OpenApi, _) => Answer::Now(read(request, &service.openapi)),
         (Resource::Page, _) => {
-            let response = read(request, &page::PAGE);
+            let mut response = read(request, &page::PAGE);
             // an error has no tag, and stays JSON
-            Answer::Now(Response { other_type: response.tag.map(|_| &page::TYPE), ..response })
+            if response.tag.is_some() {
+                response.media_type = "text/html; charset=utf-8";
+                response.fields.push(("Content-Security-Policy", page::POLICY.into()));
+                response.fields.push(("Referrer-Policy", "no-referrer".into()));
+            }
+            Answer::Now(response)
         }
         (Resource::Asterisk, _) => Answer::Now(target_error(&TargetError::Form, &service.base)),
     }
@@ -232,7 +238,7 @@ fn options(
     service: &Service,
     resource: &Resource<'_>,
     request: &Request,
-    allow: Methods,
+    allow: String,
 ) -> Response {
     let is_written =
         matches!(resource, Resource::Colors | Resource::Color(_)) && !service.read_only;
@@ -240,16 +246,16 @@ fn options(
     let challenge =
         tokens.and_then(|tokens| tokens.check(request.fields().authorization.as_ref()).err());
     Response {
-        allow: Some(allow),
+        fields: vec![("Allow", allow.into())],
         challenge,
         ..Response::new(StatusCode::NO_CONTENT, Content::None)
     }
 }
 
 /// The methods of a resource.
-fn methods(resource: &Resource<'_>, read_only: bool) -> Methods {
+fn methods(resource: &Resource<'_>, read_only: bool) -> &'static [Method] {
     use Method::{Delete, Get, Head, Options, Post, Put};
-    Methods(match resource {
+    match resource {
         Resource::Health | Resource::Metrics | Resource::OpenApi | Resource::Page => {
             &[Get, Head, Options]
         }
@@ -259,7 +265,12 @@ fn methods(resource: &Resource<'_>, read_only: bool) -> Methods {
         Resource::Colors => &[Get, Head, Post, Put, Options],
         Resource::Color(_) => &[Get, Head, Put, Delete, Options],
         Resource::Asterisk => &[Get, Head, Post, Put, Delete, Options],
-    })
+    }
+}
+
+/// Methods as Allow lists them (RFC 9110 §10.2.1).
+fn names(methods: &[Method]) -> String {
+    methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn target_error(error: &TargetError, base: &BasePath) -> Response {
@@ -308,7 +319,7 @@ fn health(service: &Service, request: &Request, is_stopping: bool) -> Response {
 fn metrics(service: &Service) -> Response {
     let text = service.metrics.exposition(service.store.list.size(), &service.store.status);
     Response {
-        other_type: Some(&METRICS_TYPE),
+        media_type: METRICS_TYPE,
         ..Response::new(StatusCode::OK, Content::Own(text.into_bytes()))
     }
 }

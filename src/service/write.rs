@@ -46,7 +46,8 @@ impl Service {
             Ok(Outcome::NotFound) => return Response::no_such_color(),
             Ok(Outcome::ConditionFailed) => return condition_failed(),
             Ok(Outcome::Contended) => {
-                let message = "others change the list all the time: try again, or leave out the condition";
+                let message =
+                    "others change the list all the time: try again, or leave out the condition";
                 return Response::error(StatusCode::SERVICE_UNAVAILABLE, message);
             }
             Err(error) => {
@@ -55,8 +56,9 @@ impl Service {
                 return Response::error(StatusCode::INTERNAL_SERVER_ERROR, message);
             }
         };
+        let fields = location.map(|path| ("Location", path.into())).into_iter().collect();
         let response = Response::new(status, Content::Shared(content));
-        Response { location, detail, is_change, ..response }
+        Response { fields, detail, is_change, ..response }
     }
 }
 

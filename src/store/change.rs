@@ -156,8 +156,9 @@ mod tests {
 
     #[test]
     fn an_update_changes_the_value_of_the_first_or_nothing() {
-        let update =
-            |value: Option<&str>| decide(Action::Update("a".into(), value.map(|value| color("a", value))), None);
+        let update = |value: Option<&str>| {
+            decide(Action::Update("a".into(), value.map(|value| color("a", value))), None)
+        };
         assert_eq!(
             update(Some("3")),
             (Outcome::Updated(color("a", "3").json), Some(Edit::Replace(1, color("a", "3").json)))

@@ -118,6 +118,10 @@ pub(super) fn path_error(path: &Path, error: &io::Error) -> DatabaseError {
     let user = rustix::process::geteuid().as_raw();
     let found = path.ancestors().find_map(|part| Some((part, fs::metadata(part).ok()?)));
     let reason = match found {
+        _ if path == Path::new("/") => "this would be a file in /, where relative paths begin \
+                                        under systemd; name its whole path with --data, as in \
+                                        /var/lib/colors/colors.db"
+            .to_owned(),
         Some((part, there)) if error.kind() == ErrorKind::PermissionDenied => {
             let (owner, mode) = (there.uid(), there.mode() & 0o7777);
             let verb = if part == path { "use" } else { "search" };

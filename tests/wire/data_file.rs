@@ -386,7 +386,8 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     copy_program(colors(&[]).get_program(), &program);
     let use_as_nobody = |arguments: &[&str], file: &str| {
         let mut command = own_environment(&program);
-        run(command.args(arguments).args(["--data", file]).uid(65534).gid(65534))
+        command.args(arguments).args(["--data", file]).uid(65534).gid(65534);
+        run(command.current_dir("/"))
     };
     let run_as_nobody = |arguments: &[&str]| use_as_nobody(arguments, &file);
     let refused = |verb: &str, path: &str, mode: u32| {
@@ -421,6 +422,11 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     let (_, _, error) = use_as_nobody(&["--check"], &inside);
     assert!(error.ends_with(&refused("search", &private, 0o700)), "{error}");
     fs::remove_dir(&private).unwrap();
+    // as the service manager starts it
+    let (_, _, error) = use_as_nobody(&["--check"], "colors.db");
+    let advice = "cannot use colors.db: this would be a file in /, where relative paths begin under \
+                  systemd; name its whole path with --data, as in /var/lib/colors/colors.db\n";
+    assert!(error.ends_with(advice), "{error}");
     chown(&scratch.0, Some(65534), Some(65534)).unwrap();
     assert_eq!(run_as_nobody(&["--check"]).0, Some(0));
     assert_eq!(names_in(&scratch.0), ["colors", "colors.db"]);

@@ -17,8 +17,8 @@ use crate::common::harness::{
 };
 
 /// Longest start or end of a service whose log nobody reads; each waits half a second for the log
-/// at most.
-const SOON: Duration = Duration::from_secs(5);
+/// at most, a start that fails five.
+const SOON: Duration = Duration::from_secs(15);
 
 /// The service with a log that is read no further than its first line.
 struct Unread {
@@ -463,26 +463,7 @@ fn the_access_log_needs_level_info() {
         Some(server.log()).filter(|log| log.lines().count() == 2)
     });
     assert!(!log.contains("WARN"), "{log}");
-    // at level warn the address is not logged, so it listens where this test finds it
-    let scratch = Scratch::new();
-    let socket = scratch.0.join("s");
-    let mut command = colors(&[
-        "--access-log",
-        "--log-level",
-        "warn",
-        "--listen",
-        &format!("unix:{}", socket.display()),
-    ]);
-    let child = command.spawn().unwrap();
-    eventually("it listens", || std::os::unix::net::UnixStream::connect(&socket).ok());
-    Client::on_unix(&socket).expect_open();
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
-    let log = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
-    assert_eq!(
-        log.lines().map(text).collect::<Vec<_>>(),
-        ["--access-log logs nothing at --log-level warn: it needs info or debug"]
-    );
-    for level in ["off", "error"] {
+    for level in ["off", "error", "warn"] {
         let output = colors(&["--access-log", "--log-level", level]).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{error}");

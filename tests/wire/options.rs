@@ -202,6 +202,14 @@ fn check_says_in_one_line_whether_a_start_would_succeed() {
 }
 
 #[test]
+fn a_dump_needs_data_from_the_line_or_the_variable() {
+    let (code, _, error) = run(&["--dump"], &[]);
+    assert!(code == Some(2) && error.starts_with("error: --dump needs --data\n"), "{error}");
+    let (code, _, error) = run(&["--dump"], &[("COLORS_DATA", "/no/list.db")]);
+    assert!(code == Some(1) && error.contains("cannot use /no/list.db: "), "{error}");
+}
+
+#[test]
 fn a_switch_takes_the_usual_words() {
     for (words, status) in [(["true", "YES", "on", "1"], 405), (["false", "No", "off", "0"], 200)] {
         for word in words {
@@ -244,7 +252,7 @@ fn a_usage_error_exits_with_2_and_says_what_to_give() {
         ("--unix-mode rw", "give an octal number from 0 to 777, as in 0660"),
         ("--log-level inf", "a similar value exists: 'info'"),
         ("--log-level x", "[possible values: off, error, warn, info, debug]"),
-        ("--read-only=maybe", "[possible values: true, false]\n"),
+        ("--read-only=maybe", "for '--read-only[=<BOOL>]': value was not a boolean\n"),
         ("--workers 257", "'257' for '--workers <N>': give a number from 1 to 256"),
         ("--max-body 17M", size),
         ("--max-body -1", size),
