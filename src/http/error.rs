@@ -21,7 +21,7 @@ pub(crate) enum ProtocolError {
     Malformed(&'static str),
     /// When a line of the head ends in LF alone, where a proxy may see no end: 400.
     BareLineFeed,
-    /// When the version is neither 1.1 nor 1.0: 505 (RFC 9110 §15.6.6).
+    /// When the major version is not 1: 505 (RFC 9110 §15.6.6).
     Version,
     /// When the head is longer than 64 KiB or has more than 100 field lines: 431.
     HeadTooLarge,

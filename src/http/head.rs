@@ -51,7 +51,7 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
     match parsed.parse_with_uninit_headers(head, &mut headers) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
         Ok(_) => return Err(REQUEST_LINE),
-        Err(httparse::Error::Version) if has_version(head) => return Err(ProtocolError::Version),
+        Err(httparse::Error::Version) => return parse_as_1_1(head, content_max),
         Err(httparse::Error::TooManyHeaders) => return Err(ProtocolError::HeadTooLarge),
         Err(httparse::Error::HeaderName) => {
             return Err(ProtocolError::Malformed(
@@ -108,10 +108,20 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     })
 }
 
-/// Whether the third word of the request line is a version of HTTP (RFC 9112 §2.3).
-fn has_version(head: &[u8]) -> bool {
-    let word = head.split(|byte| matches!(byte, b' ' | b'\r')).nth(2);
-    matches!(word, Some([b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9']))
+/// Parses a head with a version that httparse does not know. A later minor version of 1 is served
+/// as 1.1 (RFC 9110 §2.5).
+fn parse_as_1_1(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
+    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    match version.strip_prefix(b"HTTP/") {
+        Some([b'1', b'.', b'2'..=b'9']) => {
+            let mut head = head.to_vec();
+            head[line.len() - 1] = b'1';
+            parse(&head, content_max)
+        }
+        Some([b'0' | b'2'..=b'9', b'.', b'0'..=b'9']) => Err(ProtocolError::Version),
+        _ => Err(REQUEST_LINE),
+    }
 }
 
 impl<'a> FramingFields<'a> {

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use imbl::OrdMap;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Params, ffi};
 
 use super::color::{self, Color, NAME_BYTES_MAX};
@@ -179,7 +180,11 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
 /// Fails if the rows that are written could be refused or changed: by another table in place of
 /// [`SCHEMA`], a trigger, or an index that is more than an order of names or values.
 fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
-    let text = |query: &str| connection.query_row(query, [], |row| row.get::<_, String>(0));
+    // on one line, for messages
+    let text = |query: &str| {
+        let text = connection.query_row(query, [], |row| row.get::<_, String>(0));
+        text.map(|text| text.replace(char::is_control, " "))
+    };
     let found = text(
         "SELECT ifnull(max(sql), '') FROM sqlite_schema \
          WHERE type IN ('table', 'view') AND name = 'color' COLLATE NOCASE",
@@ -229,7 +234,10 @@ impl Database {
         lock: File,
     ) -> Result<(Self, Colors), DatabaseError> {
         let mut files = Files::new(given, path)?;
+        let has_log = data_file::with_suffix(path, "-wal").exists();
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        // a start that is refused leaves both as they are
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
         check_pages(&connection)?;
         let mode: String = connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
         if mode != "wal" {
@@ -375,7 +383,11 @@ impl Database {
         // who reads all the time, as Litestream does, is not waited for
         let checkpointed = connection
             .busy_timeout(Duration::ZERO)
-            .and_then(|()| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
+            .and_then(|()| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())))
+            // it removes FILE-wal
+            .and_then(|()| {
+                connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
+            });
         let closed = connection.close().map_err(|(_, error)| error);
         if let Err(error) = checkpointed.and(closed) {
             log::warn!("keep FILE and FILE-wal together: {}", DatabaseError::from(error));

@@ -262,10 +262,13 @@ fn check_refusal(make: &str, undo: &str, reason: &str) {
     // in FILE-wal alone
     shared.server.signal(Signal::KILL);
     shared.server.wait();
+    let files = || ["", "-wal"].map(|suffix| fs::read(format!("{}{suffix}", shared.file)).unwrap());
+    let before = files();
     for mode in [&["--check"][..], &["--dump"], &["--listen", "127.0.0.1:0"]] {
         let (code, _, error) = run(&mut colors(&[mode, &["--data", &shared.file]].concat()));
         assert!(code == Some(1) && error.ends_with(&format!(": {reason}\n")), "{mode:?}: {error}");
     }
+    assert!(files() == before, "a refused start has written");
 }
 
 #[test]
