@@ -1,6 +1,7 @@
 //! A color: one entry of the list. Knows nothing of where colors come from.
 
 use std::borrow::Cow;
+use std::io;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -75,8 +76,26 @@ pub(super) fn json(name: &str, value: &str) -> Representation {
     representation
 }
 
-/// The name in the JSON of a color; does not read the value, and allocates nothing if there is no
-/// escape in it.
+/// Whether this is the JSON of a color with exactly this name. Compares what [`json`] would write,
+/// and allocates nothing.
+pub(super) fn is_named(json: &Representation, name: &str) -> bool {
+    struct Comparison<'a>(&'a [u8]);
+    impl io::Write for Comparison<'_> {
+        fn write(&mut self, expected: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.strip_prefix(expected).ok_or(io::ErrorKind::InvalidData)?;
+            Ok(expected.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    json.bytes()
+        .strip_prefix(NAME_BEGIN)
+        .is_some_and(|json| serde_json::to_writer(Comparison(json), name).is_ok())
+}
+
+/// The name in the JSON of a color; does not read the value.
 pub(super) fn name(json: &Representation) -> Cow<'_, str> {
     #[derive(Deserialize)]
     struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -102,9 +121,17 @@ mod tests {
     }
 
     #[test]
-    fn the_name_is_read_alone() {
-        for name in ["", "a", "a\"", "a\\", "\u{e9}\n", "a\",\"value\":\""] {
-            assert_eq!(Color::new(name, "b").name(), name);
+    fn a_name_is_told_from_what_begins_like_it() {
+        for name in ["", "a", "a\"", "a\\", "\u{e9}\n"] {
+            let json = Color::new(name, "").json;
+            assert!(is_named(&json, name), "{name:?}");
+            assert_eq!(super::name(&json), name);
+            for other in [format!("{name}b"), format!("{name}\",\"value\":\"")] {
+                assert!(
+                    !is_named(&json, &other) && !is_named(&Color::new(&other, "").json, name),
+                    "{other:?}"
+                );
+            }
         }
     }
 }

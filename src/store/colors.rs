@@ -85,7 +85,7 @@ impl Colors {
             // a range would take longer than all else that a read does
             let (_, id) = self.index.get_next(&(hash, from)).filter(|next| next.0 == hash)?;
             let json = &self.get(*id)?.json;
-            if color::name(json) == name {
+            if color::is_named(json, name) {
                 return Some((*id, json));
             }
             from = id.checked_add(1)?;
