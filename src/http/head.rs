@@ -1,9 +1,11 @@
 //! Parses the head of a request (RFC 9112 §3 and §5) when all of it has arrived.
 
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
 use memchr::memchr;
 
+use super::accept::asks_for_html;
 use super::chunked::ChunkedDecoder;
 use super::error::{FIELD_LINES_MAX, ProtocolError};
 use super::host::Host;
@@ -13,6 +15,9 @@ use super::syntax::split_absolute_form;
 const REQUEST_LINE: ProtocolError = ProtocolError::Malformed(
     "the request line has to be method, target and HTTP/1.1, with one space between",
 );
+
+/// Longest host that is kept for the next request; a DNS name has at most 253 bytes.
+const KEPT_HOST_BYTES_MAX: usize = 260;
 
 /// A request whose head has arrived.
 #[derive(Debug)]
@@ -44,14 +49,19 @@ struct FramingFields<'a> {
     error: Option<ProtocolError>,
 }
 
-/// Parses a head that ends with its empty line.
-pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
+/// Parses a head that ends with its empty line. `last_host` is that of the request before on the
+/// connection, and most often of this one.
+pub(super) fn parse(
+    head: &[u8],
+    content_max: usize,
+    last_host: &mut Option<Arc<Host>>,
+) -> Result<Incoming, ProtocolError> {
     let mut headers = [MaybeUninit::uninit(); FIELD_LINES_MAX];
     let mut parsed = httparse::Request::new(&mut []);
     match parsed.parse_with_uninit_headers(head, &mut headers) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
         Ok(_) => return Err(REQUEST_LINE),
-        Err(httparse::Error::Version) => return parse_as_1_1(head, content_max),
+        Err(httparse::Error::Version) => return parse_as_1_1(head, content_max, last_host),
         Err(httparse::Error::TooManyHeaders) => return Err(ProtocolError::HeadTooLarge),
         Err(httparse::Error::HeaderName) => {
             return Err(ProtocolError::Malformed(
@@ -78,7 +88,7 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
     if let Some(error) = lines.error.take() {
         return Err(error);
     }
-    let host = lines.host(target, is_1_1)?;
+    let host = lines.host(target, is_1_1, last_host)?;
     let framing = lines.framing(is_1_1, content_max)?;
     let request = Request {
         method: method.parse().map_err(|()| REQUEST_LINE)?,
@@ -110,14 +120,18 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
 
 /// Parses a head with a version that httparse does not know. A later minor version of 1 is served
 /// as 1.1 (RFC 9110 §2.5).
-fn parse_as_1_1(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
+fn parse_as_1_1(
+    head: &[u8],
+    content_max: usize,
+    last_host: &mut Option<Arc<Host>>,
+) -> Result<Incoming, ProtocolError> {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
     match version.strip_prefix(b"HTTP/") {
         Some([b'1', b'.', b'2'..=b'9']) => {
             let mut head = head.to_vec();
             head[line.len() - 1] = b'1';
-            parse(&head, content_max)
+            parse(&head, content_max, last_host)
         }
         Some([b'0' | b'2'..=b'9', b'.', b'0'..=b'9']) => Err(ProtocolError::Version),
         _ => Err(REQUEST_LINE),
@@ -180,7 +194,7 @@ impl<'a> FramingFields<'a> {
                 rare.get_or_insert_default().forwarded_for =
                     last.and_then(|last| last.trim().parse().ok());
             } else if is("accept") {
-                if members(value).any(is_html) {
+                if asks_for_html(value) {
                     rare.get_or_insert_default().asks_for_html = true;
                 }
             } else if is("content-encoding") {
@@ -195,8 +209,20 @@ impl<'a> FramingFields<'a> {
     }
 
     /// The host that the request is for (RFC 9112 §3.2).
-    fn host(&self, target: &str, is_1_1: bool) -> Result<Option<Host>, ProtocolError> {
-        let parse = |value: &[u8]| str::from_utf8(value).ok().and_then(Host::parse);
+    fn host(
+        &self,
+        target: &str,
+        is_1_1: bool,
+        last: &mut Option<Arc<Host>>,
+    ) -> Result<Option<Arc<Host>>, ProtocolError> {
+        let mut parse = |value: &[u8]| match last {
+            Some(last) if last.as_str().as_bytes() == value => Some(Arc::clone(last)),
+            _ => {
+                let host = Arc::new(Host::parse(str::from_utf8(value).ok()?)?);
+                *last = (value.len() <= KEPT_HOST_BYTES_MAX).then(|| Arc::clone(&host));
+                Some(host)
+            }
+        };
         let host = match self.host {
             Some(host) => Some(parse(host).ok_or(ProtocolError::Host)?),
             None if is_1_1 => return Err(ProtocolError::Host),
@@ -258,30 +284,13 @@ fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
-/// Whether a media range of Accept is `text/html` itself, with a weight above 0 (RFC 9110
-/// §12.5.1), as browsers send it when they open a page. `*/*`, which curl and `fetch` send, and
-/// `text/*` do not count.
-fn is_html(range: &[u8]) -> bool {
-    let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-    parts.next().is_some_and(|name| name.eq_ignore_ascii_case(b"text/html"))
-        && !parts.any(is_zero_weight)
-}
-
-/// Whether a parameter is `q` with the value 0: "not acceptable" (RFC 9110 §12.4.2).
-fn is_zero_weight(parameter: &[u8]) -> bool {
-    let Some((b'q' | b'Q', rest)) = parameter.split_first() else { return false };
-    rest.strip_prefix(b"=").is_some_and(|weight| {
-        weight.starts_with(b"0") && weight.iter().all(|byte| matches!(byte, b'0' | b'.'))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn fields(lines: &str) -> Result<Fields, ProtocolError> {
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
-        parse(head.as_bytes(), 0).map(|incoming| incoming.request.fields().clone())
+        parse(head.as_bytes(), 0, &mut None).map(|incoming| incoming.request.fields().clone())
     }
 
     #[test]
@@ -301,26 +310,6 @@ mod tests {
                 expected.map(|address| address.parse().unwrap()),
                 "{lines:?}"
             );
-        }
-    }
-
-    #[test]
-    fn only_a_client_that_names_html_asks_for_it() {
-        for (ranges, expected) in [
-            ("text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8", true),
-            ("application/json, Text/HTML;level=1;q=0.1", true),
-            ("application/json\r\nAccept: text/html", true),
-            ("text/html;q=0.001", true),
-            ("text/html ; Q=1.000", true),
-            ("", false),
-            ("*/*", false),
-            ("text/*", false),
-            ("text/html;q=0", false),
-            ("*/*, text/html; q=0.000", false),
-            ("text/htmlx", false),
-        ] {
-            let fields = fields(&format!("Accept: {ranges}\r\n")).unwrap();
-            assert_eq!(fields.asks_for_html, expected, "{ranges:?}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! HTTP/1.1 (RFC 9110, RFC 9112) on values: bytes become requests, responses become bytes. Knows no
 //! sockets.
 
+mod accept;
 mod chunked;
 mod conditional;
 mod date;

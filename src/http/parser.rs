@@ -2,11 +2,13 @@
 //! no color.
 
 use std::mem::take;
+use std::sync::Arc;
 
 use memchr::memchr;
 
 use super::error::{HEAD_BYTES_MAX, ProtocolError};
 use super::head::{self, Framing, Incoming};
+use super::host::Host;
 use super::request::Request;
 use super::syntax::is_tchar;
 
@@ -24,6 +26,8 @@ pub(crate) struct Parser {
     skipped_empty_line: bool,
     /// The next request, when its head is parsed.
     incoming: Option<Incoming>,
+    /// The host of the request before.
+    last_host: Option<Arc<Host>>,
 }
 
 impl Parser {
@@ -68,7 +72,8 @@ impl Parser {
             Some(incoming) => incoming,
             None => {
                 let Some(end) = self.find_head_end()? else { return Ok(None) };
-                let incoming = head::parse(&self.received[self.start..end], content_max)?;
+                let incoming =
+                    head::parse(&self.received[self.start..end], content_max, &mut self.last_host)?;
                 (self.start, self.searched, self.skipped_empty_line) = (end, 0, false);
                 self.incoming.insert(incoming)
             }

@@ -98,6 +98,18 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
 }
 
 #[test]
+fn each_request_of_a_connection_has_its_own_host() {
+    let (mut parser, long) = (Parser::default(), "a".repeat(1000));
+    for host in ["a", "a", "b:80", "[::1]", "[::1]", &long, &long, "a"] {
+        parser.append(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        let Ok(Some(request)) = parser.next_request(0) else { panic!("{host} is a host") };
+        assert_eq!(request.host.unwrap().as_str(), host);
+    }
+    parser.append(b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n");
+    assert_eq!(parser.next_request(0), Err(ProtocolError::Host));
+}
+
+#[test]
 fn the_version_and_connection_decide_whether_the_connection_stays() {
     let head = "GET /a";
     check("GET /a HTTP/1.0\r\n\r\n", Ok((head, "", false)));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use tiny_http::Method;
 
@@ -14,7 +14,7 @@ pub(crate) struct Request {
     /// The request target as received: origin-form, absolute-form or `*` (RFC 9112 §3.2).
     pub(crate) target: String,
     /// Host, or the authority of an absolute-form target; `None` only with HTTP/1.0.
-    pub(crate) host: Option<Host>,
+    pub(crate) host: Option<Arc<Host>>,
     /// Those of [`Request::fields`], if it has any: most have none, and are small without them.
     pub(crate) rare_fields: Option<Box<Fields>>,
     /// Without its transfer coding.

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +12,7 @@ use tiny_http::StatusCode;
 /// A strong entity tag (RFC 9110 §8.8.3): 128 bits of a hash of the representation, written as 32
 /// hexadecimal digits in quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EntityTag(u128);
+pub(crate) struct EntityTag([u8; 16]);
 
 impl EntityTag {
     /// Whether this text, with its quotes, has the form of a tag of this service.
@@ -27,13 +26,23 @@ impl EntityTag {
     /// contents with the same tag can be found.
     pub(crate) fn of(representation: &[u8]) -> Self {
         let hash = blake3::hash(representation);
-        Self(u128::from_be_bytes(*hash.as_bytes().first_chunk().expect("it has 32 bytes")))
+        Self(*hash.as_bytes().first_chunk().expect("it has 32 bytes"))
+    }
+
+    /// By hand, since every read has one: `{:032x}` takes 600 instructions more.
+    fn text(self) -> [u8; 34] {
+        let mut text = [b'"'; 34];
+        let digit = |half: u8| half + if half < 10 { b'0' } else { b'a' - 10 };
+        for (index, byte) in self.0.into_iter().enumerate() {
+            (text[2 * index + 1], text[2 * index + 2]) = (digit(byte >> 4), digit(byte & 15));
+        }
+        text
     }
 }
 
 impl fmt::Display for EntityTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{:032x}\"", self.0)
+        f.write_str(str::from_utf8(&self.text()).expect("quotes and digits are ASCII"))
     }
 }
 
@@ -239,7 +248,8 @@ impl Response {
             );
         }
         if let Some(tag) = self.tag {
-            write!(out, "\r\nETag: {tag}").expect("a vector takes every byte");
+            out.extend_from_slice(b"\r\nETag: ");
+            out.extend_from_slice(&tag.text());
         }
         let vary = match (self.varies_by_accept, common.varies_by_origin) {
             (true, true) => Some("Accept, Origin"),

@@ -8,6 +8,10 @@ pub(super) fn is_tchar(byte: &u8) -> bool {
 /// Splits an absolute-form target into authority and path with query (RFC 9112 §3.2.2). The scheme
 /// is `http` or `https`, in upper or lower case (RFC 3986 §3.1).
 pub(crate) fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
+    // as nearly all do
+    if target.starts_with('/') {
+        return None;
+    }
     let rest = ["http://", "https://"].into_iter().find_map(|scheme| {
         let (start, rest) = target.split_at_checked(scheme.len())?;
         start.eq_ignore_ascii_case(scheme).then_some(rest)

@@ -67,7 +67,7 @@ pub(super) fn check(
     request: &Request,
     checks_host: bool,
 ) -> Result<(), Forbidden> {
-    if let Some(host) = request.host.as_ref()
+    if let Some(host) = request.host.as_deref()
         && checks_host
         && !host.needs_no_dns
         && !allowlist.hosts.iter().any(|allowed| host.is_named(allowed))
@@ -98,7 +98,7 @@ fn is_same_origin(allowlist: &Allowlist, request: &Request) -> bool {
         (_, Some(origin)) if is_allowed(allowlist, origin) => true,
         (None, Some(origin)) => {
             let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-            host.is_some() && host == request.host.as_ref().map(Host::as_str)
+            host.is_some() && host == request.host.as_deref().map(Host::as_str)
         }
         (Some(_), _) => false,
     }
@@ -151,7 +151,7 @@ mod tests {
     use crate::http::Fields;
 
     fn request(method: Method, host: Option<&str>, fields: Fields) -> Request {
-        let host = host.map(|host| Host::parse(host).unwrap());
+        let host = host.map(|host| Host::parse(host).unwrap().into());
         Request { host, ..Request::plain(method, fields) }
     }
 
