@@ -68,14 +68,6 @@ impl Lease {
     }
 }
 
-impl Deref for Lease {
-    type Target = Browser;
-
-    fn deref(&self) -> &Browser {
-        self.0.as_ref().expect("there is one until it is dropped")
-    }
-}
-
 impl Drop for Lease {
     fn drop(&mut self) {
         let browser = self.0.take().filter(|_| !thread::panicking());
@@ -89,19 +81,33 @@ impl Drop for Lease {
     }
 }
 
-/// Runs a test in a browser that shows nothing yet. Afterwards the console has to be free of errors
-/// and violations of the policy.
-#[track_caller]
-pub(crate) fn browse(test: impl FnOnce(&Browser)) {
-    if !super::has_chromium() {
-        return;
+/// A browser for one test. At the end of the test, its console has to be free of errors and
+/// violations of the policy.
+pub(crate) struct Browsing(Lease);
+
+/// A browser that shows nothing yet; `None`, and the test is skipped, where there is none.
+pub(crate) fn browse() -> Option<Browsing> {
+    super::has_chromium().then(|| Browsing(Lease::new()))
+}
+
+impl Deref for Browsing {
+    type Target = Browser;
+
+    fn deref(&self) -> &Browser {
+        self.0.0.as_ref().expect("there is one until it is dropped")
     }
-    let browser = Lease::new();
-    test(&browser);
-    let expected = browser.expected.borrow();
-    for entry in browser.console() {
-        let message = entry["message"].as_str().unwrap();
-        assert!(expected.iter().any(|part| message.contains(part)), "in the console: {entry}");
+}
+
+impl Drop for Browsing {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            return;
+        }
+        let expected = self.expected.borrow();
+        for entry in self.console() {
+            let message = entry["message"].as_str().unwrap();
+            assert!(expected.iter().any(|part| message.contains(part)), "in the console: {entry}");
+        }
     }
 }
 
@@ -210,6 +216,21 @@ impl Browser {
     #[track_caller]
     pub(crate) fn open(&self, server: &Server) {
         self.go(&format!("http://{}/", server.address));
+    }
+
+    /// The same for a service that has just been started.
+    #[track_caller]
+    pub(crate) fn show(&self, server: Server) -> Server {
+        self.open(&server);
+        server
+    }
+
+    /// The same, and waits until the list may be changed.
+    #[track_caller]
+    pub(crate) fn show_to_change(&self, server: Server) -> Server {
+        self.open(&server);
+        self.expect_controls();
+        server
     }
 
     /// Waits until the page knows that the list may be changed.
