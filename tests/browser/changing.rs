@@ -13,8 +13,7 @@ const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"
 const FASTER: &str = "412 (Precondition Failed)";
 
 fn open(browser: &Browser) -> Server {
-    let server = browser.show(Server::with_seed(SEED, &["--access-log"]));
-    server
+    browser.show(Server::with_seed(SEED, &["--access-log"]))
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::browser::actions::{CONTROL, ESCAPE};
 use crate::browser::driver::{Browser, browse};
 use crate::browser::undoing::names_of;
-use crate::common::harness::{Scratch, Server, eventually};
+use crate::common::harness::{Scratch, Server, eventually, wait_until};
 
 const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"red","value":"#ee0000"}]"##;
 const NEW: &str = r##"{"data":[{"name":"sea","value":"teal"},{"name":"ink","value":"#000000"},{"name":"red","value":"#ff0000","more":1}]}"##;
@@ -69,7 +69,7 @@ fn a_file_that_is_no_list_of_colors_is_refused_with_what_to_fix() {
         (r#"[null]"#, "Color 1 of this file has no text as its name."),
     ] {
         browser.give_file(&scratch.write("bad.json", content));
-        eventually(message, || browser.text("#told").starts_with(message).then_some(()));
+        wait_until(message, || browser.text("#told").starts_with(message));
     }
     assert_eq!(browser.run("return document.querySelector('#incoming').open"), false);
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::browser::actions::ESCAPE;
 use crate::browser::driver::browse;
 use crate::browser::proxied::Front;
-use crate::common::harness::{Server, eventually, figures, within};
+use crate::common::harness::{Server, eventually, figures, wait_until, within};
 
 #[test]
 fn changes_of_others_appear_by_themselves() {
@@ -85,7 +85,7 @@ fn a_hidden_page_asks_for_nothing_and_a_visible_one_for_no_content() {
             .filter(|line| line.contains(" GET \"/colors\"") && line.contains(part))
             .count()
     };
-    eventually("a 304", || (count(" 304 ") >= 2).then_some(()));
+    wait_until("a 304", || count(" 304 ") >= 2);
     assert_eq!(count(" 200 "), 1, "{}", server.log());
     let tab = browser.hide();
     // a page that is seen asks every second; one request may have been under way
@@ -97,7 +97,7 @@ fn a_hidden_page_asks_for_nothing_and_a_visible_one_for_no_content() {
     });
     let before = count("");
     browser.switch(&tab);
-    eventually("the page asks again", || (count("") > before).then_some(()));
+    wait_until("the page asks again", || count("") > before);
 }
 
 #[test]

@@ -11,8 +11,7 @@ const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"
 
 /// Opens the page of a service with five colors, when they may be changed.
 pub(crate) fn open(browser: &Browser) -> Server {
-    let server = browser.show_to_change(Server::with_seed(SEED, &["--access-log"]));
-    server
+    browser.show_to_change(Server::with_seed(SEED, &["--access-log"]))
 }
 
 /// Has the service answer requests of a method only after `release` was called in the page, and

@@ -63,6 +63,12 @@ impl Response {
         self.field("connection") == Some("close")
     }
 
+    /// Checks the status; shows all of the response if it is another one.
+    #[track_caller]
+    pub(crate) fn expect_status(&self, status: u16) {
+        assert_eq!(self.status, status, "{self:?}");
+    }
+
     /// The message of an Error body; the empty string when there is only `{"error":true}`.
     #[track_caller]
     pub(crate) fn message(&self) -> String {
@@ -217,7 +223,7 @@ impl<S: Read + Write> Client<S> {
     /// Checks that the connection is still good for a request.
     #[track_caller]
     pub(crate) fn expect_open(&mut self) {
-        assert_eq!(self.ask("HEAD", "/colors", "").status, 200);
+        self.ask("HEAD", "/colors", "").expect_status(200);
     }
 
     /// Receives some bytes; false at the end of the connection, a reset included.

@@ -167,6 +167,13 @@ impl Server {
         Self::spawn(command)
     }
 
+    /// Starts the service on a free port below strace with these options; `None` if that is not
+    /// installed.
+    pub(crate) fn below_strace(options: &[&str], arguments: &[&str]) -> Option<Self> {
+        let arguments = [&["--listen", "127.0.0.1:0"], arguments].concat();
+        Some(Self::spawn(colors_below_strace(options, &arguments)?))
+    }
+
     /// Starts a command that is or becomes the service; its first line of output tells where it
     /// listens.
     pub(crate) fn spawn(mut command: Command) -> Self {
@@ -203,11 +210,28 @@ impl Server {
         self.connect().ask(method, target, content)
     }
 
+    /// The same with further field lines, each ended by CR LF.
+    pub(crate) fn ask_with(
+        &self,
+        method: &str,
+        target: &str,
+        fields: &str,
+        content: &str,
+    ) -> Response {
+        self.connect().ask_with(method, target, fields, content)
+    }
+
     /// The content of `GET /colors`.
     pub(crate) fn list(&self) -> String {
         let response = self.ask("GET", "/colors", "");
         assert_eq!(response.status, 200);
         response.content
+    }
+
+    /// The log once this holds of it.
+    #[track_caller]
+    pub(crate) fn log_when(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
+        eventually(what, || Some(self.log()).filter(|log| holds(log)))
     }
 
     /// Log lines so far.
@@ -325,6 +349,12 @@ pub(crate) fn assert_same_list(actual: &str, expected: &str) {
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
     in_time(probe).unwrap_or_else(|| panic!("in vain: {what}"))
+}
+
+/// Waits until this holds, and fails the test if it does not before the deadline.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    eventually(what, || holds().then_some(()));
 }
 
 /// What `probe` gives, if it gives something before the deadline.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::harness::{Server, eventually, is_installed};
+use crate::common::harness::{Server, eventually, is_installed, wait_until};
 
 impl Server {
     /// Processor time it has used, in hundredths of a second; `None` once it has ended.
@@ -70,7 +70,7 @@ impl Server {
         let tracer = rustix::process::Pid::from_raw(self.proc_status("TracerPid") as i32)
             .expect("strace traces the service");
         rustix::process::kill_process(tracer, rustix::process::Signal::KILL).expect("strace runs");
-        eventually("strace has ended", || (self.proc_status("TracerPid") == 0).then_some(()));
+        wait_until("strace has ended", || self.proc_status("TracerPid") == 0);
     }
 
     /// Bytes that the kernel has for it over TCP: those not sent yet, closed connections included,

@@ -41,6 +41,14 @@ pub(crate) struct Answer {
     pub(crate) content: String,
 }
 
+impl Answer {
+    /// Checks the status; shows all of the answer if it is another one.
+    #[track_caller]
+    pub(crate) fn expect_status(&self, status: u16) {
+        assert_eq!(self.status, status, "{self:?}");
+    }
+}
+
 impl Proxy {
     /// Starts nginx as the file says for a service that has tokens, or decides otherwise who may
     /// write.

@@ -110,7 +110,7 @@ fn methods_that_a_resource_does_not_have_are_405_with_allow() {
             server.ask("OPTIONS", "*", "").field("allow"),
             Some("GET, HEAD, POST, PUT, DELETE, OPTIONS")
         );
-        assert_eq!(server.ask("CONNECT", "example.org:80", "").status, 400);
+        server.ask("CONNECT", "example.org:80", "").expect_status(400);
     }
 }
 
@@ -137,7 +137,7 @@ fn content_that_is_no_color_is_400_and_changes_nothing() {
         let response = server.ask("POST", "/colors", r#"{"name":"a"}"#);
         assert_eq!(response.status, 400);
         assert!(response.message().contains("value"), "the field that is missing: {response:?}");
-        assert_eq!(server.ask("PUT", "/colors/red", "{").status, 400);
+        server.ask("PUT", "/colors/red", "{").expect_status(400);
         assert_eq!(server.ask("PUT", "/colors/nosuchcolor", "{").content, r#"{"error":true}"#);
         assert_eq!(server.list(), before);
     }
@@ -159,10 +159,7 @@ fn a_client_with_the_current_tag_is_told_304_and_may_change() {
         }
         let tag = client.ask("GET", "/colors/red", "").field("etag").unwrap().to_owned();
         let condition = format!("If-Match: {tag}\r\n");
-        assert_eq!(
-            client.ask_with("PUT", "/colors/red", &condition, r#"{"value":"1"}"#).status,
-            200
-        );
+        client.ask_with("PUT", "/colors/red", &condition, r#"{"value":"1"}"#).expect_status(200);
         let refused = client.ask_with("PUT", "/colors/red", &condition, r#"{"value":"2"}"#);
         assert_eq!(
             (refused.status, refused.message().as_str()),

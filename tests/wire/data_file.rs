@@ -275,12 +275,11 @@ fn a_second_service_is_told_that_the_list_is_in_use() {
         let (mut client, is_over) = (server.connect(), &is_over);
         scope.spawn(move || {
             for step in 0.. {
-                assert_eq!(
-                    client.ask("PUT", "/colors/a", &format!(r#"{{"value":"{step}"}}"#)).status,
-                    200
-                );
+                client
+                    .ask("PUT", "/colors/a", &format!(r#"{{"value":"{step}"}}"#))
+                    .expect_status(200);
                 if is_over.load(Relaxed) {
-                    assert_eq!(client.ask("PUT", "/colors/a", r#"{"value":"1"}"#).status, 200);
+                    client.ask("PUT", "/colors/a", r#"{"value":"1"}"#).expect_status(200);
                     return;
                 }
             }
@@ -294,7 +293,7 @@ fn a_second_service_is_told_that_the_list_is_in_use() {
             );
         }
     });
-    assert_eq!(server.ask("POST", "/colors", A).status, 201);
+    server.ask("POST", "/colors", A).expect_status(201);
     assert_eq!((server.list(), stored(&file)), (format!(r#"{{"data":[{A},{A}]}}"#), server.list()));
 }
 
@@ -313,10 +312,9 @@ fn sqlite3_reads_and_copies_the_list_while_it_changes() {
             let (mut client, is_over) = (server.connect(), &is_over);
             scope.spawn(move || {
                 for step in 0.. {
-                    assert_eq!(
-                        client.ask("PUT", "/colors/a", &format!(r#"{{"value":"{step}"}}"#)).status,
-                        200
-                    );
+                    client
+                        .ask("PUT", "/colors/a", &format!(r#"{{"value":"{step}"}}"#))
+                        .expect_status(200);
                     if is_over.load(Relaxed) {
                         return;
                     }
@@ -356,7 +354,7 @@ fn a_reader_that_stays_makes_the_log_grow_until_it_goes() {
     let mut update = |digit: usize, length: usize| {
         // another value each time: SQLite writes nothing when nothing changes
         let content = format!(r#"{{"value":"{}"}}"#, (digit % 10).to_string().repeat(length));
-        assert_eq!(client.ask("PUT", "/colors/a", &content).status, 200);
+        client.ask("PUT", "/colors/a", &content).expect_status(200);
     };
     let log_length = || fs::metadata(format!("{file}-wal")).unwrap().len();
     for number in 0..80 {

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use crate::common::harness::{
-    Scratch, Server, colors, colors_below_strace, eventually, is_installed, run, skip, stored,
+    Scratch, Server, colors, colors_below_strace, is_installed, run, skip, stored, wait_until,
 };
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
@@ -144,17 +144,14 @@ fn a_full_disk_of_small_blocks_is_an_error_and_never_a_signal() {
         // what another process reads, and a start after a crash
         assert_eq!(stored(&file), list, "{free} KiB");
         disk.make_room();
-        eventually("it recovers", || {
-            (server.ask("GET", "/health", "").status == 200).then_some(())
-        });
+        wait_until("it recovers", || server.ask("GET", "/health", "").status == 200);
         server.stop();
         // after a kill, with and without the index of the log
         for is_there in [true, false] {
             let server = Server::start(&["--data", &file]);
-            assert_eq!(
-                server.ask("PUT", "/colors/a", &format!(r#"{{"value":"{is_there}"}}"#)).status,
-                200
-            );
+            server
+                .ask("PUT", "/colors/a", &format!(r#"{{"value":"{is_there}"}}"#))
+                .expect_status(200);
             let list = server.list();
             server.signal(Signal::KILL);
             assert_eq!(server.wait().0.signal(), Some(9), "{free} KiB");
@@ -203,7 +200,7 @@ fn an_index_that_grows_during_a_save_on_a_full_disk_ends_nothing() {
         disk.fill(free);
         assert_eq!(server.ask("POST", "/colors", &long).message(), refused(FULL), "{free} KiB");
         disk.make_room();
-        assert_eq!(server.ask("PUT", "/colors/a", "{}").status, 200);
+        server.ask("PUT", "/colors/a", "{}").expect_status(200);
         server.stop();
     }
 }
@@ -214,7 +211,7 @@ fn an_index_that_is_cut_ends_nothing_at_the_stop_either() {
         let scratch = Scratch::new();
         let file = scratch.file("colors.db");
         let server = Server::with_data(&format!("[{A}]"), &file, &[]);
-        assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).status, 200);
+        server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
         let list = server.list();
         fs::File::options()
             .write(true)
@@ -266,7 +263,7 @@ fn what_is_printed_while_a_service_starts_and_stops_is_a_list_that_was() {
             let reads = |trace: &str| {
                 fs::read_to_string(trace).unwrap_or_default().matches("colors.db>").count()
             };
-            eventually("it reads", || (reads(&trace) > 5).then_some(()));
+            wait_until("it reads", || reads(&trace) > 5);
             // it stands still in the middle of the file
             let pid = Pid::from_child(&child);
             kill_process(pid, Signal::STOP).unwrap();
@@ -275,7 +272,7 @@ fn what_is_printed_while_a_service_starts_and_stops_is_a_list_that_was() {
                 let server = Server::start(&["--data", &file]);
                 let (value, count) = (format!("after-{round}"), 900 + round);
                 let changed = list(&value, count);
-                assert_eq!(server.ask("PUT", "/colors", &format!("[{changed}]")).status, 200);
+                server.ask("PUT", "/colors", &format!("[{changed}]")).expect_status(200);
                 server.stop();
                 lists.push((changed, count));
             }

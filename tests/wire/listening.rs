@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Scratch, Server, colors, colors_inheriting, eventually, own_environment,
+    Scratch, Server, colors, colors_inheriting, eventually, own_environment, wait_until,
 };
 
 /// A service with a unix socket at `path`, next to its TCP one.
@@ -65,7 +65,7 @@ fn several_listeners_serve_the_same_list() {
             Client::new(TcpStream::connect(endpoint.trim_end_matches("/api")).unwrap());
         assert_eq!(client.ask("GET", "/api/colors/ink", "").status, 200, "{endpoint}");
     }
-    assert_eq!(Client::on_unix(&path).ask("GET", "/api/colors/ink", "").status, 200);
+    Client::on_unix(&path).ask("GET", "/api/colors/ink", "").expect_status(200);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn sockets_from_the_parent_take_precedence_and_outlive_the_service() {
             [format!("http://{}", tcp.local_addr().unwrap()), format!("unix:{path}")]
         );
         let ignored = "[WARN] --listen does nothing: the service manager hands over the sockets; change the .socket unit\n";
-        eventually("a warning", || server.log().ends_with(ignored).then_some(()));
+        wait_until("a warning", || server.log().ends_with(ignored));
         let mut idle = Client::on_unix(&path);
         idle.expect_open();
         server.connect().expect_open();

@@ -14,6 +14,7 @@ use rustix::process::Signal;
 use crate::common::client::Client;
 use crate::common::harness::{
     Scratch, Server, colors, colors_below_strace, eventually, is_installed, own_environment,
+    wait_until,
 };
 
 /// Longest start or end of a service whose log nobody reads; each waits half a second for the log
@@ -165,14 +166,13 @@ fn what_a_client_sends_is_cut_and_escaped() {
     let server = Server::start(&["--access-log"]);
     let long = "y".repeat(20_000);
     server.connect().send(format!("GET /colors HTTP/1.1\r\nHost: {long}\r\n\r\n")).response();
-    server.connect().ask_with(
+    server.ask_with(
         "DELETE",
         &format!("/colors/{long}"),
         &format!("Origin: http://a\"{long}\r\n"),
         "",
     );
-    let log =
-        eventually("five lines", || Some(server.log()).filter(|log| log.lines().count() == 5));
+    let log = server.log_when("five lines", |log| log.lines().count() == 5);
     assert!(log.lines().all(|line| line.len() < 600), "{log}");
     assert!(log.contains(&format!("the host \"{}\"…; ", "y".repeat(200))), "{log}");
     assert!(log.contains(&format!("DELETE \"/colors/{}\"… 403 ", "y".repeat(192))), "{log}");
@@ -184,7 +184,7 @@ fn the_log_has_no_query_and_only_the_start_of_a_long_method() {
     let server = Server::start(&["--access-log"]);
     server.ask("GET", "/colors/red?access_token=0123456789abcdef", "");
     server.ask(&"X".repeat(20_000), "/colors/red", "");
-    let log = eventually("both lines", || Some(server.log()).filter(|log| log.contains(" 405 ")));
+    let log = server.log_when("both lines", |log| log.contains(" 405 "));
     assert!(log.contains(" GET \"/colors/red\" 200 ") && !log.contains("access_token"), "{log}");
     assert!(log.lines().all(|line| line.len() < 400), "{log}");
 }
@@ -262,8 +262,8 @@ fn a_refused_request_is_logged_with_what_was_read_of_its_head() {
         ("nonsense\r\n\r\n", "unix - 400 "),
     ] {
         Client::on_unix(&socket).send(bytes).response();
-        eventually("the line", || {
-            server.log().lines().any(|logged| text(logged).starts_with(line)).then_some(())
+        wait_until("the line", || {
+            server.log().lines().any(|logged| text(logged).starts_with(line))
         });
     }
 }
@@ -330,14 +330,11 @@ fn log_of_a_refusal(failing_write: usize) -> Option<String> {
     put("a-token-0123456789", "1");
     (0..400).for_each(|_| assert_eq!(put("wrong", "2"), 401));
     assert_eq!(put("a-token-0123456789", "3"), 500);
-    assert_eq!(
-        client.ask_with("DELETE", "/colors/red", "Sec-Fetch-Site: cross-site\r\n", "").status,
-        403
-    );
+    client
+        .ask_with("DELETE", "/colors/red", "Sec-Fetch-Site: cross-site\r\n", "")
+        .expect_status(403);
     let refused = "refused a change from another site";
-    Some(eventually("the last is logged", || {
-        Some(server.log()).filter(|log| log.contains(refused))
-    }))
+    Some(server.log_when("the last is logged", |log| log.contains(refused)))
 }
 
 #[test]
@@ -444,8 +441,7 @@ fn a_line_begins_with_a_time_of_one_length_and_its_level() {
     let mut client = server.connect();
     // a tenth of all times would be shorter without their last zero
     (0..100).for_each(|_| client.expect_open());
-    let log =
-        eventually("all lines", || Some(server.log()).filter(|log| log.lines().count() == 101));
+    let log = server.log_when("all lines", |log| log.lines().count() == 101);
     for line in log.lines() {
         let (time, rest) = line.split_once(' ').unwrap();
         let shape: String =
@@ -459,9 +455,7 @@ fn a_line_begins_with_a_time_of_one_length_and_its_level() {
 fn the_access_log_needs_level_info() {
     let server = Server::start(&["--access-log", "--log-level", "info"]);
     server.ask("GET", "/colors", "");
-    let log = eventually("a line for the request", || {
-        Some(server.log()).filter(|log| log.lines().count() == 2)
-    });
+    let log = server.log_when("a line for the request", |log| log.lines().count() == 2);
     assert!(!log.contains("WARN"), "{log}");
     // at level warn the address is not logged, so it listens where this test finds it
     let scratch = Scratch::new();

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::harness::{eventually, long_list};
+use crate::common::harness::{eventually, long_list, wait_until};
 use crate::common::proxy::{CLOSED, Proxy, field};
 
 #[test]
@@ -28,30 +28,23 @@ fn every_method_and_target_passes_as_it_came() {
     );
     assert!(read.head.contains("Cache-Control: no-cache"), "{read:?}");
     assert_ne!(proxy.read("/colors/a%2Fb%20c?another").cache, "MISS");
-    assert_eq!(proxy.read("/colors/a/b%20c").status, 404);
+    proxy.read("/colors/a/b%20c").expect_status(404);
     let tag = read.head.lines().find_map(|line| line.strip_prefix("ETag: ")).unwrap().to_owned();
     let target = "/colors/a%2Fb%20c";
-    assert_eq!(proxy.ask("GET", target, &format!("If-None-Match: {tag}\r\n"), "").status, 304);
-    assert_eq!(
-        proxy.ask("PUT", target, "If-Match: \"another\"\r\n", r#"{"value":"2"}"#).status,
-        412
-    );
-    assert_eq!(
-        proxy.ask("PUT", target, &format!("If-Match: {tag}\r\n"), r#"{"value":"2"}"#).status,
-        200
-    );
+    proxy.ask("GET", target, &format!("If-None-Match: {tag}\r\n"), "").expect_status(304);
+    proxy.ask("PUT", target, "If-Match: \"another\"\r\n", r#"{"value":"2"}"#).expect_status(412);
+    proxy
+        .ask("PUT", target, &format!("If-Match: {tag}\r\n"), r#"{"value":"2"}"#)
+        .expect_status(200);
     assert_eq!(proxy.ask("DELETE", target, "", "").content, r#"{"name":"a/b c","value":"2"}"#);
     assert_eq!(proxy.ask("DELETE", target, "Origin: http://evil.example\r\n", "").status, 403);
     assert_eq!(
         proxy.ask("DELETE", target, "Origin: http://colors.example.org:81\r\n", "").status,
         404
     );
-    assert_eq!(
-        proxy
-            .ask("POST", "/colors", "", &format!(r#"{{"name":"{}"}}"#, "x".repeat(1_100_000)))
-            .status,
-        413
-    );
+    proxy
+        .ask("POST", "/colors", "", &format!(r#"{{"name":"{}"}}"#, "x".repeat(1_100_000)))
+        .expect_status(413);
     assert_eq!(
         (proxy.read("/health").status, proxy.read("/health").cache),
         (200, "BYPASS".to_owned())
@@ -69,9 +62,8 @@ fn connections_to_the_service_are_kept_and_a_long_list_passes_whole() {
     for number in 0..50 {
         assert_eq!(proxy.read(&format!("/colors/color-{number}")).content, entry(number));
     }
-    let log = eventually("a line for each request", || {
-        Some(server.log()).filter(|log| log.matches("] unix GET").count() == 51)
-    });
+    let log =
+        server.log_when("a line for each request", |log| log.matches("] unix GET").count() == 51);
     assert!(!log.contains("WARN"), "{log}");
 }
 
@@ -87,9 +79,9 @@ fn reads_are_served_from_the_cache_while_the_service_is_down() {
         assert_eq!(proxy.read_until("/colors", "STALE").content, list);
     }
     assert_eq!(proxy.read("/colors/blue").status, 502, "what nobody read before is not there");
-    assert_eq!(proxy.read("/health").status, 502);
-    assert_eq!(proxy.ask("PUT", "/colors/red", "", r#"{"value":"1"}"#).status, 502);
-    assert_eq!(proxy.ask("GET", "/colors/red", "Cache-Control: no-cache\r\n", "").status, 502);
+    proxy.read("/health").expect_status(502);
+    proxy.ask("PUT", "/colors/red", "", r#"{"value":"1"}"#).expect_status(502);
+    proxy.ask("GET", "/colors/red", "Cache-Control: no-cache\r\n", "").expect_status(502);
     let _server = proxy.service(&[]);
     assert_eq!(proxy.read_until("/colors/red", "REVALIDATED").content, red);
 }
@@ -121,9 +113,9 @@ fn what_the_service_was_asked_about_is_never_stale() {
 fn a_color_found_gone_is_not_shown_again_while_the_service_is_down() {
     let Some(proxy) = Proxy::start() else { return };
     let server = proxy.service(&[]);
-    assert_eq!(proxy.read("/colors/red").status, 200);
-    assert_eq!(proxy.ask("DELETE", "/colors/red", "", "").status, 200);
-    assert_eq!(proxy.ask("GET", "/colors/red", "Cache-Control: no-cache\r\n", "").status, 404);
+    proxy.read("/colors/red").expect_status(200);
+    proxy.ask("DELETE", "/colors/red", "", "").expect_status(200);
+    proxy.ask("GET", "/colors/red", "Cache-Control: no-cache\r\n", "").expect_status(404);
     assert_eq!(proxy.read("/colors/red").content, r#"{"error":true}"#);
     server.stop();
     let stale = proxy.read_until("/colors/red", "STALE");
@@ -140,10 +132,10 @@ fn a_list_that_was_replaced_is_seen_by_all_readers_as_soon_as_the_operators_are_
     let (_, text) = proxy.curl("/colors", &["--compressed"]);
     let condition = format!("If-Match: {}\r\n", field(&text, "ETag").unwrap());
     assert!(condition.contains("W/"), "{condition}");
-    assert_eq!(proxy.read("/colors/blue").status, 200);
+    proxy.read("/colors/blue").expect_status(200);
     let new = r#"{"data":[{"name":"red","value":"1"}]}"#;
     assert_eq!(proxy.ask("PUT", "/colors", &condition, new).content, new);
-    assert_eq!(proxy.ask("PUT", "/colors", &condition, "[]").status, 412);
+    proxy.ask("PUT", "/colors", &condition, "[]").expect_status(412);
     let replaced = Instant::now();
     for (target, before) in
         [("/colors", old.as_str()), ("/colors/blue", r##"{"name":"blue","value":"#0000ff"}"##)]
@@ -156,7 +148,7 @@ fn a_list_that_was_replaced_is_seen_by_all_readers_as_soon_as_the_operators_are_
         });
         assert_eq!(answer.content, server.ask("GET", target, "").content);
     }
-    assert_eq!(proxy.ask("PUT", "/colors", "", "[7]").status, 400);
+    proxy.ask("PUT", "/colors", "", "[7]").expect_status(400);
 }
 
 /// What curl needs for each of four writes to a seed's colors.
@@ -267,9 +259,7 @@ fn with_a_token_whoever_has_it_may_write_and_reads_come_from_the_cache() {
     }
     assert_eq!(server.list(), before);
     assert_eq!(field(&proxy.curl("/colors/green", &[]).1, "X-Cache"), Some("MISS"));
-    eventually("a hit", || {
-        (field(&proxy.curl("/colors/green", &[]).1, "X-Cache") == Some("HIT")).then_some(())
-    });
+    wait_until("a hit", || field(&proxy.curl("/colors/green", &[]).1, "X-Cache") == Some("HIT"));
     for ((target, arguments), status) in WRITES.into_iter().zip([201, 200, 200, 200]) {
         assert_eq!(proxy.curl(target, &[arguments, &["-H", &header]].concat()).0, status);
     }
@@ -383,9 +373,8 @@ fn the_service_logs_the_client_of_nginx_and_not_what_the_client_says_of_itself()
     let server = proxy.service(&["--access-log"]);
     assert_eq!(proxy.curl("/colors/red", &["-H", "X-Forwarded-For: 203.0.113.9"]).0, 200);
     assert_eq!(proxy.curl("/health", &["-H", "X-Forwarded-For: 203.0.113.9"]).0, 200);
-    let log = eventually("two lines", || {
-        Some(server.log()).filter(|log| log.contains("/health") && log.contains("/colors/red"))
-    });
+    let log =
+        server.log_when("two lines", |log| log.contains("/health") && log.contains("/colors/red"));
     assert_eq!(log.matches("[INFO] 127.0.0.1 GET ").count(), 2, "{log}");
     assert!(!log.contains("203.0.113.9"), "{log}");
 }

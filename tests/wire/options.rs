@@ -39,7 +39,7 @@ fn the_seed_is_compiled_in_but_a_file_of_that_name_comes_first() {
 fn an_empty_variable_is_not_set_and_said_to_be() {
     let names = ["COLORS_DATA", "COLORS_MAX_BODY", "COLORS_TOKEN_FILE"];
     let server = start(&[], &names.map(|name| (name, "")));
-    assert_eq!(server.ask("DELETE", "/colors/red", "").status, 200);
+    server.ask("DELETE", "/colors/red", "").expect_status(200);
     let log = server.stop();
     for name in names {
         let warning =
@@ -131,9 +131,9 @@ fn an_unknown_variable_is_a_warning_with_the_one_that_may_be_meant() {
 #[test]
 fn the_command_line_overrules_a_variable_in_both_directions() {
     let server = start(&["--read-only=false"], &[("COLORS_READ_ONLY", "true")]);
-    assert_eq!(server.ask("DELETE", "/colors/red", "").status, 200);
+    server.ask("DELETE", "/colors/red", "").expect_status(200);
     let server = start(&["--read-only"], &[("COLORS_READ_ONLY", "no")]);
-    assert_eq!(server.ask("DELETE", "/colors/red", "").status, 405);
+    server.ask("DELETE", "/colors/red", "").expect_status(405);
     // the whole list of addresses, not one more
     let server = start(&[], &[("COLORS_LISTEN", "127.0.0.1:1")]);
     assert!(!server.log().contains("127.0.0.1:1 "), "{}", server.log());
@@ -143,8 +143,7 @@ fn the_command_line_overrules_a_variable_in_both_directions() {
 fn several_values_in_a_variable_are_separated_by_commas() {
     let server = start(&[], &[("COLORS_ALLOW_ORIGIN", "https://a.example,https://b.example")]);
     for origin in ["https://a.example", "https://b.example"] {
-        let response =
-            server.connect().ask_with("GET", "/colors", &format!("Origin: {origin}\r\n"), "");
+        let response = server.ask_with("GET", "/colors", &format!("Origin: {origin}\r\n"), "");
         assert_eq!(response.field("access-control-allow-origin"), Some(origin));
     }
 }

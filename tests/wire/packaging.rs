@@ -322,7 +322,7 @@ const COPY: &str = "{\"data\":[{\"name\":\"ink\",\"value\":\"1\"}]}\n";
 fn a_backup_beside_the_service_is_its_list_for_its_owner_alone_and_a_seed() {
     let backup = Backup::new();
     let server = backup.serve();
-    assert_eq!(server.ask("POST", "/colors", r#"{"name":"late","value":"2"}"#).status, 201);
+    server.ask("POST", "/colors", r#"{"name":"late","value":"2"}"#).expect_status(201);
     let output = backup.run("7");
     assert!(output.status.success(), "{output:?}");
     let copies = files(&backup.scratch.0.join("copies"));

@@ -7,7 +7,7 @@ use crate::common::harness::Server;
 const BROWSER: &str = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8\r\n";
 
 fn ask(server: &Server, method: &str, target: &str, fields: &str) -> Response {
-    server.connect().ask_with(method, target, fields, "")
+    server.ask_with(method, target, fields, "")
 }
 
 #[test]
@@ -86,5 +86,5 @@ fn everybody_else_gets_the_404_that_was_there_before() {
     assert_eq!(ask(&server, "GET", "//", BROWSER).status, 404);
     assert_eq!(ask(&server, "GET", "/index.html", BROWSER).field("vary"), None);
     let below = Server::start(&["--base-path", "/api"]);
-    assert_eq!(ask(&below, "GET", "/", BROWSER).status, 404);
+    ask(&below, "GET", "/", BROWSER).expect_status(404);
 }

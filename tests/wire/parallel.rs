@@ -17,10 +17,10 @@ fn a_change_waits_for_no_more_than_one_that_takes_long() {
             client.send(request("POST", "/colors", &fields, r#"{"name":"new","value":""}"#));
         }
         // the others have arrived with it
-        assert_eq!(clients[0].response().status, 201);
-        assert_eq!(server.ask("PUT", "/colors/7", r#"{"value":"seven"}"#).status, 200);
+        clients[0].response().expect_status(201);
+        server.ask("PUT", "/colors/7", r#"{"value":"seven"}"#).expect_status(200);
         let unanswered = clients[1..].iter().filter(|client| !client.has_answer()).count();
         assert!(unanswered > 0, "it was made after all of them");
-        clients[1..].iter_mut().for_each(|client| assert_eq!(client.response().status, 201));
+        clients[1..].iter_mut().for_each(|client| client.response().expect_status(201));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::common::harness::{Scratch, Server, colors, eventually, is_installed};
+use crate::common::harness::{Scratch, Server, colors, is_installed, wait_until};
 use crate::wire::recipes::path_with;
 
 const README: &str = include_str!("../../README.md");
@@ -97,8 +97,8 @@ impl Terminal {
         let printed = String::from_utf8(shell.output().unwrap().stdout).unwrap();
         if command.contains("kill -HUP $!") {
             self.last.1 += 1;
-            eventually("the tokens are read", || {
-                (last.log().matches(" loaded from ").count() == self.last.1).then_some(())
+            wait_until("the tokens are read", || {
+                last.log().matches(" loaded from ").count() == self.last.1
             });
         }
         printed

@@ -233,7 +233,7 @@ fn stored_list() -> (Scratch, String) {
     let scratch = Scratch::new();
     let file = scratch.file("colors.db");
     let server = Server::start(&["--data", &file]);
-    assert_eq!(server.ask("DELETE", "/colors/red", "").status, 200);
+    server.ask("DELETE", "/colors/red", "").expect_status(200);
     let list = server.list();
     server.stop();
     let ssh = scratch.write("ssh", "#!/bin/sh\n[ $1 = root@HOST ] && shift && exec \"$@\"\n");

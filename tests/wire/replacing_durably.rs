@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use crate::common::client::request;
-use crate::common::harness::{Scratch, Server, colors_below_strace, eventually, figures, stored};
+use crate::common::harness::{Scratch, Server, colors_below_strace, figures, stored, wait_until};
 use crate::wire::replacing::list_of;
 
 /// As many colors as are more than SQLite keeps in memory before a commit, with values that tell
@@ -28,8 +28,8 @@ fn it_survives_a_restart_and_so_do_the_changes_after_it() {
         server.stop();
         server = Server::start(&["--data", &file]);
         assert_eq!(server.list(), list);
-        assert_eq!(server.ask("POST", "/colors", r#"{"name":"0","value":"new"}"#).status, 201);
-        assert_eq!(server.ask("PUT", "/colors/0", r#"{"value":"changed"}"#).status, 200);
+        server.ask("POST", "/colors", r#"{"name":"0","value":"new"}"#).expect_status(201);
+        server.ask("PUT", "/colors/0", r#"{"value":"changed"}"#).expect_status(200);
         assert_eq!(
             server.ask("DELETE", "/colors/0", "").content,
             r#"{"name":"0","value":"changed"}"#
@@ -110,11 +110,9 @@ fn on_a_full_disk_the_old_list_stays() {
         assert!(server.list() == long_list(0) && stored(&file) == long_list(0), "{write}");
         if write == 100 {
             server.end_strace();
-            eventually("it recovers by itself", || {
-                (server.ask("GET", "/health", "").status == 200).then_some(())
-            });
+            wait_until("it recovers by itself", || server.ask("GET", "/health", "").status == 200);
             assert!(server.list() == long_list(0));
-            assert_eq!(server.ask("PUT", "/colors", &long_list(2)).status, 200);
+            server.ask("PUT", "/colors", &long_list(2)).expect_status(200);
             assert!(stored(&file) == long_list(2));
             continue;
         }
@@ -122,6 +120,6 @@ fn on_a_full_disk_the_old_list_stays() {
         server.wait();
         let again = Server::start(&["--data", &file]);
         assert!(again.list() == long_list(0), "{write}");
-        assert_eq!(again.ask("PUT", "/colors", "[]").status, 200);
+        again.ask("PUT", "/colors", "[]").expect_status(200);
     }
 }

@@ -49,7 +49,7 @@ fn the_seed_is_never_written() {
     let mut command = colors(&["--listen", "127.0.0.1:0", "--seed", &file]);
     command.current_dir(&scratch.0);
     let server = Server::spawn(command);
-    assert_eq!(server.ask("POST", "/colors", r#"{"name":"a","value":"b"}"#).status, 201);
+    server.ask("POST", "/colors", r#"{"name":"a","value":"b"}"#).expect_status(201);
     server.stop();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "[]");
     assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 1);
@@ -102,7 +102,7 @@ fn the_access_log_has_a_line_for_every_request() {
     let mut response = Vec::new();
     stream.read_to_end(&mut response).unwrap();
     server.connect().send("nonsense\r\n\r\n").response();
-    let log = eventually("two lines", || Some(server.log()).filter(|log| log.lines().count() == 3));
+    let log = server.log_when("two lines", |log| log.lines().count() == 3);
     let lines: Vec<&str> =
         log.lines().skip(1).map(|line| line.split_once("[INFO] ").unwrap().1).collect();
     let words: Vec<&str> = lines[0].split(' ').collect();

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Scratch, Server, colors, eventually, is_installed, own_environment, skip,
+    Scratch, Server, colors, eventually, is_installed, own_environment, skip, wait_until,
 };
 
 /// The process that this one has started.
@@ -154,7 +154,7 @@ fn at_the_connection_limit_all_that_were_accepted_are_served_before_the_end() {
         Some(server.connections()).filter(|connections| *connections > 20)
     });
     server.signal(Signal::TERM);
-    eventually("the end begins", || (!socket.exists()).then_some(()));
+    wait_until("the end begins", || !socket.exists());
     for client in &mut clients {
         // One that the kernel held may have been reset.
         let _ = client.stream.write_all(rest.as_bytes());

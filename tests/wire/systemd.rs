@@ -12,8 +12,8 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    DEADLINE, Scratch, Server, colors, colors_below_strace, eventually, is_installed,
-    own_environment, run, skip,
+    DEADLINE, Scratch, Server, colors, colors_below_strace, is_installed, own_environment, run,
+    skip, wait_until,
 };
 
 /// A service manager's end of the notification socket.
@@ -127,8 +127,8 @@ fn the_watchdog_is_not_kept_quiet_for_a_thread_that_hangs() {
     assert_eq!(manager.message(), "WATCHDOG=1\n");
     let mut writer = server.connect();
     writer.send("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{\"name\":\"a\",\"value\":\"1\"}");
-    eventually("the disk hangs", || {
-        std::fs::metadata(format!("{file}-wal")).is_ok_and(|log| log.len() > 0).then_some(())
+    wait_until("the disk hangs", || {
+        std::fs::metadata(format!("{file}-wal")).is_ok_and(|log| log.len() > 0)
     });
     // those that were under way
     manager.socket.set_read_timeout(Some(5 * patience)).unwrap();
@@ -290,8 +290,8 @@ fn a_reload_has_the_tokens_read_again_and_does_no_harm_without_any() {
     let file = scratch.write_tokens("a-token-0123456789");
     let server = Server::start(&["--token-file", &file]);
     assert_eq!(reload(&server, &file), (true, String::new()));
-    eventually("it is read at the start, and again", || {
-        (server.log().matches("1 token loaded from ").count() == 2).then_some(())
+    wait_until("it is read at the start, and again", || {
+        server.log().matches("1 token loaded from ").count() == 2
     });
     fs::write(&file, "short").unwrap();
     let (is_done, log) = reload(&server, &file);

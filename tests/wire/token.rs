@@ -8,19 +8,19 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use crate::common::client::{Client, Response};
-use crate::common::harness::{Scratch, Server, colors, eventually, run};
+use crate::common::harness::{Scratch, Server, colors, eventually, run, wait_until};
 
-const TOKEN: &str = "first-token-0123456789+/==";
+pub(super) const TOKEN: &str = "first-token-0123456789+/==";
 const SECOND: &str = "2nd.token~abcdefghijkl";
 
 /// A service with these tokens.
-struct Guarded {
-    server: Server,
+pub(super) struct Guarded {
+    pub(super) server: Server,
     scratch: Scratch,
 }
 
 impl Guarded {
-    fn start(arguments: &[&str]) -> Self {
+    pub(super) fn start(arguments: &[&str]) -> Self {
         let scratch = Scratch::new();
         let file = scratch.write_tokens(&format!("# of the tests\n\n{TOKEN}\n  {SECOND}\r\n"));
         let server = Server::start(&[&["--token-file", &file], arguments].concat());
@@ -28,8 +28,14 @@ impl Guarded {
     }
 
     /// One request with this value of Authorization, if it is not empty.
-    fn ask(&self, method: &str, target: &str, authorization: &str, content: &str) -> Response {
-        self.server.connect().ask_with(method, target, &field(authorization), content)
+    pub(super) fn ask(
+        &self,
+        method: &str,
+        target: &str,
+        authorization: &str,
+        content: &str,
+    ) -> Response {
+        self.server.ask_with(method, target, &field(authorization), content)
     }
 }
 
@@ -101,21 +107,17 @@ fn a_private_list_is_read_with_a_token_alone_and_kept_by_no_shared_cache() {
         .to_owned();
     let revalidate = |authorization| {
         let fields = format!("If-None-Match: {tag}\r\n{}", field(authorization));
-        guarded.server.connect().ask_with("GET", "/colors", &fields, "").status
+        guarded.server.ask_with("GET", "/colors", &fields, "").status
     };
     assert_eq!((revalidate(&format!("Bearer {TOKEN}")), revalidate("")), (304, 401));
     let fields = "Origin: https://friend.example\r\nAccess-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: authorization\r\n";
-    let preflight = guarded.server.connect().ask_with("OPTIONS", "/colors", fields, "");
+    let preflight = guarded.server.ask_with("OPTIONS", "/colors", fields, "");
     let methods = preflight.field("access-control-allow-methods");
     assert_eq!((preflight.status, methods), (204, Some("GET, HEAD, POST, PUT, DELETE")));
     let allowed = preflight.field("access-control-allow-headers").unwrap();
     assert!(allowed.split(", ").any(|name| name == "Authorization"), "{allowed}");
-    let refused = guarded.server.connect().ask_with(
-        "GET",
-        "/colors",
-        "Origin: https://friend.example\r\n",
-        "",
-    );
+    let refused =
+        guarded.server.ask_with("GET", "/colors", "Origin: https://friend.example\r\n", "");
     assert_eq!(
         (refused.status, refused.field("access-control-allow-origin")),
         (401, Some("https://friend.example"))
@@ -242,17 +244,16 @@ fn a_hangup_reads_the_tokens_again_and_a_bad_file_leaves_the_old_ones() {
         });
     };
     let loaded = format!("[INFO] 2 tokens loaded from {file}\n");
-    eventually("a line on the start", || server.log().contains(&loaded).then_some(()));
+    wait_until("a line on the start", || server.log().contains(&loaded));
     // connections that are open go on
     let mut client = server.connect();
     client.expect_open();
     let new = "the-third-token-0123456789";
     reload(Some(&format!("{SECOND}\n{new}")), &format!("2 tokens loaded from {file}"));
     assert_eq!((write(TOKEN), write(SECOND), write(new)), (401, 200, 200));
-    assert_eq!(
-        client.ask_with("PUT", "/colors/red", &field(&format!("Bearer {TOKEN}")), "").status,
-        401
-    );
+    client
+        .ask_with("PUT", "/colors/red", &field(&format!("Bearer {TOKEN}")), "")
+        .expect_status(401);
     let bad = |reason: &str| {
         format!("cannot use the token file {file}: {reason}; the previous tokens stay")
     };
@@ -308,8 +309,7 @@ fn no_token_gets_into_a_log_an_answer_or_the_process_list() {
             answers += &format!("{:?}", guarded.ask("GET", "/colors/red", &authorization, ""));
         }
         let twice = field(&authorization).repeat(2);
-        answers +=
-            &format!("{:?}", guarded.server.connect().ask_with("GET", "/colors/red", &twice, ""));
+        answers += &format!("{:?}", guarded.server.ask_with("GET", "/colors/red", &twice, ""));
         answers += &format!(
             "{:?}",
             guarded
@@ -365,7 +365,5 @@ fn the_access_log_believes_x_forwarded_for_on_a_unix_socket_alone() {
     // a wrong token is that of the client that the proxy names
     let fields = "X-Forwarded-For: 203.0.113.9\r\nAuthorization: Bearer wrong\r\n";
     assert_eq!(unix.ask_with("DELETE", "/colors/red", fields, "").status, 401);
-    eventually("a warning", || {
-        server.log().contains("a wrong token from 203.0.113.9\n").then_some(())
-    });
+    wait_until("a warning", || server.log().contains("a wrong token from 203.0.113.9\n"));
 }
