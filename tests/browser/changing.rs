@@ -46,10 +46,7 @@ fn a_value_is_changed_as_text_and_with_the_picker() {
     browser.click("#save");
     browser.expect_closed();
     browser.expect_text("#told", "ink is midnightblue now.");
-    assert_eq!(
-        server.ask("GET", "/colors/ink", "").content,
-        r#"{"name":"ink","value":"midnightblue"}"#
-    );
+    server.ask("GET", "/colors/ink", "").expect_content(r#"{"name":"ink","value":"midnightblue"}"#);
     browser.until(
         "return document.querySelector('li:nth-child(2) .value').textContent === 'midnightblue'",
     );
@@ -60,10 +57,7 @@ fn a_value_is_changed_as_text_and_with_the_picker() {
     assert_eq!(browser.run("return document.querySelector('#value').value"), "#0b0b45");
     browser.click("#save");
     browser.expect_closed();
-    assert_eq!(
-        server.ask("GET", "/colors/ink", "").content,
-        r##"{"name":"ink","value":"#0b0b45"}"##
-    );
+    server.ask("GET", "/colors/ink", "").expect_content(r##"{"name":"ink","value":"#0b0b45"}"##);
 }
 
 #[test]
@@ -101,16 +95,10 @@ fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
         "#111111",
         "what was typed stays"
     );
-    assert_eq!(
-        server.ask("GET", "/colors/ink", "").content,
-        r##"{"name":"ink","value":"#222222"}"##
-    );
+    server.ask("GET", "/colors/ink", "").expect_content(r##"{"name":"ink","value":"#222222"}"##);
     browser.click("#save");
     browser.expect_closed();
-    assert_eq!(
-        server.ask("GET", "/colors/ink", "").content,
-        r##"{"name":"ink","value":"#111111"}"##
-    );
+    server.ask("GET", "/colors/ink", "").expect_content(r##"{"name":"ink","value":"#111111"}"##);
 }
 
 #[test]

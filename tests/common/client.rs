@@ -69,6 +69,24 @@ impl Response {
         assert_eq!(self.status, status, "{self:?}");
     }
 
+    /// Checks the content as well.
+    #[track_caller]
+    pub(crate) fn expect(&self, status: u16, content: &str) {
+        assert_eq!((self.status, self.content.as_str()), (status, content));
+    }
+
+    /// Checks the content of a response with any status.
+    #[track_caller]
+    pub(crate) fn expect_content(&self, content: &str) {
+        assert_eq!(self.content, content, "{}", self.status);
+    }
+
+    /// Checks status and message of a refusal.
+    #[track_caller]
+    pub(crate) fn expect_message(&self, status: u16, message: &str) {
+        assert_eq!((self.status, self.message().as_str()), (status, message));
+    }
+
     /// The message of an Error body; the empty string when there is only `{"error":true}`.
     #[track_caller]
     pub(crate) fn message(&self) -> String {

@@ -142,6 +142,14 @@ impl Server {
         server
     }
 
+    /// The same in a directory that outlives it; gives that and the path of the database as well.
+    pub(crate) fn kept(seed: &str) -> (Scratch, String, Self) {
+        let scratch = Scratch::new();
+        let file = scratch.file("colors.db");
+        let server = Self::with_data(seed, &file, &[]);
+        (scratch, file, server)
+    }
+
     /// Two services with these colors: one that has them in memory, and one that keeps them.
     pub(crate) fn of_both_kinds(seed: &str) -> [Self; 2] {
         [Self::with_seed(seed, &[]), Self::durable(seed, &[])]
@@ -169,7 +177,7 @@ impl Server {
 
     /// Starts the service on a free port below strace with these options; `None` if that is not
     /// installed.
-    pub(crate) fn below_strace(options: &[&str], arguments: &[&str]) -> Option<Self> {
+    pub(crate) fn below_strace(options: &[impl AsRef<OsStr>], arguments: &[&str]) -> Option<Self> {
         let arguments = [&["--listen", "127.0.0.1:0"], arguments].concat();
         Some(Self::spawn(colors_below_strace(options, &arguments)?))
     }
@@ -304,7 +312,10 @@ pub(crate) fn figures(text: &str) {
 
 /// The program with these arguments below strace with those options; `None` if that is not
 /// installed.
-pub(crate) fn colors_below_strace(options: &[&str], arguments: &[&str]) -> Option<Command> {
+pub(crate) fn colors_below_strace(
+    options: &[impl AsRef<OsStr>],
+    arguments: &[&str],
+) -> Option<Command> {
     if !is_installed("strace") {
         return None;
     }

@@ -43,12 +43,12 @@ impl Server {
     /// Has strace do something to the service from now on, until [`Server::end_strace`]; false if
     /// that is not installed.
     #[track_caller]
-    pub(crate) fn strace(&self, options: &[&str]) -> bool {
+    pub(crate) fn strace(&self, options: &[String]) -> bool {
         if !is_installed("strace") {
             return false;
         }
         let mut command = Command::new("strace");
-        command.args(["-f", "-qq", "-o", "/dev/null", "-p", &self.pid().to_string()]).args(options);
+        command.args(["-f", "-qq", "-p", &self.pid().to_string()]).args(options);
         let mut strace = command.stdin(Stdio::null()).spawn().unwrap();
         let threads =
             || fs::read_dir(format!("/proc/{}/task", self.pid())).expect("the service runs");
@@ -89,6 +89,13 @@ impl Server {
             .map(|queue| (number(&queue[..8]), number(&queue[9..])))
             .fold((0, 0), |sum, queue| (sum.0 + queue.0, sum.1 + queue.1))
     }
+}
+
+/// Options of strace that have this happen to system calls on the log of a database.
+pub(crate) fn on_log_of(file: &str, call: &str, what: &str) -> [String; 8] {
+    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:{what}"));
+    let log = format!("{file}-wal");
+    ["-o", "/dev/null", "-P", &log, "-e", &trace, "-e", &inject].map(str::to_owned)
 }
 
 /// The fields of `stat` from the state on (proc_pid_stat(5)); `None` if the process or thread has

@@ -173,10 +173,7 @@ pub(crate) fn connect_with_buffers(address: SocketAddr, bytes: usize) -> TcpStre
 #[track_caller]
 fn time_one(server: &Server) -> Duration {
     let begun = Instant::now();
-    assert_eq!(
-        server.ask("GET", "/colors/red", "").content,
-        r##"{"name":"red","value":"#ff0000"}"##
-    );
+    server.ask("GET", "/colors/red", "").expect_content(r##"{"name":"red","value":"#ff0000"}"##);
     begun.elapsed()
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::common::client::Client;
-use crate::common::harness::{Scratch, Server, colors_below_strace, long_list};
+use crate::common::harness::{Scratch, Server, long_list};
 
 #[test]
 fn the_version_and_the_connection_field_decide_whether_it_stays_open() {
@@ -204,8 +204,7 @@ fn a_kernel_without_memory_to_wait_with_is_asked_again() {
     let trace = scratch.file("trace");
     let options =
         ["-qq", "-o", &trace, "-e", "trace=ppoll", "-e", "inject=ppoll:error=ENOMEM:when=1..3"];
-    let Some(command) = colors_below_strace(&options, &["--listen", "127.0.0.1:0"]) else { return };
-    let server = Server::spawn(command);
+    let Some(server) = Server::below_strace(&options, &[]) else { return };
     server.ask("GET", "/colors/red", "").expect_status(200);
     let log = server.stop();
     let warning =

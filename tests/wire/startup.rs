@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use crate::common::harness::{Scratch, Server, colors, eventually, own_environment, run};
+use crate::common::harness::{Scratch, Server, colors, own_environment, run};
 
 /// The text of the one log line, without time and level.
 #[track_caller]
