@@ -27,7 +27,7 @@ fn a_color_is_added_at_the_end_once_it_has_a_name() {
     browser.expect_text("#note", "Browsers know no such color. It is saved as it is.");
     browser.fill("#value", "#99cccc");
     browser.expect_text("#note", "");
-    assert_eq!(browser.run("return document.querySelector('#picker').value"), "#99cccc");
+    assert_eq!(browser.value("#picker"), "#99cccc");
     browser.press(&[ENTER]);
     browser.expect_closed();
     browser.expect_text("#told", "Added pale \"teal\" <b> at the end.");
@@ -41,7 +41,7 @@ fn a_value_is_changed_as_text_and_with_the_picker() {
     let Some(browser) = browse() else { return };
     let server = open(&browser);
     browser.edit("ink");
-    assert_eq!(browser.run("return document.querySelector('#value').value"), "#191970");
+    assert_eq!(browser.value("#value"), "#191970");
     browser.fill("#value", "midnightblue");
     browser.click("#save");
     browser.expect_closed();
@@ -54,7 +54,7 @@ fn a_value_is_changed_as_text_and_with_the_picker() {
     browser.edit("ink");
     // the picker is a window of the system, which a test cannot reach; this is what it does
     browser.run("const picker = document.querySelector('#picker'); picker.value = '#0b0b45'; picker.dispatchEvent(new Event('input'))");
-    assert_eq!(browser.run("return document.querySelector('#value').value"), "#0b0b45");
+    assert_eq!(browser.value("#value"), "#0b0b45");
     browser.click("#save");
     browser.expect_closed();
     server.ask("GET", "/colors/ink", "").expect_content(r##"{"name":"ink","value":"#0b0b45"}"##);
@@ -90,11 +90,7 @@ fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
     browser.click("#save");
     browser
         .expect_text("#refusal", "Somebody was faster: ink is #222222 now. Nothing was changed.");
-    assert_eq!(
-        browser.run("return document.querySelector('#value').value"),
-        "#111111",
-        "what was typed stays"
-    );
+    assert_eq!(browser.value("#value"), "#111111", "what was typed stays");
     server.ask("GET", "/colors/ink", "").expect_content(r##"{"name":"ink","value":"#222222"}"##);
     browser.click("#save");
     browser.expect_closed();
@@ -114,11 +110,7 @@ fn a_color_that_somebody_has_deleted_is_told_of_before_it_is_changed() {
         "#refusal",
         "Somebody was faster: ink is no longer there. Nothing was changed.",
     );
-    assert_eq!(
-        browser.run("return document.querySelector('#value').value"),
-        "#111111",
-        "what was typed stays"
-    );
+    assert_eq!(browser.value("#value"), "#111111", "what was typed stays");
 }
 
 #[test]
@@ -172,9 +164,7 @@ fn every_change_carries_if_match() {
     browser.type_text("a");
     browser.press(&[ENTER]);
     browser.expect_closed();
-    browser.edit("ink");
-    browser.fill("#value", "#000000");
-    browser.press(&[ENTER]);
+    browser.change("ink", "#000000");
     browser.expect_closed();
     browser.expect_text("#told", "ink is #000000 now.");
     browser.edit("ink");
@@ -257,9 +247,7 @@ fn names_that_a_browser_cannot_ask_for_are_changed_too() {
     let seed = r##"[{"name":".","value":"#111111"},{"name":"..","value":"#222222"},{"name":"","value":"#333333"}]"##;
     let server = browser.show(Server::with_seed(seed, &[]));
     for name in [".", "..", ""] {
-        browser.edit(name);
-        browser.fill("#value", "#444444");
-        browser.press(&[ENTER]);
+        browser.change(name, "#444444");
         browser.expect_closed();
     }
     browser.until("return ![...document.querySelectorAll('li .value')].some(value => value.textContent !== '#444444')");

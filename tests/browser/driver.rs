@@ -236,9 +236,14 @@ impl Browser {
     /// Waits until the page knows that the list may be changed.
     #[track_caller]
     pub(crate) fn expect_controls(&self) {
-        self.until(
-            "return document.querySelector('#add').checkVisibility({visibilityProperty: true})",
-        );
+        self.expect_seen("#add");
+    }
+
+    /// Waits until an element is seen.
+    #[track_caller]
+    pub(crate) fn expect_seen(&self, selector: &str) {
+        let is_seen = "checkVisibility({visibilityProperty: true})";
+        self.until(&format!("return document.querySelector('{selector}').{is_seen}"));
     }
 
     /// The same with any address.

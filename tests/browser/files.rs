@@ -118,9 +118,7 @@ fn a_file_is_dropped_on_the_page() {
     browser.run_with(DROP, &json!([NEW]));
     expect_comparison(&browser, "3 colors become 3");
     let _read_only = browser.show(Server::with_seed(SEED, &["--read-only"]));
-    browser.until(
-        "return document.querySelector('#corner p').checkVisibility({visibilityProperty: true})",
-    );
+    browser.expect_seen("#corner p");
     browser.run_with(DROP, &json!([NEW]));
     assert_eq!(
         browser.run("return [document.querySelector('#incoming').open, document.body.className]"),

@@ -47,10 +47,10 @@ fn sort_and_search_are_in_the_address_and_survive_a_reload() {
     // another address in the same tab, and one that makes no sense
     browser.run("location.hash = '#q=lime'");
     browser.expect_text("#count", "2 of 148 colors");
-    assert_eq!(browser.run("return document.querySelector('#order').value"), "list");
+    assert_eq!(browser.value("#order"), "list");
     browser.run("location.hash = '#sort=taste&q='");
     browser.expect_text("#count", "148 colors");
-    assert_eq!(browser.run("return document.querySelector('#order').value"), "list");
+    assert_eq!(browser.value("#order"), "list");
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_slash_leads_to_the_search_but_not_while_one_types() {
     );
     browser.click("#add");
     browser.type_text("/");
-    assert_eq!(browser.run("return document.querySelector('#name').value"), "/");
+    assert_eq!(browser.value("#name"), "/");
 }
 
 #[test]

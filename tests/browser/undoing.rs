@@ -78,9 +78,7 @@ fn quick_presses_delete_one_color_each_and_undo_puts_them_back_where_they_were()
     browser.expect_text("#told", "Deleted snow.");
     assert_eq!(names_of(&server), ["red", "gold"]);
     // other changes are taken back before them
-    browser.edit("gold");
-    browser.fill("#value", "gold");
-    browser.press(&[ENTER]);
+    browser.change("gold", "gold");
     browser.expect_text("#told", "gold is gold now.");
     browser.click("#takeBack");
     browser.expect_text("#told", "Undone: gold is gold now.");
@@ -128,9 +126,7 @@ fn colors_of_one_name_are_deleted_and_come_back_one_by_one() {
 fn undo_says_so_when_a_change_of_somebody_else_makes_it_impossible() {
     let Some(browser) = browse() else { return };
     let server = open(&browser);
-    browser.focus("ink");
-    browser.press(&[DELETE]);
-    browser.expect_text("#told", "Deleted ink.");
+    browser.delete("ink");
     browser.press(&[DELETE]);
     browser.expect_text("#told", "Deleted lime.");
     server.ask("POST", "/colors", r##"{"name":"lime","value":"#00ee00"}"##);
@@ -151,9 +147,7 @@ fn in_a_list_too_long_to_be_sent_a_deleted_color_comes_back_at_the_end() {
     let Some(browser) = browse() else { return };
     browser.expect("413 (Content Too Large)");
     let server = browser.show_to_change(Server::with_seed(SEED, &["--max-body", "100"]));
-    browser.focus("ink");
-    browser.press(&[DELETE]);
-    browser.expect_text("#told", "Deleted ink.");
+    browser.delete("ink");
     browser.click("#takeBack");
     browser.expect_text(
         "#told",
@@ -183,9 +177,7 @@ fn the_answer_to_a_slow_save_leaves_the_fields_of_another_color_open() {
     let Some(browser) = browse() else { return };
     let _server = open(&browser);
     hold(&browser, "PUT");
-    browser.edit("ink");
-    browser.fill("#value", "#111111");
-    browser.press(&[ENTER]);
+    browser.change("ink", "#111111");
     browser.until("return sent");
     browser.press(&[ESCAPE]);
     browser.expect_closed();
@@ -223,9 +215,7 @@ fn a_slow_save_is_sent_once_and_its_failure_is_not_told_in_the_fields_of_another
 fn an_undo_that_could_not_be_sent_can_be_tried_again() {
     let Some(browser) = browse() else { return };
     let server = open(&browser);
-    browser.focus("ink");
-    browser.press(&[DELETE]);
-    browser.expect_text("#told", "Deleted ink.");
+    browser.delete("ink");
     browser.run("const fetch = window.fetch; window.fetch = () => Promise.reject(); window.reconnect = () => window.fetch = fetch");
     browser.press_with(CONTROL, "z");
     browser.expect_text("#told", "The service does not answer");

@@ -155,6 +155,14 @@ impl Server {
         [Self::with_seed(seed, &[]), Self::durable(seed, &[])]
     }
 
+    /// Sends SIGTERM, and waits until the end has begun: idle connections are closed then.
+    pub(crate) fn begin_to_stop(&self) {
+        let mut idle = self.connect();
+        idle.expect_open();
+        self.signal(rustix::process::Signal::TERM);
+        idle.expect_close();
+    }
+
     /// Ends the service as systemd does; gives its log.
     #[track_caller]
     pub(crate) fn stop(self) -> String {

@@ -96,23 +96,9 @@ impl Proxy {
         }
         scratch.write("colors.conf", site);
         let mut openssl = Command::new("openssl");
-        openssl.args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-days",
-            "2",
-        ]);
-        openssl.args([
-            "-subj",
-            &format!("/CN={HOST}"),
-            "-addext",
-            &format!("subjectAltName=DNS:{HOST}"),
-        ]);
+        let key = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
+        let name = format!("-subj /CN={HOST} -addext subjectAltName=DNS:{HOST}");
+        openssl.args(key.split(' ')).args(name.split(' '));
         openssl.args(["-keyout", "key.pem", "-out", "certificate.pem"]).current_dir(&scratch.0);
         assert!(openssl.output().unwrap().status.success());
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 use crate::common::client::{Client, request};
 use crate::common::harness::{DEADLINE, SEED, Server, figures, long_list, wait_until};
 use crate::siege::flood::{
-    CONTENT, FIELDS, REQUEST, RESIDENT_MAX, Target, connect_with_buffers, drip, narrow, pour,
-    reset_on_close,
+    CONTENT, FIELDS, REQUEST, Target, connect_with_buffers, drip, narrow, pour, reset_on_close,
 };
 
 /// Checks that a request which begins with `start` and goes on with a byte of `bytes` now and then
@@ -63,8 +62,7 @@ fn check_endless(start: &str, again: &str) {
     thread::scope(|scope| {
         (0..8).for_each(|_| drop(scope.spawn(|| pour(address, start, again))));
     });
-    let peak = target.server.proc_status("VmHWM");
-    assert!(peak < RESIDENT_MAX, "{peak} KiB");
+    target.check_peak();
     target.check_recovery();
 }
 
@@ -142,8 +140,7 @@ fn requests_are_not_read_on_while_nobody_reads_the_responses() {
         }
     }
     target.wait_until_all_are_closed();
-    let peak = target.server.proc_status("VmHWM");
-    assert!(peak < RESIDENT_MAX, "{peak} KiB");
+    target.check_peak();
     target.check_recovery();
 }
 
@@ -159,8 +156,7 @@ fn announced_lengths_reserve_no_memory() {
             .unwrap();
     }
     target.wait_until_all_are_closed();
-    let peak = target.server.proc_status("VmHWM");
-    assert!(peak < RESIDENT_MAX, "{peak} KiB");
+    target.check_peak();
     target.check_recovery();
 }
 

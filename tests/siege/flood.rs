@@ -96,6 +96,13 @@ impl Target {
         wait_until("all connections are closed", || self.server.connections() == 0);
     }
 
+    /// Checks how much memory was resident at the most.
+    #[track_caller]
+    pub(crate) fn check_peak(&self) {
+        let peak = self.server.proc_status("VmHWM");
+        assert!(peak < RESIDENT_MAX, "{peak} KiB");
+    }
+
     /// Waits until there are about as many threads as before the attack.
     #[track_caller]
     pub(crate) fn wait_for_few_threads(&self) {

@@ -26,11 +26,7 @@ fn the_version_and_the_connection_field_decide_whether_it_stays_open() {
         let mut client = server.connect();
         client.send(request);
         let response = client.response();
-        assert_eq!(
-            (response.status, response.field("connection")),
-            (200, Some(connection)),
-            "{request:?}"
-        );
+        response.expect_field(200, "connection", Some(connection));
         if connection == "close" { client.expect_close() } else { client.expect_open() }
     }
 }

@@ -88,11 +88,7 @@ fn methods_that_a_resource_does_not_have_are_405_with_allow() {
             [("PATCH", "/colors", list), ("get", "/colors", list), ("POST", "/colors/red", one)]
         {
             let response = server.ask(method, target, "");
-            assert_eq!(
-                (response.status, response.field("allow")),
-                (405, Some(allow)),
-                "{method} {target}"
-            );
+            response.expect_field(405, "allow", Some(allow));
             assert_eq!(response.message(), format!("the method is not allowed here, only {allow}"));
         }
         let options = server.ask("OPTIONS", "/colors/red", "");

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Scratch, Server, colors, eventually, is_installed, own_environment, wait_until,
+    Scratch, Server, colors, eventually, is_installed, own_environment, run, wait_until,
 };
 use crate::common::process::on_log_of;
 
@@ -131,16 +131,8 @@ fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
     assert!(lines.next().unwrap().unwrap().contains("/colors/red"));
     let metrics = client.ask("GET", "/metrics", "").content;
     assert!(metrics.contains(&format!("\ncolors_log_lines_dropped_total {lost}\n")), "{metrics}");
-    assert_eq!(server.end(), Some(0));
-}
-
-#[test]
-fn the_end_does_not_wait_for_a_log_that_nobody_reads() {
-    let mut server = Unread::start(&["--access-log"]);
-    let mut client = server.connect();
-    for _ in 0..3_000 {
-        client.expect_open();
-    }
+    // nor does the end wait for it
+    (0..3_000).for_each(|_| client.expect_open());
     assert_eq!(server.end(), Some(0));
 }
 
@@ -211,21 +203,13 @@ fn a_change_is_logged_with_what_it_has_made() {
             assert_eq!(line.split_once("us").unwrap().1, end, "{line}");
             assert!(text(&line).starts_with("alice@") && !line.contains("a-token"), "{line}");
         };
-        check(
-            "POST",
-            "/colors",
-            "If-Match: \"x\"\r\n",
-            r#"{"name":"secret","value":"1"}"#,
-            " the condition does not hold, read the current state and decide again",
-        );
+        let (condition, secret) = ("If-Match: \"x\"\r\n", r#"{"name":"secret","value":"1"}"#);
+        let refusal = " the condition does not hold, read the current state and decide again";
+        check("POST", "/colors", condition, secret, refusal);
         check("POST", "/colors", "", r#"{"name":"a\"\n","value":"1"}"#, r#" name "a\"\n""#);
-        check(
-            "PUT",
-            "/colors/red",
-            "",
-            &format!(r#"{{"value":"{long}"}}"#),
-            &format!(r#" value "{}"…"#, &long[..200]),
-        );
+        let (content, end) =
+            (format!(r#"{{"value":"{long}"}}"#), format!(r#" value "{}"…"#, &long[..200]));
+        check("PUT", "/colors/red", "", &content, &end);
         check("PUT", "/colors/blue", "", "{}", " no value");
         check("PUT", "/colors/no", "", r#"{"value":"1"}"#, " no such color");
         check("GET", "/colors/red", "", "", "");
@@ -237,13 +221,8 @@ fn a_change_is_logged_with_what_it_has_made() {
 fn a_refused_request_is_logged_with_what_was_read_of_its_head() {
     let scratch = Scratch::new();
     let socket = scratch.0.join("s");
-    let server = Server::start(&[
-        "--listen",
-        &format!("unix:{}", socket.display()),
-        "--access-log",
-        "--request-timeout",
-        "0.5",
-    ]);
+    let listen = format!("unix:{}", socket.display());
+    let server = Server::start(&["--listen", &listen, "--access-log", "--request-timeout", "0.5"]);
     for (bytes, line) in [
         (
             "POST /colors HTTP/1.1\r\nX-Forwarded-For: 203.0.113.9\r\nHost: a\r\nContent-Length: 1048577\r\n\r\n",
@@ -339,10 +318,9 @@ fn a_flood_of_one_warning_hides_neither_another_nor_a_fault_of_the_service() {
 #[test]
 fn a_failure_to_start_is_said_at_any_level() {
     for level in ["off", "error", "debug"] {
-        let output =
-            colors(&["--log-level", level, "--seed", "no/such/file.json"]).output().unwrap();
-        let log = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), log.lines().count()), (Some(1), 1), "{level}: {log}");
+        let (code, _, log) =
+            run(&mut colors(&["--log-level", level, "--seed", "no/such/file.json"]));
+        assert_eq!((code, log.lines().count()), (Some(1), 1), "{level}: {log}");
         assert!(log.contains("[ERROR] cannot read the seed no/such/file.json"), "{log}");
     }
 }
@@ -363,13 +341,8 @@ fn a_start_that_the_system_refuses_threads_is_one_line() {
             .args(["./colors", "--listen", "127.0.0.1:0", "--data", "list.db"])
             .current_dir(&scratch.0)
             .stdin(Stdio::null());
-        let output = command.uid(user).gid(user).output().unwrap();
-        let log = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(
-            (output.status.code(), log.lines().count()),
-            (Some(1), 1),
-            "{threads} threads: {log}"
-        );
+        let (code, _, log) = run(command.uid(user).gid(user));
+        assert_eq!((code, log.lines().count()), (Some(1), 1), "{threads} threads: {log}");
         assert!(log.contains(" [ERROR] cannot go on: the system refuses a thread: "), "{log}");
     }
 }
@@ -395,26 +368,14 @@ fn the_first_line_says_where_what_and_whether_it_lasts() {
         command.args(arguments).current_dir(&scratch.0);
         Server::spawn(command)
     };
-    check(
-        &elsewhere(&[]),
-        "",
-        &format!(
-            "{version}, 148 colors from the built-in seed, in memory: changes are lost when it stops"
-        ),
-    );
+    let built_in = of_checkout.replace("seed/colors.json", "the built-in seed");
+    check(&elsewhere(&[]), "", &built_in);
     let seed = scratch.write("mine.json", r#"[{"name":"a","value":"b"}]"#);
+    let both = ["--seed", &seed, "--data", "colors.db"];
     for (arguments, level, origin) in [
-        (
-            &["--seed", &seed, "--data", "colors.db"][..],
-            "WARN",
-            format!("which was made now from {seed}"),
-        ),
-        (
-            &["--seed", &seed, "--data", "colors.db"],
-            "INFO",
-            "which was there: --seed is not read".to_owned(),
-        ),
-        (&["--data", "colors.db"], "INFO", "which was there".to_owned()),
+        (&both[..], "WARN", &*format!("which was made now from {seed}")),
+        (&both, "INFO", "which was there: --seed is not read"),
+        (&both[2..], "INFO", "which was there"),
     ] {
         let server = elsewhere(arguments);
         check(&server, "", &format!("{version}, 1 color kept in colors.db, {origin}"));
@@ -448,29 +409,19 @@ fn the_access_log_needs_level_info() {
     // at level warn the address is not logged, so it listens where this test finds it
     let scratch = Scratch::new();
     let socket = scratch.0.join("s");
-    let mut command = colors(&[
-        "--access-log",
-        "--log-level",
-        "warn",
-        "--listen",
-        &format!("unix:{}", socket.display()),
-    ]);
+    let listen = format!("unix:{}", socket.display());
+    let mut command = colors(&["--access-log", "--log-level", "warn", "--listen", &listen]);
     let child = command.spawn().unwrap();
     eventually("it listens", || std::os::unix::net::UnixStream::connect(&socket).ok());
     Client::on_unix(&socket).expect_open();
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
     let log = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
-    assert_eq!(
-        log.lines().map(text).collect::<Vec<_>>(),
-        ["--access-log logs nothing at --log-level warn: it needs info or debug"]
-    );
+    let warning = "--access-log logs nothing at --log-level warn: it needs info or debug";
+    assert_eq!(log.lines().map(text).collect::<Vec<_>>(), [warning]);
     for level in ["off", "error"] {
-        let output = colors(&["--access-log", "--log-level", level]).output().unwrap();
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{error}");
-        assert!(
-            error.contains(&format!("--access-log logs nothing at --log-level {level}")),
-            "{error}"
-        );
+        let (code, _, error) = run(&mut colors(&["--access-log", "--log-level", level]));
+        assert_eq!(code, Some(2), "{error}");
+        let expected = format!("--access-log logs nothing at --log-level {level}");
+        assert!(error.contains(&expected), "{error}");
     }
 }

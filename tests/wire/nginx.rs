@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::harness::{eventually, long_list, wait_until};
+use crate::common::harness::{eventually, long_list, run, wait_until};
 use crate::common::proxy::{CLOSED, Proxy, field};
 
 #[test]
@@ -210,21 +210,9 @@ fn versions_of_tls_that_are_broken_are_refused() {
     let _server = proxy.service(&[]);
     for (version, is_good) in [("-tls1_1", false), ("-tls1_2", true), ("-tls1_3", true)] {
         let mut command = Command::new("openssl");
-        command.args([
-            "s_client",
-            version,
-            "-cipher",
-            "ALL:@SECLEVEL=0",
-            "-connect",
-            &proxy.address.to_string(),
-        ]);
-        let output = command.stdin(Stdio::null()).output().unwrap();
-        assert_eq!(
-            output.status.success(),
-            is_good,
-            "{version}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        command.args(["s_client", version, "-cipher", "ALL:@SECLEVEL=0", "-connect"]);
+        let (code, _, error) = run(command.arg(proxy.address.to_string()).stdin(Stdio::null()));
+        assert_eq!(code == Some(0), is_good, "{version}: {error}");
     }
 }
 
@@ -301,16 +289,9 @@ fn a_private_color_is_never_given_to_a_client_without_a_token() {
         assert_eq!(proxy.curl(target, &[]).0, 502);
         assert_eq!(proxy.curl(target, &["-H", &header]).0, 502);
     }
-    let kept = Command::new("grep")
-        .args(["-r", "#ff0000"])
-        .arg(proxy.scratch.0.join("cache"))
-        .output()
-        .unwrap();
-    assert_eq!(
-        (kept.status.code(), kept.stdout),
-        (Some(1), Vec::new()),
-        "nothing of it is in the files of the cache"
-    );
+    let kept = run(Command::new("grep").args(["-r", "#ff0000", &proxy.scratch.file("cache")]));
+    let nothing = (Some(1), String::new(), String::new());
+    assert_eq!(kept, nothing, "nothing of it is in the files of the cache");
 }
 
 #[test]

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::common::client::Response;
@@ -352,11 +351,9 @@ fn the_health_of_a_stopping_service_is_as_documented() {
         }) {
             scope.spawn(|| {
                 let server = Server::start(&[]);
-                let (mut begun, mut idle) = (server.connect(), server.connect());
+                let mut begun = server.connect();
                 begun.send(format!("{} {} HTTP/1.1\r\n", operation.method, operation.path));
-                idle.expect_open();
-                server.signal(Signal::TERM);
-                idle.expect_close();
+                server.begin_to_stop();
                 let real = begun.send("Host: localhost\r\n\r\n").response_to(&operation.method);
                 assert_eq!(real.status, 503, "{real:?}");
                 document.check(operation, &real);

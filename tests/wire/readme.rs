@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::common::harness::{Scratch, Server, colors, is_installed, wait_until};
+use crate::wire::packaging::make;
 use crate::wire::recipes::path_with;
 
 const README: &str = include_str!("../../README.md");
@@ -286,7 +287,7 @@ fn the_installed_documents_have_links_and_paths_to_what_is_installed() {
         return;
     }
     let scratch = Scratch::new();
-    install(&scratch);
+    make(&scratch, "install", &["PREFIX=/usr"]);
     for (path, document) in DOCUMENTS
         .iter()
         .filter_map(|(path, document)| Some((scratch.0.join(installed(path)?), document)))
@@ -320,27 +321,13 @@ fn the_installed_documents_have_links_and_paths_to_what_is_installed() {
     }
 }
 
-/// Installs everything below a directory, as the package does.
-fn install(scratch: &Scratch) {
-    let binary = colors(&[]).get_program().to_str().unwrap().to_owned();
-    let mut command = Command::new("make");
-    command.args([
-        "--silent",
-        "install",
-        "PREFIX=/usr",
-        &format!("DESTDIR={}", scratch.0.display()),
-        &format!("BINARY={binary}"),
-    ]);
-    assert!(command.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
-}
-
 #[test]
 fn the_install_commands_find_their_files() {
     if !is_installed("make") {
         return;
     }
     let scratch = Scratch::new();
-    install(&scratch);
+    make(&scratch, "install", &["PREFIX=/usr"]);
     let commands: Vec<&str> =
         OPERATING.lines().filter(|line| line.starts_with("install -D ")).collect();
     assert_eq!(commands.len(), 3, "{commands:?}");
