@@ -278,7 +278,13 @@ impl Browser {
         self.run_with(script, &json!([]))
     }
 
-    /// The same with arguments.
+    /// Checks what a script gives.
+    #[track_caller]
+    pub(crate) fn expect_value(&self, script: &str, expected: impl Into<Value>) {
+        assert_eq!(self.run(script), expected.into());
+    }
+
+    /// Runs a script with arguments.
     #[track_caller]
     pub(crate) fn run_with(&self, script: &str, arguments: &Value) -> Value {
         self.call("POST", "/execute/sync", json!({"script": script, "args": arguments}))

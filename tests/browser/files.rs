@@ -120,9 +120,9 @@ fn a_file_is_dropped_on_the_page() {
     let _read_only = browser.show(Server::with_seed(SEED, &["--read-only"]));
     browser.expect_seen("#corner p");
     browser.run_with(DROP, &json!([NEW]));
-    assert_eq!(
-        browser.run("return [document.querySelector('#incoming').open, document.body.className]"),
-        json!([false, "read-only"])
+    browser.expect_value(
+        "return [document.querySelector('#incoming').open, document.body.className]",
+        json!([false, "read-only"]),
     );
 }
 

@@ -59,9 +59,9 @@ fn a_slash_leads_to_the_search_but_not_while_one_types() {
     let _server = browser.show_to_change(Server::start(&[]));
     browser.press(&["/"]);
     browser.type_text("a/b");
-    assert_eq!(
-        browser.run("const {id, value} = document.activeElement; return [id, value]"),
-        json!(["query", "a/b"])
+    browser.expect_value(
+        "const {id, value} = document.activeElement; return [id, value]",
+        json!(["query", "a/b"]),
     );
     browser.click("#add");
     browser.type_text("/");
@@ -230,9 +230,9 @@ fn with_forced_colors_every_tile_has_an_edge() {
     for (forced, expected) in [("none", "none"), ("active", "solid")] {
         browser.prefer("forced-colors", forced);
         browser.open(&server);
-        assert_eq!(
-            browser.run("return getComputedStyle(document.querySelector('li')).outlineStyle"),
-            expected
+        browser.expect_value(
+            "return getComputedStyle(document.querySelector('li')).outlineStyle",
+            expected,
         );
     }
 }

@@ -53,10 +53,7 @@ fn a_color_is_shown_in_the_forms_of_css_with_its_contrast() {
             return [...pen.getImageData(0, 0, 1, 1).data].map(channel => Math.round(channel / 4)).join();
         })).size";
         assert_eq!(browser.run(rounded), 1, "{value}");
-        assert_eq!(
-            browser.run("const contrast = document.querySelector('#contrast'); return contrast.hidden ? '' : contrast.textContent"),
-            contrast
-        );
+        browser.expect_value("const contrast = document.querySelector('#contrast'); return contrast.hidden ? '' : contrast.textContent", contrast);
         browser.press(&[RIGHT]);
     }
     assert_eq!(browser.text("#title"), cases[0].0, "after the last one comes the first");
@@ -89,9 +86,9 @@ fn arrow_keys_lead_from_color_to_color() {
     browser.expect_text("#title", &names[4 + columns]);
     // the focus is where one has looked last
     browser.click("#opened .close");
-    assert_eq!(
-        browser.run("return document.activeElement.firstChild.textContent"),
-        json!(names[4 + columns])
+    browser.expect_value(
+        "return document.activeElement.firstChild.textContent",
+        json!(names[4 + columns]),
     );
 }
 
@@ -147,10 +144,7 @@ fn keys_that_copy_a_form_type_in_a_field_and_are_not_shown_there_nor_to_those_wh
     assert_eq!(browser.run(SEEN), json!([false, "none"]));
     for field in ["name", "value"] {
         browser.fill(&format!("#{field}"), "1234");
-        assert_eq!(
-            browser.run(&format!("return document.querySelector('#{field}').value")),
-            "1234"
-        );
+        browser.expect_value(&format!("return document.querySelector('#{field}').value"), "1234");
     }
     assert_eq!(browser.text("#heard"), "");
     let fonts = "return new Set(['#value', '#stored'].map(text => getComputedStyle(document.querySelector(text)).fontFamily)).size";

@@ -86,10 +86,8 @@ fn a_color_with_alpha_is_on_a_checkerboard_and_its_texts_on_a_ground_of_their_ow
     let _server = browser.show(Server::with_seed(seed, &[]));
     let grounds = "return [...document.querySelectorAll('li')].map(li => [getComputedStyle(li).backgroundImage.includes('repeating-conic-gradient'),
         getComputedStyle(li.querySelector('.name')).backgroundColor !== 'rgba(0, 0, 0, 0)'])";
-    assert_eq!(
-        browser.run(grounds),
-        json!([[true, true], [true, true], [false, false], [false, false]])
-    );
+    browser
+        .expect_value(grounds, json!([[true, true], [true, true], [false, false], [false, false]]));
     browser.edit("half");
     assert_eq!(browser.run("return getComputedStyle(document.querySelector('#swatch')).backgroundImage.includes('conic')"), true);
 }
@@ -154,9 +152,9 @@ fn a_copy_is_told_on_the_tile_and_to_screen_readers() {
         browser.until("return marks.at(-1) === 'none'");
         browser.run("marks.push('')");
     }
-    assert_eq!(
-        browser.run("return marks"),
-        json!(["\"✓ Copied\"", "none", "", "\"✓ Copied\"", "none", ""])
+    browser.expect_value(
+        "return marks",
+        json!(["\"✓ Copied\"", "none", "", "\"✓ Copied\"", "none", ""]),
     );
     assert_eq!(browser.text("#said"), "Copied \u{2068}#f0ffff\u{2069}");
     assert_eq!(browser.run("return document.querySelector('#said').role"), "status");
@@ -212,9 +210,9 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
     browser.expect_text("#way", "Clear search");
     browser.click("#way");
     assert_eq!(browser.names(), ["ink"]);
-    assert_eq!(
-        browser.run("return [document.querySelector('#query').value, document.activeElement.id]"),
-        json!(["", "query"])
+    browser.expect_value(
+        "return [document.querySelector('#query').value, document.activeElement.id]",
+        json!(["", "query"]),
     );
     browser.edit("ink");
     assert_eq!(browser.text("#save"), "Save");

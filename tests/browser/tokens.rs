@@ -114,9 +114,9 @@ fn a_visitor_without_a_token_sees_no_control_that_would_fail() {
     browser.expect_controls();
     browser.change("aqua", "#00eeee");
     browser.expect_text("#told", "aqua is #00eeee now.");
-    assert_eq!(
-        browser.run("return [localStorage.length, sessionStorage.length, document.cookie]"),
-        json!([0, 1, ""])
+    browser.expect_value(
+        "return [localStorage.length, sessionStorage.length, document.cookie]",
+        json!([0, 1, ""]),
     );
 }
 

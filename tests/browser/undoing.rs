@@ -96,10 +96,7 @@ fn quick_presses_delete_one_color_each_and_undo_puts_them_back_where_they_were()
         browser.expect_text("#told", &format!("Undone: Deleted {name}."));
         assert_eq!(names_of(&server), names);
     }
-    assert_eq!(
-        browser.run("return [document.querySelector('#takeBack').offsetParent, document.querySelector('#undo').disabled]"),
-        json!([null, true])
-    );
+    browser.expect_value("return [document.querySelector('#takeBack').offsetParent, document.querySelector('#undo').disabled]", json!([null, true]));
 }
 
 #[test]

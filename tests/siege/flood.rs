@@ -107,7 +107,7 @@ impl Target {
     #[track_caller]
     pub(crate) fn wait_for_few_threads(&self) {
         let has_few = || self.server.proc_status("Threads") <= self.threads + MORE_THREADS_MAX;
-        wait_until("threads end", || has_few());
+        wait_until("threads end", has_few);
     }
 
     /// Checks that the service is as it was before; the attack's connections must have been closed,

@@ -74,10 +74,8 @@ fn the_file_has_the_mode_asked_for_whatever_the_umask() {
         command
             .args(["--listen", "127.0.0.1:0", "--listen", &format!("unix:{path}")])
             .args(arguments);
-        let server = Server::spawn({
-            command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
-            command
-        });
+        command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
+        let server = Server::spawn(command);
         let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
         server.stop();
         mode

@@ -88,11 +88,8 @@ fn every_request_is_counted_once_by_method_and_class_of_status() {
         ],
     );
     check(&page, &[(r#"colors_connections_closed_total{reason="no_room"}"#, 0.0)]);
-    assert_eq!(
-        page.matches("\ncolors_http_requests_total{").count(),
-        28,
-        "other methods have no series of their own"
-    );
+    let series = page.matches("\ncolors_http_requests_total{").count();
+    assert_eq!(series, 28, "other methods have no series of their own");
     assert!(!page.contains("BREW"));
     // this client's and the one that asks, once those before them are closed
     wait_until("two connections", || value(&self::page(&server), "colors_connections") == 2.0);

@@ -42,10 +42,8 @@ fn every_method_and_target_passes_as_it_came() {
     proxy
         .ask("POST", "/colors", "", &format!(r#"{{"name":"{}"}}"#, "x".repeat(1_100_000)))
         .expect_status(413);
-    assert_eq!(
-        (proxy.read("/health").status, proxy.read("/health").cache),
-        (200, "BYPASS".to_owned())
-    );
+    let health = proxy.read("/health");
+    assert_eq!((health.status, health.cache.as_str()), (200, "BYPASS"));
 }
 
 #[test]
@@ -314,10 +312,9 @@ fn what_is_private_is_not_cached_even_where_the_proxy_is_asked_without_a_token()
                 .unwrap();
         }
     });
-    assert_eq!(
-        (proxy.read("/colors/red").cache, proxy.read("/colors/red").cache),
-        ("MISS".to_owned(), "MISS".to_owned())
-    );
+    for _ in 0..2 {
+        assert_eq!(proxy.read("/colors/red").cache, "MISS");
+    }
     answers.join().unwrap();
 }
 

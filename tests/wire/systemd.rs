@@ -72,12 +72,8 @@ fn the_manager_hears_of_start_and_end_and_when_saving_begins_to_fail_or_works_ag
         assert_eq!(server.ask("POST", "/colors", ink).status, 500);
     }
     let failing = manager.message();
-    assert!(
-        failing.starts_with(
-            "STATUS=changes cannot be saved: colors.db was removed, replaced or cut short; "
-        ),
-        "{failing}"
-    );
+    let fault = "STATUS=changes cannot be saved: colors.db was removed, replaced or cut short; ";
+    assert!(failing.starts_with(fault), "{failing}");
     fs::rename(&away, &file).unwrap();
     assert_eq!(manager.message(), "STATUS=ok\n");
     server.signal(Signal::TERM);
@@ -296,10 +292,8 @@ fn a_reload_has_the_tokens_read_again_and_does_no_harm_without_any() {
         ("", "there is no token file"),
         ("/run/credentials/colors.service/tokens", "systemd copies a credential at a start only"),
     ] {
-        assert_eq!(
-            reload(&server, file),
-            (false, format!("cannot reload, {reason}: run systemctl restart colors\n"))
-        );
+        let message = format!("cannot reload, {reason}: run systemctl restart colors\n");
+        assert_eq!(reload(&server, file), (false, message));
     }
     assert_eq!(server.log().matches(" loaded from ").count(), 2, "{}", server.log());
     let server = Server::start(&[]);
