@@ -81,6 +81,28 @@ impl Browser {
         self.expect_fields();
     }
 
+    /// Changes the value of a color.
+    #[track_caller]
+    pub(crate) fn change(&self, name: &str, value: &str) {
+        self.edit(name);
+        self.fill("#value", value);
+        self.press(&[ENTER]);
+    }
+
+    /// Deletes the color of a name by key.
+    #[track_caller]
+    pub(crate) fn delete(&self, name: &str) {
+        self.focus(name);
+        self.press(&[DELETE]);
+        self.expect_text("#told", &format!("Deleted {name}."));
+    }
+
+    /// What a field has.
+    #[track_caller]
+    pub(crate) fn value(&self, field: &str) -> Value {
+        self.run_with("return document.querySelector(arguments[0]).value", &json!([field]))
+    }
+
     #[track_caller]
     pub(crate) fn expect_fields(&self) {
         self.until("return document.querySelector('#opened').open && document.querySelector('#fields').offsetParent");
@@ -126,11 +148,14 @@ impl Browser {
             json!({"type": "pointerUp", "button": 0}),
         );
         let actions = json!([step(x, y), down, step(x + 9.0, y + 9.0), step(end_x, end_y), up]);
-        self.call(
-            "POST",
-            "/actions",
-            json!({"actions": [{"type": "pointer", "id": "mouse", "actions": actions}]}),
-        );
+        self.act("pointer", &actions);
+    }
+
+    /// Has a device act: `key` or `pointer`.
+    #[track_caller]
+    fn act(&self, device: &str, actions: &Value) {
+        let device = json!({"type": device, "id": device, "actions": actions});
+        self.call("POST", "/actions", json!({"actions": [device]}));
     }
 
     #[track_caller]
@@ -167,11 +192,7 @@ impl Browser {
                 [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})]
             })
             .collect();
-        self.call(
-            "POST",
-            "/actions",
-            json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}),
-        );
+        self.act("key", &json!(actions));
     }
 
     /// Presses a key while another one is held.
@@ -179,10 +200,6 @@ impl Browser {
     pub(crate) fn press_with(&self, held: &str, key: &str) {
         let actions = [("keyDown", held), ("keyDown", key), ("keyUp", key), ("keyUp", held)];
         let actions = actions.map(|(kind, value)| json!({"type": kind, "value": value}));
-        self.call(
-            "POST",
-            "/actions",
-            json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}),
-        );
+        self.act("key", &json!(actions));
     }
 }

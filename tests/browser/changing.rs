@@ -13,340 +13,286 @@ const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"
 const FASTER: &str = "412 (Precondition Failed)";
 
 fn open(browser: &Browser) -> Server {
-    let server = Server::with_seed(SEED, &["--access-log"]);
-    browser.open(&server);
-    server
+    browser.show(Server::with_seed(SEED, &["--access-log"]))
 }
 
 #[test]
 fn a_color_is_added_at_the_end_once_it_has_a_name() {
-    browse(|browser| {
-        let server = open(browser);
-        browser.click("#add");
-        browser.press(&[ENTER]);
-        browser.type_text("pale \"teal\" <b>");
-        browser.fill("#value", "#99ccc");
-        browser.expect_text("#note", "Browsers know no such color. It is saved as it is.");
-        browser.fill("#value", "#99cccc");
-        browser.expect_text("#note", "");
-        assert_eq!(browser.run("return document.querySelector('#picker').value"), "#99cccc");
-        browser.press(&[ENTER]);
-        browser.expect_closed();
-        browser.expect_text("#told", "Added pale \"teal\" <b> at the end.");
-        browser.expect_text("li:last-child .name", "pale \"teal\" <b>");
-        assert_eq!(names_of(&server), ["red", "ink", "red", "pale \"teal\" <b>"]);
-        assert!(server.list().ends_with(r##"","value":"#99cccc"}]}"##));
-    });
+    let Some(browser) = browse() else { return };
+    let server = open(&browser);
+    browser.click("#add");
+    browser.press(&[ENTER]);
+    browser.type_text("pale \"teal\" <b>");
+    browser.fill("#value", "#99ccc");
+    browser.expect_text("#note", "Browsers know no such color. It is saved as it is.");
+    browser.fill("#value", "#99cccc");
+    browser.expect_text("#note", "");
+    assert_eq!(browser.value("#picker"), "#99cccc");
+    browser.press(&[ENTER]);
+    browser.expect_closed();
+    browser.expect_text("#told", "Added pale \"teal\" <b> at the end.");
+    browser.expect_text("li:last-child .name", "pale \"teal\" <b>");
+    assert_eq!(names_of(&server), ["red", "ink", "red", "pale \"teal\" <b>"]);
+    assert!(server.list().ends_with(r##"","value":"#99cccc"}]}"##));
 }
 
 #[test]
 fn a_value_is_changed_as_text_and_with_the_picker() {
-    browse(|browser| {
-        let server = open(browser);
-        browser.edit("ink");
-        assert_eq!(browser.run("return document.querySelector('#value').value"), "#191970");
-        browser.fill("#value", "midnightblue");
-        browser.click("#save");
-        browser.expect_closed();
-        browser.expect_text("#told", "ink is midnightblue now.");
-        assert_eq!(
-            server.ask("GET", "/colors/ink", "").content,
-            r#"{"name":"ink","value":"midnightblue"}"#
-        );
-        browser.until("return document.querySelector('li:nth-child(2) .value').textContent === 'midnightblue'");
+    let Some(browser) = browse() else { return };
+    let server = open(&browser);
+    browser.edit("ink");
+    assert_eq!(browser.value("#value"), "#191970");
+    browser.fill("#value", "midnightblue");
+    browser.click("#save");
+    browser.expect_closed();
+    browser.expect_text("#told", "ink is midnightblue now.");
+    server.ask("GET", "/colors/ink", "").expect_content(r#"{"name":"ink","value":"midnightblue"}"#);
+    browser.until(
+        "return document.querySelector('li:nth-child(2) .value').textContent === 'midnightblue'",
+    );
 
-        browser.edit("ink");
-        // the picker is a window of the system, which a test cannot reach; this is what it does
-        browser.run("const picker = document.querySelector('#picker'); picker.value = '#0b0b45'; picker.dispatchEvent(new Event('input'))");
-        assert_eq!(browser.run("return document.querySelector('#value').value"), "#0b0b45");
-        browser.click("#save");
-        browser.expect_closed();
-        assert_eq!(
-            server.ask("GET", "/colors/ink", "").content,
-            r##"{"name":"ink","value":"#0b0b45"}"##
-        );
-    });
+    browser.edit("ink");
+    // the picker is a window of the system, which a test cannot reach; this is what it does
+    browser.run("const picker = document.querySelector('#picker'); picker.value = '#0b0b45'; picker.dispatchEvent(new Event('input'))");
+    assert_eq!(browser.value("#value"), "#0b0b45");
+    browser.click("#save");
+    browser.expect_closed();
+    server.ask("GET", "/colors/ink", "").expect_content(r##"{"name":"ink","value":"#0b0b45"}"##);
 }
 
 #[test]
 fn a_deleted_color_comes_back_to_its_place_by_undo() {
-    browse(|browser| {
-        let server = open(browser);
-        let before = server.list();
-        browser.open_color("ink");
-        browser.click("#delete");
-        browser.expect_text("#told", "Deleted ink.");
-        browser.expect_closed();
-        browser.expect_text("#count", "2 colors");
-        assert_eq!(
-            server.list(),
-            r##"{"data":[{"name":"red","value":"#ff0000"},{"name":"red","value":"#ee0000"}]}"##
-        );
-        browser.click("#takeBack");
-        browser.expect_text("#told", "Undone: Deleted ink.");
-        assert_eq!(browser.names(), ["red", "ink", "red"]);
-        assert_eq!(server.list(), before);
-    });
+    let Some(browser) = browse() else { return };
+    let server = open(&browser);
+    let before = server.list();
+    browser.open_color("ink");
+    browser.click("#delete");
+    browser.expect_text("#told", "Deleted ink.");
+    browser.expect_closed();
+    browser.expect_text("#count", "2 colors");
+    assert_eq!(
+        server.list(),
+        r##"{"data":[{"name":"red","value":"#ff0000"},{"name":"red","value":"#ee0000"}]}"##
+    );
+    browser.click("#takeBack");
+    browser.expect_text("#told", "Undone: Deleted ink.");
+    assert_eq!(browser.names(), ["red", "ink", "red"]);
+    assert_eq!(server.list(), before);
 }
 
 #[test]
 fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
-    browse(|browser| {
-        let server = open(browser);
-        browser.edit("ink");
-        browser.fill("#value", "#111111");
-        server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
-        browser.click("#save");
-        browser.expect_text(
-            "#refusal",
-            "Somebody was faster: ink is #222222 now. Nothing was changed.",
-        );
-        assert_eq!(
-            browser.run("return document.querySelector('#value').value"),
-            "#111111",
-            "what was typed stays"
-        );
-        assert_eq!(
-            server.ask("GET", "/colors/ink", "").content,
-            r##"{"name":"ink","value":"#222222"}"##
-        );
-        browser.click("#save");
-        browser.expect_closed();
-        assert_eq!(
-            server.ask("GET", "/colors/ink", "").content,
-            r##"{"name":"ink","value":"#111111"}"##
-        );
-    });
+    let Some(browser) = browse() else { return };
+    let server = open(&browser);
+    browser.edit("ink");
+    browser.fill("#value", "#111111");
+    server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
+    browser.click("#save");
+    browser
+        .expect_text("#refusal", "Somebody was faster: ink is #222222 now. Nothing was changed.");
+    assert_eq!(browser.value("#value"), "#111111", "what was typed stays");
+    server.ask("GET", "/colors/ink", "").expect_content(r##"{"name":"ink","value":"#222222"}"##);
+    browser.click("#save");
+    browser.expect_closed();
+    server.ask("GET", "/colors/ink", "").expect_content(r##"{"name":"ink","value":"#111111"}"##);
 }
 
 #[test]
 fn a_color_that_somebody_has_deleted_is_told_of_before_it_is_changed() {
-    browse(|browser| {
-        browser.expect("404 (Not Found)");
-        let server = open(browser);
-        browser.edit("ink");
-        browser.fill("#value", "#111111");
-        server.ask("DELETE", "/colors/ink", "");
-        browser.click("#save");
-        browser.expect_text(
-            "#refusal",
-            "Somebody was faster: ink is no longer there. Nothing was changed.",
-        );
-        assert_eq!(
-            browser.run("return document.querySelector('#value').value"),
-            "#111111",
-            "what was typed stays"
-        );
-    });
+    let Some(browser) = browse() else { return };
+    browser.expect("404 (Not Found)");
+    let server = open(&browser);
+    browser.edit("ink");
+    browser.fill("#value", "#111111");
+    server.ask("DELETE", "/colors/ink", "");
+    browser.click("#save");
+    browser.expect_text(
+        "#refusal",
+        "Somebody was faster: ink is no longer there. Nothing was changed.",
+    );
+    assert_eq!(browser.value("#value"), "#111111", "what was typed stays");
 }
 
 #[test]
 fn an_open_color_follows_the_changes_of_others() {
-    browse(|browser| {
-        let server = open(browser);
-        browser.open_color("ink");
-        server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
-        browser.expect_text("#stored", "#222222");
-        server.ask("DELETE", "/colors/ink", "");
-        browser.expect_closed();
-    });
+    let Some(browser) = browse() else { return };
+    let server = open(&browser);
+    browser.open_color("ink");
+    server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
+    browser.expect_text("#stored", "#222222");
+    server.ask("DELETE", "/colors/ink", "");
+    browser.expect_closed();
 }
 
 #[test]
 fn a_color_of_the_same_name_that_came_first_is_told_of() {
-    browse(|browser| {
-        let server = open(browser);
-        browser.click("#add");
-        browser.type_text("new");
-        browser.fill("#value", "#111111");
-        // another change of the list is no obstacle, this one is
-        let mut other = server.connect();
-        other.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
-        other.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
-        browser.expect(FASTER);
+    let Some(browser) = browse() else { return };
+    let server = open(&browser);
+    browser.click("#add");
+    browser.type_text("new");
+    browser.fill("#value", "#111111");
+    // another change of the list is no obstacle, this one is
+    let mut other = server.connect();
+    other.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
+    other.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
+    browser.expect(FASTER);
+    browser.click("#save");
+    let refused = browser.until("return document.querySelector('#refusal').textContent || !document.querySelector('#opened').open");
+    // unless the page had seen it before the click
+    if refused != true {
+        assert_eq!(refused, "Somebody was faster: there is 1 of this name now. Nothing was added.");
+        assert_eq!(server.list().matches(r#""new""#).count(), 1);
         browser.click("#save");
-        let refused = browser.until("return document.querySelector('#refusal').textContent || !document.querySelector('#opened').open");
-        // unless the page had seen it before the click
-        if refused != true {
-            assert_eq!(
-                refused,
-                "Somebody was faster: there is 1 of this name now. Nothing was added."
-            );
-            assert_eq!(server.list().matches(r#""new""#).count(), 1);
-            browser.click("#save");
-            browser.expect_closed();
-        }
-        assert!(
-            server.list().ends_with(
-                r##"{"name":"new","value":"#333333"},{"name":"new","value":"#111111"}]}"##
-            )
-        );
-    });
+        browser.expect_closed();
+    }
+    assert!(
+        server
+            .list()
+            .ends_with(r##"{"name":"new","value":"#333333"},{"name":"new","value":"#111111"}]}"##)
+    );
 }
 
 #[test]
 fn every_change_carries_if_match() {
-    browse(|browser| {
-        let _server = open(browser);
-        browser.run(
-            "window.sent = []; const fetch = window.fetch;
-            window.fetch = (path, init) => { if (init.method !== 'GET') sent.push([init.method, !!init.headers['If-Match']]); return fetch(path, init) }",
-        );
-        browser.click("#add");
-        browser.type_text("a");
-        browser.press(&[ENTER]);
-        browser.expect_closed();
-        browser.edit("ink");
-        browser.fill("#value", "#000000");
-        browser.press(&[ENTER]);
-        browser.expect_closed();
-        browser.expect_text("#told", "ink is #000000 now.");
-        browser.edit("ink");
-        browser.fill("#name", "paper");
-        browser.press(&[ENTER]);
-        browser.expect_text("#told", "Renamed ink to paper.");
-        browser.open_color("a");
-        browser.click("#delete");
-        browser.expect_text("#told", "Deleted a.");
-        let expected =
-            serde_json::json!([["POST", true], ["PUT", true], ["PUT", true], ["DELETE", true]]);
-        assert_eq!(browser.run("return sent"), expected);
-    });
+    let Some(browser) = browse() else { return };
+    let _server = open(&browser);
+    browser.run(
+        "window.sent = []; const fetch = window.fetch;
+        window.fetch = (path, init) => { if (init.method !== 'GET') sent.push([init.method, !!init.headers['If-Match']]); return fetch(path, init) }",
+    );
+    browser.click("#add");
+    browser.type_text("a");
+    browser.press(&[ENTER]);
+    browser.expect_closed();
+    browser.change("ink", "#000000");
+    browser.expect_closed();
+    browser.expect_text("#told", "ink is #000000 now.");
+    browser.edit("ink");
+    browser.fill("#name", "paper");
+    browser.press(&[ENTER]);
+    browser.expect_text("#told", "Renamed ink to paper.");
+    browser.open_color("a");
+    browser.click("#delete");
+    browser.expect_text("#told", "Deleted a.");
+    let expected =
+        serde_json::json!([["POST", true], ["PUT", true], ["PUT", true], ["DELETE", true]]);
+    assert_eq!(browser.run("return sent"), expected);
 }
 
 #[test]
 fn of_two_colors_with_the_same_name_either_is_changed_and_says_which_it_is() {
-    browse(|browser| {
-        let server = open(browser);
-        let marks = browser.run(
-            "return [...document.querySelectorAll('li .open span')].map(mark => mark.textContent)",
-        );
-        assert_eq!(marks, serde_json::json!(["1 of 2", "", "2 of 2"]));
-        browser.open_nth_color("red", 1);
-        browser.expect_text("#twins", "Number 2 of 2 with this name. A path means the first.");
-        browser.click("#change");
-        browser.fill("#value", "#dd0000");
-        browser.press(&[ENTER]);
-        browser.expect_text("#told", "red is #dd0000 now.");
-        assert!(server.list().ends_with(r##",{"name":"red","value":"#dd0000"}]}"##));
-        browser.open_nth_color("red", 0);
-        browser.click("#delete");
-        browser.expect_text("#count", "2 colors");
-        browser.expect_text("#told", "Deleted red.");
-        assert_eq!(
-            server.list(),
-            r##"{"data":[{"name":"ink","value":"#191970"},{"name":"red","value":"#dd0000"}]}"##
-        );
-        browser
-            .until("return document.querySelector('li:last-child .open span').textContent === ''");
-        browser.click("#add");
-        browser.type_text("ink");
-        browser.expect_text("#note", "There is one of this name already. A path means the first.");
-    });
+    let Some(browser) = browse() else { return };
+    let server = open(&browser);
+    let marks = browser.run(
+        "return [...document.querySelectorAll('li .open span')].map(mark => mark.textContent)",
+    );
+    assert_eq!(marks, serde_json::json!(["1 of 2", "", "2 of 2"]));
+    browser.open_nth_color("red", 1);
+    browser.expect_text("#twins", "Number 2 of 2 with this name. A path means the first.");
+    browser.click("#change");
+    browser.fill("#value", "#dd0000");
+    browser.press(&[ENTER]);
+    browser.expect_text("#told", "red is #dd0000 now.");
+    assert!(server.list().ends_with(r##",{"name":"red","value":"#dd0000"}]}"##));
+    browser.open_nth_color("red", 0);
+    browser.click("#delete");
+    browser.expect_text("#count", "2 colors");
+    browser.expect_text("#told", "Deleted red.");
+    assert_eq!(
+        server.list(),
+        r##"{"data":[{"name":"ink","value":"#191970"},{"name":"red","value":"#dd0000"}]}"##
+    );
+    browser.until("return document.querySelector('li:last-child .open span').textContent === ''");
+    browser.click("#add");
+    browser.type_text("ink");
+    browser.expect_text("#note", "There is one of this name already. A path means the first.");
 }
 
 #[test]
 fn a_color_is_renamed_where_it_is_and_keeps_its_value() {
-    browse(|browser| {
-        let server = open(browser);
-        browser.edit("ink");
-        browser.fill("#name", "sea & <sky>");
-        browser.press(&[ENTER]);
-        browser.expect_text("#told", "Renamed ink to sea & <sky>.");
-        browser.expect_closed();
-        assert_eq!(browser.names(), ["red", "sea & <sky>", "red"]);
-        assert!(server.list().contains(r##"},{"name":"sea & <sky>","value":"#191970"},{"##));
-        browser.click("#takeBack");
-        browser.expect_text("#told", "Undone: Renamed ink to sea & <sky>.");
-        assert!(server.list().contains(r##"},{"name":"ink","value":"#191970"},{"##));
-    });
+    let Some(browser) = browse() else { return };
+    let server = open(&browser);
+    browser.edit("ink");
+    browser.fill("#name", "sea & <sky>");
+    browser.press(&[ENTER]);
+    browser.expect_text("#told", "Renamed ink to sea & <sky>.");
+    browser.expect_closed();
+    assert_eq!(browser.names(), ["red", "sea & <sky>", "red"]);
+    assert!(server.list().contains(r##"},{"name":"sea & <sky>","value":"#191970"},{"##));
+    browser.click("#takeBack");
+    browser.expect_text("#told", "Undone: Renamed ink to sea & <sky>.");
+    assert!(server.list().contains(r##"},{"name":"ink","value":"#191970"},{"##));
 }
 
 #[test]
 fn a_color_is_renamed_in_a_list_that_somebody_has_changed_meanwhile() {
-    browse(|browser| {
-        browser.expect(FASTER);
-        let server = open(browser);
-        hold(browser, "PUT");
-        browser.edit("ink");
-        browser.fill("#name", "sea");
-        browser.press(&[ENTER]);
-        browser.until("return sent");
-        server.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
-        browser.run("release()");
-        browser.expect_text("#told", "Renamed ink to sea. The list had changed meanwhile.");
-        assert_eq!(browser.names(), ["red", "sea", "red", "new"]);
-        assert_eq!(names_of(&server), ["red", "sea", "red", "new"]);
-    });
+    let Some(browser) = browse() else { return };
+    browser.expect(FASTER);
+    let server = open(&browser);
+    hold(&browser, "PUT");
+    browser.edit("ink");
+    browser.fill("#name", "sea");
+    browser.press(&[ENTER]);
+    browser.until("return sent");
+    server.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
+    browser.run("release()");
+    browser.expect_text("#told", "Renamed ink to sea. The list had changed meanwhile.");
+    assert_eq!(browser.names(), ["red", "sea", "red", "new"]);
+    assert_eq!(names_of(&server), ["red", "sea", "red", "new"]);
 }
 
 #[test]
 fn names_that_a_browser_cannot_ask_for_are_changed_too() {
-    browse(|browser| {
-        let seed = r##"[{"name":".","value":"#111111"},{"name":"..","value":"#222222"},{"name":"","value":"#333333"}]"##;
-        let server = Server::with_seed(seed, &[]);
-        browser.open(&server);
-        for name in [".", "..", ""] {
-            browser.edit(name);
-            browser.fill("#value", "#444444");
-            browser.press(&[ENTER]);
-            browser.expect_closed();
-        }
-        browser.until("return ![...document.querySelectorAll('li .value')].some(value => value.textContent !== '#444444')");
-        assert_eq!(server.list().matches("#444444").count(), 3, "{}", server.list());
-        browser.focus("..");
-        browser.press(&[DELETE]);
-        browser.expect_text("#told", "Deleted ...");
-        assert_eq!(names_of(&server), [".", ""]);
-    });
+    let Some(browser) = browse() else { return };
+    let seed = r##"[{"name":".","value":"#111111"},{"name":"..","value":"#222222"},{"name":"","value":"#333333"}]"##;
+    let server = browser.show(Server::with_seed(seed, &[]));
+    for name in [".", "..", ""] {
+        browser.change(name, "#444444");
+        browser.expect_closed();
+    }
+    browser.until("return ![...document.querySelectorAll('li .value')].some(value => value.textContent !== '#444444')");
+    assert_eq!(server.list().matches("#444444").count(), 3, "{}", server.list());
+    browser.focus("..");
+    browser.press(&[DELETE]);
+    browser.expect_text("#told", "Deleted ...");
+    assert_eq!(names_of(&server), [".", ""]);
 }
 
 #[test]
 fn a_value_with_line_breaks_stays_as_it_was_unless_it_is_typed_anew() {
-    browse(|browser| {
-        let server = Server::with_seed(r#"[{"name":"a","value":"1\n2"}]"#, &[]);
-        browser.open(&server);
-        browser.edit("a");
-        browser.click("#save");
-        browser.expect_closed();
-        assert_eq!(server.list(), r#"{"data":[{"name":"a","value":"1\n2"}]}"#);
-    });
+    let Some(browser) = browse() else { return };
+    let server = browser.show(Server::with_seed(r#"[{"name":"a","value":"1\n2"}]"#, &[]));
+    browser.edit("a");
+    browser.click("#save");
+    browser.expect_closed();
+    assert_eq!(server.list(), r#"{"data":[{"name":"a","value":"1\n2"}]}"#);
 }
 
 #[test]
 fn refusals_are_shown_in_the_words_of_the_service() {
-    browse(|browser| {
-        browser.expect("413 (Content Too Large)");
-        let server = Server::with_seed(SEED, &["--max-body", "100"]);
-        browser.open(&server);
-        browser.edit("ink");
-        let value = "x".repeat(101);
-        browser.fill("#value", &value);
-        browser.click("#save");
-        let message =
-            server.ask("PUT", "/colors/ink", &format!(r#"{{"value":"{value}"}}"#)).message();
-        browser.expect_text("#refusal", &message);
-    });
+    let Some(browser) = browse() else { return };
+    browser.expect("413 (Content Too Large)");
+    let server = browser.show(Server::with_seed(SEED, &["--max-body", "100"]));
+    browser.edit("ink");
+    let value = "x".repeat(101);
+    browser.fill("#value", &value);
+    browser.click("#save");
+    let message = server.ask("PUT", "/colors/ink", &format!(r#"{{"value":"{value}"}}"#)).message();
+    browser.expect_text("#refusal", &message);
 }
 
 #[test]
 fn a_read_only_service_shows_no_controls() {
-    browse(|browser| {
-        let server = Server::start(&["--read-only"]);
-        browser.open(&server);
-        browser.open_color("aqua");
-        let controls = "return [...document.querySelectorAll('#add, #change, #delete, #choose, #undo')].filter(control => control.checkVisibility({visibilityProperty: true})).length";
-        assert_eq!(browser.run(controls), 0);
-        browser.press(&[F2, DELETE, "c"]);
-        browser.expect_text("#heard", "Copied #00ffff");
-        assert_eq!(
-            browser.run("return document.querySelector('#fields').offsetParent"),
-            Value::Null
-        );
-        browser.press(&[ESCAPE, F2, DELETE]);
-        assert_eq!(browser.run("return document.querySelector('#opened').open"), false);
-        let server = Server::start(&[]);
-        browser.open(&server);
-        browser.until(controls);
-    });
+    let Some(browser) = browse() else { return };
+    let _server = browser.show(Server::start(&["--read-only"]));
+    browser.open_color("aqua");
+    let controls = "return [...document.querySelectorAll('#add, #change, #delete, #choose, #undo')].filter(control => control.checkVisibility({visibilityProperty: true})).length";
+    assert_eq!(browser.run(controls), 0);
+    browser.press(&[F2, DELETE, "c"]);
+    browser.expect_text("#heard", "Copied #00ffff");
+    assert_eq!(browser.run("return document.querySelector('#fields').offsetParent"), Value::Null);
+    browser.press(&[ESCAPE, F2, DELETE]);
+    assert_eq!(browser.run("return document.querySelector('#opened').open"), false);
+    let _server = browser.show(Server::start(&[]));
+    browser.until(controls);
 }

@@ -68,14 +68,6 @@ impl Lease {
     }
 }
 
-impl Deref for Lease {
-    type Target = Browser;
-
-    fn deref(&self) -> &Browser {
-        self.0.as_ref().expect("there is one until it is dropped")
-    }
-}
-
 impl Drop for Lease {
     fn drop(&mut self) {
         let browser = self.0.take().filter(|_| !thread::panicking());
@@ -89,19 +81,33 @@ impl Drop for Lease {
     }
 }
 
-/// Runs a test in a browser that shows nothing yet. Afterwards the console has to be free of errors
-/// and violations of the policy.
-#[track_caller]
-pub(crate) fn browse(test: impl FnOnce(&Browser)) {
-    if !super::has_chromium() {
-        return;
+/// A browser for one test. At the end of the test, its console has to be free of errors and
+/// violations of the policy.
+pub(crate) struct Browsing(Lease);
+
+/// A browser that shows nothing yet; `None`, and the test is skipped, where there is none.
+pub(crate) fn browse() -> Option<Browsing> {
+    super::has_chromium().then(|| Browsing(Lease::new()))
+}
+
+impl Deref for Browsing {
+    type Target = Browser;
+
+    fn deref(&self) -> &Browser {
+        self.0.0.as_ref().expect("there is one until it is dropped")
     }
-    let browser = Lease::new();
-    test(&browser);
-    let expected = browser.expected.borrow();
-    for entry in browser.console() {
-        let message = entry["message"].as_str().unwrap();
-        assert!(expected.iter().any(|part| message.contains(part)), "in the console: {entry}");
+}
+
+impl Drop for Browsing {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            return;
+        }
+        let expected = self.expected.borrow();
+        for entry in self.console() {
+            let message = entry["message"].as_str().unwrap();
+            assert!(expected.iter().any(|part| message.contains(part)), "in the console: {entry}");
+        }
     }
 }
 
@@ -212,12 +218,32 @@ impl Browser {
         self.go(&format!("http://{}/", server.address));
     }
 
+    /// The same for a service that has just been started.
+    #[track_caller]
+    pub(crate) fn show(&self, server: Server) -> Server {
+        self.open(&server);
+        server
+    }
+
+    /// The same, and waits until the list may be changed.
+    #[track_caller]
+    pub(crate) fn show_to_change(&self, server: Server) -> Server {
+        self.open(&server);
+        self.expect_controls();
+        server
+    }
+
     /// Waits until the page knows that the list may be changed.
     #[track_caller]
     pub(crate) fn expect_controls(&self) {
-        self.until(
-            "return document.querySelector('#add').checkVisibility({visibilityProperty: true})",
-        );
+        self.expect_seen("#add");
+    }
+
+    /// Waits until an element is seen.
+    #[track_caller]
+    pub(crate) fn expect_seen(&self, selector: &str) {
+        let is_seen = "checkVisibility({visibilityProperty: true})";
+        self.until(&format!("return document.querySelector('{selector}').{is_seen}"));
     }
 
     /// The same with any address.
@@ -252,7 +278,13 @@ impl Browser {
         self.run_with(script, &json!([]))
     }
 
-    /// The same with arguments.
+    /// Checks what a script gives.
+    #[track_caller]
+    pub(crate) fn expect_value(&self, script: &str, expected: impl Into<Value>) {
+        assert_eq!(self.run(script), expected.into());
+    }
+
+    /// Runs a script with arguments.
     #[track_caller]
     pub(crate) fn run_with(&self, script: &str, arguments: &Value) -> Value {
         self.call("POST", "/execute/sync", json!({"script": script, "args": arguments}))

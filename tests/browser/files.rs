@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::browser::actions::{CONTROL, ESCAPE};
 use crate::browser::driver::{Browser, browse};
 use crate::browser::undoing::names_of;
-use crate::common::harness::{Scratch, Server, eventually};
+use crate::common::harness::{Scratch, Server, eventually, wait_until};
 
 const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"red","value":"#ee0000"}]"##;
 const NEW: &str = r##"{"data":[{"name":"sea","value":"teal"},{"name":"ink","value":"#000000"},{"name":"red","value":"#ff0000","more":1}]}"##;
@@ -21,96 +21,89 @@ fn expect_comparison(browser: &Browser, headline: &str) {
 #[test]
 fn a_file_replaces_the_list_after_it_was_shown_what_that_changes_and_undo_brings_the_old_one_back()
 {
-    browse(|browser| {
-        let (scratch, server) = (Scratch::new(), Server::with_seed(SEED, &[]));
-        let before = server.list();
-        browser.open(&server);
-        browser.expect_controls();
-        for is_wanted in [false, true] {
-            browser.give_file(&scratch.write("new.json", NEW));
-            expect_comparison(browser, "3 colors become 3");
-            assert_eq!(browser.text("#summary"), "Unchanged: 1 color, in the order of the file.");
-            let differences = browser.text("#differences").replace(['\u{2068}', '\u{2069}'], "");
-            let captions = [
-                browser.text("#both p"),
-                browser.text("#source"),
-                browser.text("#differences + p"),
-            ];
-            assert_eq!(captions, ["Now", "new.json", "You can undo this."]);
-            assert_eq!(differences, "New (1)seaChanged (1)inkRemoved (1)red");
-            assert_eq!(server.list(), before);
-            if is_wanted {
-                browser.click("#replace");
-            } else {
-                browser.press(&[ESCAPE]);
-            }
-        }
-        browser.expect_text("#told", "Replaced 3 colors by 3.");
-        let expected = json!({"data": [{"name": "sea", "value": "teal"}, {"name": "ink", "value": "#000000"}, {"name": "red", "value": "#ff0000"}]});
-        assert_eq!(serde_json::from_str::<Value>(&server.list()).unwrap(), expected);
-        browser.press_with(CONTROL, "z");
-        browser.expect_text("#told", "Undone: Replaced 3 colors by 3.");
+    let Some(browser) = browse() else { return };
+    let (scratch, server) = (Scratch::new(), Server::with_seed(SEED, &[]));
+    let before = server.list();
+    browser.open(&server);
+    browser.expect_controls();
+    for is_wanted in [false, true] {
+        browser.give_file(&scratch.write("new.json", NEW));
+        expect_comparison(&browser, "3 colors become 3");
+        assert_eq!(browser.text("#summary"), "Unchanged: 1 color, in the order of the file.");
+        let differences = browser.text("#differences").replace(['\u{2068}', '\u{2069}'], "");
+        let captions =
+            [browser.text("#both p"), browser.text("#source"), browser.text("#differences + p")];
+        assert_eq!(captions, ["Now", "new.json", "You can undo this."]);
+        assert_eq!(differences, "New (1)seaChanged (1)inkRemoved (1)red");
         assert_eq!(server.list(), before);
-    });
+        if is_wanted {
+            browser.click("#replace");
+        } else {
+            browser.press(&[ESCAPE]);
+        }
+    }
+    browser.expect_text("#told", "Replaced 3 colors by 3.");
+    let expected = json!({"data": [{"name": "sea", "value": "teal"}, {"name": "ink", "value": "#000000"}, {"name": "red", "value": "#ff0000"}]});
+    assert_eq!(serde_json::from_str::<Value>(&server.list()).unwrap(), expected);
+    browser.press_with(CONTROL, "z");
+    browser.expect_text("#told", "Undone: Replaced 3 colors by 3.");
+    assert_eq!(server.list(), before);
 }
 
 #[test]
 fn a_file_that_is_no_list_of_colors_is_refused_with_what_to_fix() {
-    browse(|browser| {
-        let (scratch, server) = (Scratch::new(), Server::with_seed(SEED, &[]));
-        browser.open(&server);
-        browser.expect_controls();
-        for (content, message) in [
-            ("name,value", "This file is not JSON: "),
-            (
-                r##"{"red":"#f00"}"##,
-                "This file has no list of colors: an array of objects with name and value.",
-            ),
-            (
-                r#"[{"name":"a","value":"b"},{"name":"c"}]"#,
-                "Color 2 of this file has no text as its value.",
-            ),
-            (r#"[null]"#, "Color 1 of this file has no text as its name."),
-        ] {
-            browser.give_file(&scratch.write("bad.json", content));
-            eventually(message, || browser.text("#told").starts_with(message).then_some(()));
-        }
-        assert_eq!(browser.run("return document.querySelector('#incoming').open"), false);
-    });
+    let Some(browser) = browse() else { return };
+    let (scratch, server) = (Scratch::new(), Server::with_seed(SEED, &[]));
+    browser.open(&server);
+    browser.expect_controls();
+    for (content, message) in [
+        ("name,value", "This file is not JSON: "),
+        (
+            r##"{"red":"#f00"}"##,
+            "This file has no list of colors: an array of objects with name and value.",
+        ),
+        (
+            r#"[{"name":"a","value":"b"},{"name":"c"}]"#,
+            "Color 2 of this file has no text as its value.",
+        ),
+        (r#"[null]"#, "Color 1 of this file has no text as its name."),
+    ] {
+        browser.give_file(&scratch.write("bad.json", content));
+        wait_until(message, || browser.text("#told").starts_with(message));
+    }
+    assert_eq!(browser.run("return document.querySelector('#incoming').open"), false);
 }
 
 #[test]
 fn a_list_that_changes_while_a_file_is_compared_is_compared_anew() {
-    browse(|browser| {
-        browser.expect("412 (Precondition Failed)");
-        let (scratch, server) = (Scratch::new(), Server::with_seed(SEED, &[]));
-        browser.open(&server);
-        browser.expect_controls();
-        browser.give_file(&scratch.write("new.json", NEW));
-        expect_comparison(browser, "3 colors become 3");
-        server.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
-        browser.expect_text("#becomes", "4 colors become 3");
-        browser
-            .expect_text("#obstacle", "The list has just changed. This is what would change now.");
-        // too late to be seen before the click
-        crate::browser::undoing::hold(browser, "PUT");
-        browser.click("#replace");
-        browser.until("return sent");
-        server.ask("POST", "/colors", r##"{"name":"newer","value":"#444444"}"##);
-        browser.run("release()");
-        browser.expect_text("#becomes", "5 colors become 3");
-        assert_eq!(names_of(&server).len(), 5);
-        browser.click("#replace");
-        browser.expect_text("#told", "Replaced 5 colors by 3.");
-        // undo would take a change of somebody else away, so it shows what
-        server.ask("POST", "/colors", r##"{"name":"newest","value":"#555555"}"##);
-        browser.expect_text("#count", "4 colors");
-        browser.click("#takeBack");
-        expect_comparison(browser, "4 colors become 5");
-        browser.click("#replace");
-        browser.expect_text("#told", "Replaced 4 colors by 5.");
-        assert_eq!(names_of(&server), ["red", "ink", "red", "new", "newer"]);
-    });
+    let Some(browser) = browse() else { return };
+    browser.expect("412 (Precondition Failed)");
+    let (scratch, server) = (Scratch::new(), Server::with_seed(SEED, &[]));
+    browser.open(&server);
+    browser.expect_controls();
+    browser.give_file(&scratch.write("new.json", NEW));
+    expect_comparison(&browser, "3 colors become 3");
+    server.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
+    browser.expect_text("#becomes", "4 colors become 3");
+    browser.expect_text("#obstacle", "The list has just changed. This is what would change now.");
+    // too late to be seen before the click
+    crate::browser::undoing::hold(&browser, "PUT");
+    browser.click("#replace");
+    browser.until("return sent");
+    server.ask("POST", "/colors", r##"{"name":"newer","value":"#444444"}"##);
+    browser.run("release()");
+    browser.expect_text("#becomes", "5 colors become 3");
+    assert_eq!(names_of(&server).len(), 5);
+    browser.click("#replace");
+    browser.expect_text("#told", "Replaced 5 colors by 3.");
+    // undo would take a change of somebody else away, so it shows what
+    server.ask("POST", "/colors", r##"{"name":"newest","value":"#555555"}"##);
+    browser.expect_text("#count", "4 colors");
+    browser.click("#takeBack");
+    expect_comparison(&browser, "4 colors become 5");
+    browser.click("#replace");
+    browser.expect_text("#told", "Replaced 4 colors by 5.");
+    assert_eq!(names_of(&server), ["red", "ink", "red", "new", "newer"]);
 }
 
 #[test]
@@ -120,54 +113,48 @@ fn a_file_is_dropped_on_the_page() {
         const dataTransfer = new DataTransfer();
         dataTransfer.items.add(new File([content], 'new.json'));
         for (const type of ['dragover', 'drop']) document.body.dispatchEvent(new DragEvent(type, {bubbles: true, cancelable: true, dataTransfer}))";
-    browse(|browser| {
-        let server = Server::with_seed(SEED, &[]);
-        browser.open(&server);
-        browser.expect_controls();
-        browser.run_with(DROP, &json!([NEW]));
-        expect_comparison(browser, "3 colors become 3");
-        let read_only = Server::with_seed(SEED, &["--read-only"]);
-        browser.open(&read_only);
-        browser.until("return document.querySelector('#corner p').checkVisibility({visibilityProperty: true})");
-        browser.run_with(DROP, &json!([NEW]));
-        assert_eq!(
-            browser
-                .run("return [document.querySelector('#incoming').open, document.body.className]"),
-            json!([false, "read-only"])
-        );
-    });
+    let Some(browser) = browse() else { return };
+    let _server = browser.show_to_change(Server::with_seed(SEED, &[]));
+    browser.run_with(DROP, &json!([NEW]));
+    expect_comparison(&browser, "3 colors become 3");
+    let _read_only = browser.show(Server::with_seed(SEED, &["--read-only"]));
+    browser.expect_seen("#corner p");
+    browser.run_with(DROP, &json!([NEW]));
+    browser.expect_value(
+        "return [document.querySelector('#incoming').open, document.body.className]",
+        json!([false, "read-only"]),
+    );
 }
 
 #[test]
 fn the_list_is_saved_as_json_that_is_a_seed_and_as_custom_properties() {
-    browse(|browser| {
-        let seed = r##"[{"name":"ink","value":"#191970"},{"name":"pale teal; }","value":"rgb(0 128 128 / 50%)"},{"name":"ink","value":"#000000"},
-            {"name":"1st","value":"no color; }"},{"name":"","value":"red"},{"name":"2nd","value":"lime"}]"##;
-        let (scratch, server) = (Scratch::new(), Server::with_seed(seed, &[]));
-        browser.devtools(
-            "Browser.setDownloadBehavior",
-            json!({"behavior": "allow", "downloadPath": scratch.0}),
-        );
-        browser.open(&server);
-        let saved = |button: &str, file: &str| {
-            browser.click("#more");
-            browser.click(button);
-            // Chromium makes an empty file of this name first, and renames the full one to it
-            let full = |text: &String| !text.is_empty();
-            eventually(file, || fs::read_to_string(scratch.file(file)).ok().filter(full))
-        };
-        let json = saved("#saveJson", "colors.json");
-        assert_eq!(Server::with_seed(&json, &[]).list(), server.list());
-        let css = saved("#saveCss", "colors.css");
-        assert_eq!(
-            css,
-            ":root {\n  --ink: #191970;\n  --pale\\ teal\\;\\ \\}: rgb(0 128 128 / 50%);\n  --2nd: lime;\n}\n"
-        );
-        let property = "const sheet = new CSSStyleSheet(); sheet.replaceSync(arguments[0]); document.adoptedStyleSheets = [sheet];
-            return ['--ink', '--pale teal; }', '--2nd'].map(name => getComputedStyle(document.documentElement).getPropertyValue(name))";
-        assert_eq!(
-            browser.run_with(property, &json!([css])),
-            json!(["#191970", "rgb(0 128 128 / 50%)", "lime"])
-        );
-    });
+    let Some(browser) = browse() else { return };
+    let seed = r##"[{"name":"ink","value":"#191970"},{"name":"pale teal; }","value":"rgb(0 128 128 / 50%)"},{"name":"ink","value":"#000000"},
+        {"name":"1st","value":"no color; }"},{"name":"","value":"red"},{"name":"2nd","value":"lime"}]"##;
+    let (scratch, server) = (Scratch::new(), Server::with_seed(seed, &[]));
+    browser.devtools(
+        "Browser.setDownloadBehavior",
+        json!({"behavior": "allow", "downloadPath": scratch.0}),
+    );
+    browser.open(&server);
+    let saved = |button: &str, file: &str| {
+        browser.click("#more");
+        browser.click(button);
+        // Chromium makes an empty file of this name first, and renames the full one to it
+        let full = |text: &String| !text.is_empty();
+        eventually(file, || fs::read_to_string(scratch.file(file)).ok().filter(full))
+    };
+    let json = saved("#saveJson", "colors.json");
+    assert_eq!(Server::with_seed(&json, &[]).list(), server.list());
+    let css = saved("#saveCss", "colors.css");
+    assert_eq!(
+        css,
+        ":root {\n  --ink: #191970;\n  --pale\\ teal\\;\\ \\}: rgb(0 128 128 / 50%);\n  --2nd: lime;\n}\n"
+    );
+    let property = "const sheet = new CSSStyleSheet(); sheet.replaceSync(arguments[0]); document.adoptedStyleSheets = [sheet];
+        return ['--ink', '--pale teal; }', '--2nd'].map(name => getComputedStyle(document.documentElement).getPropertyValue(name))";
+    assert_eq!(
+        browser.run_with(property, &json!([css])),
+        json!(["#191970", "rgb(0 128 128 / 50%)", "lime"])
+    );
 }

@@ -11,97 +11,85 @@ const SMALL: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":
 
 #[test]
 fn swatches_show_names_and_values_in_list_order_before_a_change_and_after_it() {
-    browse(|browser| {
-        let server = Server::start(&[]);
-        browser.open(&server);
-        assert_eq!(browser.text("#count"), "148 colors");
-        let names = browser.names();
-        assert_eq!(
-            (names.len(), names[0].as_str(), names[147].as_str()),
-            (148, "aliceblue", "yellowgreen")
-        );
-        assert_eq!(browser.text("li .value"), "#f0f8ff");
-        let ground =
-            browser.run("return getComputedStyle(document.querySelector('li')).backgroundColor");
-        assert_eq!(ground, "rgb(240, 248, 255)");
-        server.ask("POST", "/colors", r##"{"name":"a","value":"#123456"}"##);
-        browser.open(&server);
-        assert_eq!(
-            (browser.names()[0].as_str(), browser.names()[148].as_str()),
-            ("aliceblue", "a")
-        );
-        let order = "return [document.querySelector('#order').value, location.hash]";
-        assert_eq!(browser.run(order), json!(["list", ""]));
-    });
+    let Some(browser) = browse() else { return };
+    let server = browser.show(Server::start(&[]));
+    assert_eq!(browser.text("#count"), "148 colors");
+    let names = browser.names();
+    assert_eq!(
+        (names.len(), names[0].as_str(), names[147].as_str()),
+        (148, "aliceblue", "yellowgreen")
+    );
+    assert_eq!(browser.text("li .value"), "#f0f8ff");
+    let ground =
+        browser.run("return getComputedStyle(document.querySelector('li')).backgroundColor");
+    assert_eq!(ground, "rgb(240, 248, 255)");
+    server.ask("POST", "/colors", r##"{"name":"a","value":"#123456"}"##);
+    browser.open(&server);
+    assert_eq!((browser.names()[0].as_str(), browser.names()[148].as_str()), ("aliceblue", "a"));
+    let order = "return [document.querySelector('#order').value, location.hash]";
+    assert_eq!(browser.run(order), json!(["list", ""]));
 }
 
 #[test]
 fn sort_and_search_are_in_the_address_and_survive_a_reload() {
-    browse(|browser| {
-        let server = Server::start(&[]);
-        browser.open(&server);
-        browser.sort("lightness");
-        browser.click("#query");
-        browser.type_text("sea & gr");
-        browser.fill("#query", "sea");
-        browser.expect_text("#count", "5 of 148 colors");
-        assert_eq!(browser.run("return location.hash"), "#sort=lightness&q=sea");
-        let names = browser.names();
-        browser.run("location.reload()");
-        browser.expect_text("#count", "5 of 148 colors");
-        assert_eq!(browser.names(), names);
-        // another address in the same tab, and one that makes no sense
-        browser.run("location.hash = '#q=lime'");
-        browser.expect_text("#count", "2 of 148 colors");
-        assert_eq!(browser.run("return document.querySelector('#order').value"), "list");
-        browser.run("location.hash = '#sort=taste&q='");
-        browser.expect_text("#count", "148 colors");
-        assert_eq!(browser.run("return document.querySelector('#order').value"), "list");
-    });
+    let Some(browser) = browse() else { return };
+    let _server = browser.show(Server::start(&[]));
+    browser.sort("lightness");
+    browser.click("#query");
+    browser.type_text("sea & gr");
+    browser.fill("#query", "sea");
+    browser.expect_text("#count", "5 of 148 colors");
+    assert_eq!(browser.run("return location.hash"), "#sort=lightness&q=sea");
+    let names = browser.names();
+    browser.run("location.reload()");
+    browser.expect_text("#count", "5 of 148 colors");
+    assert_eq!(browser.names(), names);
+    // another address in the same tab, and one that makes no sense
+    browser.run("location.hash = '#q=lime'");
+    browser.expect_text("#count", "2 of 148 colors");
+    assert_eq!(browser.value("#order"), "list");
+    browser.run("location.hash = '#sort=taste&q='");
+    browser.expect_text("#count", "148 colors");
+    assert_eq!(browser.value("#order"), "list");
 }
 
 #[test]
 fn a_slash_leads_to_the_search_but_not_while_one_types() {
-    browse(|browser| {
-        let server = Server::start(&[]);
-        browser.open(&server);
-        browser.expect_controls();
-        browser.press(&["/"]);
-        browser.type_text("a/b");
-        assert_eq!(
-            browser.run("const {id, value} = document.activeElement; return [id, value]"),
-            json!(["query", "a/b"])
-        );
-        browser.click("#add");
-        browser.type_text("/");
-        assert_eq!(browser.run("return document.querySelector('#name').value"), "/");
-    });
+    let Some(browser) = browse() else { return };
+    let _server = browser.show_to_change(Server::start(&[]));
+    browser.press(&["/"]);
+    browser.type_text("a/b");
+    browser.expect_value(
+        "const {id, value} = document.activeElement; return [id, value]",
+        json!(["query", "a/b"]),
+    );
+    browser.click("#add");
+    browser.type_text("/");
+    assert_eq!(browser.value("#name"), "/");
 }
 
 #[test]
 fn what_is_no_color_is_text_on_a_hatched_ground() {
-    browse(|browser| {
-        let values = [
-            "see the book",
-            "",
-            "inherit",
-            "var(--text)",
-            "red; color: blue",
-            "url(x)",
-            "#12345",
-            "red blue",
-        ];
-        let colors: Vec<_> =
-            values.iter().map(|value| json!({"name": value, "value": value})).collect();
-        let server = Server::with_seed(&json!(colors).to_string(), &[]);
-        browser.open(&server);
-        let grounds = browser.run("return [...document.querySelectorAll('li')].map(li => getComputedStyle(li).backgroundImage)");
-        let grounds = grounds.as_array().unwrap();
-        assert_eq!(grounds.len(), values.len());
-        for ground in grounds {
-            assert!(ground.as_str().unwrap().starts_with("repeating-linear-gradient"), "{ground}");
-        }
-    });
+    let Some(browser) = browse() else { return };
+    let values = [
+        "see the book",
+        "",
+        "inherit",
+        "var(--text)",
+        "red; color: blue",
+        "url(x)",
+        "#12345",
+        "red blue",
+    ];
+    let colors: Vec<_> =
+        values.iter().map(|value| json!({"name": value, "value": value})).collect();
+    let _server = browser.show(Server::with_seed(&json!(colors).to_string(), &[]));
+    let grounds = browser.run("return [...document.querySelectorAll('li')].map(li => getComputedStyle(li).backgroundImage)");
+    let grounds = grounds.as_array().unwrap();
+    assert_eq!(grounds.len(), values.len());
+    for ground in grounds {
+        assert!(ground.as_str().unwrap().starts_with("repeating-linear-gradient"), "{ground}");
+    }
 }
 
 #[test]
@@ -118,183 +106,171 @@ fn names_are_readable_on_every_color() {
             const [ground, ink] = [backgroundColor, name.color].map(color => luminance(parse(color)));
             return (Math.max(ground, ink) + 0.05) / (Math.min(ground, ink) + 0.05);
         })";
-    browse(|browser| {
-        let mut random = fastrand::Rng::with_seed(7);
-        let mut colors: Vec<_> = (0..150)
-            .map(|_| json!({"name": "random", "value": format!("#{:06x}", random.u32(..1 << 24))}))
-            .collect();
-        colors.extend(
-            (0..100).map(
-                |_| json!({"name": "translucent", "value": format!("#{:08x}", random.u32(..))}),
-            ),
-        );
-        let server = Server::with_seed(&json!(colors).to_string(), &[]);
-        for scheme in ["light", "dark"] {
-            browser.prefer("prefers-color-scheme", scheme);
-            browser.resize(3840, 2160);
-            browser.open(&server);
-            let contrasts: Vec<f64> = serde_json::from_value(browser.run(CONTRASTS)).unwrap();
-            assert_eq!(contrasts.len(), 250);
-            let least = contrasts.into_iter().fold(21.0, f64::min);
-            assert!(least >= 4.5, "{scheme}: {least}");
-        }
-    });
+    let Some(browser) = browse() else { return };
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut colors: Vec<_> = (0..150)
+        .map(|_| json!({"name": "random", "value": format!("#{:06x}", random.u32(..1 << 24))}))
+        .collect();
+    colors.extend(
+        (0..100)
+            .map(|_| json!({"name": "translucent", "value": format!("#{:08x}", random.u32(..))})),
+    );
+    let server = Server::with_seed(&json!(colors).to_string(), &[]);
+    for scheme in ["light", "dark"] {
+        browser.prefer("prefers-color-scheme", scheme);
+        browser.resize(3840, 2160);
+        browser.open(&server);
+        let contrasts: Vec<f64> = serde_json::from_value(browser.run(CONTRASTS)).unwrap();
+        assert_eq!(contrasts.len(), 250);
+        let least = contrasts.into_iter().fold(21.0, f64::min);
+        assert!(least >= 4.5, "{scheme}: {least}");
+    }
 }
 
 #[test]
 fn search_finds_names_and_values_as_one_types() {
-    browse(|browser| {
-        let server = Server::start(&[]);
-        browser.open(&server);
-        browser.click("#query");
-        browser.type_text("ORCH");
-        browser.expect_text("#count", "3 of 148 colors");
-        assert_eq!(browser.names(), ["darkorchid", "mediumorchid", "orchid"]);
-        for (query, count, first) in [
-            ("#6633", "1 of 148 colors", "rebeccapurple"),
-            ("nothing like that", "0 of 148 colors", ""),
-            ("", "148 colors", "aliceblue"),
-        ] {
-            browser.fill("#query", query);
-            browser.expect_text("#count", count);
-            assert_eq!(browser.names().first().map_or("", |name| name), first);
-            let why = if first.is_empty() { "No color has this in its name or value." } else { "" };
-            assert_eq!(browser.text("#why"), why);
-        }
-    });
+    let Some(browser) = browse() else { return };
+    let _server = browser.show(Server::start(&[]));
+    browser.click("#query");
+    browser.type_text("ORCH");
+    browser.expect_text("#count", "3 of 148 colors");
+    assert_eq!(browser.names(), ["darkorchid", "mediumorchid", "orchid"]);
+    for (query, count, first) in [
+        ("#6633", "1 of 148 colors", "rebeccapurple"),
+        ("nothing like that", "0 of 148 colors", ""),
+        ("", "148 colors", "aliceblue"),
+    ] {
+        browser.fill("#query", query);
+        browser.expect_text("#count", count);
+        assert_eq!(browser.names().first().map_or("", |name| name), first);
+        let why = if first.is_empty() { "No color has this in its name or value." } else { "" };
+        assert_eq!(browser.text("#why"), why);
+    }
 }
 
 #[test]
 fn the_list_is_shown_by_name_hue_and_lightness_and_as_it_is() {
-    browse(|browser| {
-        let server = Server::with_seed(SMALL, &[]);
-        browser.open(&server);
-        let before = server.list();
-        for (order, names) in [
-            ("Name", ["Brand", "gray", "ink", "lime", "red", "snow"]),
-            // grays behind the hues, and what is no color last
-            ("Hue", ["red", "lime", "ink", "snow", "gray", "Brand"]),
-            ("Lightness", ["snow", "lime", "red", "gray", "ink", "Brand"]),
-            ("List order", ["red", "ink", "snow", "gray", "Brand", "lime"]),
-        ] {
-            browser.click("#order");
-            browser.type_text(&order[..2]);
-            browser.press(&[crate::browser::actions::ENTER]);
-            browser.until(&format!(
-                "return document.querySelector('li .name').textContent === '{}'",
-                names[0]
-            ));
-            assert_eq!(browser.names(), names, "{order}");
-        }
-        assert_eq!(server.list(), before);
-    });
+    let Some(browser) = browse() else { return };
+    let server = browser.show(Server::with_seed(SMALL, &[]));
+    let before = server.list();
+    for (order, names) in [
+        ("Name", ["Brand", "gray", "ink", "lime", "red", "snow"]),
+        // grays behind the hues, and what is no color last
+        ("Hue", ["red", "lime", "ink", "snow", "gray", "Brand"]),
+        ("Lightness", ["snow", "lime", "red", "gray", "ink", "Brand"]),
+        ("List order", ["red", "ink", "snow", "gray", "Brand", "lime"]),
+    ] {
+        browser.click("#order");
+        browser.type_text(&order[..2]);
+        browser.press(&[crate::browser::actions::ENTER]);
+        browser.until(&format!(
+            "return document.querySelector('li .name').textContent === '{}'",
+            names[0]
+        ));
+        assert_eq!(browser.names(), names, "{order}");
+    }
+    assert_eq!(server.list(), before);
 }
 
 #[test]
 fn on_a_phone_help_is_whole_and_without_keys_the_count_is_on_one_line_and_the_menu_is_below_its_button()
  {
-    browse(|browser| {
-        let many: Vec<Value> = (0..10_000)
-            .map(|number| json!({"name": number.to_string(), "value": "#99cccc"}))
-            .collect();
-        let server = Server::with_seed(&json!(many).to_string(), &[]);
-        // the first page of a tab does not learn that it is touched
-        for (width, height) in [(1440, 900), (320, 568), (390, 844)] {
-            browser.resize_as(width, height, width < 1440);
-            browser.open(&server);
-            browser.expect_controls();
-            let lines = "const count = document.querySelector('#count'); return count.clientHeight / parseFloat(getComputedStyle(count).lineHeight)";
-            assert!(browser.run(lines).as_f64().unwrap() < 1.5, "{width}");
-            browser.click("#more");
-            let offset = "const [menu, more] = ['#menu', '#more'].map(part => document.querySelector(part).getBoundingClientRect());
-                return [menu.left >= 0, Math.abs(menu.right - more.right) < 1, menu.top > more.bottom && menu.top < more.bottom + 12]";
-            assert_eq!(browser.run(offset), json!([true, true, true]), "{width}");
-            browser.press(&[ESCAPE]);
-            browser.click("#asks");
-            let is_whole = "const help = document.querySelector('#help'); return help.scrollHeight <= help.clientHeight";
-            assert_eq!(browser.run(is_whole), true, "{width}");
-            let keys = "return [...document.querySelectorAll('#help kbd')].filter(key => key.checkVisibility()).length > 0";
-            assert_eq!(browser.run(keys), width == 1440, "a phone has no keys");
-        }
-    });
+    let Some(browser) = browse() else { return };
+    let many: Vec<Value> =
+        (0..10_000).map(|number| json!({"name": number.to_string(), "value": "#99cccc"})).collect();
+    let server = Server::with_seed(&json!(many).to_string(), &[]);
+    // the first page of a tab does not learn that it is touched
+    for (width, height) in [(1440, 900), (320, 568), (390, 844)] {
+        browser.resize_as(width, height, width < 1440);
+        browser.open(&server);
+        browser.expect_controls();
+        let lines = "const count = document.querySelector('#count'); return count.clientHeight / parseFloat(getComputedStyle(count).lineHeight)";
+        assert!(browser.run(lines).as_f64().unwrap() < 1.5, "{width}");
+        browser.click("#more");
+        let offset = "const [menu, more] = ['#menu', '#more'].map(part => document.querySelector(part).getBoundingClientRect());
+            return [menu.left >= 0, Math.abs(menu.right - more.right) < 1, menu.top > more.bottom && menu.top < more.bottom + 12]";
+        assert_eq!(browser.run(offset), json!([true, true, true]), "{width}");
+        browser.press(&[ESCAPE]);
+        browser.click("#asks");
+        let is_whole = "const help = document.querySelector('#help'); return help.scrollHeight <= help.clientHeight";
+        assert_eq!(browser.run(is_whole), true, "{width}");
+        let keys = "return [...document.querySelectorAll('#help kbd')].filter(key => key.checkVisibility()).length > 0";
+        assert_eq!(browser.run(keys), width == 1440, "a phone has no keys");
+    }
 }
 
 #[test]
 fn a_notice_leaves_room_to_scroll_to_the_last_row_and_is_below_forms() {
-    browse(|browser| {
-        let server = Server::start(&[]);
-        for (width, height) in [(320, 640), (1440, 900)] {
-            browser.resize(width, height);
-            browser.open(&server);
-            browser.expect_controls();
-            browser.run("document.querySelector('li .open').focus()");
-            browser.press(&[END, DELETE]);
-            browser.until("return document.querySelector('#told').textContent");
-            let is_seen = "scrollTo(0, 1e6);
-                return document.querySelector('#list').getBoundingClientRect().bottom <= document.querySelector('#message').getBoundingClientRect().top";
-            assert_eq!(browser.run(is_seen), true, "{width}");
-            let covering = "document.querySelector('#add').click();
-                const {left, top} = document.querySelector('#told').getBoundingClientRect();
-                return document.elementFromPoint(left, top).closest('dialog').id";
-            assert_eq!(browser.run(covering), "opened", "a form is above the notice");
-            browser.press(&[ESCAPE]);
-            browser.click("#dismiss");
-            assert_eq!(browser.run("return document.body.style.paddingBottom"), "");
-        }
-    });
+    let Some(browser) = browse() else { return };
+    let server = Server::start(&[]);
+    for (width, height) in [(320, 640), (1440, 900)] {
+        browser.resize(width, height);
+        browser.open(&server);
+        browser.expect_controls();
+        browser.run("document.querySelector('li .open').focus()");
+        browser.press(&[END, DELETE]);
+        browser.until("return document.querySelector('#told').textContent");
+        let is_seen = "scrollTo(0, 1e6);
+            return document.querySelector('#list').getBoundingClientRect().bottom <= document.querySelector('#message').getBoundingClientRect().top";
+        assert_eq!(browser.run(is_seen), true, "{width}");
+        let covering = "document.querySelector('#add').click();
+            const {left, top} = document.querySelector('#told').getBoundingClientRect();
+            return document.elementFromPoint(left, top).closest('dialog').id";
+        assert_eq!(browser.run(covering), "opened", "a form is above the notice");
+        browser.press(&[ESCAPE]);
+        browser.click("#dismiss");
+        assert_eq!(browser.run("return document.body.style.paddingBottom"), "");
+    }
 }
 
 #[test]
 fn with_forced_colors_every_tile_has_an_edge() {
-    browse(|browser| {
-        let server = Server::start(&[]);
-        for (forced, expected) in [("none", "none"), ("active", "solid")] {
-            browser.prefer("forced-colors", forced);
-            browser.open(&server);
-            assert_eq!(
-                browser.run("return getComputedStyle(document.querySelector('li')).outlineStyle"),
-                expected
-            );
-        }
-    });
+    let Some(browser) = browse() else { return };
+    let server = Server::start(&[]);
+    for (forced, expected) in [("none", "none"), ("active", "solid")] {
+        browser.prefer("forced-colors", forced);
+        browser.open(&server);
+        browser.expect_value(
+            "return getComputedStyle(document.querySelector('li')).outlineStyle",
+            expected,
+        );
+    }
 }
 
 #[test]
 fn a_key_copies_the_value_and_each_form_and_says_so() {
-    browse(|browser| {
-        let server = Server::with_seed(SMALL, &["--allow-host", PLAIN_HOST]);
-        for origin in [
-            format!("http://{}", server.address),
-            format!("http://{PLAIN_HOST}:{}", server.address.port()),
-        ] {
-            browser.go(&format!("{origin}/"));
-            // pasted with the keyboard, so that no permission plays a part
-            let pasted = || {
-                browser.click("#query");
-                browser.press_with(CONTROL, "v");
-                let text =
-                    browser.run("const {value} = document.querySelector('#query'); return value");
-                browser.fill("#query", "");
-                text
-            };
-            browser.focus("snow");
-            browser.press(&["c"]);
-            browser.expect_text("#said", "Copied rgb(255 250 250)");
-            assert_eq!(pasted(), "rgb(255 250 250)", "{origin}");
-            let forms =
-                ["#fffafa", "rgb(255 250 250)", "hsl(0 100% 99%)", "oklch(98.9% 0.005 17.2)"];
-            for (key, form) in ["1", "2", "3", "4"].into_iter().zip(forms) {
-                browser.open_color("snow");
-                browser.press(&[key]);
-                browser.expect_text("#heard", &format!("Copied {form}"));
-                browser.press(&[ESCAPE]);
-                browser.expect_closed();
-                assert_eq!(pasted(), form, "{origin}");
-            }
+    let Some(browser) = browse() else { return };
+    let server = Server::with_seed(SMALL, &["--allow-host", PLAIN_HOST]);
+    for origin in [
+        format!("http://{}", server.address),
+        format!("http://{PLAIN_HOST}:{}", server.address.port()),
+    ] {
+        browser.go(&format!("{origin}/"));
+        // pasted with the keyboard, so that no permission plays a part
+        let pasted = || {
+            browser.click("#query");
+            browser.press_with(CONTROL, "v");
+            let text =
+                browser.run("const {value} = document.querySelector('#query'); return value");
+            browser.fill("#query", "");
+            text
+        };
+        browser.focus("snow");
+        browser.press(&["c"]);
+        browser.expect_text("#said", "Copied rgb(255 250 250)");
+        assert_eq!(pasted(), "rgb(255 250 250)", "{origin}");
+        let forms = ["#fffafa", "rgb(255 250 250)", "hsl(0 100% 99%)", "oklch(98.9% 0.005 17.2)"];
+        for (key, form) in ["1", "2", "3", "4"].into_iter().zip(forms) {
             browser.open_color("snow");
-            browser.click("#formats button:last-child");
+            browser.press(&[key]);
+            browser.expect_text("#heard", &format!("Copied {form}"));
             browser.press(&[ESCAPE]);
-            assert_eq!(pasted(), forms[3], "by a tap");
+            browser.expect_closed();
+            assert_eq!(pasted(), form, "{origin}");
         }
-    });
+        browser.open_color("snow");
+        browser.click("#formats button:last-child");
+        browser.press(&[ESCAPE]);
+        assert_eq!(pasted(), forms[3], "by a tap");
+    }
 }

@@ -9,133 +9,124 @@ use crate::browser::undoing::{hold, names_of, open};
 
 #[test]
 fn alt_and_arrow_keys_move_a_color_in_one_change_and_undo_moves_it_back() {
-    browse(|browser| {
-        let server = open(browser);
-        // the color rests when the test says so, however long the presses take
-        browser.run("const set = setTimeout; window.setTimeout = (action, time) => time === 500 ? window.rest = action : set(action, time)");
-        browser.focus("red");
-        for _ in 0..3 {
-            browser.press_with(ALT, RIGHT);
-        }
-        assert_eq!(browser.names(), ["ink", "lime", "snow", "red", "gold"], "at once");
-        browser.run("rest()");
-        browser.expect_text("#told", "Moved red to place 4.");
-        assert_eq!(names_of(&server), ["ink", "lime", "snow", "red", "gold"]);
-        assert_eq!(server.log().matches(" PUT ").count(), 1, "{}", server.log());
-        assert_eq!(
-            browser.run("return document.activeElement.firstChild.textContent"),
-            "red",
-            "it keeps the focus"
-        );
-        browser.press_with(CONTROL, "z");
-        browser.expect_text("#told", "Undone: Moved red to place 4.");
-        assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
-        // taken back before it was sent
+    let Some(browser) = browse() else { return };
+    let server = open(&browser);
+    // the color rests when the test says so, however long the presses take
+    browser.run("const set = setTimeout; window.setTimeout = (action, time) => time === 500 ? window.rest = action : set(action, time)");
+    browser.focus("red");
+    for _ in 0..3 {
         browser.press_with(ALT, RIGHT);
-        browser.press_with(CONTROL, "z");
-        browser.expect_text("#told", "Undone: Moved red to place 2.");
-        assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
-    });
+    }
+    assert_eq!(browser.names(), ["ink", "lime", "snow", "red", "gold"], "at once");
+    browser.run("rest()");
+    browser.expect_text("#told", "Moved red to place 4.");
+    assert_eq!(names_of(&server), ["ink", "lime", "snow", "red", "gold"]);
+    assert_eq!(server.log().matches(" PUT ").count(), 1, "{}", server.log());
+    assert_eq!(
+        browser.run("return document.activeElement.firstChild.textContent"),
+        "red",
+        "it keeps the focus"
+    );
+    browser.press_with(CONTROL, "z");
+    browser.expect_text("#told", "Undone: Moved red to place 4.");
+    assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
+    // taken back before it was sent
+    browser.press_with(ALT, RIGHT);
+    browser.press_with(CONTROL, "z");
+    browser.expect_text("#told", "Undone: Moved red to place 2.");
+    assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
 }
 
 #[test]
 fn a_tile_is_dragged_to_where_another_one_is() {
-    browse(|browser| {
-        let server = open(browser);
-        browser.drag("gold", "ink");
-        browser.expect_text("#told", "Moved gold to place 2.");
-        assert_eq!(browser.names(), ["red", "gold", "ink", "lime", "snow"]);
-        assert_eq!(names_of(&server), ["red", "gold", "ink", "lime", "snow"]);
-        assert_eq!(
-            browser.run("return document.querySelector('#opened').open"),
-            json!(false),
-            "a drag is no click"
-        );
-        browser.click("#takeBack");
-        browser.expect_text("#told", "Undone: Moved gold to place 2.");
-        assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
-    });
+    let Some(browser) = browse() else { return };
+    let server = open(&browser);
+    browser.drag("gold", "ink");
+    browser.expect_text("#told", "Moved gold to place 2.");
+    assert_eq!(browser.names(), ["red", "gold", "ink", "lime", "snow"]);
+    assert_eq!(names_of(&server), ["red", "gold", "ink", "lime", "snow"]);
+    assert_eq!(
+        browser.run("return document.querySelector('#opened').open"),
+        json!(false),
+        "a drag is no click"
+    );
+    browser.click("#takeBack");
+    browser.expect_text("#told", "Undone: Moved gold to place 2.");
+    assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
 }
 
 #[test]
 fn a_tile_that_is_touched_moves_once_it_is_held() {
-    browse(|browser| {
-        browser.resize_as(390, 844, true);
-        let server = open(browser);
-        let place = |index: usize| {
-            let script = format!(
-                "const {{x, y, width, height}} = document.querySelectorAll('li')[{index}].getBoundingClientRect(); return [x + width / 2, y + height / 2]"
-            );
-            let place = browser.run(&script);
-            json!([{"x": place[0], "y": place[1]}])
-        };
-        let touch = |kind: &str, points: &serde_json::Value| {
-            browser
-                .devtools("Input.dispatchTouchEvent", json!({"type": kind, "touchPoints": points}));
-        };
-        let (from, to) = (place(0), place(4));
-        touch("touchStart", &from);
-        browser.until("return document.querySelector('.carried')");
-        touch("touchMove", &to);
-        browser.until("return document.querySelector('li:last-child .name').textContent === 'red'");
-        touch("touchEnd", &json!([]));
-        browser.expect_text("#told", "Moved red to place 5.");
-        assert_eq!(names_of(&server), ["ink", "lime", "snow", "gold", "red"]);
-    });
+    let Some(browser) = browse() else { return };
+    browser.resize_as(390, 844, true);
+    let server = open(&browser);
+    let place = |index: usize| {
+        let script = format!(
+            "const {{x, y, width, height}} = document.querySelectorAll('li')[{index}].getBoundingClientRect(); return [x + width / 2, y + height / 2]"
+        );
+        let place = browser.run(&script);
+        json!([{"x": place[0], "y": place[1]}])
+    };
+    let touch = |kind: &str, points: &serde_json::Value| {
+        browser.devtools("Input.dispatchTouchEvent", json!({"type": kind, "touchPoints": points}));
+    };
+    let (from, to) = (place(0), place(4));
+    touch("touchStart", &from);
+    browser.until("return document.querySelector('.carried')");
+    touch("touchMove", &to);
+    browser.until("return document.querySelector('li:last-child .name').textContent === 'red'");
+    touch("touchEnd", &json!([]));
+    browser.expect_text("#told", "Moved red to place 5.");
+    assert_eq!(names_of(&server), ["ink", "lime", "snow", "gold", "red"]);
 }
 
 #[test]
 fn where_the_order_is_another_one_nothing_is_moved_and_the_page_says_why() {
-    browse(|browser| {
-        let server = open(browser);
-        browser.sort("hue");
-        browser.focus("red");
-        browser.press_with(ALT, RIGHT);
-        browser.expect_text("#told", "To move colors, sort by list order.");
-        browser.sort("list");
-        browser.fill("#query", "e");
-        browser.drag("red", "lime");
-        browser.expect_text("#told", "To move colors, clear the search.");
-        assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
-    });
+    let Some(browser) = browse() else { return };
+    let server = open(&browser);
+    browser.sort("hue");
+    browser.focus("red");
+    browser.press_with(ALT, RIGHT);
+    browser.expect_text("#told", "To move colors, sort by list order.");
+    browser.sort("list");
+    browser.fill("#query", "e");
+    browser.drag("red", "lime");
+    browser.expect_text("#told", "To move colors, clear the search.");
+    assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
 }
 
 #[test]
 fn a_move_goes_beside_the_same_neighbor_in_a_list_that_has_changed_meanwhile() {
-    browse(|browser| {
-        browser.expect("412 (Precondition Failed)");
-        let server = open(browser);
-        hold(browser, "PUT");
-        browser.focus("ink");
-        browser.press_with(ALT, RIGHT);
-        browser.until("return sent");
-        server.ask("DELETE", "/colors/red", "");
-        server.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
-        browser.run("release()");
-        browser.expect_text("#told", "Moved ink to place 3. The list had changed meanwhile.");
-        assert_eq!(names_of(&server), ["lime", "ink", "snow", "gold", "new"]);
-        browser.click("#takeBack");
-        browser.expect_text("#told", "Undone: Moved ink to place 3.");
-        assert_eq!(names_of(&server), ["ink", "lime", "snow", "gold", "new"]);
-    });
+    let Some(browser) = browse() else { return };
+    browser.expect("412 (Precondition Failed)");
+    let server = open(&browser);
+    hold(&browser, "PUT");
+    browser.focus("ink");
+    browser.press_with(ALT, RIGHT);
+    browser.until("return sent");
+    server.ask("DELETE", "/colors/red", "");
+    server.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
+    browser.run("release()");
+    browser.expect_text("#told", "Moved ink to place 3. The list had changed meanwhile.");
+    assert_eq!(names_of(&server), ["lime", "ink", "snow", "gold", "new"]);
+    browser.click("#takeBack");
+    browser.expect_text("#told", "Undone: Moved ink to place 3.");
+    assert_eq!(names_of(&server), ["ink", "lime", "snow", "gold", "new"]);
 }
 
 #[test]
 fn a_color_that_somebody_has_deleted_meanwhile_is_not_moved_and_the_page_says_so() {
-    browse(|browser| {
-        browser.expect("412 (Precondition Failed)");
-        let server = open(browser);
-        hold(browser, "PUT");
-        browser.focus("red");
-        browser.press_with(ALT, RIGHT);
-        browser.until("return sent");
-        server.ask("DELETE", "/colors/red", "");
-        browser.run("release()");
-        browser.expect_text(
-            "#told",
-            "Somebody was faster: red is no longer there. Nothing was changed.",
-        );
-        assert_eq!(browser.names(), ["ink", "lime", "snow", "gold"]);
-        assert_eq!(names_of(&server), ["ink", "lime", "snow", "gold"]);
-    });
+    let Some(browser) = browse() else { return };
+    browser.expect("412 (Precondition Failed)");
+    let server = open(&browser);
+    hold(&browser, "PUT");
+    browser.focus("red");
+    browser.press_with(ALT, RIGHT);
+    browser.until("return sent");
+    server.ask("DELETE", "/colors/red", "");
+    browser.run("release()");
+    browser
+        .expect_text("#told", "Somebody was faster: red is no longer there. Nothing was changed.");
+    assert_eq!(browser.names(), ["ink", "lime", "snow", "gold"]);
+    assert_eq!(names_of(&server), ["ink", "lime", "snow", "gold"]);
 }

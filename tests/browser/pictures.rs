@@ -34,46 +34,44 @@ fn ten_thousand() -> Server {
 
 #[test]
 fn pictures_are_made_in_light_dark_at_phone_width_and_on_a_large_screen() {
-    browse(|browser| {
-        let server = Server::start(&[]);
-        for (name, scheme, width, height) in [
-            ("light.png", "light", 1440, 900),
-            ("dark.png", "dark", 1440, 900),
-            ("phone.png", "light", 320, 640),
-            ("phone-dark.png", "dark", 320, 640),
-            ("4k.png", "light", 3840, 2160),
-        ] {
-            browser.prefer("prefers-color-scheme", scheme);
-            browser.resize(width, height);
-            browser.open(&server);
-            browser.expect_controls();
-            keep(browser, name);
-        }
-        let many = ten_thousand();
-        browser.prefer("prefers-color-scheme", "light");
-        browser.resize(1440, 900);
-        browser.open(&many);
-        keep(browser, "10000.png");
-        browser.run("const order = document.querySelector('#order'); order.value = 'hue'; order.onchange(); scrollTo(0, 40000)");
-        browser.until("return [...document.querySelectorAll('li')].some(li => li.getBoundingClientRect().top > innerHeight)");
-        keep(browser, "10000-hue.png");
-    });
+    let Some(browser) = browse() else { return };
+    let server = Server::start(&[]);
+    for (name, scheme, width, height) in [
+        ("light.png", "light", 1440, 900),
+        ("dark.png", "dark", 1440, 900),
+        ("phone.png", "light", 320, 640),
+        ("phone-dark.png", "dark", 320, 640),
+        ("4k.png", "light", 3840, 2160),
+    ] {
+        browser.prefer("prefers-color-scheme", scheme);
+        browser.resize(width, height);
+        browser.open(&server);
+        browser.expect_controls();
+        keep(&browser, name);
+    }
+    let many = ten_thousand();
+    browser.prefer("prefers-color-scheme", "light");
+    browser.resize(1440, 900);
+    browser.open(&many);
+    keep(&browser, "10000.png");
+    browser.run("const order = document.querySelector('#order'); order.value = 'hue'; order.onchange(); scrollTo(0, 40000)");
+    browser.until("return [...document.querySelectorAll('li')].some(li => li.getBoundingClientRect().top > innerHeight)");
+    keep(&browser, "10000-hue.png");
 }
 
 #[test]
 fn readmes_picture_is_small_and_made_here() {
     let file = project("docs/page.webp");
-    browse(|browser| {
-        browser.resize(1120, 600);
-        let server = Server::start(&[]);
-        browser.go(&format!("http://{}/#sort=hue", server.address));
-        browser.expect_controls();
-        let picture = keep(browser, "readme.webp");
-        // its bytes depend on the fonts of the machine, so that a test cannot compare them
-        if std::env::var_os("WRITE_DOCUMENTS").is_some() {
-            fs::write(&file, picture).unwrap();
-        }
-    });
+    let Some(browser) = browse() else { return };
+    browser.resize(1120, 600);
+    let server = Server::start(&[]);
+    browser.go(&format!("http://{}/#sort=hue", server.address));
+    browser.expect_controls();
+    let picture = keep(&browser, "readme.webp");
+    // its bytes depend on the fonts of the machine, so that a test cannot compare them
+    if std::env::var_os("WRITE_DOCUMENTS").is_some() {
+        fs::write(&file, picture).unwrap();
+    }
     let picture = fs::read(&file).expect("WRITE_DOCUMENTS=1 cargo test readmes_picture makes it");
     assert!(picture.len() <= PICTURE_BYTES_MAX, "{} bytes", picture.len());
     assert!(include_str!("../../README.md").contains("](docs/page.webp)"));
@@ -83,59 +81,57 @@ fn readmes_picture_is_small_and_made_here() {
 fn ten_thousand_colors_are_shown_searched_and_scrolled_without_delay() {
     /// Milliseconds; many times what a loaded machine needs.
     const LONGEST: f64 = 20_000.0;
-    browse(|browser| {
-        let server = ten_thousand();
-        // the time of the first frame after the first tile
-        let watch = "new MutationObserver((_, observer) => {
-                if (!document.querySelector('li')) return;
-                observer.disconnect();
-                requestAnimationFrame(() => requestAnimationFrame(time => window.shownAt = time));
-            }).observe(document, {childList: true, subtree: true})";
-        browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": watch}));
-        browser.open(&server);
-        let shown = browser.until("return window.shownAt").as_f64().unwrap();
-        let paint = browser
-            .run("return performance.getEntriesByName('first-contentful-paint')[0].startTime")
-            .as_f64()
-            .unwrap();
-        let tiles = browser.run("return document.querySelectorAll('li').length").as_u64().unwrap();
-        assert!(tiles < 400, "only what is in view has a tile: {tiles}");
-        let until_painted = |action: &str| -> Vec<f64> {
-            let times = browser.await_script(&format!(
-                "const done = arguments[0];
-                const field = document.querySelector('#query');
-                const order = document.querySelector('#order');
-                const times = [];
-                (async () => {{
-                    for (let round = 0; round < 10; round++) {{
-                        const begun = performance.now();
-                        {action};
-                        await new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve)));
-                        times.push(performance.now() - begun);
-                    }}
-                    done(times);
-                }})()"
-            ));
-            let mut times: Vec<f64> = serde_json::from_value(times).unwrap();
-            times.sort_by(f64::total_cmp);
-            times
-        };
-        let mut report =
-            format!("10,000 colors: first paint {paint:.0} ms, all shown {shown:.0} ms");
-        for (what, action) in [
-            ("search", "field.value = `${round}9`; field.oninput()"),
-            (
-                "sort",
-                "field.value = ''; order.value = ['hue', 'name', 'lightness'][round % 3]; order.onchange()",
-            ),
-            ("scroll a row", "scrollBy(0, 100)"),
-            ("scroll far", "scrollTo(0, round * 9000)"),
-        ] {
-            let times = until_painted(action);
-            report += &format!(", {what} {:.0} ms (worst {:.0})", times[5], times[9]);
-            assert!(times[9] < LONGEST, "{report}");
-        }
-        figures(&report);
-        assert!(shown < LONGEST, "{report}");
-    });
+    let Some(browser) = browse() else { return };
+    let server = ten_thousand();
+    // the time of the first frame after the first tile
+    let watch = "new MutationObserver((_, observer) => {
+            if (!document.querySelector('li')) return;
+            observer.disconnect();
+            requestAnimationFrame(() => requestAnimationFrame(time => window.shownAt = time));
+        }).observe(document, {childList: true, subtree: true})";
+    browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": watch}));
+    browser.open(&server);
+    let shown = browser.until("return window.shownAt").as_f64().unwrap();
+    let paint = browser
+        .run("return performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        .as_f64()
+        .unwrap();
+    let tiles = browser.run("return document.querySelectorAll('li').length").as_u64().unwrap();
+    assert!(tiles < 400, "only what is in view has a tile: {tiles}");
+    let until_painted = |action: &str| -> Vec<f64> {
+        let times = browser.await_script(&format!(
+            "const done = arguments[0];
+            const field = document.querySelector('#query');
+            const order = document.querySelector('#order');
+            const times = [];
+            (async () => {{
+                for (let round = 0; round < 10; round++) {{
+                    const begun = performance.now();
+                    {action};
+                    await new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve)));
+                    times.push(performance.now() - begun);
+                }}
+                done(times);
+            }})()"
+        ));
+        let mut times: Vec<f64> = serde_json::from_value(times).unwrap();
+        times.sort_by(f64::total_cmp);
+        times
+    };
+    let mut report = format!("10,000 colors: first paint {paint:.0} ms, all shown {shown:.0} ms");
+    for (what, action) in [
+        ("search", "field.value = `${round}9`; field.oninput()"),
+        (
+            "sort",
+            "field.value = ''; order.value = ['hue', 'name', 'lightness'][round % 3]; order.onchange()",
+        ),
+        ("scroll a row", "scrollBy(0, 100)"),
+        ("scroll far", "scrollTo(0, round * 9000)"),
+    ] {
+        let times = until_painted(action);
+        report += &format!(", {what} {:.0} ms (worst {:.0})", times[5], times[9]);
+        assert!(times[9] < LONGEST, "{report}");
+    }
+    figures(&report);
+    assert!(shown < LONGEST, "{report}");
 }

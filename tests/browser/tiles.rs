@@ -22,221 +22,200 @@ fn with_names(names: &[&str]) -> Server {
 
 #[test]
 fn every_name_of_the_seed_is_whole_and_on_one_line_with_mouse_and_touch() {
-    browse(|browser| {
-        let server = Server::start(&[]);
-        for (width, height) in [(1280, 800), (1024, 768), (390, 844)] {
-            for is_touch in [false, true] {
-                browser.resize_as(width, height, is_touch);
-                browser.open(&server);
-                assert_eq!(browser.run("return matchMedia('(hover: none)').matches"), is_touch);
-                assert_eq!(browser.run("return document.querySelectorAll('li').length"), 148);
-                assert_eq!(browser.run(CUT), json!([]), "{width}, touch {is_touch}");
-                let lines = "return Math.max(...[...document.querySelectorAll('li .name')].map(name => name.clientHeight / parseFloat(getComputedStyle(name).lineHeight)))";
-                assert!(browser.run(lines).as_f64().unwrap() < 1.5, "{width}, touch {is_touch}");
-                // the whole tile is what is tapped
-                let target = browser.run(
-                    "const {width, height} = document.querySelector('li .open').getBoundingClientRect(); return Math.min(width, height)",
-                );
-                assert!(target.as_f64().unwrap() >= 24.0, "{target}");
-            }
+    let Some(browser) = browse() else { return };
+    let server = Server::start(&[]);
+    for (width, height) in [(1280, 800), (1024, 768), (390, 844)] {
+        for is_touch in [false, true] {
+            browser.resize_as(width, height, is_touch);
+            browser.open(&server);
+            assert_eq!(browser.run("return matchMedia('(hover: none)').matches"), is_touch);
+            assert_eq!(browser.run("return document.querySelectorAll('li').length"), 148);
+            assert_eq!(browser.run(CUT), json!([]), "{width}, touch {is_touch}");
+            let lines = "return Math.max(...[...document.querySelectorAll('li .name')].map(name => name.clientHeight / parseFloat(getComputedStyle(name).lineHeight)))";
+            assert!(browser.run(lines).as_f64().unwrap() < 1.5, "{width}, touch {is_touch}");
+            // the whole tile is what is tapped
+            let target = browser.run(
+                "const {width, height} = document.querySelector('li .open').getBoundingClientRect(); return Math.min(width, height)",
+            );
+            assert!(target.as_f64().unwrap() >= 24.0, "{target}");
         }
-    });
+    }
 }
 
 #[test]
 fn a_long_name_ends_in_an_ellipsis_and_is_whole_in_the_open_color() {
-    browse(|browser| {
-        let long = "a long name ".repeat(340);
-        let server = with_names(&["short", &long, "after"]);
-        for (width, height) in [(1024, 600), (320, 640)] {
-            browser.resize(width, height);
-            browser.open(&server);
-            assert_eq!(browser.run(CUT), json!([long]));
-            let clamp = "const {webkitLineClamp, overflow} = getComputedStyle(document.querySelector('li:nth-child(2) .name')); return [webkitLineClamp, overflow]";
-            assert_eq!(browser.run(clamp), json!(["2", "hidden"]), "which makes the ellipsis");
-            browser.open_color(&long);
-            assert_eq!(browser.text("#title"), long);
-            let reach = "const title = document.querySelector('#title'); title.scrollTo(0, 1e6); const {bottom} = title.getBoundingClientRect();
-                return [title.scrollWidth <= title.clientWidth, title.scrollTop + title.clientHeight >= title.scrollHeight - 1, bottom <= innerHeight]";
-            assert_eq!(browser.run(reach), json!([true, true, true]));
-        }
-    });
+    let Some(browser) = browse() else { return };
+    let long = "a long name ".repeat(340);
+    let server = with_names(&["short", &long, "after"]);
+    for (width, height) in [(1024, 600), (320, 640)] {
+        browser.resize(width, height);
+        browser.open(&server);
+        assert_eq!(browser.run(CUT), json!([long]));
+        let clamp = "const {webkitLineClamp, overflow} = getComputedStyle(document.querySelector('li:nth-child(2) .name')); return [webkitLineClamp, overflow]";
+        assert_eq!(browser.run(clamp), json!(["2", "hidden"]), "which makes the ellipsis");
+        browser.open_color(&long);
+        assert_eq!(browser.text("#title"), long);
+        let reach = "const title = document.querySelector('#title'); title.scrollTo(0, 1e6); const {bottom} = title.getBoundingClientRect();
+            return [title.scrollWidth <= title.clientWidth, title.scrollTop + title.clientHeight >= title.scrollHeight - 1, bottom <= innerHeight]";
+        assert_eq!(browser.run(reach), json!([true, true, true]));
+    }
 }
 
 #[test]
 fn no_text_is_smaller_than_twelve_pixels() {
-    browse(|browser| {
-        let server = Server::with_seed(
-            r##"[{"name":"red","value":"#ff0000"},{"name":"red","value":"#ff000080"},{"name":"","value":""}]"##,
-            &[],
-        );
-        let all = Server::start(&[]);
-        for (width, height) in [(1440, 900), (390, 844)] {
-            browser.resize(width, height);
-            for server in [&server, &all] {
-                browser.open(server);
-                let small = "return [...document.querySelectorAll('body *:not(script, style)')].filter(element => parseFloat(getComputedStyle(element).fontSize) < 12).length";
-                assert_eq!(browser.run(small), 0, "{width}");
-            }
+    let Some(browser) = browse() else { return };
+    let server = Server::with_seed(
+        r##"[{"name":"red","value":"#ff0000"},{"name":"red","value":"#ff000080"},{"name":"","value":""}]"##,
+        &[],
+    );
+    let all = Server::start(&[]);
+    for (width, height) in [(1440, 900), (390, 844)] {
+        browser.resize(width, height);
+        for server in [&server, &all] {
+            browser.open(server);
+            let small = "return [...document.querySelectorAll('body *:not(script, style)')].filter(element => parseFloat(getComputedStyle(element).fontSize) < 12).length";
+            assert_eq!(browser.run(small), 0, "{width}");
         }
-    });
+    }
 }
 
 #[test]
 fn a_color_with_alpha_is_on_a_checkerboard_and_its_texts_on_a_ground_of_their_own() {
-    browse(|browser| {
-        let seed = r##"[{"name":"clear","value":"transparent"},{"name":"half","value":"#ff000080"},{"name":"red","value":"#ff0000"},{"name":"white","value":"#ffffff"}]"##;
-        let server = Server::with_seed(seed, &[]);
-        browser.open(&server);
-        let grounds = "return [...document.querySelectorAll('li')].map(li => [getComputedStyle(li).backgroundImage.includes('repeating-conic-gradient'),
-            getComputedStyle(li.querySelector('.name')).backgroundColor !== 'rgba(0, 0, 0, 0)'])";
-        assert_eq!(
-            browser.run(grounds),
-            json!([[true, true], [true, true], [false, false], [false, false]])
-        );
-        browser.edit("half");
-        assert_eq!(browser.run("return getComputedStyle(document.querySelector('#swatch')).backgroundImage.includes('conic')"), true);
-    });
+    let Some(browser) = browse() else { return };
+    let seed = r##"[{"name":"clear","value":"transparent"},{"name":"half","value":"#ff000080"},{"name":"red","value":"#ff0000"},{"name":"white","value":"#ffffff"}]"##;
+    let _server = browser.show(Server::with_seed(seed, &[]));
+    let grounds = "return [...document.querySelectorAll('li')].map(li => [getComputedStyle(li).backgroundImage.includes('repeating-conic-gradient'),
+        getComputedStyle(li.querySelector('.name')).backgroundColor !== 'rgba(0, 0, 0, 0)'])";
+    browser
+        .expect_value(grounds, json!([[true, true], [true, true], [false, false], [false, false]]));
+    browser.edit("half");
+    assert_eq!(browser.run("return getComputedStyle(document.querySelector('#swatch')).backgroundImage.includes('conic')"), true);
 }
 
 #[test]
 fn sorted_by_hue_grays_and_near_blacks_are_at_the_end_from_light_to_dark() {
-    browse(|browser| {
-        let values = [
-            "#000000", "#0a0000", "#ff0000", "#fffafa", "#808080", "#1a1a1c", "#ffa500", "#000080",
-            "#800000", "#00ff00", "#708090", "#ffffff", "#0000ff", "#ffff00", "#ff69b4", "#800080",
-        ];
-        let colors: Vec<Value> =
-            values.iter().map(|value| json!({"name": value, "value": value})).collect();
-        let server = Server::with_seed(&json!(colors).to_string(), &[]);
-        browser.open(&server);
-        browser.sort("hue");
-        // OKLCH hues: 29, 29, 71, 110, 142, 264, 264, 328, 352
-        let hues = [
-            "#ff0000", "#800000", "#ffa500", "#ffff00", "#00ff00", "#0000ff", "#000080", "#800080",
-            "#ff69b4",
-        ];
-        let grays = ["#ffffff", "#fffafa", "#808080", "#708090", "#1a1a1c", "#0a0000", "#000000"];
-        assert_eq!(browser.names(), [&hues[..], &grays[..]].concat());
-    });
+    let Some(browser) = browse() else { return };
+    let values = [
+        "#000000", "#0a0000", "#ff0000", "#fffafa", "#808080", "#1a1a1c", "#ffa500", "#000080",
+        "#800000", "#00ff00", "#708090", "#ffffff", "#0000ff", "#ffff00", "#ff69b4", "#800080",
+    ];
+    let colors: Vec<Value> =
+        values.iter().map(|value| json!({"name": value, "value": value})).collect();
+    let _server = browser.show(Server::with_seed(&json!(colors).to_string(), &[]));
+    browser.sort("hue");
+    // OKLCH hues: 29, 29, 71, 110, 142, 264, 264, 328, 352
+    let hues = [
+        "#ff0000", "#800000", "#ffa500", "#ffff00", "#00ff00", "#0000ff", "#000080", "#800080",
+        "#ff69b4",
+    ];
+    let grays = ["#ffffff", "#fffafa", "#808080", "#708090", "#1a1a1c", "#0a0000", "#000000"];
+    assert_eq!(browser.names(), [&hues[..], &grays[..]].concat());
 }
 
 #[test]
 fn a_thousand_colors_are_all_in_the_document_and_found_by_the_search_of_the_browser() {
-    browse(|browser| {
-        let colors: Vec<Value> = (1..=1001)
-            .map(|number| json!({"name": format!("color {number}"), "value": "#99cccc"}))
-            .collect();
-        let server = Server::with_seed(&json!(colors[..1000]).to_string(), &[]);
-        browser.open(&server);
-        assert_eq!(browser.run("return document.querySelectorAll('li').length"), 1000);
-        let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
-        let buttons = tree["nodes"].as_array().unwrap().iter().filter(|node| {
-            node["role"]["value"] == "button"
-                && node["name"]["value"].as_str().is_some_and(|name| name.starts_with("color "))
-        });
-        assert_eq!(buttons.count(), 1000);
-        assert_eq!(browser.run("return find('color 987')"), true);
-        browser.until("return document.querySelector('li:nth-child(987)').getBoundingClientRect().top < innerHeight");
-        let server = Server::with_seed(&json!(colors).to_string(), &[]);
-        browser.open(&server);
-        let tiles = browser.run("return document.querySelectorAll('li').length").as_u64().unwrap();
-        assert!(tiles < 400, "{tiles}");
+    let Some(browser) = browse() else { return };
+    let colors: Vec<Value> = (1..=1001)
+        .map(|number| json!({"name": format!("color {number}"), "value": "#99cccc"}))
+        .collect();
+    let _server = browser.show(Server::with_seed(&json!(colors[..1000]).to_string(), &[]));
+    assert_eq!(browser.run("return document.querySelectorAll('li').length"), 1000);
+    let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
+    let buttons = tree["nodes"].as_array().unwrap().iter().filter(|node| {
+        node["role"]["value"] == "button"
+            && node["name"]["value"].as_str().is_some_and(|name| name.starts_with("color "))
     });
+    assert_eq!(buttons.count(), 1000);
+    assert_eq!(browser.run("return find('color 987')"), true);
+    browser.until("return document.querySelector('li:nth-child(987)').getBoundingClientRect().top < innerHeight");
+    let _server = browser.show(Server::with_seed(&json!(colors).to_string(), &[]));
+    let tiles = browser.run("return document.querySelectorAll('li').length").as_u64().unwrap();
+    assert!(tiles < 400, "{tiles}");
 }
 
 #[test]
 fn a_copy_is_told_on_the_tile_and_to_screen_readers() {
-    browse(|browser| {
-        let server = Server::start(&[]);
-        browser.open(&server);
-        // what is there for a moment is noted, since a slow machine may look too late
-        browser.run(
-            "window.marks = [];
-            window.texts = 0;
-            const tile = document.querySelector('li:nth-child(5)');
-            new MutationObserver(() => marks.push(getComputedStyle(tile, '::after').content)).observe(tile, {attributeFilter: ['class']});
-            new MutationObserver(() => texts++).observe(document.querySelector('#said'), {childList: true})",
-        );
-        for times in 1..=2 {
-            browser.focus("azure");
-            browser.press(&["c"]);
-            browser.until(&format!("return texts === {times}"));
-            browser.until("return marks.at(-1) === 'none'");
-            browser.run("marks.push('')");
-        }
-        assert_eq!(
-            browser.run("return marks"),
-            json!(["\"✓ Copied\"", "none", "", "\"✓ Copied\"", "none", ""])
-        );
-        assert_eq!(browser.text("#said"), "Copied \u{2068}#f0ffff\u{2069}");
-        assert_eq!(browser.run("return document.querySelector('#said').role"), "status");
-    });
+    let Some(browser) = browse() else { return };
+    let _server = browser.show(Server::start(&[]));
+    // what is there for a moment is noted, since a slow machine may look too late
+    browser.run(
+        "window.marks = [];
+        window.texts = 0;
+        const tile = document.querySelector('li:nth-child(5)');
+        new MutationObserver(() => marks.push(getComputedStyle(tile, '::after').content)).observe(tile, {attributeFilter: ['class']});
+        new MutationObserver(() => texts++).observe(document.querySelector('#said'), {childList: true})",
+    );
+    for times in 1..=2 {
+        browser.focus("azure");
+        browser.press(&["c"]);
+        browser.until(&format!("return texts === {times}"));
+        browser.until("return marks.at(-1) === 'none'");
+        browser.run("marks.push('')");
+    }
+    browser.expect_value(
+        "return marks",
+        json!(["\"✓ Copied\"", "none", "", "\"✓ Copied\"", "none", ""]),
+    );
+    assert_eq!(browser.text("#said"), "Copied \u{2068}#f0ffff\u{2069}");
+    assert_eq!(browser.run("return document.querySelector('#said').role"), "status");
 }
 
 #[test]
 fn names_from_right_to_left_are_on_the_same_side_on_one_line_and_on_two() {
-    browse(|browser| {
-        let server = with_names(&["אדום", &"שם ארוך מאוד ".repeat(4), "left"]);
-        browser.resize(390, 844);
-        browser.open(&server);
-        let place = "return [...document.querySelectorAll('li .name')].map(name => {
-            const range = document.createRange();
-            range.selectNodeContents(name);
-            const rects = [...range.getClientRects()];
-            return [Math.round(Math.min(...rects.map(rect => rect.left)) - name.closest('li').getBoundingClientRect().left), new Set(rects.map(rect => rect.top)).size];
-        })";
-        let place = browser.run(place);
-        assert!(place[1][1].as_u64().unwrap() >= 2, "{place}");
-        assert_eq!((&place[0][0], &place[1][0]), (&place[2][0], &place[2][0]), "{place}");
-    });
+    let Some(browser) = browse() else { return };
+    let server = with_names(&["אדום", &"שם ארוך מאוד ".repeat(4), "left"]);
+    browser.resize(390, 844);
+    browser.open(&server);
+    let place = "return [...document.querySelectorAll('li .name')].map(name => {
+        const range = document.createRange();
+        range.selectNodeContents(name);
+        const rects = [...range.getClientRects()];
+        return [Math.round(Math.min(...rects.map(rect => rect.left)) - name.closest('li').getBoundingClientRect().left), new Set(rects.map(rect => rect.top)).size];
+    })";
+    let place = browser.run(place);
+    assert!(place[1][1].as_u64().unwrap() >= 2, "{place}");
+    assert_eq!((&place[0][0], &place[1][0]), (&place[2][0], &place[2][0]), "{place}");
 }
 
 #[test]
 fn names_and_values_that_show_nothing_are_marked() {
-    browse(|browser| {
-        let seed = r#"[{"name":"","value":"red"},{"name":"   ","value":" "},{"name":"\u200b","value":""},{"name":"a b","value":"red"}]"#;
-        let server = Server::with_seed(seed, &[]);
-        browser.open(&server);
-        let marks = "return [...document.querySelectorAll('li bdi')].map(text => getComputedStyle(text, '::before').content)";
-        let expected = ["(empty)", "", "(blank)", "(blank)", "(blank)", "(empty)", "", ""]
-            .map(|mark| format!("{mark:?}"));
-        assert_eq!(browser.run(marks), json!(expected));
-        browser.open_color("");
-        assert_eq!(browser.text("#title"), "(empty)");
-    });
+    let Some(browser) = browse() else { return };
+    let seed = r#"[{"name":"","value":"red"},{"name":"   ","value":" "},{"name":"\u200b","value":""},{"name":"a b","value":"red"}]"#;
+    let _server = browser.show(Server::with_seed(seed, &[]));
+    let marks = "return [...document.querySelectorAll('li bdi')].map(text => getComputedStyle(text, '::before').content)";
+    let expected = ["(empty)", "", "(blank)", "(blank)", "(blank)", "(empty)", "", ""]
+        .map(|mark| format!("{mark:?}"));
+    assert_eq!(browser.run(marks), json!(expected));
+    browser.open_color("");
+    assert_eq!(browser.text("#title"), "(empty)");
 }
 
 #[test]
 fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
-    browse(|browser| {
-        let server = Server::with_seed("[]", &[]);
-        browser.open(&server);
-        assert_eq!(
-            (browser.text("#why").as_str(), browser.text("#way").as_str()),
-            ("The list is empty.", "Add color")
-        );
-        browser.until("return document.querySelector('#way').offsetParent");
-        browser.click("#way");
-        assert_eq!(browser.text("#save"), "Add");
-        browser.type_text("ink");
-        browser.click("#save");
-        browser.expect_text("#count", "1 color");
-        // it is shown at once, and the dialog keeps the focus until it is saved
-        browser.until("return !document.querySelector('#opened').open");
-        browser.fill("#query", "nothing like that");
-        browser.expect_text("#way", "Clear search");
-        browser.click("#way");
-        assert_eq!(browser.names(), ["ink"]);
-        assert_eq!(
-            browser
-                .run("return [document.querySelector('#query').value, document.activeElement.id]"),
-            json!(["", "query"])
-        );
-        browser.edit("ink");
-        assert_eq!(browser.text("#save"), "Save");
-        let read_only = Server::with_seed("[]", &["--read-only"]);
-        browser.open(&read_only);
-        assert_eq!(browser.run("return document.querySelector('#way').offsetParent"), json!(null));
-    });
+    let Some(browser) = browse() else { return };
+    let _server = browser.show(Server::with_seed("[]", &[]));
+    assert_eq!(
+        (browser.text("#why").as_str(), browser.text("#way").as_str()),
+        ("The list is empty.", "Add color")
+    );
+    browser.until("return document.querySelector('#way').offsetParent");
+    browser.click("#way");
+    assert_eq!(browser.text("#save"), "Add");
+    browser.type_text("ink");
+    browser.click("#save");
+    browser.expect_text("#count", "1 color");
+    // it is shown at once, and the dialog keeps the focus until it is saved
+    browser.until("return !document.querySelector('#opened').open");
+    browser.fill("#query", "nothing like that");
+    browser.expect_text("#way", "Clear search");
+    browser.click("#way");
+    assert_eq!(browser.names(), ["ink"]);
+    browser.expect_value(
+        "return [document.querySelector('#query').value, document.activeElement.id]",
+        json!(["", "query"]),
+    );
+    browser.edit("ink");
+    assert_eq!(browser.text("#save"), "Save");
+    let _read_only = browser.show(Server::with_seed("[]", &["--read-only"]));
+    assert_eq!(browser.run("return document.querySelector('#way').offsetParent"), json!(null));
 }

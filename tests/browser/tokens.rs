@@ -11,9 +11,17 @@ const CONTROLS: &str = "return [...document.querySelectorAll('#add, #change, #de
 
 pub(crate) const TOKEN: &str = "the-right-token-of-32-characters";
 
-/// A service that needs a token; its file is in the folder.
-pub(crate) fn guarded(scratch: &Scratch, arguments: &[&str]) -> Server {
-    Server::start(&[&["--token-file", &scratch.write_tokens(TOKEN)], arguments].concat())
+/// A service that needs a token.
+pub(crate) fn guarded(arguments: &[&str]) -> Server {
+    let scratch = Scratch::new();
+    let file = scratch.write_tokens(TOKEN);
+    Server::start(&[&["--token-file", &file], arguments].concat())
+}
+
+/// Types a token into the dialog.
+fn give(browser: &Browser, token: &str) {
+    browser.type_text(token);
+    browser.press(&[ENTER]);
 }
 
 #[track_caller]
@@ -24,141 +32,111 @@ fn expect_dialog(browser: &Browser, headline: &str) {
 
 #[test]
 fn a_token_with_a_character_that_no_field_can_have_is_refused_in_the_dialog() {
-    browse(|browser| {
-        let scratch = Scratch::new();
-        let server = guarded(&scratch, &[]);
-        browser.open(&server);
-        browser.click("#give");
-        expect_dialog(browser, "Changes need a token");
-        assert_eq!(browser.text("#asking .main"), "Give token");
-        for bad in ["\u{201c}the-right-token\u{201d}", "pässword", "two words", "a\u{2060}b", "=a"]
-        {
-            // pasted, which a test does by setting what the field has
-            browser
-                .run_with("document.querySelector('#token').value = arguments[0]", &json!([bad]));
-            browser.press(&[ENTER]);
-            browser
-                .expect_text("#reason", "A token has only letters, digits and - . _ ~ + /, and = at its end. This one has something else.");
-            assert_eq!(
-                browser
-                    .run("return [document.querySelector('#asking').open, sessionStorage.length]"),
-                json!([true, 0]),
-                "{bad}"
-            );
-        }
-        // white space around it is not part of it
-        browser.run_with(
-            "document.querySelector('#token').value = arguments[0]",
-            &json!([format!("  {TOKEN} ")]),
-        );
+    let Some(browser) = browse() else { return };
+    let _server = browser.show(guarded(&[]));
+    browser.click("#give");
+    expect_dialog(&browser, "Changes need a token");
+    assert_eq!(browser.text("#asking .main"), "Give token");
+    for bad in ["\u{201c}the-right-token\u{201d}", "pässword", "two words", "a\u{2060}b", "=a"] {
+        // pasted, which a test does by setting what the field has
+        browser.run_with("document.querySelector('#token').value = arguments[0]", &json!([bad]));
         browser.press(&[ENTER]);
-        browser.expect_controls();
-        assert!(browser.text("#kept").ends_with("This tab keeps yours until you close it."));
-    });
+        browser
+            .expect_text("#reason", "A token has only letters, digits and - . _ ~ + /, and = at its end. This one has something else.");
+        assert_eq!(
+            browser.run("return [document.querySelector('#asking').open, sessionStorage.length]"),
+            json!([true, 0]),
+            "{bad}"
+        );
+    }
+    // white space around it is not part of it
+    browser.run_with(
+        "document.querySelector('#token').value = arguments[0]",
+        &json!([format!("  {TOKEN} ")]),
+    );
+    browser.press(&[ENTER]);
+    browser.expect_controls();
+    assert!(browser.text("#kept").ends_with("This tab keeps yours until you close it."));
 }
 
 #[test]
 fn a_tab_that_has_kept_such_a_token_reads_on() {
-    browse(|browser| {
-        let scratch = Scratch::new();
-        let server = guarded(&scratch, &[]);
-        browser.open(&server);
-        browser.run("sessionStorage.setItem('token for /colors', 'p\u{e4}ss\u{2060}word')");
-        browser.open(&server);
-        assert_eq!(browser.text("#count"), "148 colors");
-    });
+    let Some(browser) = browse() else { return };
+    let server = browser.show(guarded(&[]));
+    browser.run("sessionStorage.setItem('token for /colors', 'p\u{e4}ss\u{2060}word')");
+    browser.open(&server);
+    assert_eq!(browser.text("#count"), "148 colors");
 }
 
 #[test]
 fn after_cancel_a_button_leads_back_to_the_dialog() {
-    browse(|browser| {
-        browser.expect("401 (Unauthorized)");
-        let scratch = Scratch::new();
-        let server = guarded(&scratch, &["--private"]);
-        browser.go_without_waiting(&format!("http://{}/", server.address));
-        expect_dialog(browser, "These colors are private");
-        browser.press(&[ESCAPE]);
-        browser.expect_text("#away", "These colors are private.");
-        browser.click("#give");
-        expect_dialog(browser, "These colors are private");
-        browser.type_text("wrong-token-of-some-32-characters");
-        browser.press(&[ENTER]);
-        browser.expect_text("#reason", "The service did not accept this token.");
-        expect_dialog(browser, "These colors are private");
-        browser.type_text(TOKEN);
-        browser.press(&[ENTER]);
-        browser.expect_text("#count", "148 colors");
-        browser.expect_text("#away", "");
-        browser.expect_controls();
-        // as well if it is given at once
-        browser.run("sessionStorage.clear(); location.reload()");
-        expect_dialog(browser, "These colors are private");
-        browser.type_text(TOKEN);
-        browser.press(&[ENTER]);
-        browser.expect_controls();
-    });
+    let Some(browser) = browse() else { return };
+    browser.expect("401 (Unauthorized)");
+    let server = guarded(&["--private"]);
+    browser.go_without_waiting(&format!("http://{}/", server.address));
+    expect_dialog(&browser, "These colors are private");
+    browser.press(&[ESCAPE]);
+    browser.expect_text("#away", "These colors are private.");
+    browser.click("#give");
+    expect_dialog(&browser, "These colors are private");
+    give(&browser, "wrong-token-of-some-32-characters");
+    browser.expect_text("#reason", "The service did not accept this token.");
+    expect_dialog(&browser, "These colors are private");
+    give(&browser, TOKEN);
+    browser.expect_text("#count", "148 colors");
+    browser.expect_text("#away", "");
+    browser.expect_controls();
+    // as well if it is given at once
+    browser.run("sessionStorage.clear(); location.reload()");
+    expect_dialog(&browser, "These colors are private");
+    give(&browser, TOKEN);
+    browser.expect_controls();
 }
 
 #[test]
 fn a_visitor_without_a_token_sees_no_control_that_would_fail() {
-    browse(|browser| {
-        let scratch = Scratch::new();
-        let server = guarded(&scratch, &[]);
-        browser.open(&server);
-        browser.until(
-            "return document.querySelector('#give').checkVisibility({visibilityProperty: true})",
-        );
-        browser.open_color("aqua");
-        assert_eq!(browser.run(CONTROLS), json!(0));
-        browser.press(&[F2, DELETE, ESCAPE, F2, DELETE]);
-        assert_eq!(browser.run("return document.querySelector('#opened').open"), json!(false));
-        assert_eq!(browser.text("#count"), "148 colors");
-        browser.click("#give");
-        expect_dialog(browser, "Changes need a token");
-        browser.type_text("wrong-token-of-some-32-characters");
-        browser.press(&[ENTER]);
-        browser.expect_text("#reason", "The service did not accept this token.");
-        browser.press(&[ESCAPE]);
-        assert_eq!(browser.run(CONTROLS), json!(0));
-        browser.click("#give");
-        browser.type_text(TOKEN);
-        browser.press(&[ENTER]);
-        browser.expect_controls();
-        browser.edit("aqua");
-        browser.fill("#value", "#00eeee");
-        browser.press(&[ENTER]);
-        browser.expect_text("#told", "aqua is #00eeee now.");
-        assert_eq!(
-            browser.run("return [localStorage.length, sessionStorage.length, document.cookie]"),
-            json!([0, 1, ""])
-        );
-    });
+    let Some(browser) = browse() else { return };
+    let _server = browser.show(guarded(&[]));
+    browser.expect_seen("#give");
+    browser.open_color("aqua");
+    assert_eq!(browser.run(CONTROLS), json!(0));
+    browser.press(&[F2, DELETE, ESCAPE, F2, DELETE]);
+    assert_eq!(browser.run("return document.querySelector('#opened').open"), json!(false));
+    assert_eq!(browser.text("#count"), "148 colors");
+    browser.click("#give");
+    expect_dialog(&browser, "Changes need a token");
+    give(&browser, "wrong-token-of-some-32-characters");
+    browser.expect_text("#reason", "The service did not accept this token.");
+    browser.press(&[ESCAPE]);
+    assert_eq!(browser.run(CONTROLS), json!(0));
+    browser.click("#give");
+    give(&browser, TOKEN);
+    browser.expect_controls();
+    browser.change("aqua", "#00eeee");
+    browser.expect_text("#told", "aqua is #00eeee now.");
+    browser.expect_value(
+        "return [localStorage.length, sessionStorage.length, document.cookie]",
+        json!([0, 1, ""]),
+    );
 }
 
 #[test]
 fn a_token_that_is_no_longer_accepted_is_asked_for_again() {
-    browse(|browser| {
-        browser.expect("401 (Unauthorized)");
-        let scratch = Scratch::new();
-        let server = guarded(&scratch, &[]);
-        browser.open(&server);
-        browser.click("#give");
-        browser.type_text(TOKEN);
-        browser.press(&[ENTER]);
-        browser.expect_controls();
-        browser.edit("aqua");
-        browser.fill("#value", "#00eeee");
-        browser.run(
-            "sessionStorage.setItem('token for /colors', 'wrong-token-of-some-32-characters')",
-        );
-        browser.click("#save");
-        expect_dialog(browser, "Changes need a token");
-        browser.press(&[ESCAPE]);
-        browser.expect_text("#refusal", "This needs a token");
-        browser.click("#save");
-        expect_dialog(browser, "Changes need a token");
-        browser.type_text(TOKEN);
-        browser.press(&[ENTER]);
-        browser.expect_text("#told", "aqua is #00eeee now.");
-    });
+    let Some(browser) = browse() else { return };
+    browser.expect("401 (Unauthorized)");
+    let _server = browser.show(guarded(&[]));
+    browser.click("#give");
+    give(&browser, TOKEN);
+    browser.expect_controls();
+    browser.edit("aqua");
+    browser.fill("#value", "#00eeee");
+    browser.run("sessionStorage.setItem('token for /colors', 'wrong-token-of-some-32-characters')");
+    browser.click("#save");
+    expect_dialog(&browser, "Changes need a token");
+    browser.press(&[ESCAPE]);
+    browser.expect_text("#refusal", "This needs a token");
+    browser.click("#save");
+    expect_dialog(&browser, "Changes need a token");
+    give(&browser, TOKEN);
+    browser.expect_text("#told", "aqua is #00eeee now.");
 }

@@ -11,10 +11,7 @@ const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"
 
 /// Opens the page of a service with five colors, when they may be changed.
 pub(crate) fn open(browser: &Browser) -> Server {
-    let server = Server::with_seed(SEED, &["--access-log"]);
-    browser.open(&server);
-    browser.expect_controls();
-    server
+    browser.show_to_change(Server::with_seed(SEED, &["--access-log"]))
 }
 
 /// Has the service answer requests of a method only after `release` was called in the page, and
@@ -45,213 +42,183 @@ pub(crate) fn names_of(server: &Server) -> Vec<String> {
 
 #[test]
 fn a_delete_key_that_is_held_deletes_one_color() {
-    browse(|browser| {
-        let server = Server::start(&["--access-log"]);
-        browser.open(&server);
-        browser.expect_controls();
-        browser.focus("azure");
-        for repeat in 0..30 {
-            let key = json!({"type": "rawKeyDown", "key": "Delete", "code": "Delete", "windowsVirtualKeyCode": 46, "autoRepeat": repeat > 0});
-            browser.devtools("Input.dispatchKeyEvent", key);
-        }
-        browser.devtools(
-            "Input.dispatchKeyEvent",
-            json!({"type": "keyUp", "key": "Delete", "code": "Delete"}),
-        );
-        browser.expect_text("#told", "Deleted azure.");
-        // this is done after what the other key presses would have asked for
-        browser.click("#takeBack");
-        browser.expect_text("#told", "Undone: Deleted azure.");
-        assert_eq!(server.log().matches(" DELETE ").count(), 1, "{}", server.log());
-        assert_eq!(server.list().matches("name").count(), 148);
-    });
+    let Some(browser) = browse() else { return };
+    let server = browser.show_to_change(Server::start(&["--access-log"]));
+    browser.focus("azure");
+    for repeat in 0..30 {
+        let key = json!({"type": "rawKeyDown", "key": "Delete", "code": "Delete", "windowsVirtualKeyCode": 46, "autoRepeat": repeat > 0});
+        browser.devtools("Input.dispatchKeyEvent", key);
+    }
+    browser.devtools(
+        "Input.dispatchKeyEvent",
+        json!({"type": "keyUp", "key": "Delete", "code": "Delete"}),
+    );
+    browser.expect_text("#told", "Deleted azure.");
+    // this is done after what the other key presses would have asked for
+    browser.click("#takeBack");
+    browser.expect_text("#told", "Undone: Deleted azure.");
+    assert_eq!(server.log().matches(" DELETE ").count(), 1, "{}", server.log());
+    assert_eq!(server.list().matches("name").count(), 148);
 }
 
 #[test]
 fn quick_presses_delete_one_color_each_and_undo_puts_them_back_where_they_were() {
-    browse(|browser| {
-        let server = open(browser);
-        assert_eq!(
-            browser.run("return document.querySelector('#undo').disabled"),
-            json!(true),
-            "nothing to undo yet"
-        );
-        hold(browser, "DELETE");
-        browser.focus("ink");
-        browser.press(&[DELETE, DELETE, DELETE]);
-        assert_eq!(browser.names(), ["red", "gold"], "they go at once");
-        browser.run("release()");
-        browser.expect_text("#told", "Deleted snow.");
-        assert_eq!(names_of(&server), ["red", "gold"]);
-        // other changes are taken back before them
-        browser.edit("gold");
-        browser.fill("#value", "gold");
-        browser.press(&[ENTER]);
-        browser.expect_text("#told", "gold is gold now.");
-        browser.click("#takeBack");
-        browser.expect_text("#told", "Undone: gold is gold now.");
-        // from the menu, too, and by key
-        browser.click("#more");
-        browser.expect_text("#undo", "Undo: Deleted snow.");
-        browser.click("#undo");
-        browser.expect_text("#told", "Undone: Deleted snow.");
-        assert_eq!(names_of(&server), ["red", "snow", "gold"]);
-        for (name, names) in [
-            ("lime", &["red", "lime", "snow", "gold"][..]),
-            ("ink", &["red", "ink", "lime", "snow", "gold"]),
-        ] {
-            browser.press_with(CONTROL, "z");
-            browser.expect_text("#told", &format!("Undone: Deleted {name}."));
-            assert_eq!(names_of(&server), names);
-        }
-        assert_eq!(
-            browser.run("return [document.querySelector('#takeBack').offsetParent, document.querySelector('#undo').disabled]"),
-            json!([null, true])
-        );
-    });
+    let Some(browser) = browse() else { return };
+    let server = open(&browser);
+    assert_eq!(
+        browser.run("return document.querySelector('#undo').disabled"),
+        json!(true),
+        "nothing to undo yet"
+    );
+    hold(&browser, "DELETE");
+    browser.focus("ink");
+    browser.press(&[DELETE, DELETE, DELETE]);
+    assert_eq!(browser.names(), ["red", "gold"], "they go at once");
+    browser.run("release()");
+    browser.expect_text("#told", "Deleted snow.");
+    assert_eq!(names_of(&server), ["red", "gold"]);
+    // other changes are taken back before them
+    browser.change("gold", "gold");
+    browser.expect_text("#told", "gold is gold now.");
+    browser.click("#takeBack");
+    browser.expect_text("#told", "Undone: gold is gold now.");
+    // from the menu, too, and by key
+    browser.click("#more");
+    browser.expect_text("#undo", "Undo: Deleted snow.");
+    browser.click("#undo");
+    browser.expect_text("#told", "Undone: Deleted snow.");
+    assert_eq!(names_of(&server), ["red", "snow", "gold"]);
+    for (name, names) in [
+        ("lime", &["red", "lime", "snow", "gold"][..]),
+        ("ink", &["red", "ink", "lime", "snow", "gold"]),
+    ] {
+        browser.press_with(CONTROL, "z");
+        browser.expect_text("#told", &format!("Undone: Deleted {name}."));
+        assert_eq!(names_of(&server), names);
+    }
+    browser.expect_value("return [document.querySelector('#takeBack').offsetParent, document.querySelector('#undo').disabled]", json!([null, true]));
 }
 
 #[test]
 fn colors_of_one_name_are_deleted_and_come_back_one_by_one() {
-    browse(|browser| {
-        let seed = r##"[{"name":"red","value":"1"},{"name":"red","value":"2"},{"name":"red","value":"3"},{"name":"ink","value":"4"}]"##;
-        let server = Server::with_seed(seed, &[]);
-        browser.open(&server);
-        browser.expect_controls();
-        let before = server.list();
-        browser.focus("red");
-        browser.press(&[DELETE]);
-        browser.expect_text("#count", "3 colors");
-        browser.press(&[DELETE]);
-        browser.expect_text("#undo", "Undo: Deleted red.");
-        browser.expect_text("#count", "2 colors");
-        browser.press_with(CONTROL, "z");
-        browser.press_with(CONTROL, "z");
-        browser.expect_text("#count", "4 colors");
-        browser
-            .until("return document.querySelector('#undo').disabled && document.querySelector('#told').textContent.startsWith('Undone')");
-        assert_eq!(server.list(), before);
-    });
+    let Some(browser) = browse() else { return };
+    let seed = r##"[{"name":"red","value":"1"},{"name":"red","value":"2"},{"name":"red","value":"3"},{"name":"ink","value":"4"}]"##;
+    let server = browser.show_to_change(Server::with_seed(seed, &[]));
+    let before = server.list();
+    browser.focus("red");
+    browser.press(&[DELETE]);
+    browser.expect_text("#count", "3 colors");
+    browser.press(&[DELETE]);
+    browser.expect_text("#undo", "Undo: Deleted red.");
+    browser.expect_text("#count", "2 colors");
+    browser.press_with(CONTROL, "z");
+    browser.press_with(CONTROL, "z");
+    browser.expect_text("#count", "4 colors");
+    browser
+        .until("return document.querySelector('#undo').disabled && document.querySelector('#told').textContent.startsWith('Undone')");
+    assert_eq!(server.list(), before);
 }
 
 #[test]
 fn undo_says_so_when_a_change_of_somebody_else_makes_it_impossible() {
-    browse(|browser| {
-        let server = open(browser);
-        browser.focus("ink");
-        browser.press(&[DELETE]);
-        browser.expect_text("#told", "Deleted ink.");
-        browser.press(&[DELETE]);
-        browser.expect_text("#told", "Deleted lime.");
-        server.ask("POST", "/colors", r##"{"name":"lime","value":"#00ee00"}"##);
-        browser.expect_text("#count", "4 colors");
-        browser.click("#takeBack");
-        browser.expect_text(
-            "#told",
-            "Somebody was faster: there is 1 of this name now. Nothing was added.",
-        );
-        assert_eq!(names_of(&server), ["red", "snow", "gold", "lime"]);
-        browser.press_with(CONTROL, "z");
-        browser.expect_text("#told", "Undone: Deleted ink.");
-        assert_eq!(names_of(&server), ["red", "ink", "snow", "gold", "lime"]);
-    });
+    let Some(browser) = browse() else { return };
+    let server = open(&browser);
+    browser.delete("ink");
+    browser.press(&[DELETE]);
+    browser.expect_text("#told", "Deleted lime.");
+    server.ask("POST", "/colors", r##"{"name":"lime","value":"#00ee00"}"##);
+    browser.expect_text("#count", "4 colors");
+    browser.click("#takeBack");
+    browser.expect_text(
+        "#told",
+        "Somebody was faster: there is 1 of this name now. Nothing was added.",
+    );
+    assert_eq!(names_of(&server), ["red", "snow", "gold", "lime"]);
+    browser.press_with(CONTROL, "z");
+    browser.expect_text("#told", "Undone: Deleted ink.");
+    assert_eq!(names_of(&server), ["red", "ink", "snow", "gold", "lime"]);
 }
 
 #[test]
 fn in_a_list_too_long_to_be_sent_a_deleted_color_comes_back_at_the_end() {
-    browse(|browser| {
-        browser.expect("413 (Content Too Large)");
-        let server = Server::with_seed(SEED, &["--max-body", "100"]);
-        browser.open(&server);
-        browser.expect_controls();
-        browser.focus("ink");
-        browser.press(&[DELETE]);
-        browser.expect_text("#told", "Deleted ink.");
-        browser.click("#takeBack");
-        browser.expect_text(
-            "#told",
-            "Undone: Deleted ink. It is at the end: the list is too long to send.",
-        );
-        assert_eq!(names_of(&server), ["red", "lime", "snow", "gold", "ink"]);
-    });
+    let Some(browser) = browse() else { return };
+    browser.expect("413 (Content Too Large)");
+    let server = browser.show_to_change(Server::with_seed(SEED, &["--max-body", "100"]));
+    browser.delete("ink");
+    browser.click("#takeBack");
+    browser.expect_text(
+        "#told",
+        "Undone: Deleted ink. It is at the end: the list is too long to send.",
+    );
+    assert_eq!(names_of(&server), ["red", "lime", "snow", "gold", "ink"]);
 }
 
 #[test]
 fn a_color_that_could_not_be_deleted_comes_back() {
-    browse(|browser| {
-        browser.expect("404 (Not Found)");
-        let server = open(browser);
-        hold(browser, "DELETE");
-        browser.focus("ink");
-        browser.press(&[DELETE]);
-        browser.until("return sent === 1");
-        server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
-        browser.expect("412 (Precondition Failed)");
-        browser.run("release()");
-        browser
-            .expect_text("#told", "Somebody was faster: ink is #222222 now. Nothing was changed.");
-        assert_eq!(browser.names(), ["red", "ink", "lime", "snow", "gold"]);
-    });
+    let Some(browser) = browse() else { return };
+    browser.expect("404 (Not Found)");
+    let server = open(&browser);
+    hold(&browser, "DELETE");
+    browser.focus("ink");
+    browser.press(&[DELETE]);
+    browser.until("return sent === 1");
+    server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
+    browser.expect("412 (Precondition Failed)");
+    browser.run("release()");
+    browser.expect_text("#told", "Somebody was faster: ink is #222222 now. Nothing was changed.");
+    assert_eq!(browser.names(), ["red", "ink", "lime", "snow", "gold"]);
 }
 
 #[test]
 fn the_answer_to_a_slow_save_leaves_the_fields_of_another_color_open() {
-    browse(|browser| {
-        let _server = open(browser);
-        hold(browser, "PUT");
-        browser.edit("ink");
-        browser.fill("#value", "#111111");
-        browser.press(&[ENTER]);
-        browser.until("return sent");
-        browser.press(&[ESCAPE]);
-        browser.expect_closed();
-        browser.edit("lime");
-        browser.fill("#value", "half ty");
-        browser.run("release()");
-        browser.expect_text("#told", "ink is #111111 now.");
-        let fields = "return [document.querySelector('#opened').open, document.querySelector('#title').textContent, document.querySelector('#value').value]";
-        assert_eq!(browser.run(fields), json!([true, "lime", "half ty"]));
-        browser.click("#save");
-        browser.expect_text("#told", "lime is half ty now.");
-        browser.expect_closed();
-    });
+    let Some(browser) = browse() else { return };
+    let _server = open(&browser);
+    hold(&browser, "PUT");
+    browser.change("ink", "#111111");
+    browser.until("return sent");
+    browser.press(&[ESCAPE]);
+    browser.expect_closed();
+    browser.edit("lime");
+    browser.fill("#value", "half ty");
+    browser.run("release()");
+    browser.expect_text("#told", "ink is #111111 now.");
+    let fields = "return [document.querySelector('#opened').open, document.querySelector('#title').textContent, document.querySelector('#value').value]";
+    assert_eq!(browser.run(fields), json!([true, "lime", "half ty"]));
+    browser.click("#save");
+    browser.expect_text("#told", "lime is half ty now.");
+    browser.expect_closed();
 }
 
 #[test]
 fn a_slow_save_is_sent_once_and_its_failure_is_not_told_in_the_fields_of_another_color() {
-    browse(|browser| {
-        browser.expect("412 (Precondition Failed)");
-        let server = open(browser);
-        hold(browser, "PUT");
-        browser.edit("ink");
-        browser.fill("#value", "#111111");
-        browser.press(&[ENTER, ENTER, ENTER]);
-        browser.until("return sent");
-        server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
-        browser.press(&[ESCAPE]);
-        browser.edit("lime");
-        browser.run("release()");
-        browser
-            .expect_text("#told", "Somebody was faster: ink is #222222 now. Nothing was changed.");
-        assert_eq!(browser.text("#refusal"), "");
-        assert_eq!(browser.run("return sent"), 1);
-    });
+    let Some(browser) = browse() else { return };
+    browser.expect("412 (Precondition Failed)");
+    let server = open(&browser);
+    hold(&browser, "PUT");
+    browser.edit("ink");
+    browser.fill("#value", "#111111");
+    browser.press(&[ENTER, ENTER, ENTER]);
+    browser.until("return sent");
+    server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
+    browser.press(&[ESCAPE]);
+    browser.edit("lime");
+    browser.run("release()");
+    browser.expect_text("#told", "Somebody was faster: ink is #222222 now. Nothing was changed.");
+    assert_eq!(browser.text("#refusal"), "");
+    assert_eq!(browser.run("return sent"), 1);
 }
 
 #[test]
 fn an_undo_that_could_not_be_sent_can_be_tried_again() {
-    browse(|browser| {
-        let server = open(browser);
-        browser.focus("ink");
-        browser.press(&[DELETE]);
-        browser.expect_text("#told", "Deleted ink.");
-        browser.run("const fetch = window.fetch; window.fetch = () => Promise.reject(); window.reconnect = () => window.fetch = fetch");
-        browser.press_with(CONTROL, "z");
-        browser.expect_text("#told", "The service does not answer");
-        browser.run("reconnect()");
-        browser.expect_text("#told", "The service is back.");
-        browser.press_with(CONTROL, "z");
-        browser.expect_text("#told", "Undone: Deleted ink.");
-        assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
-    });
+    let Some(browser) = browse() else { return };
+    let server = open(&browser);
+    browser.delete("ink");
+    browser.run("const fetch = window.fetch; window.fetch = () => Promise.reject(); window.reconnect = () => window.fetch = fetch");
+    browser.press_with(CONTROL, "z");
+    browser.expect_text("#told", "The service does not answer");
+    browser.run("reconnect()");
+    browser.expect_text("#told", "The service is back.");
+    browser.press_with(CONTROL, "z");
+    browser.expect_text("#told", "Undone: Deleted ink.");
+    assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
 }

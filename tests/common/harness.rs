@@ -142,9 +142,25 @@ impl Server {
         server
     }
 
+    /// The same in a directory that outlives it; gives that and the path of the database as well.
+    pub(crate) fn kept(seed: &str) -> (Scratch, String, Self) {
+        let scratch = Scratch::new();
+        let file = scratch.file("colors.db");
+        let server = Self::with_data(seed, &file, &[]);
+        (scratch, file, server)
+    }
+
     /// Two services with these colors: one that has them in memory, and one that keeps them.
     pub(crate) fn of_both_kinds(seed: &str) -> [Self; 2] {
         [Self::with_seed(seed, &[]), Self::durable(seed, &[])]
+    }
+
+    /// Sends SIGTERM, and waits until the end has begun: idle connections are closed then.
+    pub(crate) fn begin_to_stop(&self) {
+        let mut idle = self.connect();
+        idle.expect_open();
+        self.signal(rustix::process::Signal::TERM);
+        idle.expect_close();
     }
 
     /// Ends the service as systemd does; gives its log.
@@ -165,6 +181,13 @@ impl Server {
         command.arg(colors(&[]).get_program()).args(arguments);
         command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
         Self::spawn(command)
+    }
+
+    /// Starts the service on a free port below strace with these options; `None` if that is not
+    /// installed.
+    pub(crate) fn below_strace(options: &[impl AsRef<OsStr>], arguments: &[&str]) -> Option<Self> {
+        let arguments = [&["--listen", "127.0.0.1:0"], arguments].concat();
+        Some(Self::spawn(colors_below_strace(options, &arguments)?))
     }
 
     /// Starts a command that is or becomes the service; its first line of output tells where it
@@ -203,11 +226,28 @@ impl Server {
         self.connect().ask(method, target, content)
     }
 
+    /// The same with further field lines, each ended by CR LF.
+    pub(crate) fn ask_with(
+        &self,
+        method: &str,
+        target: &str,
+        fields: &str,
+        content: &str,
+    ) -> Response {
+        self.connect().ask_with(method, target, fields, content)
+    }
+
     /// The content of `GET /colors`.
     pub(crate) fn list(&self) -> String {
         let response = self.ask("GET", "/colors", "");
         assert_eq!(response.status, 200);
         response.content
+    }
+
+    /// The log once this holds of it.
+    #[track_caller]
+    pub(crate) fn log_when(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
+        eventually(what, || Some(self.log()).filter(|log| holds(log)))
     }
 
     /// Log lines so far.
@@ -280,7 +320,10 @@ pub(crate) fn figures(text: &str) {
 
 /// The program with these arguments below strace with those options; `None` if that is not
 /// installed.
-pub(crate) fn colors_below_strace(options: &[&str], arguments: &[&str]) -> Option<Command> {
+pub(crate) fn colors_below_strace(
+    options: &[impl AsRef<OsStr>],
+    arguments: &[&str],
+) -> Option<Command> {
     if !is_installed("strace") {
         return None;
     }
@@ -325,6 +368,12 @@ pub(crate) fn assert_same_list(actual: &str, expected: &str) {
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
     in_time(probe).unwrap_or_else(|| panic!("in vain: {what}"))
+}
+
+/// Waits until this holds, and fails the test if it does not before the deadline.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    eventually(what, || holds().then_some(()));
 }
 
 /// What `probe` gives, if it gives something before the deadline.

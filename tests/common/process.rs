@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::harness::{Server, eventually, is_installed};
+use crate::common::harness::{Server, eventually, is_installed, wait_until};
 
 impl Server {
     /// Processor time it has used, in hundredths of a second; `None` once it has ended.
@@ -43,12 +43,12 @@ impl Server {
     /// Has strace do something to the service from now on, until [`Server::end_strace`]; false if
     /// that is not installed.
     #[track_caller]
-    pub(crate) fn strace(&self, options: &[&str]) -> bool {
+    pub(crate) fn strace(&self, options: &[String]) -> bool {
         if !is_installed("strace") {
             return false;
         }
         let mut command = Command::new("strace");
-        command.args(["-f", "-qq", "-o", "/dev/null", "-p", &self.pid().to_string()]).args(options);
+        command.args(["-f", "-qq", "-p", &self.pid().to_string()]).args(options);
         let mut strace = command.stdin(Stdio::null()).spawn().unwrap();
         let threads =
             || fs::read_dir(format!("/proc/{}/task", self.pid())).expect("the service runs");
@@ -70,7 +70,7 @@ impl Server {
         let tracer = rustix::process::Pid::from_raw(self.proc_status("TracerPid") as i32)
             .expect("strace traces the service");
         rustix::process::kill_process(tracer, rustix::process::Signal::KILL).expect("strace runs");
-        eventually("strace has ended", || (self.proc_status("TracerPid") == 0).then_some(()));
+        wait_until("strace has ended", || self.proc_status("TracerPid") == 0);
     }
 
     /// Bytes that the kernel has for it over TCP: those not sent yet, closed connections included,
@@ -89,6 +89,13 @@ impl Server {
             .map(|queue| (number(&queue[..8]), number(&queue[9..])))
             .fold((0, 0), |sum, queue| (sum.0 + queue.0, sum.1 + queue.1))
     }
+}
+
+/// Options of strace that have this happen to system calls on the log of a database.
+pub(crate) fn on_log_of(file: &str, call: &str, what: &str) -> [String; 8] {
+    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:{what}"));
+    let log = format!("{file}-wal");
+    ["-o", "/dev/null", "-P", &log, "-e", &trace, "-e", &inject].map(str::to_owned)
 }
 
 /// The fields of `stat` from the state on (proc_pid_stat(5)); `None` if the process or thread has

@@ -41,6 +41,14 @@ pub(crate) struct Answer {
     pub(crate) content: String,
 }
 
+impl Answer {
+    /// Checks the status; shows all of the answer if it is another one.
+    #[track_caller]
+    pub(crate) fn expect_status(&self, status: u16) {
+        assert_eq!(self.status, status, "{self:?}");
+    }
+}
+
 impl Proxy {
     /// Starts nginx as the file says for a service that has tokens, or decides otherwise who may
     /// write.
@@ -88,23 +96,9 @@ impl Proxy {
         }
         scratch.write("colors.conf", site);
         let mut openssl = Command::new("openssl");
-        openssl.args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-days",
-            "2",
-        ]);
-        openssl.args([
-            "-subj",
-            &format!("/CN={HOST}"),
-            "-addext",
-            &format!("subjectAltName=DNS:{HOST}"),
-        ]);
+        let key = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
+        let name = format!("-subj /CN={HOST} -addext subjectAltName=DNS:{HOST}");
+        openssl.args(key.split(' ')).args(name.split(' '));
         openssl.args(["-keyout", "key.pem", "-out", "certificate.pem"]).current_dir(&scratch.0);
         assert!(openssl.output().unwrap().status.success());
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

@@ -11,10 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::client::{Client, request};
-use crate::common::harness::{DEADLINE, SEED, Server, eventually, figures, long_list};
+use crate::common::harness::{DEADLINE, SEED, Server, figures, long_list, wait_until};
 use crate::siege::flood::{
-    CONTENT, FIELDS, REQUEST, RESIDENT_MAX, Target, connect_with_buffers, drip, narrow, pour,
-    reset_on_close,
+    CONTENT, FIELDS, REQUEST, Target, connect_with_buffers, drip, narrow, pour, reset_on_close,
 };
 
 /// Checks that a request which begins with `start` and goes on with a byte of `bytes` now and then
@@ -63,8 +62,7 @@ fn check_endless(start: &str, again: &str) {
     thread::scope(|scope| {
         (0..8).for_each(|_| drop(scope.spawn(|| pour(address, start, again))));
     });
-    let peak = target.server.proc_status("VmHWM");
-    assert!(peak < RESIDENT_MAX, "{peak} KiB");
+    target.check_peak();
     target.check_recovery();
 }
 
@@ -98,7 +96,7 @@ fn what_is_sent_behind_a_refused_request_costs_no_answer_before_it() {
                 // The service may close before it has read everything.
                 let _ = sender.write_all(&vec![b' '; 3_000_000]);
             });
-            (0..8).for_each(|_| assert_eq!(client.response().status, 200));
+            (0..8).for_each(|_| client.response().expect_status(200));
             let refusal = client.response();
             assert!(refusal.status >= 400 && refusal.closes(), "{refusal:?}");
         });
@@ -142,8 +140,7 @@ fn requests_are_not_read_on_while_nobody_reads_the_responses() {
         }
     }
     target.wait_until_all_are_closed();
-    let peak = target.server.proc_status("VmHWM");
-    assert!(peak < RESIDENT_MAX, "{peak} KiB");
+    target.check_peak();
     target.check_recovery();
 }
 
@@ -159,8 +156,7 @@ fn announced_lengths_reserve_no_memory() {
             .unwrap();
     }
     target.wait_until_all_are_closed();
-    let peak = target.server.proc_status("VmHWM");
-    assert!(peak < RESIDENT_MAX, "{peak} KiB");
+    target.check_peak();
     target.check_recovery();
 }
 
@@ -178,21 +174,18 @@ fn a_list_that_changes_between_unread_responses_is_kept_in_few_versions() {
             reader.write_all(b"GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
             assert_eq!(reader.peek(&mut [0]).unwrap(), 1);
             readers.push(reader);
-            assert_eq!(
-                writer.ask("PUT", "/colors/color-0", &format!(r#"{{"value":"{version}"}}"#)).status,
-                200
-            );
+            writer
+                .ask("PUT", "/colors/color-0", &format!(r#"{{"value":"{version}"}}"#))
+                .expect_status(200);
         }
         // 64 MiB of versions are 13, and a worker that nothing wakes closes its connections at its
         // next tick; there are the list itself, its parts, and the version being made
         let peak = target.server.proc_status("VmHWM") * 1024;
         assert!(peak < 40 * bytes, "{peak} bytes, {} versions", peak / bytes);
-        eventually("it is logged", || {
-            target.server.log().contains("[WARN] connections closed: ").then_some(())
-        });
+        wait_until("it is logged", || target.server.log().contains("[WARN] connections closed: "));
         let metrics = target.server.ask("GET", "/metrics", "").content;
         assert!(!metrics.contains("{reason=\"old_list\"} 0\n"), "{metrics}");
-        assert_eq!(writer.ask("PUT", "/colors/color-0", r##"{"value":"#000000"}"##).status, 200);
+        writer.ask("PUT", "/colors/color-0", r##"{"value":"#000000"}"##).expect_status(200);
         drop((readers, writer));
         target.wait_until_all_are_closed();
         assert_eq!(target.server.list().len(), bytes);

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::client::Client;
-use crate::common::harness::{SEED, Server, eventually, long_list};
+use crate::common::harness::{SEED, Server, eventually, long_list, wait_until};
 use crate::siege::flood::{
     CONTENT, Drippers, FIELDS, Pipeliners, REQUEST, RESIDENT_MAX, SOON, Target, drip, narrow, pour,
     reset_on_close, throw,
@@ -89,7 +89,7 @@ fn a_burst_of_connections_is_served_at_once() {
             client.send(REQUEST);
         }
         for client in &mut clients {
-            assert_eq!(client.response().status, 200);
+            client.response().expect_status(200);
         }
         (begun.elapsed() < Duration::from_secs(1)).then_some(())
     });
@@ -162,12 +162,9 @@ fn responses_that_nobody_reads_are_given_up_at_the_request_timeout() {
     // the 130 MB to be sent are one list of 1.3 MB
     assert!(target.time(20).worst() < SOON);
     target.wait_until_all_are_closed();
-    let peak = target.server.proc_status("VmHWM");
-    assert!(peak < RESIDENT_MAX, "{peak} KiB");
+    target.check_peak();
     // the kernel would keep megabytes for each client for many minutes after the close
-    eventually("the kernel gives up as well", || {
-        (target.server.queued_bytes().0 == 0).then_some(())
-    });
+    wait_until("the kernel gives up as well", || target.server.queued_bytes().0 == 0);
     drop(streams);
     target.check_recovery();
 }
@@ -187,7 +184,7 @@ fn requests_that_are_almost_whole_take_little_memory_together() {
     // connections are accepted in order, so all of them are by the time that these are answered
     assert!(target.time(20).worst() < SOON);
     // 32 MiB are 512 of them
-    eventually("about 32 MiB are held", || (target.server.connections() <= 600).then_some(()));
+    wait_until("about 32 MiB are held", || target.server.connections() <= 600);
     assert!(target.server.connections() > 100, "the budget was not used");
     let peak = target.server.proc_status("VmHWM");
     assert!(peak < 2 * RESIDENT_MAX, "{peak} KiB");

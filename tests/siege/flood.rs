@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::common::harness::{DEADLINE, SEED, Server, assert_same_list, eventually, figures};
+use crate::common::harness::{DEADLINE, SEED, Server, assert_same_list, figures, wait_until};
 
 /// A whole request that changes nothing.
 pub(crate) const REQUEST: &str = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -93,14 +93,21 @@ impl Target {
     /// still hold theirs.
     #[track_caller]
     pub(crate) fn wait_until_all_are_closed(&self) {
-        eventually("all connections are closed", || (self.server.connections() == 0).then_some(()));
+        wait_until("all connections are closed", || self.server.connections() == 0);
+    }
+
+    /// Checks how much memory was resident at the most.
+    #[track_caller]
+    pub(crate) fn check_peak(&self) {
+        let peak = self.server.proc_status("VmHWM");
+        assert!(peak < RESIDENT_MAX, "{peak} KiB");
     }
 
     /// Waits until there are about as many threads as before the attack.
     #[track_caller]
     pub(crate) fn wait_for_few_threads(&self) {
         let has_few = || self.server.proc_status("Threads") <= self.threads + MORE_THREADS_MAX;
-        eventually("threads end", || has_few().then_some(()));
+        wait_until("threads end", has_few);
     }
 
     /// Checks that the service is as it was before; the attack's connections must have been closed,
@@ -118,9 +125,7 @@ impl Target {
         // all that is left is to wait
         self.access = Access::Over;
         self.wait_for_few_threads();
-        eventually("memory is freed", || {
-            (self.server.proc_status("VmRSS") <= RESIDENT_AT_REST).then_some(())
-        });
+        wait_until("memory is freed", || self.server.proc_status("VmRSS") <= RESIDENT_AT_REST);
         let log = self.server.log();
         assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
     }
@@ -175,10 +180,7 @@ pub(crate) fn connect_with_buffers(address: SocketAddr, bytes: usize) -> TcpStre
 #[track_caller]
 fn time_one(server: &Server) -> Duration {
     let begun = Instant::now();
-    assert_eq!(
-        server.ask("GET", "/colors/red", "").content,
-        r##"{"name":"red","value":"#ff0000"}"##
-    );
+    server.ask("GET", "/colors/red", "").expect_content(r##"{"name":"red","value":"#ff0000"}"##);
     begun.elapsed()
 }
 

@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Server, colors, eventually, is_installed, long_list, own_environment, skip,
+    Server, colors, is_installed, long_list, own_environment, skip, wait_until,
 };
 use crate::siege::flood::{CONTENT, FIELDS, REQUEST, Target, narrow};
 
@@ -26,7 +26,7 @@ fn few_descriptors_mean_few_connections_and_nothing_worse() {
         let _ = client.stream.write_all(REQUEST.as_bytes());
     }
     for client in &mut clients {
-        assert_eq!(client.response().status, 200);
+        client.response().expect_status(200);
     }
     assert!(!target.server.log().contains("WARN"), "{}", target.server.log());
     drop(clients);
@@ -117,15 +117,9 @@ fn at_the_connection_limit_nobody_is_closed_unless_others_wait() {
     begin_requests(&mut clients);
     // longer than an unfinished request is left alone when others need its place
     clients[0].expect_nothing_for(Duration::from_millis(2500));
-    assert_eq!(
-        clients.iter().filter(|client| client.has_answer()).count(),
-        0,
-        "nobody needs their places"
-    );
-    assert_eq!(target.server.ask("GET", "/colors/red", "").status, 200);
-    eventually("some have given way", || {
-        clients.iter().any(|client| client.has_answer()).then_some(())
-    });
+    assert!(!clients.iter().any(|client| client.has_answer()), "nobody needs their places");
+    target.server.ask("GET", "/colors/red", "").expect_status(200);
+    wait_until("some have given way", || clients.iter().any(|client| client.has_answer()));
     drop(clients);
     target.check_recovery();
 }
@@ -153,7 +147,7 @@ fn a_signal_ends_it_in_time_whoever_is_connected() {
                 client.expect_close();
             });
         }
-        eventually("there is load", || (answered.load(Relaxed) > 200).then_some(()));
+        wait_until("there is load", || answered.load(Relaxed) > 200);
         target.server.signal(Signal::TERM);
         Instant::now()
     });

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::common::client::Client;
-use crate::common::harness::{Scratch, Server, colors_below_strace, long_list};
+use crate::common::harness::{Scratch, Server, long_list};
 
 #[test]
 fn the_version_and_the_connection_field_decide_whether_it_stays_open() {
@@ -26,11 +26,7 @@ fn the_version_and_the_connection_field_decide_whether_it_stays_open() {
         let mut client = server.connect();
         client.send(request);
         let response = client.response();
-        assert_eq!(
-            (response.status, response.field("connection")),
-            (200, Some(connection)),
-            "{request:?}"
-        );
+        response.expect_field(200, "connection", Some(connection));
         if connection == "close" { client.expect_close() } else { client.expect_open() }
     }
 }
@@ -46,7 +42,7 @@ fn errors_leave_the_connection_open() {
         ("DELETE", "/colors", "", 405),
         ("GET", "/%", "", 400),
     ] {
-        assert_eq!(client.ask(method, target, content).status, status);
+        client.ask(method, target, content).expect_status(status);
     }
     client.expect_open();
 }
@@ -97,10 +93,10 @@ fn each_of_two_requests_in_a_row_has_a_time_of_its_own() {
     client.send("GET /colors/red HTTP/1.1\r\nHost: ");
     client.expect_nothing_for(pause);
     client.send("localhost\r\n\r\nGET /colors/red HTTP/1.1\r\nHost: ");
-    assert_eq!(client.response().status, 200);
+    client.response().expect_status(200);
     client.expect_nothing_for(pause);
     client.send("localhost\r\n\r\n");
-    assert_eq!(client.response().status, 200);
+    client.response().expect_status(200);
 }
 
 #[test]
@@ -110,7 +106,7 @@ fn a_request_that_is_there_in_time_is_answered_however_late_it_is_seen() {
         let server = Server::start(&["--keep-alive", if ending.is_some() { "20" } else { "4" }]);
         let mut clients: Vec<Client> = (0..600).map(|_| server.connect()).collect();
         for client in &mut clients {
-            assert_eq!(client.send(request).response().status, 200);
+            client.send(request).response().expect_status(200);
         }
         // when it runs again, all connections look overdue, and there are more requests than it may
         // see at a time
@@ -139,7 +135,7 @@ fn connections_that_were_slow_to_read_use_no_processor_once_all_is_answered() {
     }
     std::thread::scope(|scope| {
         for client in &mut clients {
-            scope.spawn(|| (0..64).for_each(|_| assert_eq!(client.response().status, 200)));
+            scope.spawn(|| (0..64).for_each(|_| client.response().expect_status(200)));
         }
     });
     let before = server.cpu_ticks().expect("it runs");
@@ -171,7 +167,7 @@ fn a_long_list_reaches_a_slow_reader_whole() {
         client.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\nGET /colors/color-7 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     }
     // nobody has read a byte of the eight responses yet
-    assert_eq!(server.ask("GET", "/colors/red", "").status, 200);
+    server.ask("GET", "/colors/red", "").expect_status(200);
     for client in &mut slow {
         assert!(client.response().content == expected);
         assert_eq!(client.response().content, r##"{"name":"color-7","value":"#000007"}"##);
@@ -184,13 +180,13 @@ fn a_long_color_reaches_slow_readers_whole_however_many_they_are() {
     let server = Server::start(&["--max-body", "16MiB", "--request-timeout", "5m"]);
     let value = "x".repeat(15 << 20);
     let color = format!(r#"{{"name":"long","value":"{value}"}}"#);
-    assert_eq!(server.ask("POST", "/colors", &color).status, 201);
+    server.ask("POST", "/colors", &color).expect_status(201);
     // 120 MiB: each is sent from what the list keeps
     let mut slow: Vec<Client> = (0..8).map(|_| server.connect()).collect();
     for client in &mut slow {
         client.send("GET /colors/long HTTP/1.1\r\nHost: localhost\r\n\r\n");
     }
-    assert_eq!(server.ask("GET", "/colors/red", "").status, 200);
+    server.ask("GET", "/colors/red", "").expect_status(200);
     for client in &mut slow {
         assert!(client.response().content == color);
     }
@@ -204,9 +200,8 @@ fn a_kernel_without_memory_to_wait_with_is_asked_again() {
     let trace = scratch.file("trace");
     let options =
         ["-qq", "-o", &trace, "-e", "trace=ppoll", "-e", "inject=ppoll:error=ENOMEM:when=1..3"];
-    let Some(command) = colors_below_strace(&options, &["--listen", "127.0.0.1:0"]) else { return };
-    let server = Server::spawn(command);
-    assert_eq!(server.ask("GET", "/colors/red", "").status, 200);
+    let Some(server) = Server::below_strace(&options, &[]) else { return };
+    server.ask("GET", "/colors/red", "").expect_status(200);
     let log = server.stop();
     let warning =
         " [WARN] cannot accept connections for the moment: Cannot allocate memory (os error 12)\n";

@@ -12,10 +12,7 @@ fn reads_answer_the_list_and_its_colors() {
         let json: serde_json::Value = serde_json::from_str(&list.content).unwrap();
         assert_eq!(json["data"].as_array().unwrap().len(), 148);
         let one = server.ask("GET", "/colors/rebeccapurple", "");
-        assert_eq!(
-            (one.status, one.content.as_str()),
-            (200, r##"{"name":"rebeccapurple","value":"#663399"}"##)
-        );
+        one.expect(200, r##"{"name":"rebeccapurple","value":"#663399"}"##);
         let none = server.ask("GET", "/colors/nosuchcolor", "");
         assert_eq!((none.status, none.content.as_str()), (404, r#"{"error":true}"#));
     }
@@ -65,17 +62,11 @@ fn a_color_lives_from_create_to_delete() {
     for server in Server::of_both_kinds("[]") {
         let mut client = server.connect();
         let made = client.ask("POST", "/colors", r##"{"value":"#111","name":"a b/ü","extra":1}"##);
-        assert_eq!(
-            (made.status, made.content.as_str()),
-            (201, r##"{"name":"a b/ü","value":"#111"}"##)
-        );
+        made.expect(201, r##"{"name":"a b/ü","value":"#111"}"##);
         let location = made.field("location").unwrap();
         assert_eq!(location, "/colors/a%20b%2F%C3%BC");
         let changed = client.ask("PUT", location, r##"{"value":"#222","name":"other"}"##);
-        assert_eq!(
-            (changed.status, changed.content.as_str()),
-            (200, r##"{"name":"a b/ü","value":"#222"}"##)
-        );
+        changed.expect(200, r##"{"name":"a b/ü","value":"#222"}"##);
         for unchanged in ["", "{}", r#"{"name":"x"}"#] {
             assert_eq!(client.ask("PUT", location, unchanged).content, changed.content);
         }
@@ -97,11 +88,7 @@ fn methods_that_a_resource_does_not_have_are_405_with_allow() {
             [("PATCH", "/colors", list), ("get", "/colors", list), ("POST", "/colors/red", one)]
         {
             let response = server.ask(method, target, "");
-            assert_eq!(
-                (response.status, response.field("allow")),
-                (405, Some(allow)),
-                "{method} {target}"
-            );
+            response.expect_field(405, "allow", Some(allow));
             assert_eq!(response.message(), format!("the method is not allowed here, only {allow}"));
         }
         let options = server.ask("OPTIONS", "/colors/red", "");
@@ -110,24 +97,20 @@ fn methods_that_a_resource_does_not_have_are_405_with_allow() {
             server.ask("OPTIONS", "*", "").field("allow"),
             Some("GET, HEAD, POST, PUT, DELETE, OPTIONS")
         );
-        assert_eq!(server.ask("CONNECT", "example.org:80", "").status, 400);
+        server.ask("CONNECT", "example.org:80", "").expect_status(400);
     }
 }
 
 #[test]
 fn with_a_base_path_nothing_is_elsewhere() {
     let server = Server::start(&["--base-path", "/api/v1/"]);
-    assert_eq!(
-        server.ask("GET", "/api/v1/colors/red", "").content,
-        r##"{"name":"red","value":"#ff0000"}"##
-    );
+    server
+        .ask("GET", "/api/v1/colors/red", "")
+        .expect_content(r##"{"name":"red","value":"#ff0000"}"##);
     let made = server.ask("POST", "/api/v1/colors", r#"{"name":"new","value":"1"}"#);
     assert_eq!(made.field("location"), Some("/api/v1/colors/new"));
     let elsewhere = server.ask("GET", "/colors", "");
-    assert_eq!(
-        (elsewhere.status, elsewhere.message().as_str()),
-        (404, "no such resource, the list is at /api/v1/colors")
-    );
+    elsewhere.expect_message(404, "no such resource, the list is at /api/v1/colors");
 }
 
 #[test]
@@ -137,7 +120,7 @@ fn content_that_is_no_color_is_400_and_changes_nothing() {
         let response = server.ask("POST", "/colors", r#"{"name":"a"}"#);
         assert_eq!(response.status, 400);
         assert!(response.message().contains("value"), "the field that is missing: {response:?}");
-        assert_eq!(server.ask("PUT", "/colors/red", "{").status, 400);
+        server.ask("PUT", "/colors/red", "{").expect_status(400);
         assert_eq!(server.ask("PUT", "/colors/nosuchcolor", "{").content, r#"{"error":true}"#);
         assert_eq!(server.list(), before);
     }
@@ -159,14 +142,11 @@ fn a_client_with_the_current_tag_is_told_304_and_may_change() {
         }
         let tag = client.ask("GET", "/colors/red", "").field("etag").unwrap().to_owned();
         let condition = format!("If-Match: {tag}\r\n");
-        assert_eq!(
-            client.ask_with("PUT", "/colors/red", &condition, r#"{"value":"1"}"#).status,
-            200
-        );
+        client.ask_with("PUT", "/colors/red", &condition, r#"{"value":"1"}"#).expect_status(200);
         let refused = client.ask_with("PUT", "/colors/red", &condition, r#"{"value":"2"}"#);
-        assert_eq!(
-            (refused.status, refused.message().as_str()),
-            (412, "the condition does not hold, read the current state and decide again")
+        refused.expect_message(
+            412,
+            "the condition does not hold, read the current state and decide again",
         );
         assert_eq!(client.ask("GET", "/colors/red", "").content, r#"{"name":"red","value":"1"}"#);
     }

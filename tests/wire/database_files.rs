@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use crate::common::harness::{
-    Scratch, Server, colors, colors_below_strace, eventually, is_installed, run, skip, stored,
+    Scratch, Server, colors, colors_below_strace, is_installed, run, skip, stored, wait_until,
 };
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
@@ -144,17 +144,14 @@ fn a_full_disk_of_small_blocks_is_an_error_and_never_a_signal() {
         // what another process reads, and a start after a crash
         assert_eq!(stored(&file), list, "{free} KiB");
         disk.make_room();
-        eventually("it recovers", || {
-            (server.ask("GET", "/health", "").status == 200).then_some(())
-        });
+        wait_until("it recovers", || server.ask("GET", "/health", "").status == 200);
         server.stop();
         // after a kill, with and without the index of the log
         for is_there in [true, false] {
             let server = Server::start(&["--data", &file]);
-            assert_eq!(
-                server.ask("PUT", "/colors/a", &format!(r#"{{"value":"{is_there}"}}"#)).status,
-                200
-            );
+            server
+                .ask("PUT", "/colors/a", &format!(r#"{{"value":"{is_there}"}}"#))
+                .expect_status(200);
             let list = server.list();
             server.signal(Signal::KILL);
             assert_eq!(server.wait().0.signal(), Some(9), "{free} KiB");
@@ -203,7 +200,7 @@ fn an_index_that_grows_during_a_save_on_a_full_disk_ends_nothing() {
         disk.fill(free);
         assert_eq!(server.ask("POST", "/colors", &long).message(), refused(FULL), "{free} KiB");
         disk.make_room();
-        assert_eq!(server.ask("PUT", "/colors/a", "{}").status, 200);
+        server.ask("PUT", "/colors/a", "{}").expect_status(200);
         server.stop();
     }
 }
@@ -211,41 +208,20 @@ fn an_index_that_grows_during_a_save_on_a_full_disk_ends_nothing() {
 #[test]
 fn an_index_that_is_cut_ends_nothing_at_the_stop_either() {
     for length in [0, 1, 4096, 20_000, 32 * 1024] {
-        let scratch = Scratch::new();
-        let file = scratch.file("colors.db");
-        let server = Server::with_data(&format!("[{A}]"), &file, &[]);
-        assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).status, 200);
+        let (_scratch, file, server) = Server::kept(&format!("[{A}]"));
+        server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
         let list = server.list();
-        fs::File::options()
-            .write(true)
-            .open(format!("{file}-shm"))
-            .unwrap()
-            .set_len(length)
-            .unwrap();
+        let index = fs::File::options().write(true).open(format!("{file}-shm")).unwrap();
+        index.set_len(length).unwrap();
         // before anything else has noticed it
         let log = server.stop();
-        assert!(
-            log.contains("keep FILE and FILE-wal together: FILE-shm was cut short"),
-            "{length}: {log}"
-        );
+        let warning = "keep FILE and FILE-wal together: FILE-shm was cut short";
+        assert!(log.contains(warning), "{length}: {log}");
         assert_eq!(stored(&file), list, "{length}");
         let again = Server::start(&["--data", &file]);
-        assert_eq!(
-            (again.list(), again.ask("DELETE", "/colors/a", "").status),
-            (list, 200),
-            "{length}"
-        );
+        assert_eq!(again.list(), list, "{length}");
+        again.ask("DELETE", "/colors/a", "").expect_status(200);
     }
-}
-
-/// The program, reading the database so slowly that a service starts, changes the list and stops
-/// meanwhile; gives the log of strace.
-fn slowed(scratch: &Scratch, arguments: &[&str]) -> Option<(Child, String)> {
-    let trace = scratch.file("trace");
-    let options =
-        ["-y", "-o", &trace, "-e", "trace=pread64", "-e", "inject=pread64:delay_enter=30000"];
-    let mut command = colors_below_strace(&options, arguments)?;
-    Some((command.stdout(Stdio::piped()).spawn().unwrap(), trace))
 }
 
 #[test]
@@ -260,32 +236,32 @@ fn what_is_printed_while_a_service_starts_and_stops_is_a_list_that_was() {
             let scratch = Scratch::new();
             let file = scratch.file("colors.db");
             Server::with_data(&format!("[{}]", list("before", 1000)), &file, &[]).stop();
-            let Some((mut child, trace)) = slowed(&scratch, &[mode, "--data", &file]) else {
+            // it stands still in the middle of the file
+            let trace = scratch.file("trace");
+            let stop = "inject=pread64:signal=STOP:when=6";
+            let options = ["-o", &trace, "-P", &file, "-e", "trace=pread64", "-e", stop];
+            let Some(mut command) = colors_below_strace(&options, &[mode, "--data", &file]) else {
                 return;
             };
-            let reads = |trace: &str| {
-                fs::read_to_string(trace).unwrap_or_default().matches("colors.db>").count()
-            };
-            eventually("it reads", || (reads(&trace) > 5).then_some(()));
-            // it stands still in the middle of the file
-            let pid = Pid::from_child(&child);
-            kill_process(pid, Signal::STOP).unwrap();
+            let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+            let stopped = "--- stopped by SIGSTOP ---";
+            wait_until("it stands still", || {
+                fs::read_to_string(&trace).is_ok_and(|trace| trace.contains(stopped))
+            });
             let mut lists = vec![(list("before", 1000), 1000)];
             for round in 0..rounds {
                 let server = Server::start(&["--data", &file]);
                 let (value, count) = (format!("after-{round}"), 900 + round);
                 let changed = list(&value, count);
-                assert_eq!(server.ask("PUT", "/colors", &format!("[{changed}]")).status, 200);
+                server.ask("PUT", "/colors", &format!("[{changed}]")).expect_status(200);
                 server.stop();
                 lists.push((changed, count));
             }
-            assert!(child.try_wait().unwrap().is_none(), "it was not slow enough");
-            kill_process(pid, Signal::CONT).unwrap();
+            assert_eq!(child.try_wait().unwrap(), None, "it stands still");
+            kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
             let output = child.wait_with_output().unwrap();
-            let (out, error) = (
-                String::from_utf8(output.stdout).unwrap(),
-                String::from_utf8(output.stderr).unwrap(),
-            );
+            let [out, error] =
+                [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
             let was_one = lists.iter().any(|(list, count)| match mode {
                 "--dump" => out.trim_end() == envelope(list),
                 _ => out.contains(&format!(": {count} colors kept in ")),
@@ -322,15 +298,6 @@ fn a_database_that_sqlite3_has_restored_is_used_once_it_is_marked_as_the_message
     assert_eq!((server.list(), server.ask("POST", "/colors", A).status), (envelope(A), 201));
 }
 
-fn names_in(scratch: &Scratch) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(&scratch.0)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn a_start_that_fails_leaves_no_file_that_was_not_there() {
     let scratch = Scratch::new();
@@ -364,13 +331,13 @@ fn a_start_that_fails_leaves_no_file_that_was_not_there() {
     ];
     for (cause, make) in causes {
         make();
-        let before = (fs::read(&file).unwrap(), names_in(&scratch));
+        let before = (fs::read(&file).unwrap(), scratch.names());
         assert_eq!(before.1, ["colors.db"], "{cause}");
         for arguments in [&["--listen", &address][..], &["--check"], &["--dump"]] {
             let error = error_of(&[arguments, &["--data", &file]].concat());
             assert!(!error.is_empty() || cause == "an address in use", "{cause}, {arguments:?}");
             assert_eq!(
-                (fs::read(&file).unwrap() == before.0, names_in(&scratch)),
+                (fs::read(&file).unwrap() == before.0, scratch.names()),
                 (true, before.1.clone()),
                 "{cause}, {arguments:?}"
             );

@@ -11,7 +11,9 @@ use std::thread;
 use rustix::process::Signal;
 
 use crate::common::client::request;
-use crate::common::harness::{DEADLINE, Scratch, Server, colors_below_strace, eventually, stored};
+use crate::common::harness::{
+    DEADLINE, Scratch, Server, colors_below_strace, eventually, stored, wait_until,
+};
 
 pub(super) const A: &str = r#"{"name":"a","value":"1"}"#;
 
@@ -62,10 +64,10 @@ fn the_file_is_made_from_the_seed_and_is_the_list_from_then_on() {
     let file = scratch.file("colors.db");
     let server = Server::start(&["--seed", "seed/colors.json", "--data", &file]);
     assert_eq!(stored(&file), server.list());
-    assert_eq!(server.ask("DELETE", "/colors/red", "").status, 200);
-    assert_eq!(server.ask("PUT", "/colors/blue", r#"{"value":"1"}"#).status, 200);
-    assert_eq!(server.ask("POST", "/colors", r#"{"name":"é\n\u0000","value":"2"}"#).status, 201);
-    assert_eq!(server.ask("POST", "/colors", r#"{"name":"blue","value":""}"#).status, 201);
+    server.ask("DELETE", "/colors/red", "").expect_status(200);
+    server.ask("PUT", "/colors/blue", r#"{"value":"1"}"#).expect_status(200);
+    server.ask("POST", "/colors", r#"{"name":"é\n\u0000","value":"2"}"#).expect_status(201);
+    server.ask("POST", "/colors", r#"{"name":"blue","value":""}"#).expect_status(201);
     let list = server.list();
     assert_eq!(stored(&file), list);
     server.stop();
@@ -83,17 +85,12 @@ fn the_file_is_made_from_the_seed_and_is_the_list_from_then_on() {
 
 #[test]
 fn new_files_are_the_owners_alone_and_after_a_stop_the_file_is_all_there_is() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data("[]", &file, &[]);
-    assert_eq!(server.ask("POST", "/colors", A).status, 201);
+    let (scratch, file, server) = Server::kept("[]");
+    server.ask("POST", "/colors", A).expect_status(201);
     assert_eq!(scratch.names(), ["colors.db", "colors.db-shm", "colors.db-wal"]);
     for name in scratch.names() {
-        assert_eq!(
-            fs::metadata(scratch.0.join(&name)).unwrap().permissions().mode() & 0o777,
-            0o600,
-            "{name}"
-        );
+        let mode = fs::metadata(scratch.file(&name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
     }
     server.stop();
     assert_eq!(scratch.names(), ["colors.db"]);
@@ -109,7 +106,7 @@ fn a_link_stays_and_the_mode_is_kept() {
     make(&link, "[]");
     fs::set_permissions(target, fs::Permissions::from_mode(0o640)).unwrap();
     let server = Server::start(&["--data", &link]);
-    assert_eq!(server.ask("POST", "/colors", A).status, 201);
+    server.ask("POST", "/colors", A).expect_status(201);
     assert_eq!((stored(&link), stored(target)), (server.list(), server.list()));
     assert!(scratch.0.join("target.db-wal").exists());
     server.stop();
@@ -147,7 +144,7 @@ fn no_acknowledged_change_is_lost_to_kill_9() {
                     }
                 });
             }
-            eventually("some changes", || (count.load(SeqCst) >= until_kill).then_some(()));
+            wait_until("some changes", || count.load(SeqCst) >= until_kill);
             server.signal(Signal::KILL);
         });
         server.wait();
@@ -178,21 +175,9 @@ fn every_change_is_synced_before_its_answer() {
     let scratch = Scratch::new();
     let (file, trace) = (scratch.file("colors.db"), scratch.0.join("trace"));
     make(&file, "[]");
-    let options = [
-        "-y",
-        "-s",
-        "16",
-        "-e",
-        "trace=fsync,fdatasync,sendto,sendmsg,write,writev",
-        "-o",
-        trace.to_str().unwrap(),
-    ];
-    let Some(command) =
-        colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file])
-    else {
-        return;
-    };
-    let server = Server::spawn(command);
+    let calls = "trace=fsync,fdatasync,sendto,sendmsg,write,writev";
+    let options = ["-y", "-s", "16", "-e", calls, "-o", trace.to_str().unwrap()];
+    let Some(server) = Server::below_strace(&options, &["--data", &file]) else { return };
     let mut client = server.connect();
     for (method, target, content) in [
         ("POST", "/colors", A),
@@ -234,32 +219,26 @@ fn every_change_is_synced_before_its_answer() {
 /// is back.
 #[track_caller]
 fn check_removal(name: &str, replacement: Option<&str>) {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data(&format!("[{A}]"), &file, &[]);
-    assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).status, 200);
+    let (scratch, file, server) = Server::kept(&format!("[{A}]"));
+    server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
     let list = server.list();
     let (there, away) = (scratch.0.join(name), scratch.0.join("away"));
     fs::rename(&there, &away).unwrap();
     if let Some(content) = replacement {
         fs::write(&there, content).unwrap();
     }
-    eventually("it is noticed without a change", || (health(&server).0 == 503).then_some(()));
-    let response = server.ask("DELETE", "/colors/a", "");
-    assert_eq!(response.status, 500);
+    wait_until("it is noticed without a change", || health(&server).0 == 503);
     let fix = "move it back (a copy is another file), or save what GET /colors answers and restart";
     let reason = format!("{name} was removed, replaced or cut short; {fix}");
-    assert_eq!(
-        response.message(),
-        format!("the change was not made, it could not be saved: {reason}")
-    );
+    let message = format!("the change was not made, it could not be saved: {reason}");
+    server.ask("DELETE", "/colors/a", "").expect_message(500, &message);
     assert_eq!((server.list(), health(&server).0), (list.clone(), 503));
     if let Some(content) = replacement {
         assert_eq!(fs::read_to_string(&there).unwrap(), content);
     }
     fs::rename(&away, &there).unwrap();
-    eventually("it recovers by itself", || (health(&server).0 == 200).then_some(()));
-    assert_eq!(server.ask("POST", "/colors", r#"{"name":"b","value":"3"}"#).status, 201);
+    wait_until("it recovers by itself", || health(&server).0 == 200);
+    server.ask("POST", "/colors", r#"{"name":"b","value":"3"}"#).expect_status(201);
     let list = server.list();
     assert_eq!(list_after_kill(server, &file), list);
 }
@@ -277,10 +256,8 @@ fn a_file_that_is_removed_or_replaced_is_not_written() {
 
 #[test]
 fn an_index_of_the_log_that_is_cut_short_while_it_runs_is_noticed_and_not_touched() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data(&format!("[{A}]"), &file, &[]);
-    assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).status, 200);
+    let (_scratch, file, server) = Server::kept(&format!("[{A}]"));
+    server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
     let list = server.list();
     fs::File::options().write(true).open(format!("{file}-shm")).unwrap().set_len(0).unwrap();
     for _ in 0..3 {
@@ -326,13 +303,11 @@ fn a_first_start_that_is_killed_leaves_nothing_that_a_second_one_stumbles_over()
 
 #[test]
 fn a_removed_log_loses_nothing_when_the_service_is_stopped() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data(&format!("[{A}]"), &file, &[]);
-    assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).status, 200);
+    let (scratch, file, server) = Server::kept(&format!("[{A}]"));
+    server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
     let list = server.list();
     fs::remove_file(scratch.0.join("colors.db-wal")).unwrap();
-    assert_eq!(server.ask("DELETE", "/colors/a", "").status, 500);
+    server.ask("DELETE", "/colors/a", "").expect_status(500);
     server.stop();
     assert_eq!(stored(&file), list);
 }
@@ -344,7 +319,7 @@ fn a_link_that_is_made_to_lead_elsewhere_is_noticed_before_the_next_acknowledgme
     Server::with_data("[]", &scratch.file("other.db"), &[]).stop();
     std::os::unix::fs::symlink("colors.db", &link).unwrap();
     let server = Server::with_data(&format!("[{A}]"), &link, &[]);
-    assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).status, 200);
+    server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
     let list = server.list();
     std::os::unix::fs::symlink("other.db", scratch.file("new")).unwrap();
     fs::rename(scratch.file("new"), &link).unwrap();

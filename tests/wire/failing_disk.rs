@@ -3,21 +3,9 @@
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-use crate::common::harness::{Scratch, Server, eventually, stored};
+use crate::common::harness::{Scratch, Server, stored, wait_until};
+use crate::common::process::on_log_of;
 use crate::wire::durable::{A, health, list_after_kill, make};
-
-/// Has this happen to system calls on the log of the database from now on; false if strace is not
-/// installed.
-fn trouble(server: &Server, file: &str, call: &str, what: &str) -> bool {
-    server.strace(&[
-        "-P",
-        &format!("{file}-wal"),
-        "-e",
-        &format!("trace={call}"),
-        "-e",
-        &format!("inject={call}:{what}"),
-    ])
-}
 
 #[test]
 fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
@@ -26,26 +14,19 @@ fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
         let file = scratch.file("colors.db");
         let list = format!(r#"{{"data":[{A}]}}"#);
         let server = Server::with_data("[]", &file, &[]);
-        assert_eq!(server.ask("POST", "/colors", A).status, 201);
-        if !trouble(
-            &server,
-            &file,
-            "fdatasync",
-            if is_lasting { "error=EIO" } else { "error=EIO:when=1" },
-        ) {
+        server.ask("POST", "/colors", A).expect_status(201);
+        let failure = if is_lasting { "error=EIO" } else { "error=EIO:when=1" };
+        if !server.strace(&on_log_of(&file, "fdatasync", failure)) {
             return;
         }
-        let response = server.ask("DELETE", "/colors/a", "");
-        assert_eq!(response.status, 500);
-        assert_eq!(
-            response.message(),
-            "the change was not made, it could not be saved: the disk reported an error on sync"
-        );
+        let message =
+            "the change was not made, it could not be saved: the disk reported an error on sync";
+        server.ask("DELETE", "/colors/a", "").expect_message(500, message);
         assert_eq!(server.list(), list);
         assert_eq!(health(&server).0, 503);
         if !is_lasting {
-            eventually("it recovers by itself", || (health(&server).0 == 200).then_some(()));
-            assert_eq!(server.ask("POST", "/colors", r#"{"name":"b","value":"2"}"#).status, 201);
+            wait_until("it recovers by itself", || health(&server).0 == 200);
+            server.ask("POST", "/colors", r#"{"name":"b","value":"2"}"#).expect_status(201);
             assert_eq!(
                 list_after_kill(server, &file),
                 format!(r#"{{"data":[{A},{{"name":"b","value":"2"}}]}}"#)
@@ -58,48 +39,33 @@ fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
 
 #[test]
 fn a_full_disk_changes_nothing_and_health_recovers_with_the_disk() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data("[]", &file, &[]);
+    let (_scratch, file, server) = Server::kept("[]");
     let create = |value: &str| {
         server.ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{value}"}}"#))
     };
-    assert_eq!(create("0").status, 201);
-    if !trouble(&server, &file, "pwrite64", "error=ENOSPC") {
+    create("0").expect_status(201);
+    if !server.strace(&on_log_of(&file, "pwrite64", "error=ENOSPC")) {
         return;
     }
-    let refused = create("1");
-    assert_eq!(refused.status, 500);
-    assert_eq!(
-        refused.message(),
-        "the change was not made, it could not be saved: the disk is full; make room on it"
-    );
+    let reason = "the disk is full; make room on it";
+    let message = format!("the change was not made, it could not be saved: {reason}");
+    create("1").expect_message(500, &message);
     let list = server.list();
     // requests that save nothing tell nothing of the disk
-    assert_eq!(
-        (
-            server.ask("DELETE", "/colors/none", "").status,
-            server.ask("PUT", "/colors/none", "{}").status
-        ),
-        (404, 404)
-    );
+    server.ask("DELETE", "/colors/none", "").expect_status(404);
+    server.ask("PUT", "/colors/none", "{}").expect_status(404);
     let (status, json) = health(&server);
-    let reason = "changes cannot be saved: the disk is full; make room on it";
-    assert_eq!((status, &json["status"]), (503, &reason.into()));
+    let fault = format!("changes cannot be saved: {reason}");
+    assert_eq!((status, json["status"].as_str()), (503, Some(fault.as_str())));
     assert_eq!(stored(&file), list);
 
     server.end_strace();
-    eventually("it recovers by itself", || (health(&server).0 == 200).then_some(()));
+    wait_until("it recovers by itself", || health(&server).0 == 200);
     assert_eq!(server.list(), list);
-    assert_eq!(create("3").status, 201);
-    let log = eventually("the recovery is logged", || {
-        Some(server.log()).filter(|log| log.contains("[INFO] changes are saved again\n"))
-    });
-    assert_eq!(
-        log.matches("[ERROR] changes cannot be saved: the disk is full; make room on it\n").count(),
-        1,
-        "{log}"
-    );
+    create("3").expect_status(201);
+    let log = server
+        .log_when("the recovery is logged", |log| log.contains("[INFO] changes are saved again\n"));
+    assert_eq!(log.matches(&format!("[ERROR] {fault}\n")).count(), 1, "{log}");
     let list = server.list();
     assert_eq!(list_after_kill(server, &file), list);
 }
@@ -113,7 +79,7 @@ fn a_limit_of_the_files_size_is_a_500_until_it_is_raised() {
     let create = |value: &str| {
         server.ask("POST", "/colors", &format!(r#"{{"name":"a","value":"{value}"}}"#))
     };
-    assert_eq!(create("1").status, 201);
+    create("1").expect_status(201);
     let list = server.list();
     let pid = Pid::from_raw(server.pid() as i32);
     let limit = |bytes: Option<u64>| {
@@ -123,12 +89,12 @@ fn a_limit_of_the_files_size_is_a_500_until_it_is_raised() {
     for _ in 0..3 {
         assert!(create("2").message().contains("the file cannot be written: "));
         // it saves nothing, so it tells nothing of the disk
-        assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"1"}"#).status, 200);
+        server.ask("PUT", "/colors/a", r#"{"value":"1"}"#).expect_status(200);
         assert_eq!(health(&server).0, 503);
     }
     assert_eq!((server.list(), stored(&file)), (list.clone(), list));
     limit(None);
-    assert_eq!(create("3").status, 201);
+    create("3").expect_status(201);
     assert_eq!(stored(&file), server.list());
     assert!(!server.log().contains("another program has written"), "{}", server.log());
 }

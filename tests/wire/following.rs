@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    DEADLINE, Scratch, Server, SetOnDrop, colors, eventually, figures, is_installed,
-    own_environment, run, skip,
+    DEADLINE, Scratch, Server, SetOnDrop, colors, figures, is_installed, own_environment, run,
+    skip, wait_until,
 };
 use crate::wire::durable::health;
 
@@ -70,7 +70,7 @@ fn check_use(followed: &str, bring: impl Fn(&str, &str) + Sync) {
             let mut times = vec![Instant::now()];
             while !is_over.load(Relaxed) {
                 let list = list_of(times.len());
-                assert_eq!(client.ask("PUT", "/colors", &list).status, 200);
+                client.ask("PUT", "/colors", &list).expect_status(200);
                 times.push(Instant::now());
             }
             times
@@ -91,7 +91,7 @@ fn check_use(followed: &str, bring: impl Fn(&str, &str) + Sync) {
                 let value = value_of(&client.ask("GET", "/colors", "").content);
                 seen.push((value, Instant::now()));
                 values.insert(value);
-                assert_eq!(client.ask("GET", "/health", "").status, 200);
+                client.ask("GET", "/health", "").expect_status(200);
             }
             thread::park_timeout(Duration::from_millis(5));
         }
@@ -180,17 +180,17 @@ fn what_happens_to_the_file_keeps_the_last_list_until_it_can_be_read_again() {
             fs::write(&file, content).unwrap();
         }
         let expected = (503, format!("the list cannot be read: {reason}"));
-        eventually("it is noticed", || (fault(&follower) == expected).then_some(()));
+        wait_until("it is noticed", || fault(&follower) == expected);
         assert_eq!(value_of(&follower.list()), 1);
         fs::rename(scratch.file("kept.db"), &file).unwrap();
-        eventually("it is read again", || (fault(&follower).0 == 200).then_some(()));
+        wait_until("it is read again", || fault(&follower).0 == 200);
         assert_eq!(value_of(&follower.list()), 1);
     }
     let (_, after) = health(&follower);
     assert_eq!(after["changed"], before["changed"], "it is the same list");
     assert_ne!(after["read"], before["read"]);
     fs::rename(&away, &file).unwrap();
-    eventually("another file is read", || (value_of(&follower.list()) == 2).then_some(()));
+    wait_until("another file is read", || value_of(&follower.list()) == 2);
     assert_ne!(health(&follower).1["changed"], before["changed"]);
     let metrics = follower.ask("GET", "/metrics", "").content;
     for name in ["colors_read_timestamp_seconds", "colors_changed_timestamp_seconds"] {
@@ -222,12 +222,12 @@ fn changes_that_are_applied_in_part_are_not_served() {
     // half of the pages, and then the one that applies them is killed
     write(0..content.len() / 2);
     let reason = "the list cannot be read: changes were applied in part: ";
-    eventually("it is noticed", || fault(&follower).1.starts_with(reason).then_some(()));
+    wait_until("it is noticed", || fault(&follower).1.starts_with(reason));
     assert_eq!((fault(&follower).0, value_of(&follower.list())), (503, 1));
     write(content.len() / 2..content.len());
     fs::write(txid, "0000000000000002").unwrap();
-    eventually("all is applied", || (value_of(&follower.list()) == 2).then_some(()));
-    eventually("all is well", || (fault(&follower).0 == 200).then_some(()));
+    wait_until("all is applied", || value_of(&follower.list()) == 2);
+    wait_until("all is well", || fault(&follower).0 == 200);
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_follower_writes_nothing_and_needs_no_permission_to() {
     let scratch = Scratch::for_all_users();
     let file = scratch.file("colors.db");
     let server = Server::with_data(&list_of(1), &file, &[]);
-    assert_eq!(server.ask("PUT", "/colors", &list_of(2)).status, 200);
+    server.ask("PUT", "/colors", &list_of(2)).expect_status(200);
     if !geteuid().is_root() {
         return skip("it takes root to start a process of another user");
     }
@@ -249,35 +249,33 @@ fn a_follower_writes_nothing_and_needs_no_permission_to() {
     command.current_dir(&scratch.0).uid(65534).gid(65534).stderr(std::process::Stdio::piped());
     let follower = Server::spawn(command);
     assert_eq!(value_of(&follower.list()), 2);
-    assert_eq!(server.ask("PUT", "/colors", &list_of(3)).status, 200);
-    eventually("it follows", || (value_of(&follower.list()) == 3).then_some(()));
+    server.ask("PUT", "/colors", &list_of(3)).expect_status(200);
+    wait_until("it follows", || value_of(&follower.list()) == 3);
     let refused = follower.ask("PUT", "/colors/color-0", r#"{"value":"4"}"#);
     assert_eq!((refused.status, refused.field("allow")), (405, Some("GET, HEAD, OPTIONS")));
     assert_eq!(scratch.names(), names);
     // it keeps no lock: the service stops without it, and can start again
     server.stop();
     let server = Server::start(&["--data", &file]);
-    assert_eq!(server.ask("PUT", "/colors", &list_of(5)).status, 200);
-    eventually("it follows the next one", || (value_of(&follower.list()) == 5).then_some(()));
+    server.ask("PUT", "/colors", &list_of(5)).expect_status(200);
+    wait_until("it follows the next one", || value_of(&follower.list()) == 5);
     server.stop();
     assert_eq!(fault(&follower).0, 200);
 }
 
 #[test]
 fn it_follows_a_file_that_a_service_is_killed_on() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data(&list_of(1), &file, &[]);
+    let (scratch, file, server) = Server::kept(&list_of(1));
     let follower = follow(&file);
-    assert_eq!(server.ask("PUT", "/colors", &list_of(2)).status, 200);
+    server.ask("PUT", "/colors", &list_of(2)).expect_status(200);
     server.signal(rustix::process::Signal::KILL);
     server.wait();
-    eventually("it has what was acknowledged", || (value_of(&follower.list()) == 2).then_some(()));
+    wait_until("it has what was acknowledged", || value_of(&follower.list()) == 2);
     assert_eq!(scratch.names(), ["colors.db", "colors.db-shm", "colors.db-wal"]);
     // and what another program does in the other journal mode
     let other = Connection::open(&file).unwrap();
     other.execute_batch("PRAGMA journal_mode=DELETE; UPDATE color SET value = '3'").unwrap();
     drop(other);
-    eventually("it follows", || (value_of(&follower.list()) == 3).then_some(()));
+    wait_until("it follows", || value_of(&follower.list()) == 3);
     assert_eq!(scratch.names(), ["colors.db"]);
 }

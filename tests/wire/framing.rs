@@ -75,11 +75,11 @@ fn chunked_content_is_content() {
     client.expect_open();
     let mut client = server.connect();
     client.send(post).send("2\r\n{}0\r\n\r\n").send(SMUGGLED);
-    assert_eq!(client.response().status, 400);
+    client.response().expect_status(400);
     client.expect_close();
     let mut client = server.connect();
     client.send(post).send("ffffffffffffffff\r\n");
-    assert_eq!(client.response().status, 413);
+    client.response().expect_status(413);
     client.expect_close();
 }
 
@@ -120,7 +120,7 @@ fn a_client_that_half_closes_after_its_request_gets_one_answer() {
     let mut client = server.connect();
     client.send("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n");
     client.stream.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(client.response().status, 200);
+    client.response().expect_status(200);
     client.expect_close();
 }
 
@@ -129,16 +129,16 @@ fn a_client_that_expects_100_is_told_to_go_on_or_refused_at_once() {
     let server = Server::with_seed("[]", &["--max-body", "100"]);
     let mut client = server.connect();
     client.send("POST /colors HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 24\r\n\r\n");
-    assert_eq!(client.response().status, 100);
+    client.response().expect_status(100);
     client.send(r#"{"name":"a","value":"b"}"#);
-    assert_eq!(client.response().status, 201);
+    client.response().expect_status(201);
     for length in ["101", "10000000000"] {
         let mut client = server.connect();
         client.send(format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"));
         let response = client.response();
-        assert_eq!(
-            (response.status, response.message().as_str()),
-            (413, "the content is longer than the limit of 100 bytes; --max-body sets it")
+        response.expect_message(
+            413,
+            "the content is longer than the limit of 100 bytes; --max-body sets it",
         );
         assert!(response.closes());
         client.expect_close();
@@ -149,8 +149,8 @@ fn a_client_that_expects_100_is_told_to_go_on_or_refused_at_once() {
 fn the_limit_is_the_last_byte_allowed() {
     let server = Server::with_seed("[]", &["--max-body", "100"]);
     let padded = |length: usize| format!("{:<length$}", r#"{"name":"a","value":"b"}"#);
-    assert_eq!(server.ask("POST", "/colors", &padded(100)).status, 201);
-    assert_eq!(server.ask("POST", "/colors", &padded(101)).status, 413);
+    server.ask("POST", "/colors", &padded(100)).expect_status(201);
+    server.ask("POST", "/colors", &padded(101)).expect_status(413);
     // the limit comes before the color that is not there
     assert_eq!(
         (
@@ -188,6 +188,6 @@ fn a_head_without_end_is_refused_at_the_limit() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: localhost\r\nA: ").send(vec![b'a'; 70_000]);
-    assert_eq!(client.response().status, 431);
+    client.response().expect_status(431);
     client.expect_close();
 }

@@ -13,7 +13,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::common::client::{Client, Response};
-use crate::common::harness::{Scratch, Server, colors_below_strace, eventually, figures, stored};
+use crate::common::harness::{Scratch, Server, eventually, figures, stored};
+use crate::common::process::on_log_of;
 
 /// A name is a letter here, and a value a number.
 type Color = (usize, u32);
@@ -321,27 +322,11 @@ fn every_history_of_concurrent_operations_has_an_order() {
 
 #[test]
 fn every_history_of_which_some_saves_fail_has_an_order() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    Server::with_data("[]", &file, &[]).stop();
-    let log = format!("{file}-wal");
+    let (_scratch, file, server) = Server::kept("[]");
+    server.stop();
     // every fourth
-    let options = [
-        "-P",
-        &log,
-        "-o",
-        "/dev/null",
-        "-e",
-        "trace=fdatasync",
-        "-e",
-        "inject=fdatasync:error=EIO:when=8+4",
-    ];
-    let Some(command) =
-        colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file])
-    else {
-        return;
-    };
-    let server = Server::spawn(command);
+    let options = on_log_of(&file, "fdatasync", "error=EIO:when=8+4");
+    let Some(server) = Server::below_strace(&options, &["--data", &file]) else { return };
     check_histories(&server, 200, 3);
     let list = server.list();
     server.end_strace();

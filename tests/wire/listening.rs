@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Scratch, Server, colors, colors_inheriting, eventually, own_environment,
+    Scratch, Server, colors, colors_inheriting, eventually, own_environment, run, wait_until,
 };
 
 /// A service with a unix socket at `path`, next to its TCP one.
@@ -20,9 +20,11 @@ fn on_unix(path: &str, arguments: &[&str]) -> Server {
     Server::start(&[&["--listen", &endpoint], arguments].concat())
 }
 
-/// Path of a socket file in a scratch directory.
-fn socket_in(scratch: &Scratch) -> String {
-    scratch.file("s")
+/// Path of a socket file in a directory of its own.
+fn socket() -> (Scratch, String) {
+    let scratch = Scratch::new();
+    let path = scratch.file("s");
+    (scratch, path)
 }
 
 /// Where the service says that it listens; all lines that say so are awaited.
@@ -38,21 +40,14 @@ fn endpoints(server: &Server, count: usize) -> Vec<String> {
 
 /// Starts the service where it cannot; gives the reason that it logs.
 fn refusal(path: &str) -> String {
-    let output = colors(&["--listen", &format!("unix:{path}")]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    String::from_utf8(output.stderr)
-        .unwrap()
-        .trim_end()
-        .split_once("[ERROR] ")
-        .unwrap()
-        .1
-        .to_owned()
+    let (code, _, log) = run(&mut colors(&["--listen", &format!("unix:{path}")]));
+    assert_eq!(code, Some(1));
+    log.trim_end().split_once("[ERROR] ").unwrap().1.to_owned()
 }
 
 #[test]
 fn several_listeners_serve_the_same_list() {
-    let scratch = Scratch::new();
-    let path = socket_in(&scratch);
+    let (_scratch, path) = socket();
     let server = on_unix(&path, &["--listen", "[::1]:0,127.0.0.1:0", "--base-path", "/api"]);
     let endpoints = endpoints(&server, 4);
     assert_eq!(
@@ -65,13 +60,12 @@ fn several_listeners_serve_the_same_list() {
             Client::new(TcpStream::connect(endpoint.trim_end_matches("/api")).unwrap());
         assert_eq!(client.ask("GET", "/api/colors/ink", "").status, 200, "{endpoint}");
     }
-    assert_eq!(Client::on_unix(&path).ask("GET", "/api/colors/ink", "").status, 200);
+    Client::on_unix(&path).ask("GET", "/api/colors/ink", "").expect_status(200);
 }
 
 #[test]
 fn the_file_has_the_mode_asked_for_whatever_the_umask() {
-    let scratch = Scratch::new();
-    let path = socket_in(&scratch);
+    let (_scratch, path) = socket();
     let mode = |arguments: &[&str], umask: &str| {
         let mut command = own_environment("sh");
         command
@@ -80,10 +74,8 @@ fn the_file_has_the_mode_asked_for_whatever_the_umask() {
         command
             .args(["--listen", "127.0.0.1:0", "--listen", &format!("unix:{path}")])
             .args(arguments);
-        let server = Server::spawn({
-            command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
-            command
-        });
+        command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
+        let server = Server::spawn(command);
         let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
         server.stop();
         mode
@@ -95,8 +87,7 @@ fn the_file_has_the_mode_asked_for_whatever_the_umask() {
 
 #[test]
 fn the_file_is_removed_on_exit() {
-    let scratch = Scratch::new();
-    let path = socket_in(&scratch);
+    let (_scratch, path) = socket();
     let server = on_unix(&path, &[]);
     Client::on_unix(&path).expect_open();
     server.stop();
@@ -105,8 +96,7 @@ fn the_file_is_removed_on_exit() {
 
 #[test]
 fn a_file_that_came_in_its_place_is_left_alone() {
-    let scratch = Scratch::new();
-    let path = socket_in(&scratch);
+    let (_scratch, path) = socket();
     let server = on_unix(&path, &[]);
     fs::remove_file(&path).unwrap();
     let other = on_unix(&path, &[]);
@@ -117,8 +107,7 @@ fn a_file_that_came_in_its_place_is_left_alone() {
 
 #[test]
 fn a_file_left_behind_is_replaced() {
-    let scratch = Scratch::new();
-    let path = socket_in(&scratch);
+    let (_scratch, path) = socket();
     // std closes it and leaves the file
     drop(UnixListener::bind(&path).unwrap());
     let killed = on_unix(&path, &[]);
@@ -129,42 +118,26 @@ fn a_file_left_behind_is_replaced() {
 }
 
 #[test]
-fn a_file_on_which_somebody_listens_is_not_replaced() {
-    let scratch = Scratch::new();
-    let path = socket_in(&scratch);
-    let server = on_unix(&path, &[]);
-    let expected = format!(
-        "cannot listen on unix:{path}: another program does already; choose another address with --listen"
-    );
-    assert_eq!(refusal(&path), expected);
+fn a_file_on_which_somebody_listens_or_that_is_no_socket_is_not_replaced() {
+    let (scratch, path) = socket();
+    let _server = on_unix(&path, &[]);
+    let precious = scratch.write("precious", "content");
+    for (path, reason) in [
+        (&path, "another program does already"),
+        (&precious, "there is a file that is no socket"),
+        (&format!("{precious}/s"), "Not a directory (os error 20)"),
+    ] {
+        let expected =
+            format!("cannot listen on unix:{path}: {reason}; choose another address with --listen");
+        assert_eq!(refusal(path), expected);
+    }
     Client::on_unix(&path).expect_open();
-    drop(server);
-}
-
-#[test]
-fn a_file_that_is_no_socket_is_never_removed() {
-    let scratch = Scratch::new();
-    let path = scratch.write("s", "precious");
-    assert_eq!(
-        refusal(&path),
-        format!(
-            "cannot listen on unix:{path}: there is a file that is no socket; choose another address with --listen"
-        )
-    );
-    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
-    let nowhere = format!("{path}/s");
-    assert_eq!(
-        refusal(&nowhere),
-        format!(
-            "cannot listen on unix:{nowhere}: Not a directory (os error 20); choose another address with --listen"
-        )
-    );
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "content");
 }
 
 #[test]
 fn sockets_from_the_parent_take_precedence_and_outlive_the_service() {
-    let scratch = Scratch::new();
-    let path = socket_in(&scratch);
+    let (_scratch, path) = socket();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let unix = UnixListener::bind(&path).unwrap();
     for end in [Signal::TERM, Signal::KILL] {
@@ -175,7 +148,7 @@ fn sockets_from_the_parent_take_precedence_and_outlive_the_service() {
             [format!("http://{}", tcp.local_addr().unwrap()), format!("unix:{path}")]
         );
         let ignored = "[WARN] --listen does nothing: the service manager hands over the sockets; change the .socket unit\n";
-        eventually("a warning", || server.log().ends_with(ignored).then_some(()));
+        wait_until("a warning", || server.log().ends_with(ignored));
         let mut idle = Client::on_unix(&path);
         idle.expect_open();
         server.connect().expect_open();
@@ -190,14 +163,14 @@ fn sockets_from_the_parent_take_precedence_and_outlive_the_service() {
 
 #[test]
 fn a_connection_on_an_inherited_socket_has_the_options_of_any_other() {
-    let scratch = Scratch::new();
+    let (_scratch, path) = socket();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-    let unix = UnixListener::bind(socket_in(&scratch)).unwrap();
+    let unix = UnixListener::bind(&path).unwrap();
     let server = Server::spawn(colors_inheriting(tcp, unix, &["--workers", "1"]));
     // each would keep the only worker if its socket could block
     let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
     clients.iter_mut().for_each(Client::expect_open);
-    let mut others: Vec<_> = (0..3).map(|_| Client::on_unix(socket_in(&scratch))).collect();
+    let mut others: Vec<_> = (0..3).map(|_| Client::on_unix(&path)).collect();
     others.iter_mut().for_each(Client::expect_open);
     // a response of two segments is not held back for the client's acknowledgement, which takes 40
     // ms

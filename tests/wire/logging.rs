@@ -13,11 +13,12 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Scratch, Server, colors, colors_below_strace, eventually, is_installed, own_environment,
+    Scratch, Server, colors, eventually, is_installed, own_environment, run, wait_until,
 };
+use crate::common::process::on_log_of;
 
 /// Longest start or end of a service whose log nobody reads; each waits half a second for the log
-/// at most, a start that fails five.
+/// at most, a start that fails two.
 const SOON: Duration = Duration::from_secs(15);
 
 /// The service with a log that is read no further than its first line.
@@ -130,16 +131,8 @@ fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
     assert!(lines.next().unwrap().unwrap().contains("/colors/red"));
     let metrics = client.ask("GET", "/metrics", "").content;
     assert!(metrics.contains(&format!("\ncolors_log_lines_dropped_total {lost}\n")), "{metrics}");
-    assert_eq!(server.end(), Some(0));
-}
-
-#[test]
-fn the_end_does_not_wait_for_a_log_that_nobody_reads() {
-    let mut server = Unread::start(&["--access-log"]);
-    let mut client = server.connect();
-    for _ in 0..3_000 {
-        client.expect_open();
-    }
+    // nor does the end wait for it
+    (0..3_000).for_each(|_| client.expect_open());
     assert_eq!(server.end(), Some(0));
 }
 
@@ -165,14 +158,13 @@ fn what_a_client_sends_is_cut_and_escaped() {
     let server = Server::start(&["--access-log"]);
     let long = "y".repeat(20_000);
     server.connect().send(format!("GET /colors HTTP/1.1\r\nHost: {long}\r\n\r\n")).response();
-    server.connect().ask_with(
+    server.ask_with(
         "DELETE",
         &format!("/colors/{long}"),
         &format!("Origin: http://a\"{long}\r\n"),
         "",
     );
-    let log =
-        eventually("five lines", || Some(server.log()).filter(|log| log.lines().count() == 5));
+    let log = server.log_when("five lines", |log| log.lines().count() == 5);
     assert!(log.lines().all(|line| line.len() < 600), "{log}");
     assert!(log.contains(&format!("the host \"{}\"…; ", "y".repeat(200))), "{log}");
     assert!(log.contains(&format!("DELETE \"/colors/{}\"… 403 ", "y".repeat(192))), "{log}");
@@ -184,7 +176,7 @@ fn the_log_has_no_query_and_only_the_start_of_a_long_method() {
     let server = Server::start(&["--access-log"]);
     server.ask("GET", "/colors/red?access_token=0123456789abcdef", "");
     server.ask(&"X".repeat(20_000), "/colors/red", "");
-    let log = eventually("both lines", || Some(server.log()).filter(|log| log.contains(" 405 ")));
+    let log = server.log_when("both lines", |log| log.contains(" 405 "));
     assert!(log.contains(" GET \"/colors/red\" 200 ") && !log.contains("access_token"), "{log}");
     assert!(log.lines().all(|line| line.len() < 400), "{log}");
 }
@@ -211,21 +203,13 @@ fn a_change_is_logged_with_what_it_has_made() {
             assert_eq!(line.split_once("us").unwrap().1, end, "{line}");
             assert!(text(&line).starts_with("alice@") && !line.contains("a-token"), "{line}");
         };
-        check(
-            "POST",
-            "/colors",
-            "If-Match: \"x\"\r\n",
-            r#"{"name":"secret","value":"1"}"#,
-            " the condition does not hold, read the current state and decide again",
-        );
+        let (condition, secret) = ("If-Match: \"x\"\r\n", r#"{"name":"secret","value":"1"}"#);
+        let refusal = " the condition does not hold, read the current state and decide again";
+        check("POST", "/colors", condition, secret, refusal);
         check("POST", "/colors", "", r#"{"name":"a\"\n","value":"1"}"#, r#" name "a\"\n""#);
-        check(
-            "PUT",
-            "/colors/red",
-            "",
-            &format!(r#"{{"value":"{long}"}}"#),
-            &format!(r#" value "{}"…"#, &long[..200]),
-        );
+        let (content, end) =
+            (format!(r#"{{"value":"{long}"}}"#), format!(r#" value "{}"…"#, &long[..200]));
+        check("PUT", "/colors/red", "", &content, &end);
         check("PUT", "/colors/blue", "", "{}", " no value");
         check("PUT", "/colors/no", "", r#"{"value":"1"}"#, " no such color");
         check("GET", "/colors/red", "", "", "");
@@ -237,13 +221,8 @@ fn a_change_is_logged_with_what_it_has_made() {
 fn a_refused_request_is_logged_with_what_was_read_of_its_head() {
     let scratch = Scratch::new();
     let socket = scratch.0.join("s");
-    let server = Server::start(&[
-        "--listen",
-        &format!("unix:{}", socket.display()),
-        "--access-log",
-        "--request-timeout",
-        "0.5",
-    ]);
+    let listen = format!("unix:{}", socket.display());
+    let server = Server::start(&["--listen", &listen, "--access-log", "--request-timeout", "0.5"]);
     for (bytes, line) in [
         (
             "POST /colors HTTP/1.1\r\nX-Forwarded-For: 203.0.113.9\r\nHost: a\r\nContent-Length: 1048577\r\n\r\n",
@@ -262,8 +241,8 @@ fn a_refused_request_is_logged_with_what_was_read_of_its_head() {
         ("nonsense\r\n\r\n", "unix - 400 "),
     ] {
         Client::on_unix(&socket).send(bytes).response();
-        eventually("the line", || {
-            server.log().lines().any(|logged| text(logged).starts_with(line)).then_some(())
+        wait_until("the line", || {
+            server.log().lines().any(|logged| text(logged).starts_with(line))
         });
     }
 }
@@ -305,23 +284,11 @@ fn warnings_that_clients_cause_are_few_and_the_others_counted() {
 fn log_of_a_refusal(failing_write: usize) -> Option<String> {
     let scratch = Scratch::new();
     let (file, tokens) = (scratch.file("colors.db"), scratch.write_tokens("a-token-0123456789"));
-    let (log, writes) =
-        (format!("{file}-wal"), format!("inject=pwrite64:error=EIO:when={failing_write}+"));
-    let syncs = "inject=fdatasync:error=EIO:when=3+";
-    let options = [
-        "-P",
-        &log,
-        "-o",
-        "/dev/null",
-        "-e",
-        "trace=fdatasync,pwrite64",
-        "-e",
-        syncs,
-        "-e",
-        &writes,
-    ];
-    let arguments = ["--listen", "127.0.0.1:0", "--data", &file, "--token-file", &tokens];
-    let server = Server::spawn(colors_below_strace(&options, &arguments)?);
+    let syncs = on_log_of(&file, "fdatasync", "error=EIO:when=3+");
+    let writes = format!("inject=pwrite64:error=EIO:when={failing_write}+");
+    let writes = ["-e", "trace=fdatasync,pwrite64", "-e", &writes].map(str::to_owned);
+    let arguments = ["--data", &file, "--token-file", &tokens];
+    let server = Server::below_strace(&[&syncs[..], &writes].concat(), &arguments)?;
     let mut client = server.connect();
     let mut put = |token: &str, value: &str| {
         let fields = format!("Authorization: Bearer {token}\r\n");
@@ -330,14 +297,11 @@ fn log_of_a_refusal(failing_write: usize) -> Option<String> {
     put("a-token-0123456789", "1");
     (0..400).for_each(|_| assert_eq!(put("wrong", "2"), 401));
     assert_eq!(put("a-token-0123456789", "3"), 500);
-    assert_eq!(
-        client.ask_with("DELETE", "/colors/red", "Sec-Fetch-Site: cross-site\r\n", "").status,
-        403
-    );
+    client
+        .ask_with("DELETE", "/colors/red", "Sec-Fetch-Site: cross-site\r\n", "")
+        .expect_status(403);
     let refused = "refused a change from another site";
-    Some(eventually("the last is logged", || {
-        Some(server.log()).filter(|log| log.contains(refused))
-    }))
+    Some(server.log_when("the last is logged", |log| log.contains(refused)))
 }
 
 #[test]
@@ -354,10 +318,9 @@ fn a_flood_of_one_warning_hides_neither_another_nor_a_fault_of_the_service() {
 #[test]
 fn a_failure_to_start_is_said_at_any_level() {
     for level in ["off", "error", "debug"] {
-        let output =
-            colors(&["--log-level", level, "--seed", "no/such/file.json"]).output().unwrap();
-        let log = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), log.lines().count()), (Some(1), 1), "{level}: {log}");
+        let (code, _, log) =
+            run(&mut colors(&["--log-level", level, "--seed", "no/such/file.json"]));
+        assert_eq!((code, log.lines().count()), (Some(1), 1), "{level}: {log}");
         assert!(log.contains("[ERROR] cannot read the seed no/such/file.json"), "{log}");
     }
 }
@@ -378,13 +341,8 @@ fn a_start_that_the_system_refuses_threads_is_one_line() {
             .args(["./colors", "--listen", "127.0.0.1:0", "--data", "list.db"])
             .current_dir(&scratch.0)
             .stdin(Stdio::null());
-        let output = command.uid(user).gid(user).output().unwrap();
-        let log = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(
-            (output.status.code(), log.lines().count()),
-            (Some(1), 1),
-            "{threads} threads: {log}"
-        );
+        let (code, _, log) = run(command.uid(user).gid(user));
+        assert_eq!((code, log.lines().count()), (Some(1), 1), "{threads} threads: {log}");
         assert!(log.contains(" [ERROR] cannot go on: the system refuses a thread: "), "{log}");
     }
 }
@@ -410,26 +368,14 @@ fn the_first_line_says_where_what_and_whether_it_lasts() {
         command.args(arguments).current_dir(&scratch.0);
         Server::spawn(command)
     };
-    check(
-        &elsewhere(&[]),
-        "",
-        &format!(
-            "{version}, 148 colors from the built-in seed, in memory: changes are lost when it stops"
-        ),
-    );
+    let built_in = of_checkout.replace("seed/colors.json", "the built-in seed");
+    check(&elsewhere(&[]), "", &built_in);
     let seed = scratch.write("mine.json", r#"[{"name":"a","value":"b"}]"#);
+    let both = ["--seed", &seed, "--data", "colors.db"];
     for (arguments, level, origin) in [
-        (
-            &["--seed", &seed, "--data", "colors.db"][..],
-            "WARN",
-            format!("which was made now from {seed}"),
-        ),
-        (
-            &["--seed", &seed, "--data", "colors.db"],
-            "INFO",
-            "which was there: --seed is not read".to_owned(),
-        ),
-        (&["--data", "colors.db"], "INFO", "which was there".to_owned()),
+        (&both[..], "WARN", &*format!("which was made now from {seed}")),
+        (&both, "INFO", "which was there: --seed is not read"),
+        (&both[2..], "INFO", "which was there"),
     ] {
         let server = elsewhere(arguments);
         check(&server, "", &format!("{version}, 1 color kept in colors.db, {origin}"));
@@ -444,8 +390,7 @@ fn a_line_begins_with_a_time_of_one_length_and_its_level() {
     let mut client = server.connect();
     // a tenth of all times would be shorter without their last zero
     (0..100).for_each(|_| client.expect_open());
-    let log =
-        eventually("all lines", || Some(server.log()).filter(|log| log.lines().count() == 101));
+    let log = server.log_when("all lines", |log| log.lines().count() == 101);
     for line in log.lines() {
         let (time, rest) = line.split_once(' ').unwrap();
         let shape: String =
@@ -459,17 +404,12 @@ fn a_line_begins_with_a_time_of_one_length_and_its_level() {
 fn the_access_log_needs_level_info() {
     let server = Server::start(&["--access-log", "--log-level", "info"]);
     server.ask("GET", "/colors", "");
-    let log = eventually("a line for the request", || {
-        Some(server.log()).filter(|log| log.lines().count() == 2)
-    });
+    let log = server.log_when("a line for the request", |log| log.lines().count() == 2);
     assert!(!log.contains("WARN"), "{log}");
     for level in ["off", "error", "warn"] {
-        let output = colors(&["--access-log", "--log-level", level]).output().unwrap();
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{error}");
-        assert!(
-            error.contains(&format!("--access-log logs nothing at --log-level {level}")),
-            "{error}"
-        );
+        let (code, _, error) = run(&mut colors(&["--access-log", "--log-level", level]));
+        assert_eq!(code, Some(2), "{error}");
+        let expected = format!("--access-log logs nothing at --log-level {level}");
+        assert!(error.contains(&expected), "{error}");
     }
 }

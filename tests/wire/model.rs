@@ -84,16 +84,9 @@ fn the_service_and_the_model_agree() {
                     (status, Some(content)) => (status, content),
                     (_, None) => (404, r#"{"error":true}"#.to_owned()),
                 };
-                assert_eq!(
-                    (response.status, response.content),
-                    (status, content),
-                    "seed {seed}, step {step}"
-                );
-                assert_eq!(
-                    client.ask("GET", "/colors", "").content,
-                    model.json(),
-                    "seed {seed}, step {step}"
-                );
+                let list = client.ask("GET", "/colors", "").content;
+                let actual = (response.status, response.content, list);
+                assert_eq!(actual, (status, content, model.json()), "seed {seed}, step {step}");
             }
         }
     }

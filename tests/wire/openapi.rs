@@ -3,12 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::common::client::Response;
-use crate::common::harness::{Scratch, Server};
+use crate::common::harness::Server;
 use crate::wire::readme::rows;
+use crate::wire::token::{Guarded, TOKEN};
 
 const HTTP: &str = include_str!("../../docs/http.md");
 
@@ -170,61 +170,20 @@ impl Operation<'_> {
 
 #[test]
 fn exactly_the_operations_that_may_need_a_token_say_so() {
-    let document = Document::new();
-    let scratch = Scratch::new();
-    let private =
-        Server::start(&["--private", "--token-file", &scratch.write_tokens("a-token-0123456789")]);
+    let (document, private) = (Document::new(), Guarded::start(&["--private"]));
     assert_eq!(document.0["security"], json!([]));
     for operation in document.operations() {
-        let is_needed =
-            ask(&private, &operation, &operation.target(), "HTTP/1.1", "", "").status == 401;
-        assert_eq!(
-            operation.statuses().contains("401"),
-            is_needed,
-            "{} {}",
-            operation.method,
-            operation.path
-        );
+        let (method, target) = (&operation.method, operation.target());
+        let is_needed = private.ask(method, &target, "", "").status == 401;
+        assert_eq!(operation.statuses().contains("401"), is_needed, "{method} {target}");
         let expected = if is_needed { json!([{}, { "token": [] }]) } else { Value::Null };
-        assert_eq!(
-            operation.description["security"], expected,
-            "{} {}",
-            operation.method, operation.path
-        );
-        let real = ask(
-            &private,
-            &operation,
-            &operation.target(),
-            "HTTP/1.1",
-            "Authorization: Bearer a-token-0123456789\r\n",
-            &operation.example_contents()[0],
-        );
+        assert_eq!(operation.description["security"], expected, "{method} {target}");
+        let content = &operation.example_contents()[0];
+        let real = private.ask(method, &target, &format!("Bearer {TOKEN}"), content);
         assert_ne!(real.status, 401);
         document.check(&operation, &real);
     }
     assert_eq!(document.0["components"]["securitySchemes"]["token"]["scheme"], "bearer");
-}
-
-/// Sends a request of any form on a connection of its own; gives the response.
-fn ask(
-    server: &Server,
-    operation: &Operation<'_>,
-    target: &str,
-    version: &str,
-    fields: &str,
-    content: &str,
-) -> Response {
-    let length = if content.is_empty() {
-        String::new()
-    } else {
-        format!("Content-Length: {}\r\n", content.len())
-    };
-    let mut client = server.connect();
-    client.send(format!(
-        "{} {target} {version}\r\nHost: localhost\r\n{fields}{length}\r\n{content}",
-        operation.method
-    ));
-    client.response_to(&operation.method)
 }
 
 /// Whether everything in `example` is in `real`: all fields of objects, the first entries of
@@ -248,22 +207,16 @@ fn it_is_served_with_the_base_path_as_the_server() {
     assert_eq!(document.0["servers"].as_array().unwrap().len(), 1);
     for base in ["", "/api/v1"] {
         let server = Server::start(&["--base-path", base]);
-        let mut served: Value =
-            serde_json::from_str(&server.ask("GET", &format!("{base}/openapi.json"), "").content)
-                .unwrap();
+        let content = server.ask("GET", &format!("{base}/openapi.json"), "").content;
+        let mut served: Value = serde_json::from_str(&content).unwrap();
         // OpenAPI 3.1, Server Object: an absolute path has the host of the document's address;
         // paths are appended to it
         assert_eq!(served["servers"][0]["url"], if base.is_empty() { "/" } else { base });
         served["servers"][0]["url"] = "/".into();
         assert_eq!(served, document.0);
         for operation in document.operations() {
-            let response = server.connect().ask_with(
-                "OPTIONS",
-                &format!("{base}{}", operation.target()),
-                operation.accept(),
-                "",
-            );
-            assert_eq!(response.status, 204, "{}", operation.path);
+            let target = format!("{base}{}", operation.target());
+            server.ask_with("OPTIONS", &target, operation.accept(), "").expect_status(204);
         }
     }
 }
@@ -278,22 +231,14 @@ fn it_has_exactly_the_resources_and_methods_of_the_service() {
         document.paths().map(|(path, _)| path.to_owned()).collect::<BTreeSet<_>>(),
         resources
     );
-    for (path, item) in document.paths() {
-        let operation =
-            document.operations().into_iter().find(|operation| operation.path == path).unwrap();
-        let response =
-            server.connect().ask_with("OPTIONS", &operation.target(), operation.accept(), "");
+    for path in resources {
+        let operations = document.operations();
+        let of_path: Vec<_> = operations.iter().filter(|each| each.path == path).collect();
+        let documented: BTreeSet<_> = of_path.iter().map(|each| each.method.as_str()).collect();
+        let (target, accept) = (of_path[0].target(), of_path[0].accept());
+        let response = server.ask_with("OPTIONS", &target, accept, "");
         let allowed: BTreeSet<&str> = response.field("allow").unwrap().split(", ").collect();
-        let documented: Vec<String> = item
-            .keys()
-            .filter(|key| *key != "parameters")
-            .map(|method| method.to_uppercase())
-            .collect();
-        assert_eq!(
-            documented.iter().map(String::as_str).collect::<BTreeSet<_>>(),
-            allowed,
-            "{path}"
-        );
+        assert_eq!(documented, allowed, "{path}");
     }
 }
 
@@ -306,16 +251,8 @@ fn the_limit_of_names_is_that_of_the_service() {
             .as_u64()
             .unwrap() as usize;
         for (length, status) in [(length, 201), (length + 1, 400)] {
-            assert_eq!(
-                server
-                    .ask(
-                        "POST",
-                        "/colors",
-                        &json!({ "name": "x".repeat(length), "value": "" }).to_string()
-                    )
-                    .status,
-                status
-            );
+            let color = json!({ "name": "x".repeat(length), "value": "" }).to_string();
+            server.ask("POST", "/colors", &color).expect_status(status);
         }
     }
 }
@@ -330,15 +267,8 @@ fn every_example_request_has_the_first_documented_response_and_its_example() {
     );
     for operation in document.operations() {
         for content in operation.example_contents() {
-            let server = Server::start(&[]);
-            let real = ask(
-                &server,
-                &operation,
-                &operation.target(),
-                "HTTP/1.1",
-                &operation.condition_fields(),
-                &content,
-            );
+            let (server, fields) = (Server::start(&[]), operation.condition_fields());
+            let real = server.ask_with(&operation.method, &operation.target(), &fields, &content);
             document.check(&operation, &real);
             assert_eq!(Some(&real.status.to_string()), operation.statuses().first());
             let documented = document.response(&operation, &real.status.to_string());
@@ -364,23 +294,15 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
     let server = Server::start(&[]);
     let read_only = Server::start(&["--read-only"]);
     let hasty = Server::start(&["--request-timeout", "0.1"]);
-    let scratch = Scratch::new();
-    let private =
-        Server::start(&["--private", "--token-file", &scratch.write_tokens("a-token-0123456789")]);
+    let private = Guarded::start(&["--private"]);
     for operation in document.operations() {
-        let target = operation.target();
+        let (method, target) = (&operation.method, operation.target());
+        let ask = |target: &str, fields: &str| server.ask_with(method, target, fields, "");
+        let ask_with = |fields: &str| {
+            let fields = operation.accept().to_owned() + fields;
+            server.ask_with(method, &target, &fields, &operation.example_contents()[0])
+        };
         for status in operation.statuses() {
-            let ask_with = |fields: &str| {
-                let fields = operation.accept().to_owned() + fields;
-                ask(
-                    &server,
-                    &operation,
-                    &target,
-                    "HTTP/1.1",
-                    &fields,
-                    &operation.example_contents()[0],
-                )
-            };
             let real = match status.as_str() {
                 // see the examples
                 "200" | "201" | "204" => continue,
@@ -390,53 +312,30 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
                 "304" => ask_with("If-None-Match: *\r\n"),
                 "400" => ask_with("Content-Length: x\r\n"),
                 "401" => {
-                    let wrong = ask(
-                        &private,
-                        &operation,
-                        &target,
-                        "HTTP/1.1",
-                        "Authorization: Bearer wrong\r\n",
-                        "",
-                    );
-                    document.check(&operation, &wrong);
-                    ask(&private, &operation, &target, "HTTP/1.1", "", "")
+                    document.check(&operation, &private.ask(method, &target, "Bearer wrong", ""));
+                    private.ask(method, &target, "", "")
                 }
-                "403" => ask(
-                    &server,
-                    &operation,
-                    &format!("http://evil.example{target}"),
-                    "HTTP/1.1",
-                    "",
-                    "",
-                ),
-                "404" if operation.path == "/" => {
-                    ask(&server, &operation, "/", "HTTP/1.1", "Accept: */*\r\n", "")
-                }
-                "404" => ask(&server, &operation, "/colors/no", "HTTP/1.1", "", ""),
-                "405" => ask(&read_only, &operation, &target, "HTTP/1.1", "", ""),
+                "403" => ask(&format!("http://evil.example{target}"), ""),
+                "404" if operation.path == "/" => ask("/", "Accept: */*\r\n"),
+                "404" => ask("/colors/no", ""),
+                "405" => read_only.ask(method, &target, ""),
                 "408" => hasty
                     .connect()
-                    .send(format!("{} {target} HTTP/1.1\r\n", operation.method))
-                    .response_to(&operation.method),
+                    .send(format!("{method} {target} HTTP/1.1\r\n"))
+                    .response_to(method),
                 "412" => ask_with("If-Match: \"x\"\r\n"),
-                "413" => {
-                    ask(&server, &operation, &target, "HTTP/1.1", "Content-Length: 1048577\r\n", "")
-                }
+                "413" => ask(&target, "Content-Length: 1048577\r\n"),
                 "415" => ask_with("Content-Encoding: gzip\r\n"),
                 "417" => ask_with("Expect: wonders\r\n"),
                 "431" => ask_with(&"X: y\r\n".repeat(100)),
-                "501" => ask(
-                    &server,
-                    &operation,
-                    &target,
-                    "HTTP/1.1",
-                    "Transfer-Encoding: gzip, chunked\r\n",
-                    "",
-                ),
-                "505" => ask(&server, &operation, &target, "HTTP/2.0", "", ""),
+                "501" => ask(&target, "Transfer-Encoding: gzip, chunked\r\n"),
+                "505" => server
+                    .connect()
+                    .send(format!("{method} {target} HTTP/2.0\r\nHost: localhost\r\n\r\n"))
+                    .response_to(method),
                 _ => panic!("a request that has the status {status} belongs here"),
             };
-            assert_eq!(real.status.to_string(), status, "{} {target}: {real:?}", operation.method);
+            assert_eq!(real.status.to_string(), status, "{method} {target}: {real:?}");
             document.check(&operation, &real);
         }
     }
@@ -452,11 +351,9 @@ fn the_health_of_a_stopping_service_is_as_documented() {
         }) {
             scope.spawn(|| {
                 let server = Server::start(&[]);
-                let (mut begun, mut idle) = (server.connect(), server.connect());
+                let mut begun = server.connect();
                 begun.send(format!("{} {} HTTP/1.1\r\n", operation.method, operation.path));
-                idle.expect_open();
-                server.signal(Signal::TERM);
-                idle.expect_close();
+                server.begin_to_stop();
                 let real = begun.send("Host: localhost\r\n\r\n").response_to(&operation.method);
                 assert_eq!(real.status, 503, "{real:?}");
                 document.check(operation, &real);
@@ -475,14 +372,8 @@ fn the_fields_for_pages_of_allowed_origins_are_documented() {
             "Origin: https://friend.example\r\n",
             "Origin: https://friend.example\r\nAccess-Control-Request-Method: PUT\r\n",
         ] {
-            let real = ask(
-                &server,
-                &operation,
-                &operation.target(),
-                "HTTP/1.1",
-                fields,
-                &operation.example_contents()[0],
-            );
+            let content = &operation.example_contents()[0];
+            let real = server.ask_with(&operation.method, &operation.target(), fields, content);
             assert_eq!(
                 real.field("vary"),
                 Some(if operation.path == "/" { "Accept, Origin" } else { "Origin" })
@@ -501,13 +392,9 @@ fn the_document_for_people_has_the_same_statuses() {
         .flat_map(Operation::statuses)
         .filter(|status| status.as_str() >= "400")
         .collect();
-    assert_eq!(
-        rows_of_document("| status |")
-            .iter()
-            .flat_map(|row| statuses_in(row[0]))
-            .collect::<BTreeSet<_>>(),
-        refusals
-    );
+    let rows = rows_of_document("| status |");
+    let told: BTreeSet<String> = rows.iter().flat_map(|row| statuses_in(row[0])).collect();
+    assert_eq!(told, refusals);
     let methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"];
     for row in rows_of_document("| resource |") {
         let path = row[0].trim_matches('`').replace("<name>", "{name}");

@@ -9,9 +9,8 @@ use rusqlite::Connection;
 use rustix::process::Signal;
 
 use crate::common::client::request;
-use crate::common::harness::{
-    Scratch, Server, colors, colors_below_strace, eventually, figures, run, stored,
-};
+use crate::common::harness::{Scratch, Server, colors, figures, run, stored, wait_until};
+use crate::common::process::on_log_of;
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
 const B: &str = r#"{"name":"b","value":"2"}"#;
@@ -26,9 +25,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn start(list: &str) -> Self {
-        let scratch = Scratch::new();
-        let file = scratch.file("colors.db");
-        let server = Server::with_data(list, &file, &[]);
+        let (scratch, file, server) = Server::kept(list);
         Self { server, other: connect(&file), file, _scratch: scratch }
     }
 
@@ -68,19 +65,11 @@ fn what_another_program_does_while_saving_fails_is_what_the_next_change_is_decid
         let put = |name: &str, value: &str| {
             server.ask("PUT", &format!("/colors/{name}"), &format!(r#"{{"value":"{value}"}}"#))
         };
-        assert_eq!(put("a", "saved").status, 200);
-        let log = format!("{}-wal", shared.file);
-        if !server.strace(&[
-            "-P",
-            &log,
-            "-e",
-            &format!("trace={call}"),
-            "-e",
-            &format!("inject={call}:{failure}"),
-        ]) {
+        put("a", "saved").expect_status(200);
+        if !server.strace(&on_log_of(&shared.file, call, failure)) {
             return;
         }
-        assert_eq!(put("a", "not saved").status, 500);
+        put("a", "not saved").expect_status(500);
         let tag = server.ask("GET", "/colors/a", "").field("etag").unwrap().to_owned();
         shared.run("DELETE FROM color WHERE name = 'b'; UPDATE color SET value = 'theirs' WHERE name = 'a'");
         assert_eq!(put("b", "lost").status, 404, "they have deleted it");
@@ -100,8 +89,8 @@ fn what_another_program_does_while_saving_fails_is_what_the_next_change_is_decid
             (server.list(), stored_by_sqlite(&shared.other)),
             (envelope(&[theirs]), vec![("a".into(), "theirs".into())])
         );
-        assert_eq!(put("a", "mine").status, 200);
-        eventually("it recovers", || (shared.health() == 200).then_some(()));
+        put("a", "mine").expect_status(200);
+        wait_until("it recovers", || shared.health() == 200);
     }
 }
 
@@ -126,17 +115,16 @@ fn a_change_finds_its_color_after_another_program_has_renumbered_the_rows() {
         let server = &shared.server;
         shared.run(renumber);
         // each is the first change after it
-        assert_eq!(
-            server.ask("PUT", "/colors/a", r#"{"value":"new"}"#).content,
-            r#"{"name":"a","value":"new"}"#
-        );
+        server
+            .ask("PUT", "/colors/a", r#"{"value":"new"}"#)
+            .expect_content(r#"{"name":"a","value":"new"}"#);
         shared.run("UPDATE color SET id = id + 7");
         assert_eq!(server.ask("DELETE", "/colors/b", "").content, B);
         shared.run("UPDATE color SET id = id + 7");
         let expected: Vec<&str> = list.into_iter().filter(|color| *color == A).collect();
         assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"1"}"#).content, A);
         assert_eq!(server.list(), envelope(&expected));
-        assert_eq!(server.ask("PUT", "/colors", &format!("[{A},{B}]")).status, 200);
+        server.ask("PUT", "/colors", &format!("[{A},{B}]")).expect_status(200);
     }
     let list = shared.server.list();
     assert_eq!(list, envelope(&[A, B]));
@@ -244,13 +232,11 @@ fn check_refusal(make: &str, undo: &str, reason: &str) {
         assert_eq!((refused.message(), shared.health()), (message, 503));
     }
     assert_eq!(shared.server.list(), envelope(&[A]));
-    let log = eventually("it is logged", || {
-        Some(shared.server.log()).filter(|log| log.contains("ERROR"))
-    });
+    let log = shared.server.log_when("it is logged", |log| log.contains("ERROR"));
     assert_eq!(log.matches(reason).count(), 1, "{log}");
     shared.run(undo);
     shared.run("UPDATE color SET value = 'seen' WHERE name = 'a'");
-    eventually("it recovers by itself", || (shared.health() == 200).then_some(()));
+    wait_until("it recovers by itself", || shared.health() == 200);
     let seen = A.replace("\"1\"", "\"seen\"");
     assert_eq!(shared.server.list(), envelope(&[&seen]));
     assert_eq!(
@@ -258,7 +244,7 @@ fn check_refusal(make: &str, undo: &str, reason: &str) {
         (201, envelope(&[&seen, B]))
     );
     shared.run(make);
-    eventually("it is found without a change", || (shared.health() == 503).then_some(()));
+    wait_until("it is found without a change", || shared.health() == 503);
     // in FILE-wal alone
     shared.server.signal(Signal::KILL);
     shared.server.wait();
@@ -280,9 +266,9 @@ fn what_other_programs_add_beside_the_table_is_their_business() {
          CREATE TRIGGER t AFTER INSERT ON theirs BEGIN DELETE FROM theirs; END",
     );
     let server = &shared.server;
-    assert_eq!(server.ask("POST", "/colors", A).status, 201);
-    assert_eq!(server.ask("DELETE", "/colors/a", "").status, 200);
-    assert_eq!(server.ask("PUT", "/colors", &format!("[{B}]")).status, 200);
+    server.ask("POST", "/colors", A).expect_status(201);
+    server.ask("DELETE", "/colors/a", "").expect_status(200);
+    server.ask("PUT", "/colors", &format!("[{B}]")).expect_status(200);
     assert_eq!((shared.health(), stored(&shared.file)), (200, envelope(&[B])));
 }
 
@@ -292,7 +278,7 @@ fn a_color_follows_the_last_whatever_id_that_has() {
         let shared = Shared::start(&format!("[{A}]"));
         shared.run(&format!("INSERT INTO color VALUES ({id}, 'b', '2')"));
         for _ in 0..3 {
-            assert_eq!(shared.server.ask("POST", "/colors", A).status, 201);
+            shared.server.ask("POST", "/colors", A).expect_status(201);
         }
         let list = shared.server.list();
         assert_eq!(list, envelope(&[A, B, A, A, A]), "{id}");
@@ -310,7 +296,7 @@ fn readers_see_what_another_program_commits() {
     for round in 0..10 {
         // with the next save
         shared.run(&format!("UPDATE color SET value = 'save-{round}'"));
-        assert_eq!(client.ask("PUT", "/colors", &format!("[{A},{B}]")).status, 200);
+        client.ask("PUT", "/colors", &format!("[{A},{B}]")).expect_status(200);
         shared.run(&format!("UPDATE color SET value = 'save-{round}' WHERE name = 'a'"));
         assert_eq!(client.ask("DELETE", "/colors/b", "").content, B);
         assert_eq!(client.ask("GET", "/colors/a", "").content, value(&format!("save-{round}")));
@@ -327,7 +313,7 @@ fn a_program_that_commits_all_the_time_is_one_warning() {
     let mut client = shared.server.connect();
     for step in 0..500 {
         shared.run(&format!("UPDATE color SET value = '{step}' WHERE name = 'a'"));
-        assert_eq!(client.ask("PUT", "/colors/b", &format!(r#"{{"value":"{step}"}}"#)).status, 200);
+        client.ask("PUT", "/colors/b", &format!(r#"{{"value":"{step}"}}"#)).expect_status(200);
     }
     assert_eq!(client.ask("GET", "/colors/a", "").content, r#"{"name":"a","value":"499"}"#);
     let log = shared.server.stop();
@@ -344,13 +330,11 @@ fn a_program_that_commits_all_the_time_is_one_warning() {
 fn calls_when_idle(arguments: &[&str]) -> Option<usize> {
     let scratch = Scratch::new();
     let trace = scratch.0.join("trace");
-    let options = ["-ttt", "-o", trace.to_str().unwrap()];
-    let arguments = [&["--listen", "127.0.0.1:0"], arguments].concat();
-    let server = Server::spawn(colors_below_strace(&options, &arguments)?);
+    let server = Server::below_strace(&["-ttt", "-o", trace.to_str().unwrap()], arguments)?;
     let mut client = server.connect();
-    assert_eq!(client.ask("GET", "/colors/a?before", "").status, 200);
+    client.ask("GET", "/colors/a?before", "").expect_status(200);
     client.expect_nothing_for(Duration::from_secs(6));
-    assert_eq!(client.ask("GET", "/colors/a?after", "").status, 200);
+    client.ask("GET", "/colors/a?after", "").expect_status(200);
     server.stop();
     let trace = fs::read_to_string(trace).unwrap();
     let time = |line: &str| line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap();
@@ -400,7 +384,7 @@ fn changes_wait_for_another_program_that_writes_but_not_one_after_the_other() {
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     assert_eq!(shared.health(), 503);
     shared.run("COMMIT");
-    eventually("it recovers by itself", || (shared.health() == 200).then_some(()));
+    wait_until("it recovers by itself", || shared.health() == 200);
     assert_eq!(server.ask("GET", "/colors/a", "").content, r#"{"name":"a","value":"theirs"}"#);
     // a lock that is held for less than 5 s fails nothing
     shared.run("BEGIN IMMEDIATE");
@@ -423,7 +407,7 @@ fn a_program_that_takes_the_write_lock_again_and_again_starves_no_change() {
             let mut client = server.connect();
             for value in 2..12 {
                 let update = format!(r#"{{"value":"{value}"}}"#);
-                assert_eq!(client.ask("PUT", "/colors/a", &update).status, 200);
+                client.ask("PUT", "/colors/a", &update).expect_status(200);
             }
         });
         while !changing.is_finished() {

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::common::harness::{Scratch, Server, colors, is_installed, run};
 use crate::wire::recipes::path_with;
-use crate::wire::systemd::analyze;
+use crate::wire::systemd::{check_exposure, check_unit};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -46,16 +46,13 @@ const FILES: [(u32, &str); 28] = [
 
 /// Runs make for a root in this directory, with this build in place of the release's.
 #[track_caller]
-fn make(scratch: &Scratch, target: &str) {
+pub(super) fn make(scratch: &Scratch, target: &str, variables: &[&str]) {
     let binary = colors(&[]).get_program().to_str().unwrap().to_owned();
     let mut command = Command::new("make");
-    command.args([
-        target,
-        &format!("DESTDIR={}", scratch.0.display()),
-        &format!("BINARY={binary}"),
-    ]);
-    let output = command.env_remove("PREFIX").current_dir(ROOT).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    command.arg(target).args(variables).arg(format!("DESTDIR={}", scratch.0.display()));
+    let (code, _, error) =
+        run(command.arg(format!("BINARY={binary}")).env_remove("PREFIX").current_dir(ROOT));
+    assert_eq!(code, Some(0), "{error}");
 }
 
 /// Runs the script for a root in this directory with this build, where `systemctl` is `stand_in`.
@@ -93,13 +90,13 @@ fn make_uninstall_removes_what_make_install_installed() {
         return;
     }
     let scratch = Scratch::new();
-    make(&scratch, "install");
+    make(&scratch, "install", &[]);
     assert_eq!(files(&scratch.0), FILES.map(|(mode, path)| (mode, path.to_owned())));
     let program = scratch.0.join("usr/local/bin/colors");
     assert!(
         Command::new(program).arg("--version").stdout(Stdio::null()).status().unwrap().success()
     );
-    make(&scratch, "uninstall");
+    make(&scratch, "uninstall", &[]);
     assert_eq!(files(&scratch.0), []);
     for directory in
         ["usr/local/lib/colors", "usr/local/share/colors", "usr/local/share/doc/colors"]
@@ -107,7 +104,7 @@ fn make_uninstall_removes_what_make_install_installed() {
         assert!(!scratch.0.join(directory).exists(), "{directory}");
     }
     // a second time there is nothing to do
-    make(&scratch, "uninstall");
+    make(&scratch, "uninstall", &[]);
 }
 
 #[test]
@@ -139,20 +136,16 @@ fn changed_options_and_the_list_outlive_make_install_and_uninstall() {
         return;
     }
     let scratch = Scratch::new();
-    make(&scratch, "install");
+    make(&scratch, "install", &[]);
     let options = scratch.write("etc/default/colors", "COLORS_READ_ONLY=true\n");
     fs::create_dir_all(scratch.0.join("var/lib/colors")).unwrap();
     let list = scratch.write("var/lib/colors/colors.db", "the list");
-    make(&scratch, "install");
-    make(&scratch, "uninstall");
-    assert_eq!(
-        files(&scratch.0).into_iter().map(|(_, path)| path).collect::<Vec<_>>(),
-        ["etc/default/colors", "var/lib/colors/colors.db"]
-    );
-    assert_eq!(
-        (fs::read_to_string(options).unwrap().as_str(), fs::read_to_string(list).unwrap().as_str()),
-        ("COLORS_READ_ONLY=true\n", "the list")
-    );
+    make(&scratch, "install", &[]);
+    make(&scratch, "uninstall", &[]);
+    let kept: Vec<_> = files(&scratch.0).into_iter().map(|(_, path)| path).collect();
+    assert_eq!(kept, ["etc/default/colors", "var/lib/colors/colors.db"]);
+    assert_eq!(fs::read_to_string(options).unwrap(), "COLORS_READ_ONLY=true\n");
+    assert_eq!(fs::read_to_string(list).unwrap(), "the list");
 }
 
 #[test]
@@ -179,21 +172,10 @@ fn the_installed_units_are_sound_and_leave_little_exposed() {
         .unwrap();
     }
     for name in names {
-        assert_eq!(
-            analyze(&units, &["verify", "--man=no", &format!("./{}", instance(name))]),
-            (true, String::new()),
-            "{name}"
-        );
+        check_unit(&units, &instance(name));
     }
     for name in names[..3].iter().map(|name| instance(name)) {
-        let (_, report) =
-            analyze(&units, &["security", "--offline=yes", "--no-pager", &format!("./{name}")]);
-        let exposure = report
-            .split(&format!("exposure level for {name}: "))
-            .nth(1)
-            .and_then(|rest| rest.split(' ').next())
-            .unwrap();
-        assert!(exposure.parse::<f64>().unwrap() <= 0.9, "{report}");
+        check_exposure(&units, &name, 0.9);
     }
 }
 
@@ -224,25 +206,17 @@ fn every_variable_of_the_default_file_is_one_of_an_option_or_of_the_backup() {
     }
 }
 
+const CI_SCRIPTS: &str = "boot container dist emulated fuzz install package run schemathesis";
+
 #[test]
 fn the_shell_scripts_are_clean() {
     if !is_installed("shellcheck") {
         return;
     }
     let output = Command::new("shellcheck")
-        .args(["packaging/install.sh", "packaging/backup", "packaging/deb", "packaging/dist"])
-        .args(["packaging/debian/postinst", "packaging/debian/postrm", "packaging/debian/prerm"])
-        .args([
-            ".ci/boot",
-            ".ci/container",
-            ".ci/dist",
-            ".ci/emulated",
-            ".ci/fuzz",
-            ".ci/install",
-            ".ci/package",
-            ".ci/run",
-            ".ci/schemathesis",
-        ])
+        .args("install.sh backup deb dist".split(' ').map(|name| format!("packaging/{name}")))
+        .args(["postinst", "postrm", "prerm"].map(|name| format!("packaging/debian/{name}")))
+        .args(CI_SCRIPTS.split(' ').map(|name| format!(".ci/{name}")))
         .current_dir(ROOT)
         .output();
     let output = output.unwrap();
@@ -254,15 +228,9 @@ fn the_manual_is_one_that_mandoc_has_nothing_to_say_to() {
     if !is_installed("mandoc") {
         return;
     }
-    let output = Command::new("mandoc")
-        .args(["-T", "lint", "-W", "warning", "packaging/man/colors.8"])
-        .current_dir(ROOT)
-        .output()
-        .unwrap();
-    assert_eq!(
-        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned()),
-        (true, String::new())
-    );
+    let mut mandoc = Command::new("mandoc");
+    mandoc.args(["-T", "lint", "-W", "warning", "packaging/man/colors.8"]).current_dir(ROOT);
+    assert_eq!(run(&mut mandoc), (Some(0), String::new(), String::new()));
 }
 
 /// FILE of a service, and a directory for copies of its list.
@@ -289,7 +257,11 @@ impl Backup {
     fn run(&self, keep: &str) -> Output {
         let program = PathBuf::from(colors(&[]).get_program());
         let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
-        let mut command = Command::new(Path::new(ROOT).join("packaging/backup"));
+        self.run_script(&Path::new(ROOT).join("packaging/backup"), &path, keep)
+    }
+
+    fn run_script(&self, script: &Path, path: &str, keep: &str) -> Output {
+        let mut command = Command::new(script);
         command.env_clear().env("PATH", path).env("STATE_DIRECTORY", self.scratch.0.join("copies"));
         command.env("COLORS_DATA", &self.file).env("COLORS_BACKUPS", keep);
         // of /etc/default/colors: no start without a token file, which the unit of the service has
@@ -322,7 +294,7 @@ const COPY: &str = "{\"data\":[{\"name\":\"ink\",\"value\":\"1\"}]}\n";
 fn a_backup_beside_the_service_is_its_list_for_its_owner_alone_and_a_seed() {
     let backup = Backup::new();
     let server = backup.serve();
-    assert_eq!(server.ask("POST", "/colors", r#"{"name":"late","value":"2"}"#).status, 201);
+    server.ask("POST", "/colors", r#"{"name":"late","value":"2"}"#).expect_status(201);
     let output = backup.run("7");
     assert!(output.status.success(), "{output:?}");
     let copies = files(&backup.scratch.0.join("copies"));
@@ -427,15 +399,10 @@ fn the_installed_backup_finds_the_program_that_was_installed_with_it() {
         return;
     }
     let backup = Backup::new();
-    make(&backup.scratch, "install");
+    make(&backup.scratch, "install", &[]);
     let _server = backup.serve();
-    let mut command = Command::new(backup.scratch.0.join("usr/local/lib/colors/backup"));
-    command
-        .env_clear()
-        .env("PATH", "/usr/bin:/bin")
-        .env("STATE_DIRECTORY", backup.scratch.0.join("copies"))
-        .env("COLORS_DATA", &backup.file);
-    let output = command.output().unwrap();
+    let script = backup.scratch.0.join("usr/local/lib/colors/backup");
+    let output = backup.run_script(&script, "/usr/bin:/bin", "7");
     assert!(output.status.success(), "{output:?}");
     assert_eq!(backup.copies(), [COPY]);
 }

@@ -49,10 +49,7 @@ fn check_program(
     let mut command_line = Command::new(command[0]);
     command_line.args(&command[1..]).arg(file).env("GOCACHE", scratch.file("cache"));
     assert_eq!(run(&mut command_line), (Some(0), printed.to_owned(), String::new()));
-    assert_eq!(
-        server.ask("GET", "/colors/red", "").content,
-        r##"{"name":"red","value":"#dc143c"}"##
-    );
+    server.ask("GET", "/colors/red", "").expect_content(r##"{"name":"red","value":"#dc143c"}"##);
 }
 
 #[test]
@@ -233,7 +230,7 @@ fn stored_list() -> (Scratch, String) {
     let scratch = Scratch::new();
     let file = scratch.file("colors.db");
     let server = Server::start(&["--data", &file]);
-    assert_eq!(server.ask("DELETE", "/colors/red", "").status, 200);
+    server.ask("DELETE", "/colors/red", "").expect_status(200);
     let list = server.list();
     server.stop();
     let ssh = scratch.write("ssh", "#!/bin/sh\n[ $1 = root@HOST ] && shift && exec \"$@\"\n");

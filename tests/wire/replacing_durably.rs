@@ -7,7 +7,8 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use crate::common::client::request;
-use crate::common::harness::{Scratch, Server, colors_below_strace, eventually, figures, stored};
+use crate::common::harness::{Scratch, Server, figures, stored, wait_until};
+use crate::common::process::on_log_of;
 use crate::wire::replacing::list_of;
 
 /// As many colors as are more than SQLite keeps in memory before a commit, with values that tell
@@ -28,12 +29,9 @@ fn it_survives_a_restart_and_so_do_the_changes_after_it() {
         server.stop();
         server = Server::start(&["--data", &file]);
         assert_eq!(server.list(), list);
-        assert_eq!(server.ask("POST", "/colors", r#"{"name":"0","value":"new"}"#).status, 201);
-        assert_eq!(server.ask("PUT", "/colors/0", r#"{"value":"changed"}"#).status, 200);
-        assert_eq!(
-            server.ask("DELETE", "/colors/0", "").content,
-            r#"{"name":"0","value":"changed"}"#
-        );
+        server.ask("POST", "/colors", r#"{"name":"0","value":"new"}"#).expect_status(201);
+        server.ask("PUT", "/colors/0", r#"{"value":"changed"}"#).expect_status(200);
+        server.ask("DELETE", "/colors/0", "").expect_content(r#"{"name":"0","value":"changed"}"#);
         let list = server.list();
         assert!(list.ends_with(r#"{"name":"0","value":"new"}]}"#), "{list}");
         assert_eq!(stored(&file), list);
@@ -91,30 +89,19 @@ fn on_a_full_disk_the_old_list_stays() {
         let scratch = Scratch::new();
         let file = scratch.file("colors.db");
         Server::with_data(&long_list(0), &file, &[]).stop();
-        let (log, inject) =
-            (format!("{file}-wal"), format!("inject=pwrite64:error=ENOSPC:when={write}+"));
-        let options = ["-P", &log, "-o", "/dev/null", "-e", "trace=pwrite64", "-e", &inject];
-        let Some(command) =
-            colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file])
-        else {
-            return;
-        };
-        let server = Server::spawn(command);
+        let options = on_log_of(&file, "pwrite64", &format!("error=ENOSPC:when={write}+"));
+        let Some(server) = Server::below_strace(&options, &["--data", &file]) else { return };
         for _ in 0..2 {
-            let response = server.ask("PUT", "/colors", &long_list(1));
-            assert_eq!(response.status, 500, "{write}");
             let message =
                 "the change was not made, it could not be saved: the disk is full; make room on it";
-            assert_eq!(response.message(), message, "{write}");
+            server.ask("PUT", "/colors", &long_list(1)).expect_message(500, message);
         }
         assert!(server.list() == long_list(0) && stored(&file) == long_list(0), "{write}");
         if write == 100 {
             server.end_strace();
-            eventually("it recovers by itself", || {
-                (server.ask("GET", "/health", "").status == 200).then_some(())
-            });
+            wait_until("it recovers by itself", || server.ask("GET", "/health", "").status == 200);
             assert!(server.list() == long_list(0));
-            assert_eq!(server.ask("PUT", "/colors", &long_list(2)).status, 200);
+            server.ask("PUT", "/colors", &long_list(2)).expect_status(200);
             assert!(stored(&file) == long_list(2));
             continue;
         }
@@ -122,6 +109,6 @@ fn on_a_full_disk_the_old_list_stays() {
         server.wait();
         let again = Server::start(&["--data", &file]);
         assert!(again.list() == long_list(0), "{write}");
-        assert_eq!(again.ask("PUT", "/colors", "[]").status, 200);
+        again.ask("PUT", "/colors", "[]").expect_status(200);
     }
 }

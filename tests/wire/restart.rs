@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::common::client::{Client, Response};
-use crate::common::harness::{Scratch, Server, colors_inheriting, eventually};
+use crate::common::harness::{Scratch, Server, colors_inheriting, wait_until};
 
 /// A client that says nothing for longer may be disconnected by a service that stops: it looks
 /// idle.
@@ -71,10 +71,9 @@ fn clients_of_a_restarted_service_are_never_refused_and_lose_no_request() {
         let mut server = start();
         for _ in 0..4 {
             let before = answered.load(Relaxed);
-            eventually("the service is under load", || {
-                (answered.load(Relaxed) > before + 300
-                    || clients.iter().any(|client| client.is_finished()))
-                .then_some(())
+            wait_until("the service is under load", || {
+                answered.load(Relaxed) > before + 300
+                    || clients.iter().any(|client| client.is_finished())
             });
             let log = server.stop();
             assert!(!log.contains("WARN"), "{log}");

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use crate::common::client::{Client, Response, request};
-use crate::common::harness::{Scratch, Server, colors_below_strace, eventually, long_list, stored};
-use crate::common::process::cpu_ticks_of;
+use crate::common::harness::{Scratch, Server, eventually, long_list, stored, wait_until};
+use crate::common::process::{cpu_ticks_of, on_log_of};
 
 /// A service whose disk finishes no save before it is told to.
 struct Stalled {
@@ -24,23 +24,16 @@ impl Stalled {
         let file = scratch.file("colors.db");
         Server::with_data(list, &file, &[]).stop();
         // a minute, in microseconds: only a test that fails waits for its end
-        let options = [
-            "-o",
-            "/dev/null",
-            "-e",
-            "trace=fsync,fdatasync",
-            "-e",
-            "inject=fsync,fdatasync:delay_enter=60000000",
-        ];
-        let arguments = [&["--listen", "127.0.0.1:0", "--data", &file], arguments].concat();
-        let server = Server::spawn(colors_below_strace(&options, &arguments)?);
+        let inject = "inject=fsync,fdatasync:delay_enter=60000000";
+        let options = ["-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", inject];
+        let server = Server::below_strace(&options, &[&["--data", &file], arguments].concat())?;
         Some(Self { server, file, _scratch: scratch })
     }
 
     /// Waits until a save has begun.
     #[track_caller]
     fn wait_for_save(&self) {
-        eventually("a save has begun", || self.is_saving().then_some(()));
+        wait_until("a save has begun", || self.is_saving());
     }
 
     fn is_saving(&self) -> bool {
@@ -50,7 +43,7 @@ impl Stalled {
     /// Waits until the service has received all that was sent to it.
     #[track_caller]
     fn wait_until_received(&self) {
-        eventually("all is received", || (self.server.queued_bytes().1 == 0).then_some(()));
+        wait_until("all is received", || self.server.queued_bytes().1 == 0);
     }
 
     /// Ends strace, and so the delay: the save under way and all others go on at the disk's own
@@ -148,18 +141,16 @@ fn no_reader_waits_for_the_disk_and_nothing_large_is_kept_for_it() {
 
 #[test]
 fn a_follower_that_reads_during_a_save_has_the_change_once_it_is_made() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data(LIST, &file, &[]);
+    let (_scratch, file, server) = Server::kept(LIST);
     let mut writer = server.connect();
-    assert_eq!(writer.send(update("2")).response().status, 200);
-    if !server.strace(&["-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=60000000"]) {
+    writer.send(update("2")).response().expect_status(200);
+    if !server.strace(&on_log_of(&file, "fdatasync", "delay_enter=60000000")) {
         return;
     }
     let length = || fs::metadata(format!("{file}-wal")).unwrap().len();
     let before = length();
     writer.send(update("3"));
-    eventually("it is written", || (length() > before).then_some(()));
+    wait_until("it is written", || length() > before);
     // its time stamp is so old that nothing can hide behind it
     writer.expect_nothing_for(Duration::from_millis(100));
     let follower = Server::start(&["--read-only", "--data", &file]);
@@ -167,7 +158,7 @@ fn a_follower_that_reads_during_a_save_has_the_change_once_it_is_made() {
     server.end_strace();
     assert_eq!(writer.response().content, r#"{"name":"a","value":"3"}"#);
     let list = server.list();
-    eventually("it follows", || (follower.list() == list).then_some(()));
+    wait_until("it follows", || follower.list() == list);
 }
 
 #[test]
@@ -184,8 +175,8 @@ fn requests_behind_a_change_wait_for_it_without_using_the_processor() {
             let requests = "GET /colors/a HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(behind);
             std::io::Write::write_all(&mut sender, requests.as_bytes()).unwrap();
         });
-        eventually("requests wait to be read", || {
-            (sending.is_finished() || disk.server.queued_bytes().1 > 0).then_some(())
+        wait_until("requests wait to be read", || {
+            sending.is_finished() || disk.server.queued_bytes().1 > 0
         });
         let before = disk.cpu_ticks();
         client.expect_nothing_for(Duration::from_secs(1));
@@ -210,7 +201,7 @@ fn the_end_waits_for_a_disk_that_hangs_no_longer_than_for_a_client() {
     let begun = Instant::now();
     disk.server.signal(Signal::TERM);
     // strace keeps the process, and has a line of its own
-    eventually("it logs the end", || disk.server.log().contains(" [INFO] stopped\n").then_some(()));
+    wait_until("it logs the end", || disk.server.log().contains(" [INFO] stopped\n"));
     // the documents promise 5 s
     assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     kill_process(tracer, Signal::KILL).unwrap();
@@ -220,14 +211,12 @@ fn the_end_waits_for_a_disk_that_hangs_no_longer_than_for_a_client() {
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let (status, log) = disk.server.wait();
     assert_eq!(status.code(), Some(0));
-    assert!(
-        log.contains("connections closed because they were still open 4 s after the signal: 1\n"),
-        "{log}"
-    );
-    assert!(
-        log.contains("the database was not closed in time; keep FILE and FILE-wal together\n"),
-        "{log}"
-    );
+    for line in [
+        "connections closed because they were still open 4 s after the signal: 1\n",
+        "the database was not closed in time; keep FILE and FILE-wal together\n",
+    ] {
+        assert!(log.contains(line), "{log}");
+    }
 }
 
 #[test]
@@ -246,15 +235,13 @@ fn a_client_that_leaves_before_its_change_is_saved_leaves_the_change_and_nothing
     socket2::SockRef::from(&clients[2].stream).set_linger(Some(Duration::ZERO)).unwrap();
     drop(clients);
     disk.release();
-    eventually("all changes are made", || {
-        ["first", "closed", "reset"].iter().all(|name| server.list().contains(name)).then_some(())
+    wait_until("all changes are made", || {
+        ["first", "closed", "reset"].iter().all(|name| server.list().contains(name))
     });
     assert_eq!(server.list().matches("\"name\"").count(), 4);
     assert_eq!(disk.stored(), server.list());
-    eventually("all connections are closed", || (server.connections() == 0).then_some(()));
-    eventually("no thread is left behind", || {
-        (server.proc_status("Threads") <= threads + 2).then_some(())
-    });
+    wait_until("all connections are closed", || server.connections() == 0);
+    wait_until("no thread is left behind", || server.proc_status("Threads") <= threads + 2);
     assert!(
         !server.log().contains("ERROR") && !server.log().contains("panicked"),
         "{}",
@@ -276,7 +263,7 @@ fn saved_together(disk: &Stalled, together: &[String]) -> Vec<Response> {
     }
     disk.wait_until_received();
     disk.release();
-    assert_eq!(first.response().status, 201);
+    first.response().expect_status(201);
     clients.iter_mut().map(Client::response).collect()
 }
 
@@ -327,7 +314,7 @@ fn clients_that_leave_their_changes_behind_take_no_more_memory_than_others() {
     assert!(peak < 96 * 1024, "{peak} KiB");
     disk.release();
     assert_eq!(first.response().content, r#"{"name":"a","value":"2"}"#);
-    eventually("all connections are closed", || (disk.server.connections() <= 1).then_some(()));
+    wait_until("all connections are closed", || disk.server.connections() <= 1);
 }
 
 #[test]
@@ -351,6 +338,6 @@ fn while_a_long_list_is_saved_other_long_ones_are_refused_and_single_changes_wai
     assert!(!single.has_answer());
     disk.release();
     assert!(first.response().content == format!(r#"{{"data":{long}}}"#));
-    assert_eq!(single.response().status, 201);
+    single.response().expect_status(201);
     assert_eq!(disk.server.ask("PUT", "/colors", "[]").content, r#"{"data":[]}"#);
 }

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Scratch, Server, colors, eventually, is_installed, own_environment, skip,
+    Scratch, Server, colors, eventually, is_installed, own_environment, skip, wait_until,
 };
 
 /// The process that this one has started.
@@ -24,12 +24,7 @@ fn loading(scratch: &Scratch, mut command: Command) -> std::process::Child {
     let seed = scratch.0.join("seed.json");
     rustix::fs::mkfifoat(rustix::fs::CWD, &seed, 0o600.into()).unwrap();
     let socket = scratch.0.join("s");
-    command.args([
-        "--seed",
-        seed.to_str().unwrap(),
-        "--listen",
-        &format!("unix:{}", socket.display()),
-    ]);
+    command.arg("--seed").arg(&seed).args(["--listen", &format!("unix:{}", socket.display())]);
     let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     // this end can be opened as soon as the service has opened the other, and is left open without
     // a word
@@ -98,10 +93,7 @@ fn a_request_that_has_begun_is_answered_and_closes() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.send("GET /colors/red HTTP/1.1\r\nHost: loc");
-    let mut other = server.connect();
-    other.expect_open();
-    server.signal(Signal::TERM);
-    other.expect_close();
+    server.begin_to_stop();
     client.send("alhost\r\n\r\n");
     let response = client.response();
     assert_eq!((response.status, response.closes()), (200, true));
@@ -114,11 +106,8 @@ fn nobody_new_is_served_and_a_request_never_finished_is_cut_off_in_time() {
     let server = Server::start(&[]);
     let mut stalled = server.connect();
     stalled.send("GET /colors/red HTTP/1.1\r\n");
-    let mut other = server.connect();
-    other.expect_open();
     let begun = Instant::now();
-    server.signal(Signal::TERM);
-    other.expect_close();
+    server.begin_to_stop();
     eventually("connections are refused", || std::net::TcpStream::connect(server.address).err());
     let mut ticks = 0;
     eventually("the end", || match server.cpu_ticks() {
@@ -154,7 +143,7 @@ fn at_the_connection_limit_all_that_were_accepted_are_served_before_the_end() {
         Some(server.connections()).filter(|connections| *connections > 20)
     });
     server.signal(Signal::TERM);
-    eventually("the end begins", || (!socket.exists()).then_some(()));
+    wait_until("the end begins", || !socket.exists());
     for client in &mut clients {
         // One that the kernel held may have been reset.
         let _ = client.stream.write_all(rest.as_bytes());
@@ -164,16 +153,10 @@ fn at_the_connection_limit_all_that_were_accepted_are_served_before_the_end() {
     let (served, refused): (Vec<_>, Vec<_>) =
         answers.partition(|answer| answer.starts_with("HTTP/1.1 200 "));
     assert!(served.len() >= accepted, "{} of {accepted}", served.len());
-    assert!(
-        served.iter().all(|answer| answer.ends_with("{\"name\":\"red\",\"value\":\"#ff0000\"}\n")),
-        "{served:?}"
-    );
-    assert!(
-        refused.iter().all(
-            |answer| answer.starts_with("HTTP/1.1 503 ") || answer.starts_with("HTTP/1.1 408 ")
-        ),
-        "{refused:?}"
-    );
+    let red = "{\"name\":\"red\",\"value\":\"#ff0000\"}\n";
+    assert!(served.iter().all(|answer| answer.ends_with(red)), "{served:?}");
+    let is_refusal = |answer: &String| ["503", "408"].contains(&&answer["HTTP/1.1 ".len()..][..3]);
+    assert!(refused.iter().all(is_refusal), "{refused:?}");
     assert_eq!(server.wait().0.code(), Some(0));
 }
 
@@ -182,10 +165,7 @@ fn a_second_signal_ends_it_at_once() {
     let server = Server::start(&[]);
     let mut stalled = server.connect();
     stalled.send("GET /colors/red HTTP/1.1\r\n");
-    let mut other = server.connect();
-    other.expect_open();
-    server.signal(Signal::TERM);
-    other.expect_close();
+    server.begin_to_stop();
     server.signal(Signal::TERM);
     assert_eq!(server.wait().0.code(), Some(1));
 }

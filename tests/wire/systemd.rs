@@ -12,9 +12,10 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    DEADLINE, Scratch, Server, colors, colors_below_strace, eventually, is_installed,
-    own_environment, run, skip,
+    DEADLINE, Scratch, Server, colors, colors_below_strace, is_installed, own_environment, run,
+    skip, wait_until,
 };
+use crate::common::process::on_log_of;
 
 /// A service manager's end of the notification socket.
 struct Manager {
@@ -71,12 +72,8 @@ fn the_manager_hears_of_start_and_end_and_when_saving_begins_to_fail_or_works_ag
         assert_eq!(server.ask("POST", "/colors", ink).status, 500);
     }
     let failing = manager.message();
-    assert!(
-        failing.starts_with(
-            "STATUS=changes cannot be saved: colors.db was removed, replaced or cut short; "
-        ),
-        "{failing}"
-    );
+    let fault = "STATUS=changes cannot be saved: colors.db was removed, replaced or cut short; ";
+    assert!(failing.starts_with(fault), "{failing}");
     fs::rename(&away, &file).unwrap();
     assert_eq!(manager.message(), "STATUS=ok\n");
     server.signal(Signal::TERM);
@@ -111,13 +108,9 @@ fn the_watchdog_is_not_kept_quiet_for_a_thread_that_hangs() {
     let file = scratch.file("colors.db");
     Server::with_data("[]", &file, &[]).stop();
     // a minute, in microseconds: only a test that fails waits for its end
-    let options =
-        ["-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=60000000"];
-    let Some(mut command) =
-        colors_below_strace(&options, &["--listen", "127.0.0.1:0", "--data", &file])
-    else {
-        return;
-    };
+    let options = on_log_of(&file, "fdatasync", "delay_enter=60000000");
+    let arguments = ["--listen", "127.0.0.1:0", "--data", &file];
+    let Some(mut command) = colors_below_strace(&options, &arguments) else { return };
     let patience = Duration::from_millis(600);
     command
         .env("NOTIFY_SOCKET", &manager.path)
@@ -127,8 +120,8 @@ fn the_watchdog_is_not_kept_quiet_for_a_thread_that_hangs() {
     assert_eq!(manager.message(), "WATCHDOG=1\n");
     let mut writer = server.connect();
     writer.send("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{\"name\":\"a\",\"value\":\"1\"}");
-    eventually("the disk hangs", || {
-        std::fs::metadata(format!("{file}-wal")).is_ok_and(|log| log.len() > 0).then_some(())
+    wait_until("the disk hangs", || {
+        std::fs::metadata(format!("{file}-wal")).is_ok_and(|log| log.len() > 0)
     });
     // those that were under way
     manager.socket.set_read_timeout(Some(5 * patience)).unwrap();
@@ -206,8 +199,25 @@ fn units(is_activated: bool) -> Scratch {
     scratch
 }
 
+/// Checks that systemd finds no fault in a unit of this directory.
+#[track_caller]
+pub(super) fn check_unit(directory: &Path, unit: &str) {
+    let verified = analyze(directory, &["verify", "--man=no", &format!("./{unit}")]);
+    assert_eq!(verified, (true, String::new()), "{unit}");
+}
+
+/// Checks how much systemd finds exposed, from 0 to 10.
+#[track_caller]
+pub(super) fn check_exposure(directory: &Path, unit: &str, most: f64) {
+    let security = ["security", "--offline=yes", "--no-pager", &format!("./{unit}")];
+    let (_, report) = analyze(directory, &security);
+    let (_, exposure) = report.split_once(&format!("exposure level for {unit}: ")).unwrap();
+    let exposure: f64 = exposure.split(' ').next().unwrap().parse().unwrap();
+    assert!(exposure <= most, "{report}");
+}
+
 /// Runs systemd-analyze; gives whether it is content, and all that it says.
-pub(crate) fn analyze(directory: &Path, arguments: &[&str]) -> (bool, String) {
+pub(super) fn analyze(directory: &Path, arguments: &[&str]) -> (bool, String) {
     let output =
         Command::new("systemd-analyze").args(arguments).current_dir(directory).output().unwrap();
     (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
@@ -220,24 +230,9 @@ fn the_units_are_sound_and_leave_little_exposed() {
     }
     for (is_activated, exposure_max) in [(false, 0.9), (true, 0.3)] {
         let units = units(is_activated);
-        for unit in ["colors.service", "colors.socket"] {
-            assert_eq!(
-                analyze(&units.0, &["verify", "--man=no", &format!("./{unit}")]),
-                (true, String::new()),
-                "{unit}"
-            );
-        }
-        let (_, report) =
-            analyze(&units.0, &["security", "--offline=yes", "--no-pager", "./colors.service"]);
-        let exposure = report
-            .split("exposure level for colors.service: ")
-            .nth(1)
-            .and_then(|rest| rest.split(' ').next())
-            .unwrap();
-        assert!(
-            exposure.parse::<f64>().unwrap() <= exposure_max,
-            "activated: {is_activated}\n{report}"
-        );
+        check_unit(&units.0, "colors.service");
+        check_unit(&units.0, "colors.socket");
+        check_exposure(&units.0, "colors.service", exposure_max);
     }
 }
 
@@ -258,10 +253,7 @@ fn the_unit_is_sound_with_tokens_as_a_credential() {
         service.replace(&format!("#{line}"), line)
     });
     units.write("colors.service", with_tokens);
-    assert_eq!(
-        analyze(&units.0, &["verify", "--man=no", "./colors.service"]),
-        (true, String::new())
-    );
+    check_unit(&units.0, "colors.service");
 }
 
 #[test]
@@ -290,8 +282,8 @@ fn a_reload_has_the_tokens_read_again_and_does_no_harm_without_any() {
     let file = scratch.write_tokens("a-token-0123456789");
     let server = Server::start(&["--token-file", &file]);
     assert_eq!(reload(&server, &file), (true, String::new()));
-    eventually("it is read at the start, and again", || {
-        (server.log().matches("1 token loaded from ").count() == 2).then_some(())
+    wait_until("it is read at the start, and again", || {
+        server.log().matches("1 token loaded from ").count() == 2
     });
     fs::write(&file, "short").unwrap();
     let (is_done, log) = reload(&server, &file);
@@ -300,10 +292,8 @@ fn a_reload_has_the_tokens_read_again_and_does_no_harm_without_any() {
         ("", "there is no token file"),
         ("/run/credentials/colors.service/tokens", "systemd copies a credential at a start only"),
     ] {
-        assert_eq!(
-            reload(&server, file),
-            (false, format!("cannot reload, {reason}: run systemctl restart colors\n"))
-        );
+        let message = format!("cannot reload, {reason}: run systemctl restart colors\n");
+        assert_eq!(reload(&server, file), (false, message));
     }
     assert_eq!(server.log().matches(" loaded from ").count(), 2, "{}", server.log());
     let server = Server::start(&[]);

@@ -8,19 +8,19 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use crate::common::client::{Client, Response};
-use crate::common::harness::{Scratch, Server, colors, eventually, run};
+use crate::common::harness::{Scratch, Server, colors, eventually, run, wait_until};
 
-const TOKEN: &str = "first-token-0123456789+/==";
+pub(super) const TOKEN: &str = "first-token-0123456789+/==";
 const SECOND: &str = "2nd.token~abcdefghijkl";
 
 /// A service with these tokens.
-struct Guarded {
-    server: Server,
+pub(super) struct Guarded {
+    pub(super) server: Server,
     scratch: Scratch,
 }
 
 impl Guarded {
-    fn start(arguments: &[&str]) -> Self {
+    pub(super) fn start(arguments: &[&str]) -> Self {
         let scratch = Scratch::new();
         let file = scratch.write_tokens(&format!("# of the tests\n\n{TOKEN}\n  {SECOND}\r\n"));
         let server = Server::start(&[&["--token-file", &file], arguments].concat());
@@ -28,8 +28,14 @@ impl Guarded {
     }
 
     /// One request with this value of Authorization, if it is not empty.
-    fn ask(&self, method: &str, target: &str, authorization: &str, content: &str) -> Response {
-        self.server.connect().ask_with(method, target, &field(authorization), content)
+    pub(super) fn ask(
+        &self,
+        method: &str,
+        target: &str,
+        authorization: &str,
+        content: &str,
+    ) -> Response {
+        self.server.ask_with(method, target, &field(authorization), content)
     }
 }
 
@@ -58,21 +64,13 @@ fn a_write_needs_a_token_and_a_read_does_not() {
             ("Bearer wrong", r#"Bearer realm="colors", error="invalid_token""#),
         ] {
             let refused = guarded.ask(method, target, authorization, content);
-            assert_eq!(
-                (refused.status, refused.field("www-authenticate")),
-                (401, Some(challenge)),
-                "{method} {authorization}"
-            );
+            refused.expect_field(401, "www-authenticate", Some(challenge));
             assert!(!refused.closes() && refused.field("etag").is_none(), "{refused:?}");
         }
     }
     assert_eq!(guarded.server.list(), before);
     for (method, target, content, status) in WRITES {
-        assert_eq!(
-            guarded.ask(method, target, &format!("bEaReR  {SECOND}"), content).status,
-            status,
-            "{method}"
-        );
+        guarded.ask(method, target, &format!("bEaReR  {SECOND}"), content).expect_status(status);
     }
     assert_eq!(guarded.ask("DELETE", "/colors/ink", &format!("Bearer {TOKEN}"), "").status, 200);
     assert_ne!(guarded.server.list(), before);
@@ -84,11 +82,7 @@ fn a_private_list_is_read_with_a_token_alone_and_kept_by_no_shared_cache() {
     for target in ["/colors", "/colors/red", "/colors/no"] {
         for method in ["GET", "HEAD"] {
             let refused = guarded.ask(method, target, "", "");
-            assert_eq!(
-                (refused.status, refused.field("cache-control")),
-                (401, Some("no-store")),
-                "{method} {target}"
-            );
+            refused.expect_field(401, "cache-control", Some("no-store"));
             let answered = guarded.ask(method, target, &format!("Bearer {TOKEN}"), "");
             assert_eq!(answered.status, if target == "/colors/no" { 404 } else { 200 });
             assert_eq!(answered.field("cache-control"), Some("private, no-cache"));
@@ -101,25 +95,18 @@ fn a_private_list_is_read_with_a_token_alone_and_kept_by_no_shared_cache() {
         .to_owned();
     let revalidate = |authorization| {
         let fields = format!("If-None-Match: {tag}\r\n{}", field(authorization));
-        guarded.server.connect().ask_with("GET", "/colors", &fields, "").status
+        guarded.server.ask_with("GET", "/colors", &fields, "").status
     };
     assert_eq!((revalidate(&format!("Bearer {TOKEN}")), revalidate("")), (304, 401));
     let fields = "Origin: https://friend.example\r\nAccess-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: authorization\r\n";
-    let preflight = guarded.server.connect().ask_with("OPTIONS", "/colors", fields, "");
+    let preflight = guarded.server.ask_with("OPTIONS", "/colors", fields, "");
     let methods = preflight.field("access-control-allow-methods");
     assert_eq!((preflight.status, methods), (204, Some("GET, HEAD, POST, PUT, DELETE")));
     let allowed = preflight.field("access-control-allow-headers").unwrap();
     assert!(allowed.split(", ").any(|name| name == "Authorization"), "{allowed}");
-    let refused = guarded.server.connect().ask_with(
-        "GET",
-        "/colors",
-        "Origin: https://friend.example\r\n",
-        "",
-    );
-    assert_eq!(
-        (refused.status, refused.field("access-control-allow-origin")),
-        (401, Some("https://friend.example"))
-    );
+    let refused =
+        guarded.server.ask_with("GET", "/colors", "Origin: https://friend.example\r\n", "");
+    refused.expect_field(401, "access-control-allow-origin", Some("https://friend.example"));
     assert_eq!(refused.field("vary"), Some("Origin"));
 }
 
@@ -152,10 +139,8 @@ fn a_bad_token_file_stops_the_start_and_is_not_shown() {
         let file = scratch.write_tokens(content);
         let (code, _, log) = run(&mut colors(&["--check", "--token-file", &file]));
         assert_eq!(code, Some(1));
-        assert_eq!(
-            log.split_once("[ERROR] ").unwrap().1,
-            format!("cannot use the token file {file}: {reason}\n")
-        );
+        let expected = format!("[ERROR] cannot use the token file {file}: {reason}\n");
+        assert!(log.ends_with(&expected), "{log}");
     }
     let (code, _, log) =
         run(&mut colors(&["--listen", "127.0.0.1:0", "--token-file", "no/such/file"]));
@@ -169,6 +154,11 @@ fn a_private_list_needs_a_token_file() {
     let (code, _, error) = run(&mut colors(&["--private"]));
     assert_eq!(code, Some(2));
     assert!(error.starts_with("error: --private needs --token-file\n"), "{error}");
+}
+
+/// The texts of the warnings in a log.
+fn warnings(log: &str) -> Vec<&str> {
+    log.lines().filter_map(|line| Some(line.split_once("[WARN] ")?.1)).collect()
 }
 
 /// The log of a service that has started and ended.
@@ -211,11 +201,7 @@ fn a_start_that_lets_everybody_write_is_a_warning() {
         (&["--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--listen", &socket], false),
     ] {
         let log = log_of(colors(&[]), arguments);
-        let warnings: Vec<_> = log
-            .lines()
-            .filter_map(|line| line.split_once("[WARN] "))
-            .map(|(_, text)| text)
-            .collect();
+        let warnings = warnings(&log);
         assert_eq!(warnings.len(), usize::from(warned), "{log}");
         let expected = " may change the list: --token-file, --read-only or a loopback address would prevent that";
         assert!(warnings.iter().all(|text| text.starts_with("whoever reaches http://") && text.ends_with(expected)), "{log}");
@@ -242,17 +228,16 @@ fn a_hangup_reads_the_tokens_again_and_a_bad_file_leaves_the_old_ones() {
         });
     };
     let loaded = format!("[INFO] 2 tokens loaded from {file}\n");
-    eventually("a line on the start", || server.log().contains(&loaded).then_some(()));
+    wait_until("a line on the start", || server.log().contains(&loaded));
     // connections that are open go on
     let mut client = server.connect();
     client.expect_open();
     let new = "the-third-token-0123456789";
     reload(Some(&format!("{SECOND}\n{new}")), &format!("2 tokens loaded from {file}"));
     assert_eq!((write(TOKEN), write(SECOND), write(new)), (401, 200, 200));
-    assert_eq!(
-        client.ask_with("PUT", "/colors/red", &field(&format!("Bearer {TOKEN}")), "").status,
-        401
-    );
+    client
+        .ask_with("PUT", "/colors/red", &field(&format!("Bearer {TOKEN}")), "")
+        .expect_status(401);
     let bad = |reason: &str| {
         format!("cannot use the token file {file}: {reason}; the previous tokens stay")
     };
@@ -283,13 +268,9 @@ fn wrong_tokens_are_logged_with_the_address() {
         assert_eq!(guarded.ask("PUT", "/colors/red", "", "").status, 401);
     }
     let log = guarded.server.stop();
-    let warnings: Vec<_> =
-        log.lines().filter_map(|line| line.split_once("[WARN] ")).map(|(_, text)| text).collect();
-    assert!(
-        warnings.len() == 3
-            && warnings.iter().all(|text| text.starts_with("a wrong token from 127.0.0.1:")),
-        "{log}"
-    );
+    let is_expected = |text: &&str| text.starts_with("a wrong token from 127.0.0.1:");
+    let warnings = warnings(&log);
+    assert!(warnings.len() == 3 && warnings.iter().all(is_expected), "{log}");
 }
 
 #[test]
@@ -308,16 +289,9 @@ fn no_token_gets_into_a_log_an_answer_or_the_process_list() {
             answers += &format!("{:?}", guarded.ask("GET", "/colors/red", &authorization, ""));
         }
         let twice = field(&authorization).repeat(2);
-        answers +=
-            &format!("{:?}", guarded.server.connect().ask_with("GET", "/colors/red", &twice, ""));
-        answers += &format!(
-            "{:?}",
-            guarded
-                .server
-                .connect()
-                .send(format!("GET /colors HTTP/1.1\r\n{twice}bad\r\n\r\n"))
-                .response()
-        );
+        answers += &format!("{:?}", guarded.server.ask_with("GET", "/colors/red", &twice, ""));
+        let bad = format!("GET /colors HTTP/1.1\r\n{twice}bad\r\n\r\n");
+        answers += &format!("{:?}", guarded.server.connect().send(bad).response());
     }
     guarded.scratch.write_tokens(&format!("{TOKEN} bad"));
     guarded.server.signal(Signal::HUP);
@@ -365,7 +339,5 @@ fn the_access_log_believes_x_forwarded_for_on_a_unix_socket_alone() {
     // a wrong token is that of the client that the proxy names
     let fields = "X-Forwarded-For: 203.0.113.9\r\nAuthorization: Bearer wrong\r\n";
     assert_eq!(unix.ask_with("DELETE", "/colors/red", fields, "").status, 401);
-    eventually("a warning", || {
-        server.log().contains("a wrong token from 203.0.113.9\n").then_some(())
-    });
+    wait_until("a warning", || server.log().contains("a wrong token from 203.0.113.9\n"));
 }

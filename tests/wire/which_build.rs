@@ -37,16 +37,8 @@ fn name(script: &str, directory: &Path) -> (String, Vec<String>) {
 #[track_caller]
 fn git(directory: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new("git");
-    command.args([
-        "-c",
-        "user.name=tester",
-        "-c",
-        "user.email=tester@example.org",
-        "-c",
-        "commit.gpgSign=false",
-        "-c",
-        "tag.gpgSign=false",
-    ]);
+    let settings = ["user.name=tester", "user.email=a@example.org", "commit.gpgSign=false"];
+    command.args(settings.into_iter().chain(["tag.gpgSign=false"]).flat_map(|set| ["-c", set]));
     let output = command.args(arguments).current_dir(directory).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
