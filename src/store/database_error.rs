@@ -62,6 +62,9 @@ impl From<rusqlite::Error> for DatabaseError {
         match (failure.code, failure.extended_code) {
             (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => Self::Busy,
             (_, ffi::SQLITE_READONLY_ROLLBACK) => Self::HotJournal,
+            (_, ffi::SQLITE_READONLY_CANTINIT | ffi::SQLITE_READONLY_RECOVERY) => {
+                Self::Changing("another program is opening or closing it; try again")
+            }
             (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => Self::full(),
             (ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase, _) => Self::damaged(&message),
             (_, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) => {

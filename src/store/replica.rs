@@ -143,10 +143,16 @@ fn read_once<T>(
         // What is written to FILE-wal can be read when the disk has it, and then no stamp changes.
         let mut writer = flock(libc::F_RDLCK, WRITER);
         fcntl(&shm, FcntlArg::F_OFD_GETLK(&mut writer)).map_err(|error| failed(error.into()))?;
-        let seen = before.unless_young().filter(|_| i32::from(writer.l_type) == libc::F_UNLCK);
+        let seen =
+            before.clone().unless_young().filter(|_| i32::from(writer.l_type) == libc::F_UNLCK);
         // Through the log, as its readers do. The lock keeps who closes the database from removing
         // FILE-wal, which SQLite would make again.
-        return Ok((read(&connect(path, "?readonly_shm=1")?)?, seen));
+        let found = connect(path, "?readonly_shm=1").and_then(|connection| read(&connection));
+        // who opens or closes the database meanwhile makes its files anew, or removes them
+        return match found {
+            Err(_) if Stamps::of(path).map_err(failed)? != before => Err(changing()),
+            found => Ok((found?, seen)),
+        };
     }
     if data_file::has_journal(path) {
         let mut version = [0];
