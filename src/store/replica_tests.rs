@@ -8,9 +8,9 @@ use crate::store::colors::Colors;
 
 /// A directory with `FILE`, a database of one color whose log is copied into it; removed when
 /// dropped.
-struct Scratch(PathBuf);
+struct Directory(PathBuf);
 
-impl Scratch {
+impl Directory {
     fn new(name: &str) -> Self {
         let directory =
             std::env::temp_dir().join(format!("colors-replica-{name}-{}", std::process::id()));
@@ -62,7 +62,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -81,7 +81,7 @@ fn name(read: Result<(String, Option<Stamps>), DatabaseError>) -> String {
 
 #[test]
 fn what_is_changed_without_the_lock_during_a_read_is_read_again() {
-    let scratch = Scratch::new("changed");
+    let scratch = Directory::new("changed");
     scratch.fill("new", "new");
     let reads = Cell::new(0);
     let found = read(&scratch.path("FILE"), |connection| {
@@ -107,7 +107,7 @@ fn what_is_changed_without_the_lock_during_a_read_is_read_again() {
 
 #[test]
 fn a_log_that_appears_during_a_read_is_read() {
-    let scratch = Scratch::new("log");
+    let scratch = Directory::new("log");
     let writer = Cell::new(None);
     let found = read(&scratch.path("FILE"), |connection| {
         let found = name_in(connection);
@@ -123,7 +123,7 @@ fn a_log_that_appears_during_a_read_is_read() {
 
 #[test]
 fn a_file_that_is_being_changed_under_the_lock_is_waited_for() {
-    let scratch = Scratch::new("locked");
+    let scratch = Directory::new("locked");
     let writer = File::options().read(true).write(true).open(scratch.path("FILE")).unwrap();
     for range in [PENDING, SHARED] {
         assert!(set_lock(&writer, libc::F_WRLCK, range).unwrap());
@@ -137,7 +137,7 @@ fn a_file_that_is_being_changed_under_the_lock_is_waited_for() {
 
 #[test]
 fn the_lock_is_held_during_a_read_and_not_after_it() {
-    let scratch = Scratch::new("holding");
+    let scratch = Directory::new("holding");
     let writer = File::options().read(true).write(true).open(scratch.path("FILE")).unwrap();
     let is_free = || set_lock(&writer, libc::F_WRLCK, SHARED).unwrap();
     let during = read(&scratch.path("FILE"), |connection| {
@@ -150,7 +150,7 @@ fn the_lock_is_held_during_a_read_and_not_after_it() {
 
 #[test]
 fn what_is_read_in_place_of_another_file_is_one_of_both() {
-    let scratch = Scratch::new("renamed");
+    let scratch = Directory::new("renamed");
     let path = scratch.path("FILE");
     let number = Cell::new(0);
     let (found, seen) = read(&path, |connection| {
@@ -170,7 +170,7 @@ fn what_is_read_in_place_of_another_file_is_one_of_both() {
 
 #[test]
 fn changes_that_are_applied_in_part_are_not_read() {
-    let scratch = Scratch::new("txid");
+    let scratch = Directory::new("txid");
     let set_time = |name: &str, seconds: u64| {
         let file = File::options().write(true).open(scratch.path(name)).unwrap();
         file.set_modified(UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
@@ -190,7 +190,7 @@ fn changes_that_are_applied_in_part_are_not_read() {
 
 #[test]
 fn a_log_is_read_through_and_nothing_is_made_or_left() {
-    let scratch = Scratch::new("through");
+    let scratch = Directory::new("through");
     let writer = scratch.open("FILE");
     writer.execute_batch("UPDATE color SET name = 'new'").unwrap();
     let names = scratch.names();
@@ -216,7 +216,7 @@ fn a_log_is_read_through_and_nothing_is_made_or_left() {
 
 #[test]
 fn a_log_without_its_index_is_an_error_that_says_what_to_do() {
-    let scratch = Scratch::new("no-index");
+    let scratch = Directory::new("no-index");
     let writer = scratch.open("FILE");
     writer.execute_batch("UPDATE color SET name = 'new'").unwrap();
     for suffix in ["", "-wal"] {
@@ -232,7 +232,7 @@ fn a_log_without_its_index_is_an_error_that_says_what_to_do() {
 
 #[test]
 fn a_log_that_is_missing_beside_its_index_is_not_taken_for_an_empty_one() {
-    let scratch = Scratch::new("no-log");
+    let scratch = Directory::new("no-log");
     let writer = scratch.open("FILE");
     writer.execute_batch("UPDATE color SET name = 'new'").unwrap();
     fs::rename(scratch.path("FILE-wal"), scratch.path("away")).unwrap();
@@ -244,7 +244,7 @@ fn a_log_that_is_missing_beside_its_index_is_not_taken_for_an_empty_one() {
 
 #[test]
 fn a_journal_is_read_under_unless_it_is_hot() {
-    let scratch = Scratch::new("journal");
+    let scratch = Directory::new("journal");
     let writer = scratch.open("FILE");
     writer.execute_batch("PRAGMA journal_mode=PERSIST; UPDATE color SET name = 'new'").unwrap();
     assert_eq!(name(scratch.read()), "new");
