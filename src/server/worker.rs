@@ -336,7 +336,6 @@ mod tests {
 
     use super::super::shared::Quota;
     use super::*;
-    use crate::connection_counts::ConnectionCounts;
     use crate::server::Limits;
     use crate::service::Service;
     use crate::store::{Color, Colors};
@@ -351,7 +350,7 @@ mod tests {
             keep_alive: time,
             memory_max: 10_000,
         };
-        let shared = Arc::new(Shared::new(service, limits, Arc::new(ConnectionCounts::new(1, 10))));
+        let shared = Arc::new(Shared::new(service, limits));
         Worker::new(shared, Arc::new(Inbox::new(0).unwrap()), ThreadPool::new(1)).unwrap()
     }
 
