@@ -22,7 +22,7 @@
 //! - `file_lock`: keeps other processes of the service away
 //! - `service_manager`: what systemd is told
 //! - `yielding`: what a worker and the writer do before they sleep
-//! - `logging`: log lines, how many there may be (`limiter`), and the thread that writes them
+//! - `logging`: log lines, how many there may be, and the thread that writes them
 
 #![forbid(unsafe_code)]
 
