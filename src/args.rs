@@ -1,25 +1,36 @@
-//! The command line, with the `COLORS_*` environment. Checks values, and those that do not go
-//! together; opens nothing.
+//! The options: from the command line, and from `COLORS_*` variables, over which it has precedence.
+//! Checks values, and those that do not go together; opens nothing.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser as _};
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, ValueHint};
+use clap::{
+    ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser, ValueHint,
+};
 use log::LevelFilter;
 
-use crate::environment;
 use crate::logging::AccessLog;
-use crate::server::Endpoint;
+use crate::server::{Endpoint, clash};
 use crate::service::{BasePath, parse_host, parse_origin};
 
 /// Closes the help.
 const ENVIRONMENT: &str = "\
 Each option but --check and --dump can also be a variable: COLORS_ and its name, as in
 COLORS_MAX_BODY=64K or COLORS_READ_ONLY=true; several values with commas. The option overrides it.";
+
+/// What the name of each variable begins with.
+const PREFIX: &str = "COLORS_";
+
+/// Options that no variable sets.
+const LINE_ONLY: [&str; 4] = ["help", "version", "check", "dump"];
+
+/// Variables in `/etc/default/colors` that others read: colors-backup.service.
+const OF_OTHERS: [&str; 1] = ["COLORS_BACKUPS"];
 
 const LEVELS: [&str; 5] = ["off", "error", "warn", "info", "debug"];
 
@@ -49,7 +60,7 @@ pub(crate) struct Args {
 
     /// Event loops, one thread each [default: as many as processors, >= 2]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_workers, value_hint = ValueHint::Other)]
-    pub(crate) workers: Option<u16>,
+    pub(crate) workers: Option<usize>,
 
     /// Longest content of a request, at most 16 MiB
     #[arg(long, value_name = "BYTES", default_value = "1MiB", allow_negative_numbers = true, value_parser = parse_size, value_hint = ValueHint::Other)]
@@ -124,69 +135,138 @@ impl Args {
         variables: impl Iterator<Item = (OsString, OsString)>,
     ) -> clap::error::Result<Self> {
         let mut command = Self::command();
-        let given = environment::parse(&mut command, &line)?;
-        let (options, warnings) = environment::options(&mut command, &given, variables)?;
+        let given = parse(&mut command, &line)?;
+        let (options, warnings) = options_of(variables, &mut command, &given)?;
         let (program, line) = line.split_at(line.len().min(1));
         let matches =
             command.try_get_matches_from_mut(program.iter().chain(&options).chain(line))?;
-        let mut args = Self::from_arg_matches(&matches)?;
-        args.warnings = warnings;
         // a message names what the operator set: the option or its variable
         let is_on_line = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
-        let name = |id: &str| environment::name(id, is_on_line(id));
-        args.listen_name = (matches.value_source("listen") == Some(ValueSource::CommandLine))
-            .then(|| name("listen"));
-        if let Some(clash) = args
-            .listen
-            .iter()
-            .enumerate()
-            .find_map(|(at, one)| args.listen[..at].iter().find_map(|two| one.clash(two)))
-        {
-            return Err(
-                command.error(ErrorKind::ArgumentConflict, format!("{}: {clash}", name("listen")))
-            );
+        let is_set = matches.value_source("listen") == Some(ValueSource::CommandLine);
+        let args = Self {
+            listen_name: is_set.then(|| name("listen", is_on_line("listen"))),
+            warnings,
+            ..Self::from_arg_matches(&matches)?
+        };
+        match args.conflict(is_on_line) {
+            Some(conflict) => Err(command.error(ErrorKind::ArgumentConflict, conflict)),
+            None => Ok(args),
         }
-        if args.private && args.token_file.is_none() {
-            let message = format!(
-                "{} needs {}",
-                name("private"),
-                environment::name("token_file", is_on_line("private"))
-            );
-            return Err(command.error(ErrorKind::MissingRequiredArgument, message));
+    }
+
+    /// Which options do not go together. This is not left to clap, which would judge the command
+    /// line without the variables.
+    fn conflict(&self, is_on_line: impl Fn(&str) -> bool) -> Option<String> {
+        let name_of = |id: &str| name(id, is_on_line(id));
+        if let Some(clash) = clash(&self.listen) {
+            Some(format!("{}: {clash}", name_of("listen")))
+        } else if self.private && self.token_file.is_none() {
+            let token_file = name("token_file", is_on_line("private"));
+            Some(format!("{} needs {token_file}", name_of("private")))
+        } else if self.dump && self.data.is_none() {
+            Some("--dump needs --data".to_owned())
+        } else if self.access_log != AccessLog::None && self.log_level < LevelFilter::Info {
+            let (access_log, log_level) = (name_of("access_log"), name_of("log_level"));
+            let level = self.log_level.as_str().to_ascii_lowercase();
+            Some(format!(
+                "{access_log} logs nothing at {log_level} {level}: it needs info or debug"
+            ))
+        } else {
+            None
         }
-        // not for clap, whose first look is at the command line alone
-        if args.dump && args.data.is_none() {
-            return Err(command.error(ErrorKind::MissingRequiredArgument, "--dump needs --data"));
-        }
-        if args.access_log != AccessLog::None && args.log_level < LevelFilter::Info {
-            let level = args.log_level.as_str().to_ascii_lowercase();
-            let (access_log, log_level) = (name("access_log"), name("log_level"));
-            let message =
-                format!("{access_log} logs nothing at {log_level} {level}: it needs info or debug");
-            return Err(command.error(ErrorKind::ArgumentConflict, message));
-        }
-        Ok(args)
     }
 
     pub(crate) fn worker_count(&self) -> usize {
         // at least two, so that one long answer does not delay all other clients
-        let of_system = || {
-            std::thread::available_parallelism()
-                .map_or(2, |processors| processors.get().clamp(2, 256))
-        };
-        self.workers.map_or_else(of_system, usize::from)
+        let of_system =
+            || available_parallelism().map_or(2, |processors| processors.get().clamp(2, 256));
+        self.workers.unwrap_or_else(of_system)
     }
 }
 
-fn parse_workers(text: &str) -> Result<u16, &'static str> {
-    text.parse()
-        .ok()
-        .filter(|workers| (1..=256).contains(workers))
-        .ok_or("give a number from 1 to 256")
+/// Parses a command line. For `--port`, which many programs have, the error suggests `--listen`.
+fn parse<'a>(
+    command: &mut Command,
+    line: impl IntoIterator<Item = &'a OsString>,
+) -> clap::error::Result<ArgMatches> {
+    command.try_get_matches_from_mut(line).map_err(|mut error| {
+        let wrong = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+        if wrong.is_some_and(|option| option == "--port" || option == "-p") {
+            error.insert(ContextKind::SuggestedArg, ContextValue::String("--listen".to_owned()));
+            error.remove(ContextKind::Usage);
+        }
+        error
+    })
+}
+
+/// Returns the variables as options, except those that the command line sets, and warnings about
+/// variables that do nothing. The error for an invalid value names the variable.
+fn options_of(
+    variables: impl Iterator<Item = (OsString, OsString)>,
+    command: &mut Command,
+    line: &ArgMatches,
+) -> clap::error::Result<(Vec<OsString>, Vec<String>)> {
+    let (mut options, mut warnings) = (Vec::new(), Vec::new());
+    for (name, value) in variables {
+        let Some(name) = name.to_str().filter(|name| !OF_OTHERS.contains(name)) else { continue };
+        let Some(key) = name.strip_prefix(PREFIX) else { continue };
+        let id = key.to_ascii_lowercase();
+        if value.is_empty() {
+            // this is how service managers and containers say that there is none
+            warnings.push(format!("the variable {name} is empty, which is the same as not set"));
+        } else if !is_known(command, &id) || name != variable(&id) {
+            let hint = near(command, &id)
+                .map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            warnings.push(format!("the variable {name} is unknown and does nothing{hint}"));
+        } else if line.value_source(&id) != Some(ValueSource::CommandLine) {
+            let mut option = OsString::from(format!("{}=", self::name(&id, true)));
+            option.push(&value);
+            let parsed = parse(command, [&OsString::from("colors"), &option]);
+            parsed.map_err(|mut error| {
+                if error.kind() == ErrorKind::InvalidUtf8 {
+                    return command
+                        .error(error.kind(), format!("the value of {name} is not UTF-8"));
+                }
+                error.insert(ContextKind::InvalidArg, ContextValue::String(name.to_owned()));
+                error
+            })?;
+            options.push(option);
+        }
+    }
+    // the environment has no order of its own
+    warnings.sort_unstable();
+    Ok((options, warnings))
+}
+
+/// Whether a variable may set the option with this id.
+fn is_known(command: &Command, id: &str) -> bool {
+    !LINE_ONLY.contains(&id) && command.get_arguments().any(|option| option.get_id() == id)
+}
+
+/// The variable of the option that clap suggests for a name like this one.
+fn near(command: &mut Command, id: &str) -> Option<String> {
+    let error = parse(command, [&"colors".into(), &name(id, true).into()]).err()?;
+    let option = error.get(ContextKind::SuggestedArg)?.to_string();
+    let id = option.trim_start_matches('-').replace('-', "_");
+    is_known(command, &id).then(|| variable(&id))
+}
+
+/// The name of an option on the command line, or in the environment.
+fn name(id: &str, on_line: bool) -> String {
+    if on_line { format!("--{}", id.replace('_', "-")) } else { variable(id) }
+}
+
+fn variable(id: &str) -> String {
+    format!("{PREFIX}{}", id.to_ascii_uppercase())
+}
+
+fn parse_workers(text: &str) -> Result<usize, &'static str> {
+    let workers = text.parse().ok().filter(|workers| (1..=256).contains(workers));
+    workers.ok_or("give a number from 1 to 256")
 }
 
 /// Parses a number of bytes, from 64 to 16 MiB; K and M are binary.
-fn parse_size(text: &str) -> Result<usize, String> {
+fn parse_size(text: &str) -> Result<usize, &'static str> {
     let (number, unit) = split_unit(text);
     let factor = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => Some(1),
@@ -194,17 +274,13 @@ fn parse_size(text: &str) -> Result<usize, String> {
         "m" | "mib" => Some(1024 * 1024),
         _ => None,
     };
-    let bytes = number
-        .parse::<usize>()
-        .ok()
-        .zip(factor)
-        .and_then(|(number, factor)| number.checked_mul(factor));
-    let bytes = bytes.filter(|bytes| (64..=16 * 1024 * 1024).contains(bytes));
-    bytes.ok_or_else(|| "give a size from 64 bytes to 16 MiB, as in 65536, 64K or 1MiB".to_owned())
+    let bytes = || number.parse::<usize>().ok()?.checked_mul(factor?);
+    let bytes = bytes().filter(|bytes| (64..=16 * 1024 * 1024).contains(bytes));
+    bytes.ok_or("give a size from 64 bytes to 16 MiB, as in 65536, 64K or 1MiB")
 }
 
 /// Parses a time from 100 ms to a day, in seconds if there is no unit.
-fn parse_time(text: &str) -> Result<Duration, String> {
+fn parse_time(text: &str) -> Result<Duration, &'static str> {
     let (number, unit) = split_unit(text);
     let factor = match unit {
         "ms" => Some(0.001),
@@ -213,11 +289,10 @@ fn parse_time(text: &str) -> Result<Duration, String> {
         "h" => Some(3600.0),
         _ => None,
     };
-    let seconds = number.parse::<f64>().ok().zip(factor).map(|(number, factor)| number * factor);
-    let seconds = seconds.filter(|seconds| (0.1..=86_400.0).contains(seconds));
-    seconds
-        .map(Duration::from_secs_f64)
-        .ok_or_else(|| "give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m".to_owned())
+    let seconds = || Some(number.parse::<f64>().ok()? * factor?);
+    let seconds = seconds().filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    let time = seconds.map(Duration::from_secs_f64);
+    time.ok_or("give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m")
 }
 
 /// Splits `64K` into `64` and `K`.
@@ -226,11 +301,9 @@ fn split_unit(text: &str) -> (&str, &str) {
 }
 
 /// Parses the permissions of a file, from 0 to 777 in octal.
-fn parse_mode(text: &str) -> Result<u32, String> {
-    let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let mode =
-        digits.and_then(|digits| u32::from_str_radix(digits, 8).ok()).filter(|mode| *mode <= 0o777);
-    mode.ok_or_else(|| "give an octal number from 0 to 777, as in 0660".to_owned())
+fn parse_mode(text: &str) -> Result<u32, &'static str> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|_| !text.starts_with('+'));
+    mode.filter(|mode| *mode <= 0o777).ok_or("give an octal number from 0 to 777, as in 0660")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Why the service cannot start or go on, in words that say what to do.
 
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 
 use crate::service::TokenFileError;
 use crate::store::{DatabaseError, JsonError};
@@ -41,7 +41,7 @@ impl fmt::Display for Failure {
             }
             Self::DataFile(file, error) => write!(f, "cannot use {file}: {error}"),
             Self::TokenFile(file, TokenFileError::Io(error))
-                if error.kind() == io::ErrorKind::PermissionDenied =>
+                if error.kind() == ErrorKind::PermissionDenied =>
             {
                 write!(
                     f,
@@ -51,22 +51,15 @@ impl fmt::Display for Failure {
             }
             Self::TokenFile(file, error) => write!(f, "cannot use the token file {file}: {error}"),
             Self::Listen(endpoint, error) => {
-                write!(f, "cannot listen on {endpoint}: ")?;
-                match error.kind() {
-                    io::ErrorKind::AddrInUse => f.write_str(
-                        "another program does already; choose another address with --listen",
-                    ),
-                    io::ErrorKind::AddrNotAvailable => {
-                        f.write_str("this host has no such address; choose another with --listen")
+                let (reason, choice): (&dyn fmt::Display, _) = match error.kind() {
+                    ErrorKind::AddrInUse => (&"another program does already", "another address"),
+                    ErrorKind::AddrNotAvailable => (&"this host has no such address", "another"),
+                    ErrorKind::PermissionDenied => {
+                        (error, "a port from 1024 on, or a directory that this user may write,")
                     }
-                    io::ErrorKind::PermissionDenied => {
-                        write!(
-                            f,
-                            "{error}; choose a port from 1024 on, or a directory that this user may write, with --listen"
-                        )
-                    }
-                    _ => write!(f, "{error}; choose another address with --listen"),
-                }
+                    _ => (error, "another address"),
+                };
+                write!(f, "cannot listen on {endpoint}: {reason}; choose {choice} with --listen")
             }
             Self::Inherited(error) => {
                 write!(
@@ -88,7 +81,7 @@ mod tests {
     fn a_token_file_of_somebody_else_leads_to_the_setting_of_the_unit() {
         let failure = Failure::TokenFile(
             "/etc/colors/tokens".to_owned(),
-            TokenFileError::Io(io::ErrorKind::PermissionDenied.into()),
+            TokenFileError::Io(ErrorKind::PermissionDenied.into()),
         );
         assert_eq!(
             failure.to_string(),

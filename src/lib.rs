@@ -2,7 +2,7 @@
 //!
 //! A map of the code. Each folder uses only those below it in this list.
 //!
-//! - this file: the start in reading order, with `args` and `environment` (options), `load` (where
+//! - this file: the start in reading order, with `args` (options), `load` (where
 //!   the list comes from), `signals`, `failure` (why it ends) and, in tests only, `documents_tests`
 //!   (man page and completions)
 //! - `server`: sockets and threads: the accept loop (`mod`), `inbox` (how it and the writer reach a
@@ -29,7 +29,6 @@
 mod args;
 #[cfg(test)]
 mod documents_tests;
-mod environment;
 mod failure;
 mod file_lock;
 mod http;

@@ -3,11 +3,12 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::ptr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -35,10 +36,7 @@ pub(crate) enum Endpoint {
 impl Endpoint {
     /// A TCP address of this host alone, which web pages can reach by DNS rebinding.
     pub(crate) fn is_loopback(&self) -> bool {
-        match self {
-            Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
-            Self::Unix(_) => false,
-        }
+        matches!(self, Self::Tcp(address) if address.ip().to_canonical().is_loopback())
     }
 
     /// Other hosts can connect to it.
@@ -46,23 +44,14 @@ impl Endpoint {
         matches!(self, Self::Tcp(_)) && !self.is_loopback()
     }
 
-    /// Why a process cannot listen on both. An IPv6 wildcard covers IPv4 as well, see [`listen`].
-    pub(crate) fn clash(&self, other: &Self) -> Option<String> {
-        let takes_in =
-            |one: IpAddr, two: IpAddr| one.is_unspecified() && (one.is_ipv6() || two.is_ipv4());
-        match (self, other) {
-            // the kernel picks a free port
-            (Self::Tcp(one), _) if one.port() == 0 => None,
-            _ if self == other => Some(format!("{self} is given twice")),
-            (Self::Tcp(one), Self::Tcp(two)) if one.port() != two.port() => None,
-            (Self::Tcp(one), Self::Tcp(two)) if takes_in(one.ip(), two.ip()) => {
-                Some(format!("{self} covers {other}: leave that out"))
-            }
-            (Self::Tcp(one), Self::Tcp(two)) if takes_in(two.ip(), one.ip()) => {
-                Some(format!("{other} covers {self}: leave that out"))
-            }
-            _ => None,
-        }
+    /// Whether a process that listens on this one cannot listen on the other as well. An IPv6
+    /// wildcard covers IPv4, see [`listen`].
+    fn covers(&self, other: &Self) -> bool {
+        let (Self::Tcp(one), Self::Tcp(two)) = (self, other) else { return self == other };
+        // with port 0 the kernel picks a free one
+        one.port() != 0
+            && one.port() == two.port()
+            && (one == two || one.ip().is_unspecified() && (one.is_ipv6() || two.is_ipv4()))
     }
 
     /// The text between the endpoint and a path: a colon for a unix socket, as in nginx's
@@ -113,6 +102,17 @@ impl fmt::Display for Endpoint {
     }
 }
 
+/// Why a process cannot listen on all of them, if so.
+pub(crate) fn clash(endpoints: &[Endpoint]) -> Option<String> {
+    let mut pairs = endpoints.iter().flat_map(|one| endpoints.iter().map(move |two| (one, two)));
+    let (one, two) = pairs.find(|(one, two)| !ptr::eq(*one, *two) && one.covers(two))?;
+    Some(if one == two {
+        format!("{one} is given twice")
+    } else {
+        format!("{one} covers {two}: leave that out")
+    })
+}
+
 /// A listening socket. It is closed, but never shut down, since another process may have it as
 /// well.
 pub(crate) struct Listener {
@@ -158,7 +158,8 @@ pub(crate) fn listen(
         Endpoint::Unix(path) => {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             let file = SocketFile::listen(&socket, path, unix_mode, BACKLOG)?;
-            Ok(Listener { file: Some(file), ..adopt_unix(socket.into())? })
+            let listener = adopt(UnixListener::from(socket).into(), unsent)?;
+            Ok(Listener { file: Some(file), ..listener })
         }
     }
 }
@@ -173,7 +174,7 @@ fn listen_on_tcp(address: SocketAddr, unsent: Duration) -> io::Result<Listener> 
     }
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    adopt_tcp(socket.into(), unsent)
+    adopt(TcpListener::from(socket).into(), unsent)
 }
 
 /// The listening sockets from the service manager (sd_listen_fds(3)). Call it before there are
@@ -188,50 +189,41 @@ pub(crate) fn inherited(unsent: Duration) -> io::Result<Vec<Listener>> {
 }
 
 fn inherit(sockets: &mut ListenFd, index: usize, unsent: Duration) -> io::Result<Listener> {
-    let unfit = || {
-        io::Error::other(format!(
+    // what is not of the kind that is asked for is an error, and stays
+    let tcp = sockets.take_tcp_listener(index).ok().flatten().map(tiny_http::Listener::from);
+    let unix = || sockets.take_unix_listener(index).ok().flatten().map(tiny_http::Listener::from);
+    match tcp.or_else(unix) {
+        Some(socket) if SockRef::from(&socket).is_listener()? => adopt(socket, unsent),
+        _ => Err(io::Error::other(format!(
             "number {} is not a TCP or unix stream socket that listens",
             index + 1
-        ))
+        ))),
+    }
+}
+
+/// Sets the options of a listening socket; accepted connections inherit those of TCP on Linux.
+fn adopt(socket: tiny_http::Listener, unsent: Duration) -> io::Result<Listener> {
+    let options = SockRef::from(&socket);
+    options.set_nonblocking(true)?;
+    let endpoint = match &socket {
+        tiny_http::Listener::Tcp(listener) => {
+            // without it, the second segment of a response waits up to 40 ms for the
+            // acknowledgement of the first
+            options.set_tcp_nodelay(true)?;
+            // by default it is many minutes
+            options.set_tcp_user_timeout(Some(unsent))?;
+            Endpoint::Tcp(listener.local_addr()?)
+        }
+        tiny_http::Listener::Unix(listener) => {
+            let address = listener.local_addr()?;
+            // an inherited socket may have an abstract name instead of a path; ss(8) and systemd
+            // write it with an @
+            let name = address.as_abstract_name().map(|name| format!("@{}", name.escape_ascii()));
+            let path = address.as_pathname().map(Path::to_owned).or(name.map(PathBuf::from));
+            Endpoint::Unix(path.unwrap_or_default())
+        }
     };
-    if let Ok(Some(listener)) = sockets.take_tcp_listener(index) {
-        return if SockRef::from(&listener).is_listener()? {
-            adopt_tcp(listener, unsent)
-        } else {
-            Err(unfit())
-        };
-    }
-    match sockets.take_unix_listener(index) {
-        Ok(Some(listener)) if SockRef::from(&listener).is_listener()? => adopt_unix(listener),
-        _ => Err(unfit()),
-    }
-}
-
-/// Sets the options of a listening TCP socket, which accepted connections inherit on Linux.
-fn adopt_tcp(listener: TcpListener, unsent: Duration) -> io::Result<Listener> {
-    listener.set_nonblocking(true)?;
-    let socket = SockRef::from(&listener);
-    // without it, the second segment of a response waits up to 40 ms for the acknowledgement of the
-    // first
-    socket.set_tcp_nodelay(true)?;
-    // by default it is many minutes
-    socket.set_tcp_user_timeout(Some(unsent))?;
-    let endpoint = Endpoint::Tcp(listener.local_addr()?);
-    Ok(Listener { socket: tiny_http::Listener::Tcp(listener), endpoint, file: None })
-}
-
-fn adopt_unix(listener: UnixListener) -> io::Result<Listener> {
-    listener.set_nonblocking(true)?;
-    let address = listener.local_addr()?;
-    // an inherited socket may have an abstract name instead of a path; ss(8) and systemd write it
-    // with an @
-    let name = || address.as_abstract_name().map(|name| format!("@{}", name.escape_ascii()).into());
-    let path = address.as_pathname().map(Path::to_owned).or_else(name).unwrap_or_default();
-    Ok(Listener {
-        socket: tiny_http::Listener::Unix(listener),
-        endpoint: Endpoint::Unix(path),
-        file: None,
-    })
+    Ok(Listener { file: None, socket, endpoint })
 }
 
 #[cfg(test)]

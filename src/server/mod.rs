@@ -28,7 +28,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use threadpool::ThreadPool;
 
 use inbox::{Inbox, Mail};
-pub(crate) use listen::{Endpoint, Listener, inherited, listen};
+pub(crate) use listen::{Endpoint, Listener, clash, inherited, listen};
 pub(crate) use shared::{Limits, Shared};
 use watchdog::Watchdog;
 use worker::Worker;
