@@ -8,7 +8,7 @@
 //! - `server`: sockets and threads: the accept loop (`mod`), `inbox` (how it and the writer reach a
 //!   worker), `worker` (an event loop), `connection` (the state machine), `output`, `shared`
 //!   (limits, and how much of them is used), `access_log`, `listen`, `socket_file`, `control_group`
-//!   (its memory limit), `watchdog` (heartbeats for the service manager)
+//!   (its memory limit)
 //! - `service`: the contract: `respond` (a request in, an answer out), `write` (the part of it that
 //!   changes the list), `matcher` (what a path names), `origin` (browsers), `token` (who may change
 //!   the list), `page` (for browsers)
@@ -20,7 +20,7 @@
 //!   `response`, `conditional`
 //! - `metrics`: what is counted, and the text that Prometheus reads
 //! - `file_lock`: keeps other processes of the service away
-//! - `service_manager`: what systemd is told
+//! - `service_manager`: what systemd is told, heartbeats for its watchdog included
 //! - `yielding`: what a worker and the writer do before they sleep
 //! - `logging`: log lines, how many there may be, and the thread that writes them
 

@@ -1,6 +1,13 @@
-//! Messages to the service manager (sd_notify(3)); without one, nothing is sent.
+//! Messages to the service manager (sd_notify(3)), and its watchdog: heartbeats while the workers
+//! answer, and no save hangs. Without a manager, nothing is sent.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
+
+/// How long after a thread has failed to answer in time its answer is looked for again.
+const LATE_TIME: Duration = Duration::from_secs(1);
 
 /// The service is ready, and changes are saved.
 pub(crate) fn ready() {
@@ -18,9 +25,75 @@ pub(crate) fn status(text: &str) {
     tell(&[NotifyState::Status(&text.replace('\n', " "))]);
 }
 
-pub(crate) fn tell(states: &[NotifyState<'_>]) {
+fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         let states: Vec<_> = states.iter().map(ToString::to_string).collect();
         log::warn!("cannot tell the service manager {}: NOTIFY_SOCKET: {error}", states.join(", "));
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    /// Time between two heartbeats: half of what the manager allows, as sd_watchdog_enabled(3)
+    /// advises. `None` without a watchdog.
+    heartbeat: Option<Duration>,
+    /// When to look next whether the threads have answered.
+    due: Instant,
+    /// Each thread that was asked has a copy until it answers.
+    question: Arc<()>,
+}
+
+impl Watchdog {
+    pub(crate) fn from_env(now: Instant) -> Self {
+        let allowed = sd_notify::watchdog_enabled().filter(|time| !time.is_zero());
+        let heartbeat = allowed.map(|time| time / 2);
+        Self { heartbeat, due: now + heartbeat.unwrap_or_default(), question: Arc::default() }
+    }
+
+    /// Sends a heartbeat if it is due, all threads have answered, and the save that is under way
+    /// takes no longer than this; call it on every pass of the accept loop. `ask` gives each thread
+    /// a copy, which the thread drops to answer.
+    pub(crate) fn tick(&mut self, now: Instant, save_time: Duration, ask: impl FnOnce(&Arc<()>)) {
+        let Some(heartbeat) = self.heartbeat.filter(|_| now >= self.due) else { return };
+        if Arc::strong_count(&self.question) > 1 || save_time > heartbeat {
+            self.due = now + heartbeat.min(LATE_TIME);
+            return;
+        }
+        ask(&self.question);
+        self.due = now + heartbeat;
+        tell(&[NotifyState::Watchdog]);
+    }
+
+    /// How long the accept loop may wait before the next [`Watchdog::tick`]; `None` for as long as
+    /// nothing happens.
+    pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Duration> {
+        self.heartbeat.map(|_| self.due.saturating_duration_since(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_late_is_waited_for_and_without_a_watchdog_nothing_is() {
+        let (start, heartbeat) = (Instant::now(), Duration::from_secs(30));
+        let due = start + heartbeat;
+        let mut watchdog = Watchdog { heartbeat: Some(heartbeat), due, question: Arc::default() };
+        assert_eq!(watchdog.poll_timeout(start), Some(heartbeat));
+        let (no_save, mut threads) = (Duration::ZERO, Vec::new());
+        watchdog.tick(start + heartbeat / 2, no_save, |_| panic!("it is not due"));
+        watchdog.tick(due, no_save, |question| threads = vec![Arc::clone(question); 2]);
+        threads.pop();
+        watchdog.tick(start + 2 * heartbeat, no_save, |_| panic!("one has not answered"));
+        assert_eq!(watchdog.poll_timeout(start + 2 * heartbeat), Some(LATE_TIME));
+        threads.pop();
+        watchdog.due = start + 2 * heartbeat;
+        watchdog.tick(start + 2 * heartbeat, 2 * heartbeat, |_| panic!("a save hangs"));
+        let mut is_asked = false;
+        watchdog.tick(start + 2 * heartbeat + LATE_TIME, no_save, |_| is_asked = true);
+        assert!(is_asked);
+        assert_eq!(watchdog.poll_timeout(start + 2 * heartbeat + LATE_TIME), Some(heartbeat));
+        assert_eq!(Watchdog { heartbeat: None, ..watchdog }.poll_timeout(start), None);
     }
 }

@@ -4,7 +4,6 @@ use std::io;
 use std::mem::take;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -25,8 +24,8 @@ pub(super) enum Mail {
     Connection(Box<Connection>),
     /// For the connection with this id: an answer, or the outcome of a change.
     Event(u64, Event),
-    /// The worker adds 1 to it, to show that it is alive.
-    Ping(Arc<AtomicUsize>),
+    /// The worker drops it, to show that it is alive.
+    Ping(Arc<()>),
 }
 
 impl Inbox {

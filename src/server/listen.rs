@@ -5,7 +5,6 @@ use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -129,14 +128,8 @@ impl Listener {
     /// The next connection, with the address of the client if it is a TCP connection. `WouldBlock`
     /// when there is none.
     pub(super) fn accept(&self) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
-        match &self.socket {
-            tiny_http::Listener::Tcp(socket) => {
-                socket.accept().map(|(stream, peer)| (stream.into(), Some(peer)))
-            }
-            tiny_http::Listener::Unix(socket) => {
-                socket.accept().map(|(stream, _)| (stream.into(), None))
-            }
-        }
+        let (socket, peer) = SockRef::from(&self.socket).accept()?;
+        Ok((socket.into(), peer.as_socket()))
     }
 
     /// Removes the socket file, if this process created one. Connections in the kernel's queue can
@@ -157,7 +150,8 @@ pub(crate) fn listen(
         Endpoint::Tcp(address) => listen_on_tcp(*address, unsent),
         Endpoint::Unix(path) => {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-            let file = SocketFile::listen(&socket, path, unix_mode, BACKLOG)?;
+            let file = SocketFile::bind(&socket, path, unix_mode)?;
+            socket.listen(BACKLOG)?;
             let listener = adopt(UnixListener::from(socket).into(), unsent)?;
             Ok(Listener { file: Some(file), ..listener })
         }
@@ -205,23 +199,20 @@ fn inherit(sockets: &mut ListenFd, index: usize, unsent: Duration) -> io::Result
 fn adopt(socket: tiny_http::Listener, unsent: Duration) -> io::Result<Listener> {
     let options = SockRef::from(&socket);
     options.set_nonblocking(true)?;
-    let endpoint = match &socket {
-        tiny_http::Listener::Tcp(listener) => {
-            // without it, the second segment of a response waits up to 40 ms for the
-            // acknowledgement of the first
-            options.set_tcp_nodelay(true)?;
-            // by default it is many minutes
-            options.set_tcp_user_timeout(Some(unsent))?;
-            Endpoint::Tcp(listener.local_addr()?)
-        }
-        tiny_http::Listener::Unix(listener) => {
-            let address = listener.local_addr()?;
-            // an inherited socket may have an abstract name instead of a path; ss(8) and systemd
-            // write it with an @
-            let name = address.as_abstract_name().map(|name| format!("@{}", name.escape_ascii()));
-            let path = address.as_pathname().map(Path::to_owned).or(name.map(PathBuf::from));
-            Endpoint::Unix(path.unwrap_or_default())
-        }
+    let address = options.local_addr()?;
+    let endpoint = if let Some(address) = address.as_socket() {
+        // without it, the second segment of a response waits up to 40 ms for the acknowledgement of
+        // the first
+        options.set_tcp_nodelay(true)?;
+        // by default it is many minutes
+        options.set_tcp_user_timeout(Some(unsent))?;
+        Endpoint::Tcp(address)
+    } else {
+        // an inherited socket may have an abstract name instead of a path; ss(8) and systemd write
+        // it with an @
+        let name = address.as_abstract_namespace().map(|name| format!("@{}", name.escape_ascii()));
+        let path = address.as_pathname().map(Path::to_owned).or(name.map(PathBuf::from));
+        Endpoint::Unix(path.unwrap_or_default())
     };
     Ok(Listener { file: None, socket, endpoint })
 }

@@ -12,7 +12,6 @@ mod listen;
 mod output;
 mod shared;
 mod socket_file;
-mod watchdog;
 mod worker;
 
 use std::io;
@@ -30,11 +29,10 @@ use threadpool::ThreadPool;
 use inbox::{Inbox, Mail};
 pub(crate) use listen::{Endpoint, Listener, clash, inherited, listen};
 pub(crate) use shared::{Limits, Shared};
-use watchdog::Watchdog;
 use worker::Worker;
 
 use crate::logging;
-use crate::service_manager;
+use crate::service_manager::{self, Watchdog};
 
 /// How long after the signal connections are still accepted from the kernel's queue.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
@@ -92,9 +90,8 @@ impl Server {
         service_manager::ready();
         while !self.accept_ready(stop, reload)? {
             let save_time = self.shared.service.store.status.elapsed();
-            self.watchdog.tick(Instant::now(), save_time, |answers| {
-                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::Ping(Arc::clone(answers))));
-                self.inboxes.len()
+            self.watchdog.tick(Instant::now(), save_time, |question| {
+                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::Ping(Arc::clone(question))));
             });
         }
         Ok(self)

@@ -18,14 +18,9 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Binds `socket` to a new file with this mode, and listens. Replaces the file of a process
-    /// that ended without removing it; fails with `AddrInUse` when a process listens there.
-    pub(crate) fn listen(
-        socket: &Socket,
-        path: &Path,
-        mode: u32,
-        backlog: i32,
-    ) -> io::Result<Self> {
+    /// Binds `socket` to a new file with this mode. Replaces the file of a process that ended
+    /// without removing it; fails with `AddrInUse` when a process listens there.
+    pub(super) fn bind(socket: &Socket, path: &Path, mode: u32) -> io::Result<Self> {
         let address = SockAddr::unix(path)?;
         // the file starts with the socket's own mode less the umask (bind_bsd in the kernel's
         // net/unix/af_unix.c), never with a wider one
@@ -39,7 +34,6 @@ impl SocketFile {
         }
         let file = Self { path: path.to_owned(), identity: identity(path)? };
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-        socket.listen(backlog)?;
         Ok(file)
     }
 }
@@ -56,10 +50,7 @@ impl Drop for SocketFile {
 /// Removes a socket file on which nobody listens.
 fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Err(io::Error::new(
-            io::ErrorKind::AlreadyExists,
-            "there is a file that is no socket",
-        ));
+        return Err(io::Error::other("there is a file that is no socket"));
     }
     let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     // if the backlog is full, a blocking connect would wait

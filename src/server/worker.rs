@@ -6,7 +6,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt as _};
@@ -205,7 +204,7 @@ impl Worker {
     fn take_mail(&mut self, pass: &mut Pass<'_>) {
         for mail in self.inbox.take() {
             match mail {
-                Mail::Ping(answers) => drop(answers.fetch_add(1, Relaxed)),
+                Mail::Ping(question) => drop(question),
                 // if the connection is closed by now, nobody is told; a change stands
                 Mail::Event(id, event) => self.serve(id, event, pass),
                 Mail::Connection(connection) => {
@@ -333,6 +332,7 @@ fn poll(epoll: &OwnedFd, events: &mut Vec<epoll::Event>, time: Option<Duration>)
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;
+    use std::sync::atomic::Ordering::Relaxed;
 
     use super::super::shared::Quota;
     use super::*;
