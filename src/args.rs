@@ -126,17 +126,14 @@ pub(crate) struct Args {
 impl Args {
     /// Reads the command line and the environment. Exits after `--help`, `--version`, or a mistake.
     pub(crate) fn read() -> Self {
-        Self::of(std::env::args_os().collect(), std::env::vars_os())
-            .unwrap_or_else(|error| error.exit())
+        Self::try_read().unwrap_or_else(|error| error.exit())
     }
 
-    fn of(
-        line: Vec<OsString>,
-        variables: impl Iterator<Item = (OsString, OsString)>,
-    ) -> clap::error::Result<Self> {
+    fn try_read() -> clap::error::Result<Self> {
+        let line: Vec<OsString> = std::env::args_os().collect();
         let mut command = Self::command();
         let given = parse(&mut command, &line)?;
-        let (options, warnings) = options_of(variables, &mut command, &given)?;
+        let (options, warnings) = read_variables(&mut command, &given)?;
         let (program, line) = line.split_at(line.len().min(1));
         let matches =
             command.try_get_matches_from_mut(program.iter().chain(&options).chain(line))?;
@@ -178,17 +175,13 @@ impl Args {
 
     pub(crate) fn worker_count(&self) -> usize {
         // at least two, so that one long answer does not delay all other clients
-        let of_system =
-            || available_parallelism().map_or(2, |processors| processors.get().clamp(2, 256));
+        let of_system = || available_parallelism().map_or(2, |count| count.get().clamp(2, 256));
         self.workers.unwrap_or_else(of_system)
     }
 }
 
 /// Parses a command line. For `--port`, which many programs have, the error suggests `--listen`.
-fn parse<'a>(
-    command: &mut Command,
-    line: impl IntoIterator<Item = &'a OsString>,
-) -> clap::error::Result<ArgMatches> {
+fn parse(command: &mut Command, line: &[OsString]) -> clap::error::Result<ArgMatches> {
     command.try_get_matches_from_mut(line).map_err(|mut error| {
         let wrong = error.get(ContextKind::InvalidArg).map(ToString::to_string);
         if wrong.is_some_and(|option| option == "--port" || option == "-p") {
@@ -201,13 +194,12 @@ fn parse<'a>(
 
 /// Returns the variables as options, except those that the command line sets, and warnings about
 /// variables that do nothing. The error for an invalid value names the variable.
-fn options_of(
-    variables: impl Iterator<Item = (OsString, OsString)>,
+fn read_variables(
     command: &mut Command,
     line: &ArgMatches,
 ) -> clap::error::Result<(Vec<OsString>, Vec<String>)> {
     let (mut options, mut warnings) = (Vec::new(), Vec::new());
-    for (name, value) in variables {
+    for (name, value) in std::env::vars_os() {
         let Some(name) = name.to_str().filter(|name| !OF_OTHERS.contains(name)) else { continue };
         let Some(key) = name.strip_prefix(PREFIX) else { continue };
         let id = key.to_ascii_lowercase();
@@ -215,14 +207,12 @@ fn options_of(
             // this is how service managers and containers say that there is none
             warnings.push(format!("the variable {name} is empty, which is the same as not set"));
         } else if !is_known(command, &id) || name != variable(&id) {
-            let hint = near(command, &id)
-                .map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            let hint = hint(command, &id).unwrap_or_default();
             warnings.push(format!("the variable {name} is unknown and does nothing{hint}"));
         } else if line.value_source(&id) != Some(ValueSource::CommandLine) {
             let mut option = OsString::from(format!("{}=", self::name(&id, true)));
             option.push(&value);
-            let parsed = parse(command, [&OsString::from("colors"), &option]);
-            parsed.map_err(|mut error| {
+            parse(command, &["colors".into(), option.clone()]).map_err(|mut error| {
                 if error.kind() == ErrorKind::InvalidUtf8 {
                     return command
                         .error(error.kind(), format!("the value of {name} is not UTF-8"));
@@ -243,12 +233,12 @@ fn is_known(command: &Command, id: &str) -> bool {
     !LINE_ONLY.contains(&id) && command.get_arguments().any(|option| option.get_id() == id)
 }
 
-/// The variable of the option that clap suggests for a name like this one.
-fn near(command: &mut Command, id: &str) -> Option<String> {
-    let error = parse(command, [&"colors".into(), &name(id, true).into()]).err()?;
+/// Which variable may be meant, by the option that clap suggests for a name like this one.
+fn hint(command: &mut Command, id: &str) -> Option<String> {
+    let error = parse(command, &["colors".into(), name(id, true).into()]).err()?;
     let option = error.get(ContextKind::SuggestedArg)?.to_string();
     let id = option.trim_start_matches('-').replace('-', "_");
-    is_known(command, &id).then(|| variable(&id))
+    is_known(command, &id).then(|| format!("; did you mean {}?", variable(&id)))
 }
 
 /// The name of an option on the command line, or in the environment.

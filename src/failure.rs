@@ -30,12 +30,10 @@ impl fmt::Display for Failure {
             Self::SeedUnreadable(file, error) => {
                 write!(f, "cannot read the seed {file}: {error}; name another with --seed")
             }
-            Self::Malformed(file, JsonError { reason, line: 0, .. }) => {
-                write!(f, "{file}: {reason}")
-            }
-            Self::Malformed(file, JsonError { reason, line, column }) => {
-                write!(f, "{file}:{line}:{column}: {reason}")
-            }
+            Self::Malformed(file, JsonError { reason, line, column }) => match line {
+                0 => write!(f, "{file}: {reason}"),
+                _ => write!(f, "{file}:{line}:{column}: {reason}"),
+            },
             Self::DataFile(file, error @ DatabaseError::Busy) => {
                 write!(f, "cannot use {file}: {error}, or name another file with --data")
             }
@@ -45,8 +43,9 @@ impl fmt::Display for Failure {
             {
                 write!(
                     f,
-                    "cannot use the token file {file}: {error}; let this user read it, or under systemd have the unit say \
-                 LoadCredential=tokens:{file} and Environment=COLORS_TOKEN_FILE=%d/tokens, and /etc/default/colors nothing of it"
+                    "cannot use the token file {file}: {error}; let this user read it, or under \
+                     systemd have the unit say LoadCredential=tokens:{file} and \
+                     Environment=COLORS_TOKEN_FILE=%d/tokens, and /etc/default/colors nothing of it"
                 )
             }
             Self::TokenFile(file, error) => write!(f, "cannot use the token file {file}: {error}"),
@@ -61,12 +60,11 @@ impl fmt::Display for Failure {
                 };
                 write!(f, "cannot listen on {endpoint}: {reason}; choose {choice} with --listen")
             }
-            Self::Inherited(error) => {
-                write!(
-                    f,
-                    "cannot use the sockets that LISTEN_FDS hands over: {error}; fix the .socket unit, or unset LISTEN_FDS"
-                )
-            }
+            Self::Inherited(error) => write!(
+                f,
+                "cannot use the sockets that LISTEN_FDS hands over: {error}; fix the .socket unit, \
+                 or unset LISTEN_FDS"
+            ),
             Self::Output(error) => write!(f, "cannot write to standard output: {error}"),
             Self::System(error) => write!(f, "cannot go on: {error}"),
         }

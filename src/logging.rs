@@ -228,11 +228,9 @@ fn warn_past_queue(text: fmt::Arguments<'_>) {
 /// Whether standard error goes to the journal, whose device and inode `JOURNAL_STREAM` has
 /// (systemd.exec(5)).
 fn is_journal() -> bool {
-    let file = rustix::fs::fstat(io::stderr());
-    let identity = file.map(|file| format!("{}:{}", file.st_dev, file.st_ino));
-    identity.is_ok_and(|identity| {
-        std::env::var_os("JOURNAL_STREAM").is_some_and(|journal| journal == *identity)
-    })
+    let Ok(file) = rustix::fs::fstat(io::stderr()) else { return false };
+    let identity = format!("{}:{}", file.st_dev, file.st_ino);
+    std::env::var("JOURNAL_STREAM").is_ok_and(|journal| journal == identity)
 }
 
 /// Counts warnings, and passes lines on. The level is set for the whole program, not here.

@@ -3,7 +3,7 @@
 //! Each [`Counter`] is written by one thread, and summed when `/metrics` is read: workers share no
 //! cache line for counting.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 use std::fs;
 use std::iter;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -294,13 +294,12 @@ impl Exposition {
     fn family(&mut self, name: &'static str) {
         let rest = FAMILIES.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let (kind, help) = rest.and_then(|rest| rest.split_once(' ')).expect("it is listed");
-        writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}")
-            .expect("a string takes all");
+        self.text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
         self.family = name;
     }
 
     fn sample(&mut self, labels: &str, value: impl Display) {
-        writeln!(self.text, "{}{labels} {value}", self.family).expect("a string takes all");
+        self.text += &format!("{}{labels} {value}\n", self.family);
     }
 
     /// A family with one sample.
@@ -325,12 +324,11 @@ impl Exposition {
             if label.is_empty() { ("", String::new()) } else { (",", format!("{{{label}}}")) };
         let mut count = 0;
         for bucket in 0..=BOUNDS {
-            count +=
-                histograms.clone().map(|histogram| histogram.buckets[bucket].read()).sum::<u64>();
-            let bound = if bucket < BOUNDS {
-                ((FIRST_BOUND << bucket) as f64 / 1e9).to_string()
-            } else {
-                "+Inf".to_owned()
+            let counts = histograms.clone().map(|histogram| histogram.buckets[bucket].read());
+            count += counts.sum::<u64>();
+            let bound = match bucket {
+                BOUNDS => "+Inf".to_owned(),
+                _ => ((FIRST_BOUND << bucket) as f64 / 1e9).to_string(),
             };
             self.sample(&format!("_bucket{{{label}{separator}le=\"{bound}\"}}"), count);
         }
