@@ -59,6 +59,7 @@ use crate::metrics::Metrics;
 use crate::server::{Endpoint, Limits, Listener, Server, Shared};
 use crate::service::{Allowlist, Loaded, Service, Tokens};
 use crate::signals::{reload_on_signal, stop_on_signals};
+use crate::store::Store;
 
 /// What the fuzz targets call.
 #[cfg(fuzzing)]
@@ -117,21 +118,13 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let listeners = if is_activated { inherited } else { listen_all(args)? };
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
     let workers = args.worker_count();
+    let connections_max = server::connections_max(listeners.len(), workers);
+    let service = service(args, store, tokens, Metrics::new(workers, connections_max));
     let limits = Limits {
         content_max: args.max_body,
         request_timeout: args.request_timeout,
         keep_alive: args.keep_alive,
         memory_max,
-    };
-    let service = Service {
-        store,
-        openapi: service::openapi(&args.base_path),
-        base: args.base_path.clone(),
-        read_only: args.read_only,
-        access_log: args.access_log,
-        allowlist: Allowlist { origins: args.allow_origin.clone(), hosts: args.allow_host.clone() },
-        tokens,
-        metrics: Metrics::new(workers, server::connections_max(listeners.len(), workers)),
     };
     let shared = Arc::new(Shared::new(service, limits));
     if let Some(load::Thread { name, run }) = thread {
@@ -153,6 +146,20 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     }
     log::info!("stopped");
     Ok(())
+}
+
+/// What requests are answered from.
+fn service(args: &Args, store: Store, tokens: Option<Tokens>, metrics: Metrics) -> Service {
+    Service {
+        store,
+        openapi: service::openapi(&args.base_path),
+        base: args.base_path.clone(),
+        read_only: args.read_only,
+        access_log: args.access_log,
+        allowlist: Allowlist { origins: args.allow_origin.clone(), hosts: args.allow_host.clone() },
+        tokens,
+        metrics,
+    }
 }
 
 /// Logs where the service listens, and what list it has.

@@ -123,8 +123,8 @@ impl Histogram {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerCounters {
-    /// Open connections, those in the inbox included. The accept loop adds them and the worker
-    /// takes them off.
+    /// Open connections, those in the inbox included. It is no [`Counter`], since two threads write
+    /// it: the accept loop adds a connection, and the worker takes it off.
     pub(crate) connections: AtomicUsize,
     /// By method and class of status.
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
