@@ -27,8 +27,10 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use threadpool::ThreadPool;
 
+use connection::Connection;
 use inbox::{Inbox, Mail};
 pub(crate) use listen::{Endpoint, Listener, inherited, listen};
+use shared::Quota;
 pub(crate) use shared::{Limits, Shared};
 use watchdog::Watchdog;
 use worker::Worker;
@@ -174,12 +176,11 @@ impl Server {
             }
             match listener.accept() {
                 Ok((socket, peer)) => {
-                    self.inboxes[self.shared.connections.next_worker()].add(
-                        socket,
-                        peer,
-                        checks_host,
-                        &self.shared,
-                    );
+                    let inbox = &self.inboxes[self.shared.connections.next_worker()];
+                    let quota = Quota::new(Arc::clone(&self.shared), inbox.worker);
+                    let connection =
+                        Connection::new(socket, peer, checks_host, quota, Instant::now());
+                    inbox.post(Mail::Connection(Box::new(connection)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // the client closed the connection before it was accepted
