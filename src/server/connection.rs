@@ -50,7 +50,7 @@ const WITHDRAWAL_TIME: Duration = Duration::from_millis(100);
 const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// What a connection waits for.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum State {
     /// The first byte of its first request.
     New,
@@ -150,13 +150,12 @@ impl Connection {
         quota: Quota,
         now: Instant,
     ) -> Self {
-        let (parser, output) = (Parser::default(), Output::default());
         Self {
             socket,
             peer,
             checks_host,
-            parser,
-            output,
+            parser: Parser::default(),
+            output: Output::default(),
             state: State::New,
             since: now,
             received: now,
@@ -205,7 +204,7 @@ impl Connection {
     }
 
     fn handle(&mut self, event: Event, pass: &mut Pass<'_>) -> io::Result<Next> {
-        match (event, &mut self.state) {
+        match (event, self.state) {
             (Event::Readable, State::New | State::Idle | State::Reading) => {
                 self.receive_requests(pass)
             }
@@ -230,20 +229,16 @@ impl Connection {
                 Ok(Next::Wait(EventFlags::empty()))
             }
             (Event::Readable | Event::Writable | Event::Resume, State::Writing(after)) => {
-                let after = *after;
                 self.send(after, pass)
             }
             // epoll reports room only when a third of the socket's buffer is free, so there may be
             // some
-            (Event::Deadline, State::Writing(after)) => {
-                let after = *after;
-                match self.send(after, pass)? {
-                    Next::Wait(EventFlags::OUT) if self.since != pass.now => {
-                        Ok(self.close(Closing::Unread, pass))
-                    }
-                    next => Ok(next),
+            (Event::Deadline, State::Writing(after)) => match self.send(after, pass)? {
+                Next::Wait(EventFlags::OUT) if self.since != pass.now => {
+                    Ok(self.close(Closing::Unread, pass))
                 }
-            }
+                next => Ok(next),
+            },
             (Event::Deadline, State::Reading) if pass.shared.limit_reached.load(Relaxed) => {
                 self.refuse(None, &ProtocolError::Overloaded, pass)?;
                 Ok(self.close(Closing::NoRoom, pass))
