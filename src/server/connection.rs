@@ -30,9 +30,11 @@ const RECEIVE_BYTES: usize = 4096;
 /// pipelines does not hold up the others.
 const ANSWERS_IN_A_ROW: usize = 16;
 
-/// How long a client may go on sending after its last response. If the connection were closed at
-/// once, the kernel would reset it, and the client could lose the response.
+/// How long, and how many bytes, a client may go on sending after its last response. If the
+/// connection were closed at once, the kernel would reset it, and the client could lose the
+/// response.
 const LINGER_TIME: Duration = Duration::from_secs(2);
+const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 /// At the connection limit, while others wait, a connection without progress for this long is
 /// closed: a new client is answered within a second.
@@ -64,8 +66,9 @@ enum State {
     Waiting { memory: usize },
     /// Room in the socket for more of the output. When all of it is sent, this follows.
     Writing(After),
-    /// The end of the client's side, after the last response. What arrives is dropped.
-    Lingering,
+    /// The end of the client's side, after the last response. About `left` bytes more are received
+    /// and dropped.
+    Lingering { left: usize },
 }
 
 /// What follows when the output is sent.
@@ -187,7 +190,7 @@ impl Connection {
             }
             State::Idle => limits.keep_alive + KEEP_ALIVE_GRACE,
             State::New | State::Reading | State::Writing(_) => limits.request_timeout,
-            State::Lingering => LINGER_TIME,
+            State::Lingering { .. } => LINGER_TIME,
         };
         Some(self.since + time)
     }
@@ -208,10 +211,7 @@ impl Connection {
             (Event::Readable, State::New | State::Idle | State::Reading) => {
                 self.receive_requests(pass)
             }
-            (Event::Readable, State::Lingering) => match receive(&self.socket, pass.scratch)? {
-                Some([]) => Ok(Next::Close),
-                _ => Ok(Next::Wait(EventFlags::IN)),
-            },
+            (Event::Readable, State::Lingering { left }) => self.drop_received(left, pass.scratch),
             (Event::Resume, State::New | State::Idle | State::Reading) => self.answer(pass),
             (Event::Answer(request, answer), State::Waiting { .. }) => {
                 let next = self.answer_deferred(*request, answer, pass);
@@ -436,8 +436,19 @@ impl Connection {
         }
         rustix::net::shutdown(&self.socket, Shutdown::Write)?;
         self.parser = Parser::default();
-        (self.state, self.since) = (State::Lingering, now);
+        (self.state, self.since) = (State::Lingering { left: LINGER_BYTES_MAX }, now);
         Ok(Next::Wait(EventFlags::IN))
+    }
+
+    fn drop_received(&mut self, left: usize, scratch: &mut [u8]) -> io::Result<Next> {
+        let dropped = receive(&self.socket, scratch)?.map(|received| received.len());
+        let left = left.saturating_sub(dropped.unwrap_or(0));
+        self.state = State::Lingering { left };
+        Ok(match dropped {
+            Some(0) => Next::Close,
+            _ if left == 0 => Next::Wait(EventFlags::empty()),
+            _ => Next::Wait(EventFlags::IN),
+        })
     }
 }
 
