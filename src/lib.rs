@@ -138,6 +138,7 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
         allowlist: Allowlist { origins: args.allow_origin.clone(), hosts: args.allow_host.clone() },
         tokens,
         metrics: Metrics::new(Arc::clone(&connections)),
+        is_stopping: AtomicBool::new(false),
     };
     let shared = Arc::new(Shared::new(service, limits, connections));
     if let Some(load::Thread { name, run }) = thread {

@@ -185,7 +185,7 @@ impl Connection {
         let time = match self.state {
             State::Waiting { .. } => return None,
             _ if shared.limit_reached.load(Relaxed) => STALL_TIME,
-            State::New | State::Idle if shared.is_stopping.load(Relaxed) => {
+            State::New | State::Idle if shared.service.is_stopping.load(Relaxed) => {
                 STOPPING_KEEP_ALIVE.min(limits.keep_alive)
             }
             State::Idle => limits.keep_alive + KEEP_ALIVE_GRACE,
@@ -214,14 +214,14 @@ impl Connection {
             (Event::Readable, State::Lingering { left }) => self.drop_received(left, pass.scratch),
             (Event::Resume, State::New | State::Idle | State::Reading) => self.answer(pass),
             (Event::Answer(request, answer), State::Waiting { .. }) => {
-                let next = self.answer_deferred(*request, answer, pass);
+                let next = self.take_answer(*request, answer, pass);
                 pass.counters.time_answers(1, self.received.elapsed());
                 next
             }
             (Event::Outcome(request, outcome), State::Waiting { .. }) => {
                 let respond = || Answer::Now(pass.shared.service.respond_to_outcome(outcome));
                 let answer = catch_unwind(AssertUnwindSafe(respond));
-                let next = self.answer_deferred(*request, answer, pass);
+                let next = self.take_answer(*request, answer, pass);
                 pass.counters.durable.add(1, self.received.elapsed());
                 next
             }
@@ -298,11 +298,12 @@ impl Connection {
             if self.quota.is_refused(request.memory() + self.output.memory()) {
                 return self.refuse(Some(request), &ProtocolError::Overloaded, pass);
             }
-            let (service, arrival) = (&pass.shared.service, self.arrival(pass, true));
+            let service = &pass.shared.service;
+            let arrival = Arrival { checks_host: self.checks_host, may_defer: true };
             // after a panic the list is consistent: a change is made as a whole or not at all
             let answer = catch_unwind(AssertUnwindSafe(|| service.respond(&request, arrival)));
             let Ok(Answer::Now(response)) = answer else {
-                return self.wait_for_answer(request, answer, pass);
+                return self.take_answer(request, answer, pass);
             };
             pass.answered += 1;
             if self.respond(&request, response, pass) == After::Close {
@@ -312,13 +313,8 @@ impl Connection {
         self.send(After::Answer, pass)
     }
 
-    fn arrival(&self, pass: &Pass<'_>, may_defer: bool) -> Arrival {
-        let is_stopping = pass.shared.is_stopping.load(Relaxed);
-        Arrival { checks_host: self.checks_host, is_stopping, may_defer }
-    }
-
-    /// Goes on with an answer that was waited for.
-    fn answer_deferred(
+    /// Goes on with the answer to a request: a response, or one that has to be waited for.
+    fn take_answer(
         &mut self,
         request: Request,
         answer: thread::Result<Answer>,
@@ -326,25 +322,15 @@ impl Connection {
     ) -> io::Result<Next> {
         // the time until the next request begins now
         (self.state, self.since) = (State::Idle, pass.now);
-        let Ok(Answer::Now(response)) = answer else {
-            return self.wait_for_answer(request, answer, pass);
-        };
-        let after = self.respond(&request, response, pass);
-        self.send(after, pass)
-    }
-
-    /// Waits for the answer that this one, which is no response, leads to.
-    fn wait_for_answer(
-        &mut self,
-        request: Request,
-        answer: thread::Result<Answer>,
-        pass: &mut Pass<'_>,
-    ) -> io::Result<Next> {
         let error = match answer {
+            Ok(Answer::Now(response)) => {
+                let after = self.respond(&request, response, pass);
+                return self.send(after, pass);
+            }
             Ok(Answer::Deferred) => {
                 self.state = State::Waiting { memory: request.memory() };
                 self.output.send(&self.socket)?;
-                let arrival = self.arrival(pass, false);
+                let arrival = Arrival { checks_host: self.checks_host, may_defer: false };
                 return Ok(Next::Defer(Box::new(request), arrival));
             }
             Ok(Answer::Change(change)) => {
@@ -358,8 +344,7 @@ impl Connection {
                 }
                 ProtocolError::Overloaded
             }
-            // who calls this has sent a response
-            Ok(Answer::Now(_)) | Err(_) => ProtocolError::Panicked,
+            Err(_) => ProtocolError::Panicked,
         };
         self.refuse(Some(request), &error, pass)
     }

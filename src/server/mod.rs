@@ -200,7 +200,7 @@ impl Server {
         let begun = Instant::now();
         service_manager::stopping();
         self.listeners.iter_mut().for_each(Listener::unlink);
-        self.shared.is_stopping.store(true, Relaxed);
+        self.shared.service.is_stopping.store(true, Relaxed);
         self.inboxes.iter().for_each(|inbox| inbox.wake());
         // clients see connections in the kernel's queue as established
         while self.listeners.iter().any(has_pending) && begun.elapsed() < LAST_ACCEPTS {
