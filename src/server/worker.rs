@@ -21,7 +21,7 @@ use crate::http::{Date, Request};
 use crate::logging;
 use crate::metrics::Closing;
 use crate::service::{Answer, Service};
-use crate::store::Outcome;
+use crate::store::{Change, Outcome};
 use crate::yielding::Yielding;
 
 /// Deadlines that are closer together are looked at together; this long a deadline may be missed.
@@ -245,7 +245,12 @@ impl Worker {
                 self.run_queue.push_back(id);
                 EventFlags::IN
             }
-            Next::Defer(..) | Next::Change(..) => entry.watched,
+            Next::Defer(request, arrival) => {
+                let respond =
+                    move |service: &Service, request: &Request| service.respond(request, arrival);
+                return self.deferred.answer(id, request, respond);
+            }
+            Next::Change(request, change) => return self.submit(id, request, change),
             Next::Close => return drop(self.connections.remove(&id)),
         };
         let (data, socket) = (EventData::new_u64(id), &entry.connection.socket);
@@ -262,24 +267,17 @@ impl Worker {
             logging::CONNECTIONS
                 .log(format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
-        match next {
-            Next::Defer(request, arrival) => {
-                let respond =
-                    move |service: &Service, request: &Request| service.respond(request, arrival);
-                self.deferred.answer(id, request, respond);
-            }
-            Next::Change(request, change) => {
-                let deferred = self.deferred.clone();
-                self.shared.service.store.submit(change, move |outcome| match outcome {
-                    // its envelope has to be made
-                    Ok(Outcome::Replaced(..)) => deferred.answer(id, request, |service, _| {
-                        Answer::Now(service.respond_to_outcome(outcome))
-                    }),
-                    _ => deferred.inbox.post(Mail::Event(id, Event::Outcome(request, outcome))),
-                });
-            }
-            _ => {}
-        }
+    }
+
+    /// Has a change of the connection with this id saved.
+    fn submit(&self, id: u64, request: Box<Request>, change: Change) {
+        let deferred = self.deferred.clone();
+        self.shared.service.store.submit(change, move |outcome| match outcome {
+            // its envelope has to be made
+            Ok(Outcome::Replaced(..)) => deferred
+                .answer(id, request, |service, _| Answer::Now(service.respond_to_outcome(outcome))),
+            _ => deferred.inbox.post(Mail::Event(id, Event::Outcome(request, outcome))),
+        });
     }
 
     /// Ends what has passed its deadline by `now`, and finds out when to look again.
