@@ -40,9 +40,9 @@ const LINGER_BYTES_MAX: usize = 1024 * 1024;
 /// closed: a new client is answered within a second.
 const STALL_TIME: Duration = Duration::from_millis(500);
 
-/// How much longer than the keep-alive time an idle connection stays open: a request that the
-/// client sends just before that time is over still arrives. The field Keep-Alive says a second at
-/// least, however short the time is; unless the service stops, it does not promise too much.
+/// How much longer than the keep-alive time an idle connection stays open, so that a request that
+/// is sent just before that is over still arrives. The field Keep-Alive has whole seconds, at least
+/// one: with this it never promises too much, unless the service stops.
 const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
 /// How long it takes at most until a representation that was withdrawn is not sent any more.

@@ -24,7 +24,7 @@ use crate::service::{Answer, Service};
 use crate::store::{Change, Outcome};
 use crate::yielding::Yielding;
 
-/// Deadlines that are closer together are looked at together; this long a deadline may be missed.
+/// Deadlines are looked at no more often than this, so one may be missed by as much.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Connections of the run queue that are served in one pass.
@@ -145,8 +145,8 @@ impl Worker {
             if self.is_in_need != is_in_need {
                 (self.is_in_need, self.next_check) = (is_in_need, Some(before));
             }
-            // A client that had sent something before the last look at epoll has been served in
-            // this pass, so none is late only because the worker was.
+            // By the time before epoll was asked: who had sent something by then was served in this
+            // pass, and is not late because the worker was.
             if self.next_check.is_some_and(|check| check <= before) {
                 self.end_overdue(before, &mut pass);
             }
@@ -226,7 +226,7 @@ impl Worker {
     }
 
     fn serve(&mut self, id: u64, event: Event, pass: &mut Pass<'_>) {
-        // before it may lead to a further list that is held
+        // first, since this request may lead to another list that is kept in memory
         self.close_withdrawn();
         // a connection in the run queue waits for its turn there
         let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else {
