@@ -19,16 +19,14 @@
 //! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `host`, `chunked`, `request`,
 //!   `response`, `conditional`
 //! - `metrics`: what is counted, and the text that Prometheus reads
-//! - `connection_counts`: how many connections each worker has
 //! - `file_lock`: keeps other processes of the service away
 //! - `service_manager`: what systemd is told
 //! - `yielding`: what a worker and the writer do before they sleep
-//! - `logging`: log lines, how many there may be (`limiter`), and the thread that writes them
+//! - `logging`: log lines, how many there may be, and the thread that writes them
 
 #![forbid(unsafe_code)]
 
 mod args;
-mod connection_counts;
 #[cfg(test)]
 mod documents_tests;
 mod environment;
@@ -57,7 +55,6 @@ use std::time::{Duration, Instant};
 use threadpool::ThreadPool;
 
 use crate::args::Args;
-use crate::connection_counts::ConnectionCounts;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
 use crate::server::{Endpoint, Limits, Listener, Server, Shared};
@@ -127,8 +124,6 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
         keep_alive: args.keep_alive,
         memory_max,
     };
-    let connections =
-        Arc::new(ConnectionCounts::new(workers, server::connections_max(listeners.len(), workers)));
     let service = Service {
         store,
         openapi: service::openapi(&args.base_path),
@@ -137,10 +132,10 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
         access_log: args.access_log,
         allowlist: Allowlist { origins: args.allow_origin.clone(), hosts: args.allow_host.clone() },
         tokens,
-        metrics: Metrics::new(Arc::clone(&connections)),
+        metrics: Metrics::new(workers, server::connections_max(listeners.len(), workers)),
         is_stopping: AtomicBool::new(false),
     };
-    let shared = Arc::new(Shared::new(service, limits, connections));
+    let shared = Arc::new(Shared::new(service, limits));
     if let Some(load::Thread { name, run }) = thread {
         let thread = thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
         thread.spawn(run).map_err(|error| Failure::System(thread_error(&error)))?;

@@ -15,7 +15,6 @@ use serde_json::Value;
 
 use super::connection::{Connection, Event, Next, Pass};
 use super::shared::{Limits, Quota, Shared};
-use crate::connection_counts::ConnectionCounts;
 use crate::http::fuzzing::fill;
 use crate::http::fuzzing::reference::{self, PlainEnd, PlainRequest};
 use crate::logging::AccessLog;
@@ -130,7 +129,7 @@ fn service(base: &str, allowlist: Allowlist, tokens: Option<Tokens>) -> Arc<Shar
         keep_alive: time,
         memory_max: 32 << 20,
     };
-    Arc::new(Shared::new(service, limits, Arc::new(ConnectionCounts::new(1, 1))))
+    Arc::new(Shared::new(service, limits))
 }
 
 /// Two colors of one name, and one that is sent from where it is kept.

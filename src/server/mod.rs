@@ -75,7 +75,7 @@ impl Server {
         pool: &ThreadPool,
     ) -> io::Result<Self> {
         let mut inboxes = Vec::new();
-        for worker in 0..shared.connections.workers() {
+        for worker in 0..shared.service.metrics.workers.len() {
             let inbox = Arc::new(Inbox::new(worker)?);
             let worker = Worker::new(Arc::clone(&shared), Arc::clone(&inbox), pool.clone())?;
             pool.execute(|| worker.run());
@@ -109,7 +109,7 @@ impl Server {
         reload: Option<BorrowedFd<'_>>,
     ) -> io::Result<bool> {
         let limit_reached =
-            self.shared.connections.is_full() && self.listeners.iter().any(has_pending);
+            self.shared.service.metrics.is_full() && self.listeners.iter().any(has_pending);
         self.shared.limit_reached.store(limit_reached, Relaxed);
         if limit_reached {
             // they have to close connections
@@ -171,12 +171,12 @@ impl Server {
         let checks_host = endpoint.is_loopback()
             || (endpoint.is_open() && !self.shared.service.allowlist.hosts.is_empty());
         for _ in 0..ACCEPTS_IN_A_ROW {
-            if self.shared.connections.is_full() {
+            if self.shared.service.metrics.is_full() {
                 return;
             }
             match listener.accept() {
                 Ok((socket, peer)) => {
-                    let inbox = &self.inboxes[self.shared.connections.next_worker()];
+                    let inbox = &self.inboxes[self.shared.service.metrics.next_worker()];
                     let quota = Quota::new(Arc::clone(&self.shared), inbox.worker);
                     let connection =
                         Connection::new(socket, peer, checks_host, quota, Instant::now());
@@ -204,17 +204,17 @@ impl Server {
         self.inboxes.iter().for_each(|inbox| inbox.wake());
         // clients see connections in the kernel's queue as established
         while self.listeners.iter().any(has_pending) && begun.elapsed() < LAST_ACCEPTS {
-            if self.shared.connections.is_full() {
+            if self.shared.service.metrics.is_full() {
                 sleep(PAUSE);
             }
             self.listeners.iter().for_each(|listener| self.accept_from(listener));
         }
         self.listeners.clear();
         self.shared.limit_reached.store(false, Relaxed);
-        while self.shared.connections.total() > 0 && Instant::now() < deadline {
+        while self.shared.service.metrics.connections() > 0 && Instant::now() < deadline {
             sleep(PAUSE);
         }
-        let connections = self.shared.connections.total();
+        let connections = self.shared.service.metrics.connections();
         if connections > 0 {
             let seconds = begun.elapsed().as_secs_f32();
             log::warn!(

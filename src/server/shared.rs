@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::connection_counts::ConnectionCounts;
 use crate::http::stays_open;
 use crate::service::Service;
 
@@ -43,7 +42,6 @@ pub(super) fn memory_max_within(limit: Option<usize>) -> usize {
 pub(crate) struct Shared {
     pub(crate) service: Service,
     pub(crate) limits: Limits,
-    pub(super) connections: Arc<ConnectionCounts>,
     /// The fields about the connection of responses after which it stays open.
     pub(super) stays_open: String,
     /// Bytes counted against [`Limits::memory_max`].
@@ -54,15 +52,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(
-        service: Service,
-        limits: Limits,
-        connections: Arc<ConnectionCounts>,
-    ) -> Self {
-        let (memory, limit_reached) = (AtomicUsize::new(0), AtomicBool::new(false));
+    pub(crate) fn new(service: Service, limits: Limits) -> Self {
         // in whole seconds, and not 0, which some clients take for no limit
         let stays_open = stays_open(limits.keep_alive.as_secs().max(1));
-        Self { service, limits, connections, stays_open, memory, limit_reached }
+        let (memory, limit_reached) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { service, limits, stays_open, memory, limit_reached }
     }
 
     /// Whether connections have to end sooner than their clients were told.
@@ -82,7 +76,7 @@ pub(super) struct Quota {
 
 impl Quota {
     pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
-        shared.connections.add(worker);
+        shared.service.metrics.workers[worker].connections.fetch_add(1, Relaxed);
         Self { shared, worker, memory: 0 }
     }
 
@@ -107,7 +101,7 @@ impl Quota {
 impl Drop for Quota {
     fn drop(&mut self) {
         self.set_memory(0);
-        self.shared.connections.remove(self.worker);
+        self.shared.service.metrics.workers[self.worker].connections.fetch_sub(1, Relaxed);
     }
 }
 

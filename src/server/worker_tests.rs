@@ -3,7 +3,6 @@ use std::os::unix::net::UnixStream;
 
 use super::super::shared::Quota;
 use super::*;
-use crate::connection_counts::ConnectionCounts;
 use crate::server::Limits;
 use crate::service::Service;
 use crate::store::{Color, Colors};
@@ -14,7 +13,7 @@ fn worker(value: &str) -> Worker {
     let time = Duration::from_secs(10);
     let limits =
         Limits { content_max: 100, request_timeout: time, keep_alive: time, memory_max: 10_000 };
-    let shared = Arc::new(Shared::new(service, limits, Arc::new(ConnectionCounts::new(1, 10))));
+    let shared = Arc::new(Shared::new(service, limits));
     Worker::new(shared, Arc::new(Inbox::new(0).unwrap()), ThreadPool::new(1)).unwrap()
 }
 

@@ -84,7 +84,7 @@ impl Service {
             access_log: AccessLog::None,
             allowlist: Allowlist::default(),
             tokens: None,
-            metrics: Metrics::new(Arc::new(crate::connection_counts::ConnectionCounts::new(1, 10))),
+            metrics: Metrics::new(1, 10),
             is_stopping: AtomicBool::new(false),
         }
     }

@@ -7,16 +7,13 @@
 //! A slow reader of the log must not slow down the service: one thread writes the lines, from a
 //! bounded queue. Lines that do not fit are dropped and counted.
 
-mod limiter;
-
-use std::fmt::{self, Display, Write as _};
+use std::fmt::{self, Display};
 use std::io::{self, LineWriter, Write};
 use std::iter::once;
-use std::mem::replace;
-use std::os::fd::AsFd;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::mem::{replace, take};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -24,14 +21,14 @@ use clap::ValueEnum;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use simplelog::{ConfigBuilder, FormatItem, WriteLogger, format_description};
 
-use limiter::Limiter;
-
 const QUEUE_LINES: usize = 1024;
 const LINE_BYTES: usize = 16 * 1024; // longer ones are written in parts
 /// After a write, so that a busy access log does not wake the thread for each line.
 const GATHER_TIME: Duration = Duration::from_millis(5);
 /// At the end of the process; the reason of a failed start is waited for four times as long.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
+/// How often it is looked meanwhile whether all lines are written.
+const FLUSH_STEP: Duration = Duration::from_millis(1);
 const CLIENT_WARNINGS_MAX: u64 = 5; // of one kind, per second
 const FAULTS_MAX: u64 = 100; // per second
 const EXCERPT_CHARS: usize = 200; // after escaping
@@ -40,7 +37,10 @@ const EXCERPT_CHARS: usize = 200; // after escaping
 const TIME_FORMAT: &[FormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
-static QUEUE: OnceLock<SyncSender<Message>> = OnceLock::new();
+/// To the thread that writes: one or more whole lines at a time.
+static QUEUE: OnceLock<SyncSender<Vec<u8>>> = OnceLock::new();
+/// How many of them are queued or being written.
+static UNWRITTEN: AtomicUsize = AtomicUsize::new(0);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static WARNINGS: AtomicU64 = AtomicU64::new(0);
 
@@ -68,32 +68,20 @@ pub(crate) enum AccessLog {
     None,
 }
 
-/// What the thread that writes is sent.
-enum Message {
-    /// One or more whole lines.
-    Lines(Vec<u8>),
-    /// To be answered when everything before it is written.
-    Flush(SyncSender<()>),
-}
-
 /// Starts logging at this level, panics included.
 pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
-    let (queue, messages) = sync_channel(QUEUE_LINES);
-    thread::Builder::new().name("log".to_owned()).spawn(move || write_forever(&messages))?;
-    QUEUE.set(queue).map_err(|_| io::ErrorKind::AlreadyExists)?;
-    let plain = (!is_journal(io::stderr())).then(|| plain(Queue));
+    let plain = (!is_journal()).then(|| plain(Queue));
     log::set_boxed_logger(Box::new(Logger { plain })).expect("the logger is set once, here");
     log::set_max_level(level);
     std::panic::set_hook(Box::new(|panic| FAULTS.log(format_args!("{panic}"))));
+    let (queue, lines) = sync_channel(QUEUE_LINES);
+    thread::Builder::new().name("log".to_owned()).spawn(move || write_forever(&lines))?;
+    QUEUE.set(queue).expect("the queue is set once, here");
     Ok(())
 }
 
 /// Logs why the process ends, whatever the log level is.
 pub(crate) fn fail(why: &dyn Display) {
-    if QUEUE.get().is_none() {
-        // the thread that would write it could not be started
-        return write_now(Level::Error, format_args!("{why}"));
-    }
     log::set_max_level(log::max_level().max(LevelFilter::Error));
     log::error!("{why}");
     flush_within(4 * FLUSH_TIME);
@@ -106,18 +94,11 @@ pub(crate) fn flush() {
 }
 
 fn flush_within(time: Duration) {
-    let Some(queue) = QUEUE.get() else { return };
-    let (done, is_done) = sync_channel(1);
     let deadline = Instant::now() + time;
-    while queue.try_send(Message::Flush(done.clone())).is_err() {
-        if Instant::now() >= deadline {
-            // the log is not read
-            return;
-        }
-        sleep(GATHER_TIME);
+    // later than that, nobody reads the log
+    while UNWRITTEN.load(Relaxed) > 0 && Instant::now() < deadline {
+        sleep(FLUSH_STEP);
     }
-    // The same.
-    let _ = is_done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
 }
 
 /// How many lines were dropped, and how many warnings there were, those that were left out
@@ -128,23 +109,71 @@ pub(crate) fn counts() -> (u64, u64) {
 
 /// What a client sent, for a log line: escaped as by `{:?}`, and cut with `…` if that is longer
 /// than 200 characters.
-pub(crate) fn excerpt(text: &str) -> impl Display + '_ {
-    Excerpt(text)
+pub(crate) fn excerpt(text: &str) -> String {
+    let mut length = 0;
+    let end = text.char_indices().find_map(|(at, c)| {
+        length += c.escape_debug().count();
+        (length > EXCERPT_CHARS).then_some(at)
+    });
+    match end {
+        Some(end) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
 }
 
-struct Excerpt<'a>(&'a str);
+/// Lets a number of lines per second through, and counts the others.
+pub(crate) struct Limiter {
+    level: Level,
+    /// What is left out, in the plural.
+    what: &'static str,
+    rate: Mutex<Rate>,
+}
 
-impl Display for Excerpt<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut length = 0;
-        let end = self.0.char_indices().find_map(|(at, c)| {
-            length += c.escape_debug().count();
-            (length > EXCERPT_CHARS).then_some(at)
-        });
-        match end {
-            Some(end) => write!(f, "{:?}…", &self.0[..end]),
-            None => write!(f, "{:?}", self.0),
+impl Limiter {
+    const fn new(level: Level, max: u64, what: &'static str) -> Self {
+        Self { level, what, rate: Mutex::new(Rate { max, second: None, said: 0, left_out: 0 }) }
+    }
+
+    /// Logs a line, unless there were too many in this second.
+    pub(crate) fn log(&self, text: fmt::Arguments<'_>) {
+        if !log::log_enabled!(self.level) {
+            return;
         }
+        let admitted = {
+            let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+            rate.admit(Instant::now())
+        };
+        if let Some(left_out) = admitted {
+            if left_out > 0 {
+                log::log!(self.level, "{left_out} more {} were left out", self.what);
+            }
+            log::log!(self.level, "{text}");
+        } else if self.level == Level::Warn {
+            WARNINGS.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// The lines of the current second.
+struct Rate {
+    max: u64,
+    second: Option<Instant>,
+    said: u64,
+    left_out: u64,
+}
+
+impl Rate {
+    /// `None` if this line is one too many; otherwise how many were left out before it.
+    fn admit(&mut self, now: Instant) -> Option<u64> {
+        if self.second.is_none_or(|begun| now.duration_since(begun) >= Duration::from_secs(1)) {
+            (self.second, self.said) = (Some(now), 0);
+        }
+        if self.said == self.max {
+            self.left_out += 1;
+            return None;
+        }
+        self.said += 1;
+        Some(take(&mut self.left_out))
     }
 }
 
@@ -153,8 +182,11 @@ struct Queue;
 
 impl Write for Queue {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        let message = Message::Lines(lines.to_vec());
-        if QUEUE.get().is_none_or(|queue| queue.try_send(message).is_err()) {
+        // that thread could not be started, which is the last that is logged
+        let Some(queue) = QUEUE.get() else { return io::stderr().write(lines) };
+        UNWRITTEN.fetch_add(1, Relaxed);
+        if queue.try_send(lines.to_vec()).is_err() {
+            UNWRITTEN.fetch_sub(1, Relaxed);
             DROPPED.fetch_add(1, Relaxed);
         }
         Ok(lines.len())
@@ -166,47 +198,38 @@ impl Write for Queue {
 }
 
 /// Writes what is in the queue, several lines at a time.
-fn write_forever(messages: &Receiver<Message>) {
-    let (mut lines, mut reported) = (Vec::new(), 0);
-    while let Ok(first) = messages.recv() {
-        let mut flushes = Vec::new();
-        for message in once(first).chain(messages.try_iter().take(QUEUE_LINES)) {
-            match message {
-                Message::Lines(more) => lines.extend_from_slice(&more),
-                Message::Flush(done) => flushes.push(done),
-            }
-        }
+fn write_forever(lines: &Receiver<Vec<u8>>) {
+    let mut reported = 0;
+    while let Ok(first) = lines.recv() {
+        let taken: Vec<_> = once(first).chain(lines.try_iter().take(QUEUE_LINES)).collect();
         // There is nowhere to complain.
-        let _ = io::stderr().write_all(&lines);
-        lines.clear();
+        let _ = io::stderr().write_all(&taken.concat());
         let dropped = DROPPED.load(Relaxed);
         if dropped > reported && log::log_enabled!(Level::Warn) {
             let count = dropped - replace(&mut reported, dropped);
             let what = "log lines were dropped: standard error was not read fast enough";
-            write_now(Level::Warn, format_args!("{count} {what}"));
+            warn_past_queue(format_args!("{count} {what}"));
         }
-        for done in flushes {
-            // The thread that waited has given up.
-            let _ = done.send(());
-        }
+        UNWRITTEN.fetch_sub(taken.len(), Relaxed);
         sleep(GATHER_TIME);
     }
 }
 
-/// Writes a line past the queue, for as long as that takes.
-fn write_now(level: Level, text: fmt::Arguments<'_>) {
-    let record = Record::builder().level(level).args(text).build();
-    match is_journal(io::stderr()) {
+/// Writes a warning past the queue, which may be full again, for as long as that takes.
+fn warn_past_queue(text: fmt::Arguments<'_>) {
+    let record = Record::builder().level(Level::Warn).args(text).build();
+    match is_journal() {
         // There is nowhere to complain.
         true => drop(io::stderr().write_all(journal_lines(&record).as_bytes())),
         false => plain(io::stderr()).log(&record),
     }
 }
 
-/// Whether this stream goes to the journal, whose device and inode `JOURNAL_STREAM` has
+/// Whether standard error goes to the journal, whose device and inode `JOURNAL_STREAM` has
 /// (systemd.exec(5)).
-fn is_journal(stream: impl AsFd) -> bool {
-    let identity = rustix::fs::fstat(stream).map(|file| format!("{}:{}", file.st_dev, file.st_ino));
+fn is_journal() -> bool {
+    let file = rustix::fs::fstat(io::stderr());
+    let identity = file.map(|file| format!("{}:{}", file.st_dev, file.st_ino));
     identity.is_ok_and(|identity| {
         std::env::var_os("JOURNAL_STREAM").is_some_and(|journal| journal == *identity)
     })
@@ -239,14 +262,13 @@ impl Log for Logger {
 
 /// Makes lines with a time and a level; simplelog writes each in a dozen pieces.
 fn plain<W: Write + Send + 'static>(to: W) -> Box<WriteLogger<LineWriter<W>>> {
-    let mut config = ConfigBuilder::new();
-    config
+    let config = ConfigBuilder::new()
         .set_thread_level(LevelFilter::Off)
         .set_target_level(LevelFilter::Off)
-        .set_location_level(LevelFilter::Off);
-    config.set_time_level(LevelFilter::Error).set_time_format_custom(TIME_FORMAT);
-    let to = LineWriter::with_capacity(LINE_BYTES, to);
-    WriteLogger::new(LevelFilter::Trace, config.build(), to)
+        .set_location_level(LevelFilter::Off)
+        .set_time_format_custom(TIME_FORMAT)
+        .build();
+    WriteLogger::new(LevelFilter::Trace, config, LineWriter::with_capacity(LINE_BYTES, to))
 }
 
 /// Each line of a record has its own priority, since the journal takes each for an entry.
@@ -257,10 +279,7 @@ fn journal_lines(record: &Record<'_>) -> String {
         Level::Info => 6,
         Level::Debug | Level::Trace => 7,
     };
-    record.args().to_string().lines().fold(String::new(), |mut lines, line| {
-        writeln!(lines, "<{priority}>{line}").expect("a string takes all");
-        lines
-    })
+    record.args().to_string().lines().map(|line| format!("<{priority}>{line}\n")).collect()
 }
 
 #[cfg(test)]
@@ -304,5 +323,18 @@ mod tests {
         check(&"é".repeat(200), format!("\"{}\"", "é".repeat(200)));
         check(&"é".repeat(201), format!("\"{}\"…", "é".repeat(200)));
         check(&"\n".repeat(201), format!("\"{}\"…", "\\n".repeat(100)));
+    }
+
+    #[test]
+    fn a_number_of_lines_per_second_is_admitted_and_the_others_are_counted() {
+        let mut rate = Rate { max: 5, second: None, said: 0, left_out: 0 };
+        let start = Instant::now();
+        for _ in 0..5 {
+            assert_eq!(rate.admit(start), Some(0));
+        }
+        assert_eq!(rate.admit(start), None);
+        assert_eq!(rate.admit(start + Duration::from_millis(999)), None);
+        assert_eq!(rate.admit(start + Duration::from_secs(1)), Some(2));
+        assert_eq!(rate.admit(start + Duration::from_secs(1)), Some(0));
     }
 }
