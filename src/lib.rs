@@ -159,6 +159,7 @@ fn service(args: &Args, store: Store, tokens: Option<Tokens>, metrics: Metrics) 
         allowlist: Allowlist { origins: args.allow_origin.clone(), hosts: args.allow_host.clone() },
         tokens,
         metrics,
+        is_stopping: AtomicBool::new(false),
     }
 }
 

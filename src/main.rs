@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+#[cfg(target_env = "gnu")]
+use nix::libc;
+
 /// Blocks of at least so many bytes, such as the JSON of long lists, go back to the system as soon
 /// as they are freed. By itself, glibc raises this to the longest block so far, up to 32 MiB, and
 /// keeps what is shorter.

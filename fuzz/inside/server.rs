@@ -203,11 +203,11 @@ fn serve(
             Next::Wait(EventFlags::IN) if is_readable(&connection.socket) => Event::Readable,
             Next::Wait(EventFlags::IN) => return Some(connection),
             Next::Wait(_) | Next::Close => return None,
-            Next::Defer(asked, arrival) => {
-                let answer = shared.service.respond(&asked.request, arrival);
-                Event::Answer(asked, Ok(answer))
+            Next::Defer(request, arrival) => {
+                let answer = shared.service.respond(&request, arrival);
+                Event::Answer(request, Ok(answer))
             }
-            Next::Change(..) | Next::Unwatch => panic!("nothing is saved here: {next:?}"),
+            Next::Change(..) => panic!("nothing is saved here: {next:?}"),
         };
     }
 }

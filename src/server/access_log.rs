@@ -2,7 +2,6 @@
 //! fault.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::Instant;
 
 use tiny_http::StatusCode;
@@ -11,37 +10,13 @@ use crate::http::{Challenge, Request, Response};
 use crate::logging::{self, AccessLog, excerpt};
 use crate::service::Service;
 
-/// What the access log says of a request, and the response does not tell.
-#[derive(Debug)]
-pub(super) struct LogEntry {
-    /// When the service began to answer.
-    begun: Instant,
-    /// The name of the request's token.
-    token_name: Option<Arc<str>>,
-    /// Only if the request has changed the list.
-    is_for_change: bool,
-}
-
-impl LogEntry {
-    /// `None` where nothing is logged.
-    pub(super) fn begin(service: &Service, request: Option<&Request>) -> Option<Self> {
-        let is_for_change = service.access_log == AccessLog::Changes;
-        if service.access_log == AccessLog::None
-            || is_for_change && request.is_none_or(Request::is_safe)
-        {
-            return None;
-        }
-        let token_name = request.and_then(|request| service.token_name(request));
-        Some(Self { begun: Instant::now(), token_name, is_for_change })
-    }
-}
-
-/// Logs a response. With the access log: client, method, target, status, bytes, microseconds, and
-/// the reason of an error, or what a change has made. Otherwise errors alone, at debug. `request`
-/// is `None` for bytes that are no request.
+/// Logs a response. With the access log: client, method, target, status, bytes, microseconds since
+/// the request was `received`, and the reason of an error, or what a change has made. Otherwise
+/// errors alone, at debug. `request` is `None` for bytes that are no request.
 pub(super) fn log(
-    entry: Option<&LogEntry>,
+    service: &Service,
     peer: Option<SocketAddr>,
+    received: Instant,
     request: Option<&Request>,
     response: &Response,
     bytes: usize,
@@ -53,27 +28,27 @@ pub(super) fn log(
     } else if response.status == StatusCode::FORBIDDEN {
         logging::FORBIDDEN.log(format_args!("{detail}"));
     }
-    let entry = entry.filter(|entry| response.is_change || !entry.is_for_change);
-    if entry.is_none() && (status < 400 || !log::log_enabled!(log::Level::Debug)) {
+    let is_logged = match service.access_log {
+        AccessLog::All => true,
+        AccessLog::Changes => response.is_change,
+        AccessLog::None => false,
+    };
+    if !is_logged && (status < 400 || !log::log_enabled!(log::Level::Debug)) {
         return;
     }
     // the query, which the service ignores, may have a token (RFC 6750 §2.3), which does not belong
     // in a log
-    let what = request.map_or_else(
-        || "-".to_owned(),
-        |request| {
-            format!(
-                "{:.32} {}",
-                request.method.as_str(),
-                excerpt(request.target.split('?').next().unwrap_or_default())
-            )
-        },
-    );
-    let Some(LogEntry { begun, token_name, .. }) = entry else {
-        return log::debug!("refused {} {what} with {status}: {detail}", client());
+    let path = |request: &Request| {
+        let path = request.target.split('?').next().unwrap_or_default();
+        format!("{:.32} {}", request.method.as_str(), excerpt(path))
     };
-    let taken = begun.elapsed().as_micros();
-    let token = token_name.as_ref().map(|name| format!("{name}@")).unwrap_or_default();
+    let what = request.map_or_else(|| "-".to_owned(), path);
+    if !is_logged {
+        return log::debug!("refused {} {what} with {status}: {detail}", client());
+    }
+    let taken = received.elapsed().as_micros();
+    let token = request.and_then(|request| service.token_name(request));
+    let token = token.map(|name| format!("{name}@")).unwrap_or_default();
     let space = if detail.is_empty() { "" } else { " " };
     log::info!(target: "access", "{token}{} {what} {status} {bytes} {taken}us{space}{detail}", client());
 }

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 use tiny_http::Method;
 
-use super::access_log::{self, LogEntry};
+use super::access_log;
 use super::output::{Output, Sent};
 use super::shared::{Quota, Shared};
 use crate::http::{CLOSES, Parser, ProtocolError, Request, Response};
@@ -40,9 +40,9 @@ const LINGER_BYTES_MAX: usize = 1024 * 1024;
 /// closed: a new client is answered within a second.
 const STALL_TIME: Duration = Duration::from_millis(500);
 
-/// How much longer than the keep-alive time an idle connection stays open: a request that the
-/// client sends just before that time is over still arrives. The field Keep-Alive says a second at
-/// least, however short the time is; unless the service stops, it does not promise too much.
+/// How much longer than the keep-alive time an idle connection stays open, so that a request that
+/// is sent just before that is over still arrives. The field Keep-Alive has whole seconds, at least
+/// one: with this it never promises too much, unless the service stops.
 const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
 /// How long it takes at most until a representation that was withdrawn is not sent any more.
@@ -52,7 +52,7 @@ const WITHDRAWAL_TIME: Duration = Duration::from_millis(100);
 const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// What a connection waits for.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum State {
     /// The first byte of its first request.
     New,
@@ -66,8 +66,8 @@ enum State {
     Waiting { memory: usize },
     /// Room in the socket for more of the output. When all of it is sent, this follows.
     Writing(After),
-    /// The end of the client's side, after the last response. Up to `left` bytes are received and
-    /// dropped.
+    /// The end of the client's side, after the last response. About `left` bytes more are received
+    /// and dropped.
     Lingering { left: usize },
 }
 
@@ -83,13 +83,6 @@ enum After {
     Linger,
 }
 
-/// A request that is answered elsewhere, and comes back with the answer.
-#[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) request: Request,
-    entry: Option<LogEntry>,
-}
-
 #[derive(Debug)]
 pub(super) enum Event {
     /// There is something to receive, or the connection has ended.
@@ -99,9 +92,9 @@ pub(super) enum Event {
     /// buffer.
     Resume,
     /// To [`Next::Defer`].
-    Answer(Box<Asked>, thread::Result<Answer>),
+    Answer(Box<Request>, thread::Result<Answer>),
     /// To [`Next::Change`].
-    Outcome(Box<Asked>, Result<Outcome, DatabaseError>),
+    Outcome(Box<Request>, Result<Outcome, DatabaseError>),
     /// [`Connection::deadline`] has passed.
     Deadline,
 }
@@ -109,17 +102,15 @@ pub(super) enum Event {
 /// What the worker has to do for the connection next.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Wait for these events on the socket.
+    /// Wait for these events on the socket. Without any, it is taken out of epoll, which would
+    /// report in every pass that the client has gone.
     Wait(EventFlags),
     /// Send [`Event::Resume`] when the other connections have been served.
     Queue,
     /// Have this request answered where nobody waits for it, and send [`Event::Answer`].
-    Defer(Box<Asked>, Arrival),
+    Defer(Box<Request>, Arrival),
     /// Have this change saved, and send [`Event::Outcome`].
-    Change(Box<Asked>, Change),
-    /// Remove the socket from epoll until the answer is there: it is ready, and epoll would report
-    /// that in every pass.
-    Unwatch,
+    Change(Box<Request>, Change),
     Close,
 }
 
@@ -162,13 +153,12 @@ impl Connection {
         quota: Quota,
         now: Instant,
     ) -> Self {
-        let (parser, output) = (Parser::default(), Output::default());
         Self {
             socket,
             peer,
             checks_host,
-            parser,
-            output,
+            parser: Parser::default(),
+            output: Output::default(),
             state: State::New,
             since: now,
             received: now,
@@ -195,7 +185,7 @@ impl Connection {
         let time = match self.state {
             State::Waiting { .. } => return None,
             _ if shared.limit_reached.load(Relaxed) => STALL_TIME,
-            State::New | State::Idle if shared.is_stopping.load(Relaxed) => {
+            State::New | State::Idle if shared.service.is_stopping.load(Relaxed) => {
                 STOPPING_KEEP_ALIVE.min(limits.keep_alive)
             }
             State::Idle => limits.keep_alive + KEEP_ALIVE_GRACE,
@@ -217,42 +207,38 @@ impl Connection {
     }
 
     fn handle(&mut self, event: Event, pass: &mut Pass<'_>) -> io::Result<Next> {
-        match (event, &mut self.state) {
+        match (event, self.state) {
             (Event::Readable, State::New | State::Idle | State::Reading) => {
                 self.receive_requests(pass)
             }
-            (Event::Readable, State::Lingering { left }) if *left > 0 => {
-                drop_received(&self.socket, left, pass.scratch)
-            }
-            (Event::Resume, State::New | State::Idle | State::Reading) => self.answer_waiting(pass),
-            (Event::Answer(asked, answer), State::Waiting { .. }) => {
-                let next = self.answer_deferred(*asked, answer, pass);
+            (Event::Readable, State::Lingering { left }) => self.drop_received(left, pass.scratch),
+            (Event::Resume, State::New | State::Idle | State::Reading) => self.answer(pass),
+            (Event::Answer(request, answer), State::Waiting { .. }) => {
+                let next = self.take_answer(*request, answer, pass);
                 pass.counters.time_answers(1, self.received.elapsed());
                 next
             }
-            (Event::Outcome(asked, outcome), State::Waiting { .. }) => {
+            (Event::Outcome(request, outcome), State::Waiting { .. }) => {
                 let respond = || Answer::Now(pass.shared.service.respond_to_outcome(outcome));
                 let answer = catch_unwind(AssertUnwindSafe(respond));
-                let next = self.answer_deferred(*asked, answer, pass);
+                let next = self.take_answer(*request, answer, pass);
                 pass.counters.durable.add(1, self.received.elapsed());
                 next
             }
-            (Event::Readable | Event::Writable, State::Waiting { .. }) => Ok(Next::Unwatch),
+            (Event::Readable | Event::Writable, State::Waiting { .. }) => {
+                Ok(Next::Wait(EventFlags::empty()))
+            }
             (Event::Readable | Event::Writable | Event::Resume, State::Writing(after)) => {
-                let after = *after;
                 self.send(after, pass)
             }
             // epoll reports room only when a third of the socket's buffer is free, so there may be
             // some
-            (Event::Deadline, State::Writing(after)) => {
-                let after = *after;
-                match self.send(after, pass)? {
-                    Next::Wait(EventFlags::OUT) if self.since != pass.now => {
-                        Ok(self.close(Closing::Unread, pass))
-                    }
-                    next => Ok(next),
+            (Event::Deadline, State::Writing(after)) => match self.send(after, pass)? {
+                Next::Wait(EventFlags::OUT) if self.since != pass.now => {
+                    Ok(self.close(Closing::Unread, pass))
                 }
-            }
+                next => Ok(next),
+            },
             (Event::Deadline, State::Reading) if pass.shared.limit_reached.load(Relaxed) => {
                 self.refuse(None, &ProtocolError::Overloaded, pass)?;
                 Ok(self.close(Closing::NoRoom, pass))
@@ -288,17 +274,6 @@ impl Connection {
         self.answer(pass)
     }
 
-    /// Answers requests that have waited in the buffer while other connections were served, and
-    /// times them by themselves.
-    fn answer_waiting(&mut self, pass: &mut Pass<'_>) -> io::Result<Next> {
-        let before = pass.answered;
-        let next = self.answer(pass);
-        let count = pass.answered - before;
-        pass.answered = before;
-        pass.counters.time_answers(count, self.received.elapsed());
-        next
-    }
-
     /// Answers the requests in the buffer, up to [`ANSWERS_IN_A_ROW`].
     fn answer(&mut self, pass: &mut Pass<'_>) -> io::Result<Next> {
         for _ in 0..ANSWERS_IN_A_ROW {
@@ -320,61 +295,43 @@ impl Connection {
             };
             // what follows is another request, with a time of its own
             (self.state, self.since) = (State::Idle, pass.now);
-            let service = &pass.shared.service;
-            let entry = LogEntry::begin(service, Some(&request));
-            let memory = request.memory();
-            if self.quota.is_refused(memory + self.output.memory()) {
-                return self.refuse(Some((request, entry)), &ProtocolError::Overloaded, pass);
+            if self.quota.is_refused(request.memory() + self.output.memory()) {
+                return self.refuse(Some(request), &ProtocolError::Overloaded, pass);
             }
-            let arrival = self.arrival(pass, true);
+            let service = &pass.shared.service;
+            let arrival = Arrival { checks_host: self.checks_host, may_defer: true };
             // after a panic the list is consistent: a change is made as a whole or not at all
             let answer = catch_unwind(AssertUnwindSafe(|| service.respond(&request, arrival)));
             let Ok(Answer::Now(response)) = answer else {
-                return self.wait_for_answer(Asked { request, entry }, answer, pass);
+                return self.take_answer(request, answer, pass);
             };
             pass.answered += 1;
-            if self.respond(&request, entry.as_ref(), response, pass) == After::Close {
+            if self.respond(&request, response, pass) == After::Close {
                 return self.send(After::Close, pass);
             }
         }
         self.send(After::Answer, pass)
     }
 
-    fn arrival(&self, pass: &Pass<'_>, may_defer: bool) -> Arrival {
-        let is_stopping = pass.shared.is_stopping.load(Relaxed);
-        Arrival { checks_host: self.checks_host, is_stopping, may_defer }
-    }
-
-    /// Goes on with an answer that was waited for.
-    fn answer_deferred(
+    /// Goes on with the answer to a request: a response, or one that has to be waited for.
+    fn take_answer(
         &mut self,
-        asked: Asked,
+        request: Request,
         answer: thread::Result<Answer>,
         pass: &mut Pass<'_>,
     ) -> io::Result<Next> {
         // the time until the next request begins now
         (self.state, self.since) = (State::Idle, pass.now);
-        let Ok(Answer::Now(response)) = answer else {
-            return self.wait_for_answer(asked, answer, pass);
-        };
-        let after = self.respond(&asked.request, asked.entry.as_ref(), response, pass);
-        self.send(after, pass)
-    }
-
-    /// Waits for the answer that this one, which is no response, leads to.
-    fn wait_for_answer(
-        &mut self,
-        asked: Asked,
-        answer: thread::Result<Answer>,
-        pass: &mut Pass<'_>,
-    ) -> io::Result<Next> {
-        let Asked { request, entry } = asked;
         let error = match answer {
+            Ok(Answer::Now(response)) => {
+                let after = self.respond(&request, response, pass);
+                return self.send(after, pass);
+            }
             Ok(Answer::Deferred) => {
                 self.state = State::Waiting { memory: request.memory() };
                 self.output.send(&self.socket)?;
-                let arrival = self.arrival(pass, false);
-                return Ok(Next::Defer(Box::new(Asked { request, entry }), arrival));
+                let arrival = Arrival { checks_host: self.checks_host, may_defer: false };
+                return Ok(Next::Defer(Box::new(request), arrival));
             }
             Ok(Answer::Change(change)) => {
                 let memory = request.memory().max(change.memory());
@@ -383,58 +340,35 @@ impl Connection {
                     self.output.send(&self.socket)?;
                     // the change has its own copy of what it needs
                     let request = Request { content: Vec::new(), ..request };
-                    return Ok(Next::Change(Box::new(Asked { request, entry }), change));
+                    return Ok(Next::Change(Box::new(request), change));
                 }
                 ProtocolError::Overloaded
             }
-            // who calls this has sent a response
-            Ok(Answer::Now(_)) | Err(_) => ProtocolError::Panicked,
+            Err(_) => ProtocolError::Panicked,
         };
-        self.refuse(Some((request, entry)), &error, pass)
+        self.refuse(Some(request), &error, pass)
     }
 
     /// Appends the response to a request to the output. Returns what follows.
-    fn respond(
-        &mut self,
-        request: &Request,
-        entry: Option<&LogEntry>,
-        response: Response,
-        pass: &Pass<'_>,
-    ) -> After {
+    fn respond(&mut self, request: &Request, response: Response, pass: &Pass<'_>) -> After {
         let shared = pass.shared;
-        let is_last = !request.keep_alive
-            || shared.is_stopping.load(Relaxed)
-            || shared.limit_reached.load(Relaxed);
-        let (after, connection) = if is_last {
-            (After::Close, CLOSES)
-        } else {
-            (After::Answer, shared.stays_open.as_str())
-        };
-        self.push(Some(request), entry, response, connection, pass);
-        after
+        let is_last = !request.keep_alive || shared.is_in_need();
+        let connection = if is_last { CLOSES } else { shared.stays_open.as_str() };
+        self.push(Some(request), response, connection, pass);
+        if is_last { After::Close } else { After::Answer }
     }
 
     /// Responds with an error to a request that cannot be served, or, without one, to what cannot
     /// be read as one. Nothing that follows is read as a request.
     fn refuse(
         &mut self,
-        request: Option<(Request, Option<LogEntry>)>,
+        request: Option<Request>,
         error: &ProtocolError,
         pass: &mut Pass<'_>,
     ) -> io::Result<Next> {
         let unfinished = self.parser.refuse();
-        let service = &pass.shared.service;
-        let (request, entry) = match request {
-            Some((request, entry)) => (Some(request), entry),
-            None => (unfinished, LogEntry::begin(service, None)),
-        };
-        self.push(
-            request.as_ref(),
-            entry.as_ref(),
-            Response::error(error.status(), error.to_string()),
-            CLOSES,
-            pass,
-        );
+        let response = Response::error(error.status(), error.to_string());
+        self.push(request.or(unfinished).as_ref(), response, CLOSES, pass);
         self.send(After::Linger, pass)
     }
 
@@ -442,16 +376,16 @@ impl Connection {
     fn push(
         &mut self,
         request: Option<&Request>,
-        entry: Option<&LogEntry>,
         mut response: Response,
         connection: &str,
         pass: &Pass<'_>,
     ) {
+        let service = &pass.shared.service;
         let is_head = request.is_some_and(|request| request.method == Method::Head);
-        let common = pass.shared.service.common_fields(request, pass.date, connection);
+        let common = service.common_fields(request, pass.date, connection);
         let bytes = self.output.push(&mut response, is_head, &common);
         pass.counters.count_response(request.map(|request| &request.method), response.status);
-        access_log::log(entry, self.peer, request, &response, bytes);
+        access_log::log(service, self.peer, self.received, request, &response, bytes);
     }
 
     /// Sends what the socket has room for, and goes on when that is all of the output.
@@ -490,18 +424,17 @@ impl Connection {
         (self.state, self.since) = (State::Lingering { left: LINGER_BYTES_MAX }, now);
         Ok(Next::Wait(EventFlags::IN))
     }
-}
 
-/// Receives and drops up to `left` bytes.
-fn drop_received(socket: &OwnedFd, left: &mut usize, scratch: &mut [u8]) -> io::Result<Next> {
-    while *left > 0 {
-        match receive(socket, scratch)? {
-            Some([]) => return Ok(Next::Close),
-            Some(dropped) => *left = left.saturating_sub(dropped.len()),
-            None => return Ok(Next::Wait(EventFlags::IN)),
-        }
+    fn drop_received(&mut self, left: usize, scratch: &mut [u8]) -> io::Result<Next> {
+        let dropped = receive(&self.socket, scratch)?.map(|received| received.len());
+        let left = left.saturating_sub(dropped.unwrap_or(0));
+        self.state = State::Lingering { left };
+        Ok(match dropped {
+            Some(0) => Next::Close,
+            _ if left == 0 => Next::Wait(EventFlags::empty()),
+            _ => Next::Wait(EventFlags::IN),
+        })
     }
-    Ok(Next::Wait(EventFlags::empty()))
 }
 
 /// Receives up to a buffer of bytes: none at the end, `None` if there is nothing yet.

@@ -2,15 +2,12 @@
 
 use std::io;
 use std::mem::take;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::connection::{Connection, Event};
-use super::shared::{Quota, Shared};
 
 pub(super) struct Inbox {
     mail: Mutex<Vec<Mail>>,
@@ -34,19 +31,6 @@ impl Inbox {
         Ok(Self { mail: Mutex::default(), eventfd, worker })
     }
 
-    /// Passes a new connection to the worker.
-    pub(super) fn add(
-        &self,
-        socket: OwnedFd,
-        peer: Option<SocketAddr>,
-        checks_host: bool,
-        shared: &Arc<Shared>,
-    ) {
-        let quota = Quota::new(Arc::clone(shared), self.worker);
-        let connection = Connection::new(socket, peer, checks_host, quota, Instant::now());
-        self.post(Mail::Connection(Box::new(connection)));
-    }
-
     pub(super) fn post(&self, mail: Mail) {
         let was_empty = {
             let mut waiting = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,13 +43,13 @@ impl Inbox {
     }
 
     pub(super) fn take(&self) -> Vec<Mail> {
-        // It fails when an earlier read has reset the counter.
+        // It fails when the counter is 0 already: the mail came after an earlier read.
         let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
         take(&mut *self.mail.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn wake(&self) {
-        // It fails only when the counter is at 2^64 - 2, and then the worker wakes anyway.
+        // It fails only when the counter is at its end, 2^64 - 2, and then the eventfd is readable.
         let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
     }
 }

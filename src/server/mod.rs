@@ -26,8 +26,10 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use threadpool::ThreadPool;
 
+use connection::Connection;
 use inbox::{Inbox, Mail};
 pub(crate) use listen::{Endpoint, Listener, clash, inherited, listen};
+use shared::Quota;
 pub(crate) use shared::{Limits, Shared};
 use worker::Worker;
 
@@ -161,8 +163,8 @@ impl Server {
     /// Accepts up to [`ACCEPTS_IN_A_ROW`] connections from a listener.
     fn accept_from(&self, listener: &Listener) {
         let Listener { endpoint, .. } = listener;
-        // an address that others can connect to may be a published port of a loopback address:
-        // whoever names hosts means only those
+        // an open address may be the port that a container publishes on a loopback address, so
+        // with --allow-host its requests are checked as well
         let checks_host = endpoint.is_loopback()
             || (endpoint.is_open() && !self.shared.service.allowlist.hosts.is_empty());
         for _ in 0..ACCEPTS_IN_A_ROW {
@@ -171,12 +173,11 @@ impl Server {
             }
             match listener.accept() {
                 Ok((socket, peer)) => {
-                    self.inboxes[self.shared.service.metrics.next_worker()].add(
-                        socket,
-                        peer,
-                        checks_host,
-                        &self.shared,
-                    );
+                    let inbox = &self.inboxes[self.shared.service.metrics.next_worker()];
+                    let quota = Quota::new(Arc::clone(&self.shared), inbox.worker);
+                    let connection =
+                        Connection::new(socket, peer, checks_host, quota, Instant::now());
+                    inbox.post(Mail::Connection(Box::new(connection)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // the client closed the connection before it was accepted
@@ -196,7 +197,7 @@ impl Server {
         let begun = Instant::now();
         service_manager::stopping();
         self.listeners.iter_mut().for_each(Listener::unlink);
-        self.shared.is_stopping.store(true, Relaxed);
+        self.shared.service.is_stopping.store(true, Relaxed);
         self.inboxes.iter().for_each(|inbox| inbox.wake());
         // clients see connections in the kernel's queue as established
         while self.listeners.iter().any(has_pending) && begun.elapsed() < LAST_ACCEPTS {

@@ -21,8 +21,8 @@ const BATCH_BYTES: usize = 8 * 1024;
 /// Capacity up to which an empty buffer is kept for the next response.
 const KEPT_BUFFER_BYTES_MAX: usize = 1024;
 
-/// Bytes that are sent before other connections get their turn; the kernel would take megabytes. With
-/// much less, it was seen to give up a client that reads slowly (TCP_USER_TIMEOUT).
+/// Bytes that are sent before other connections get their turn; the kernel may take megabytes at a
+/// time. With much less, it gave up clients that read slowly (TCP_USER_TIMEOUT).
 const TURN_BYTES: usize = 512 * 1024;
 
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
@@ -125,7 +125,7 @@ impl Output {
         Ok(Sent::All)
     }
 
-    /// What is left of buffer and content, and one turn of that; `None` when all is sent.
+    /// What is not sent yet of buffer and content, cut to one turn; `None` if there is nothing.
     fn rest(&self) -> Option<[&[u8]; 2]> {
         let buffer = &self.buffer[self.sent.min(self.buffer.len())..];
         let content = &self.content.bytes()[self.sent.saturating_sub(self.buffer.len())..];

@@ -49,21 +49,19 @@ pub(crate) struct Shared {
     /// The connection limit is reached and clients wait: idle and stalled connections are closed,
     /// the others after their next response.
     pub(super) limit_reached: AtomicBool,
-    pub(super) is_stopping: AtomicBool,
 }
 
 impl Shared {
     pub(crate) fn new(service: Service, limits: Limits) -> Self {
-        let (memory, limit_reached, is_stopping) =
-            (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
         // in whole seconds, and not 0, which some clients take for no limit
         let stays_open = stays_open(limits.keep_alive.as_secs().max(1));
-        Self { service, limits, stays_open, memory, limit_reached, is_stopping }
+        let (memory, limit_reached) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { service, limits, stays_open, memory, limit_reached }
     }
 
     /// Whether connections have to end sooner than their clients were told.
     pub(super) fn is_in_need(&self) -> bool {
-        self.is_stopping.load(Relaxed) || self.limit_reached.load(Relaxed)
+        self.service.is_stopping.load(Relaxed) || self.limit_reached.load(Relaxed)
     }
 }
 

@@ -13,17 +13,17 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use threadpool::ThreadPool;
 
-use super::connection::{Asked, Connection, Event, Next, Pass};
+use super::connection::{Connection, Event, Next, Pass};
 use super::inbox::{Inbox, Mail};
 use super::shared::Shared;
 use crate::http::{Date, Request};
 use crate::logging;
 use crate::metrics::Closing;
 use crate::service::{Answer, Service};
-use crate::store::Outcome;
+use crate::store::{Change, Outcome};
 use crate::yielding::Yielding;
 
-/// Deadlines that are closer together are looked at together; this long a deadline may be missed.
+/// Deadlines are looked at no more often than this, so one may be missed by as much.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Connections of the run queue that are served in one pass.
@@ -37,9 +37,8 @@ const INBOX: u64 = 0;
 
 struct Entry {
     connection: Connection,
-    /// What epoll watches the socket for; `None` before the first event, and after
-    /// [`Next::Unwatch`].
-    watched: Option<EventFlags>,
+    /// What epoll watches the socket for; without any, it is not in epoll.
+    watched: EventFlags,
     /// It is in the run queue.
     queued: bool,
 }
@@ -58,14 +57,14 @@ impl DeferredAnswers {
     fn answer(
         &self,
         id: u64,
-        asked: Box<Asked>,
+        request: Box<Request>,
         respond: impl FnOnce(&Service, &Request) -> Answer + Send + 'static,
     ) {
         let Self { shared, inbox, .. } = self.clone();
         self.pool.execute(move || {
-            let respond = || respond(&shared.service, &asked.request);
+            let respond = || respond(&shared.service, &request);
             let answer = catch_unwind(AssertUnwindSafe(respond));
-            inbox.post(Mail::Event(id, Event::Answer(asked, answer)));
+            inbox.post(Mail::Event(id, Event::Answer(request, answer)));
         });
     }
 }
@@ -145,8 +144,8 @@ impl Worker {
             if self.is_in_need != is_in_need {
                 (self.is_in_need, self.next_check) = (is_in_need, Some(before));
             }
-            // A client that had sent something before the last look at epoll has been served in
-            // this pass, so none is late only because the worker was.
+            // By the time before epoll was asked: who had sent something by then was served in this
+            // pass, and is not late because the worker was.
             if self.next_check.is_some_and(|check| check <= before) {
                 self.end_overdue(before, &mut pass);
             }
@@ -211,7 +210,11 @@ impl Worker {
                     self.last_id += 1;
                     self.connections.insert(
                         self.last_id,
-                        Entry { connection: *connection, watched: None, queued: false },
+                        Entry {
+                            connection: *connection,
+                            watched: EventFlags::empty(),
+                            queued: false,
+                        },
                     );
                     // Most clients have sent a request by now, so receive first; a connection that
                     // ends with the response never needs epoll.
@@ -222,7 +225,7 @@ impl Worker {
     }
 
     fn serve(&mut self, id: u64, event: Event, pass: &mut Pass<'_>) {
-        // before it may lead to a further list that is held
+        // first, since this request may lead to another list that is kept in memory
         self.close_withdrawn();
         // a connection in the run queue waits for its turn there
         let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else {
@@ -235,24 +238,26 @@ impl Worker {
             self.next_check = Some(self.next_check.map_or(check, |earlier| earlier.min(check)));
         }
         let wanted = match next {
-            Next::Wait(flags) => Some(flags),
+            Next::Wait(flags) => flags,
             Next::Queue => {
                 entry.queued = true;
                 self.run_queue.push_back(id);
-                Some(EventFlags::IN)
+                EventFlags::IN
             }
-            Next::Defer(..) | Next::Change(..) => entry.watched,
-            Next::Unwatch => None,
+            Next::Defer(request, arrival) => {
+                let respond =
+                    move |service: &Service, request: &Request| service.respond(request, arrival);
+                return self.deferred.answer(id, request, respond);
+            }
+            Next::Change(request, change) => return self.submit(id, request, change),
             Next::Close => return drop(self.connections.remove(&id)),
         };
-        let data = EventData::new_u64(id);
-        let watched = match (entry.watched, wanted) {
-            (before, wanted) if before == wanted => Ok(()),
-            (Some(_), Some(wanted)) => {
-                epoll::modify(&self.epoll, &entry.connection.socket, data, wanted)
-            }
-            (None, Some(wanted)) => epoll::add(&self.epoll, &entry.connection.socket, data, wanted),
-            (_, None) => epoll::delete(&self.epoll, &entry.connection.socket),
+        let (data, socket) = (EventData::new_u64(id), &entry.connection.socket);
+        let watched = match (entry.watched.is_empty(), wanted.is_empty()) {
+            _ if entry.watched == wanted => Ok(()),
+            (true, _) => epoll::add(&self.epoll, socket, data, wanted),
+            (_, true) => epoll::delete(&self.epoll, socket),
+            _ => epoll::modify(&self.epoll, socket, data, wanted),
         };
         entry.watched = wanted;
         if let Err(error) = watched {
@@ -261,24 +266,17 @@ impl Worker {
             logging::CONNECTIONS
                 .log(format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
-        match next {
-            Next::Defer(asked, arrival) => {
-                let respond =
-                    move |service: &Service, request: &Request| service.respond(request, arrival);
-                self.deferred.answer(id, asked, respond);
-            }
-            Next::Change(asked, change) => {
-                let deferred = self.deferred.clone();
-                self.shared.service.store.submit(change, move |outcome| match outcome {
-                    // its envelope has to be made
-                    Ok(Outcome::Replaced(..)) => deferred.answer(id, asked, |service, _| {
-                        Answer::Now(service.respond_to_outcome(outcome))
-                    }),
-                    _ => deferred.inbox.post(Mail::Event(id, Event::Outcome(asked, outcome))),
-                });
-            }
-            _ => {}
-        }
+    }
+
+    /// Has a change of the connection with this id saved.
+    fn submit(&self, id: u64, request: Box<Request>, change: Change) {
+        let deferred = self.deferred.clone();
+        self.shared.service.store.submit(change, move |outcome| match outcome {
+            // its envelope has to be made
+            Ok(Outcome::Replaced(..)) => deferred
+                .answer(id, request, |service, _| Answer::Now(service.respond_to_outcome(outcome))),
+            _ => deferred.inbox.post(Mail::Event(id, Event::Outcome(request, outcome))),
+        });
     }
 
     /// Ends what has passed its deadline by `now`, and finds out when to look again.
@@ -329,139 +327,5 @@ fn poll(epoll: &OwnedFd, events: &mut Vec<epoll::Event>, time: Option<Duration>)
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::{Read as _, Write as _};
-    use std::os::unix::net::UnixStream;
-    use std::sync::atomic::Ordering::Relaxed;
-
-    use super::super::shared::Quota;
-    use super::*;
-    use crate::server::Limits;
-    use crate::service::Service;
-    use crate::store::{Color, Colors};
-
-    /// A worker without a thread, of a service with one color.
-    fn worker(value: &str) -> Worker {
-        let service = Service::plain(Colors::from_iter([Color::new("red", value)]));
-        let time = Duration::from_secs(10);
-        let limits = Limits {
-            content_max: 100,
-            request_timeout: time,
-            keep_alive: time,
-            memory_max: 10_000,
-        };
-        let shared = Arc::new(Shared::new(service, limits));
-        Worker::new(shared, Arc::new(Inbox::new(0).unwrap()), ThreadPool::new(1)).unwrap()
-    }
-
-    /// A pass at this time.
-    fn pass_at<T>(
-        worker: &mut Worker,
-        now: Instant,
-        work: impl FnOnce(&mut Worker, &mut Pass<'_>) -> T,
-    ) -> T {
-        let (shared, mut scratch) = (Arc::clone(&worker.shared), [0; 8192]);
-        let counters = &shared.service.metrics.workers[0];
-        work(
-            worker,
-            &mut Pass {
-                shared: &shared,
-                counters,
-                now,
-                date: "",
-                scratch: &mut scratch,
-                answered: 0,
-            },
-        )
-    }
-
-    /// Sends requests on a connection of their own, and reads until it ends.
-    fn talk(worker: &mut Worker, requests: &str) -> String {
-        let (mut client, socket) = UnixStream::pair().unwrap();
-        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        client.write_all(requests.as_bytes()).unwrap();
-        worker.inbox.add(socket.into(), None, false, &worker.shared);
-        pass_at(worker, Instant::now(), Worker::take_mail);
-        let mut responses = String::new();
-        client.read_to_string(&mut responses).unwrap();
-        responses
-    }
-
-    #[test]
-    #[cfg_attr(not(debug_assertions), ignore = "nothing panics without checks for overflow")]
-    fn a_panic_is_answered_with_500_and_ends_its_connection_alone() {
-        let mut worker = worker("#f00");
-        // the page has the number of answers that took up to a second, which overflows
-        let counters = &worker.shared.service.metrics.workers[0];
-        counters.time_answers(u64::MAX, Duration::ZERO);
-        counters.time_answers(1, Duration::from_secs(1));
-        let red = "GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n";
-        for (method, expected) in [
-            (
-                "GET",
-                "{\"error\":true,\"message\":\"the service failed on this request, its log says where\"}\n",
-            ),
-            ("HEAD", ""),
-        ] {
-            let responses = talk(
-                &mut worker,
-                &format!("{red}{method} /metrics HTTP/1.1\r\nHost: a\r\n\r\n{red}"),
-            );
-            let (first, failed) =
-                responses.split_once("{\"name\":\"red\",\"value\":\"#f00\"}\n").unwrap();
-            assert!(
-                first.starts_with("HTTP/1.1 200 OK\r\n") && !first.contains("Connection: close"),
-                "{first}"
-            );
-            let (head, content) = failed.split_once("\r\n\r\n").unwrap();
-            assert!(
-                head.starts_with("HTTP/1.1 500 Internal Server Error\r\n")
-                    && head.ends_with("\r\nConnection: close"),
-                "{head}"
-            );
-            assert_eq!(content, expected, "{method}");
-        }
-        assert_eq!(worker.connections.len(), 2, "they linger, and no other is there");
-    }
-
-    #[test]
-    fn connections_are_refused_more_memory_than_all_may_use_together() {
-        let worker = worker("#f00");
-        let quota = || Quota::new(Arc::clone(&worker.shared), 0);
-        let (mut one, other) = (quota(), quota());
-        assert!(!other.is_refused(10_001));
-        one.set_memory(5_000);
-        assert!(other.is_refused(5_001) && !other.is_refused(5_000) && !one.is_refused(10_001));
-        drop(one);
-        assert!(!other.is_refused(10_001));
-    }
-
-    #[test]
-    fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
-        let mut worker = worker(&"x".repeat(4_000_000));
-        let (mut client, socket) = UnixStream::pair().unwrap();
-        client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-        worker.inbox.add(socket.into(), None, false, &worker.shared);
-        pass_at(&mut worker, Instant::now(), Worker::take_mail);
-        worker.shared.limit_reached.store(true, Relaxed);
-        let end_overdue = |worker: &mut Worker, seconds: u32| {
-            let now = Instant::now() + seconds * Duration::from_secs(60);
-            pass_at(worker, now, |worker, pass| worker.end_overdue(now, pass));
-        };
-        let mut received = vec![0; 50_000];
-        for step in 1..=3 {
-            client.read_exact(&mut received).unwrap();
-            end_overdue(&mut worker, step);
-            assert_eq!(worker.connections.len(), 1, "step {step}");
-        }
-        // the kernel takes some more
-        (10..20).for_each(|step| end_overdue(&mut worker, step));
-        assert_eq!(
-            (
-                worker.connections.len(),
-                worker.shared.service.metrics.workers[0].closed[Closing::NoRoom as usize].read()
-            ),
-            (0, 1)
-        );
-    }
-}
+#[path = "worker_tests.rs"]
+mod tests;

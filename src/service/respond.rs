@@ -1,6 +1,7 @@
 //! The rules of the HTTP contract: a request in, an answer out. No sockets; logs nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tiny_http::{Method, StatusCode};
 
@@ -34,6 +35,8 @@ pub(crate) struct Service {
     /// A write needs one of these; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,
     pub(crate) metrics: Metrics,
+    /// It takes no further connections.
+    pub(crate) is_stopping: AtomicBool,
 }
 
 /// What the server knows of a request besides its bytes.
@@ -41,8 +44,6 @@ pub(crate) struct Service {
 pub(crate) struct Arrival {
     /// A request for a foreign host name is refused.
     pub(crate) checks_host: bool,
-    /// The service takes no further connections.
-    pub(crate) is_stopping: bool,
     /// Other clients wait for the answer, so one that takes long should be [`Answer::Deferred`].
     pub(crate) may_defer: bool,
 }
@@ -84,6 +85,7 @@ impl Service {
             allowlist: Allowlist::default(),
             tokens: None,
             metrics: Metrics::new(1, 10),
+            is_stopping: AtomicBool::new(false),
         }
     }
 }
@@ -195,7 +197,7 @@ fn operate(
                 .first(&name)
                 .map_or_else(Response::no_such_color, |color| read(request, &color)),
         ),
-        (Resource::Health, _) => Answer::Now(health(service, request, arrival.is_stopping)),
+        (Resource::Health, _) => Answer::Now(health(service, request)),
         (Resource::Metrics, _) => Answer::Now(metrics(service)),
         (Resource::OpenApi, _) => Answer::Now(read(request, &service.openapi)),
         (Resource::Page, _) => {
@@ -292,9 +294,10 @@ fn target_error(error: &TargetError, base: &BasePath) -> Response {
 }
 
 /// 200, or 503 with what is wrong. Tells what is known, and waits for nothing.
-fn health(service: &Service, request: &Request, is_stopping: bool) -> Response {
+fn health(service: &Service, request: &Request) -> Response {
     let Service { store, .. } = service;
-    let fault = store.status.fault().or_else(|| is_stopping.then(|| "stopping".to_owned()));
+    let stopping = || service.is_stopping.load(Relaxed).then(|| "stopping".to_owned());
+    let fault = store.status.fault().or_else(stopping);
     let mut health = serde_json::json!({
         "status": fault.as_deref().unwrap_or("ok"),
         "version": env!("BUILD_VERSION"),

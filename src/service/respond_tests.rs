@@ -192,12 +192,8 @@ fn health_is_ok_until_the_end() {
         json(&ask(&service, Method::Get, "/health", "")),
         concat!(r#"{"colors":3,"status":"ok","version":""#, env!("BUILD_VERSION"), r#""}"#)
     );
-    let arrival = Arrival { is_stopping: true, ..Arrival::default() };
-    let Answer::Now(response) =
-        service.respond(&request(Method::Get, "/health", Fields::default(), ""), arrival)
-    else {
-        panic!()
-    };
+    service.is_stopping.store(true, Relaxed);
+    let response = ask(&service, Method::Get, "/health", "");
     assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(str::from_utf8(response.content.bytes()).unwrap().contains(r#""status":"stopping""#));
 }

@@ -4,8 +4,9 @@
 use serde_json::json;
 
 use crate::browser::actions::{ALT, CONTROL, RIGHT};
-use crate::browser::driver::browse;
+use crate::browser::driver::{Browser, browse};
 use crate::browser::undoing::{hold, names_of, open};
+use crate::common::harness::Server;
 
 #[test]
 fn alt_and_arrow_keys_move_a_color_in_one_change_and_undo_moves_it_back() {
@@ -95,16 +96,22 @@ fn where_the_order_is_another_one_nothing_is_moved_and_the_page_says_why() {
     assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
 }
 
-#[test]
-fn a_move_goes_beside_the_same_neighbor_in_a_list_that_has_changed_meanwhile() {
-    let Some(browser) = browse() else { return };
+/// Moves a color on the page to the right; somebody deletes red before the service is told.
+fn move_while_red_is_deleted(browser: &Browser, name: &str) -> Server {
     browser.expect("412 (Precondition Failed)");
-    let server = open(&browser);
-    hold(&browser, "PUT");
-    browser.focus("ink");
+    let server = open(browser);
+    hold(browser, "PUT");
+    browser.focus(name);
     browser.press_with(ALT, RIGHT);
     browser.until("return sent");
     server.ask("DELETE", "/colors/red", "");
+    server
+}
+
+#[test]
+fn a_move_goes_beside_the_same_neighbor_in_a_list_that_has_changed_meanwhile() {
+    let Some(browser) = browse() else { return };
+    let server = move_while_red_is_deleted(&browser, "ink");
     server.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
     browser.run("release()");
     browser.expect_text("#told", "Moved ink to place 3. The list had changed meanwhile.");
@@ -117,13 +124,7 @@ fn a_move_goes_beside_the_same_neighbor_in_a_list_that_has_changed_meanwhile() {
 #[test]
 fn a_color_that_somebody_has_deleted_meanwhile_is_not_moved_and_the_page_says_so() {
     let Some(browser) = browse() else { return };
-    browser.expect("412 (Precondition Failed)");
-    let server = open(&browser);
-    hold(&browser, "PUT");
-    browser.focus("red");
-    browser.press_with(ALT, RIGHT);
-    browser.until("return sent");
-    server.ask("DELETE", "/colors/red", "");
+    let server = move_while_red_is_deleted(&browser, "red");
     browser.run("release()");
     browser
         .expect_text("#told", "Somebody was faster: red is no longer there. Nothing was changed.");

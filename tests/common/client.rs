@@ -376,3 +376,8 @@ fn check_content(response: &Response, method: &str) {
         _ => {}
     }
 }
+
+/// Makes the next close of a stream a reset.
+pub(crate) fn reset_on_close(stream: &TcpStream) {
+    rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)).unwrap();
+}

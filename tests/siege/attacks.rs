@@ -10,10 +10,10 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::client::{Client, request};
+use crate::common::client::{Client, request, reset_on_close};
 use crate::common::harness::{DEADLINE, SEED, Server, figures, long_list, wait_until};
 use crate::siege::flood::{
-    CONTENT, FIELDS, REQUEST, Target, connect_with_buffers, drip, narrow, pour, reset_on_close,
+    CONTENT, FIELDS, REQUEST, Target, connect_with_buffers, drip, narrow, pour,
 };
 
 /// Checks that a request which begins with `start` and goes on with a byte of `bytes` now and then

@@ -12,11 +12,11 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::client::Client;
+use crate::common::client::{Client, reset_on_close};
 use crate::common::harness::{SEED, Server, eventually, long_list, wait_until};
 use crate::siege::flood::{
     CONTENT, Drippers, FIELDS, Pipeliners, REQUEST, RESIDENT_MAX, SOON, Target, drip, narrow, pour,
-    reset_on_close, throw,
+    throw,
 };
 
 /// How often drippers send a byte.

@@ -10,6 +10,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
+use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::common::harness::{DEADLINE, SEED, Server, assert_same_list, figures, wait_until};
@@ -167,12 +169,11 @@ pub(crate) fn narrow(address: SocketAddr) -> TcpStream {
 
 /// A new connection with buffers of about so many bytes on this side.
 pub(crate) fn connect_with_buffers(address: SocketAddr, bytes: usize) -> TcpStream {
-    let socket =
-        socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)
-            .unwrap();
-    socket.set_recv_buffer_size(bytes).unwrap();
-    socket.set_send_buffer_size(bytes).unwrap();
-    socket.connect(&address.into()).expect("the service listens");
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = rustix::net::socket(family, SocketType::STREAM, None).unwrap();
+    set_socket_recv_buffer_size(&socket, bytes).unwrap();
+    set_socket_send_buffer_size(&socket, bytes).unwrap();
+    rustix::net::connect(&socket, &address).expect("the service listens");
     socket.into()
 }
 
@@ -396,9 +397,4 @@ pub(crate) fn throw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
         }
         _ => received,
     }
-}
-
-/// Makes the next close of a stream a reset.
-pub(crate) fn reset_on_close(stream: &TcpStream) {
-    socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
-use crate::common::client::{Client, Response, request};
+use crate::common::client::{Client, Response, request, reset_on_close};
 use crate::common::harness::{Scratch, Server, eventually, long_list, stored, wait_until};
 use crate::common::process::{cpu_ticks_of, on_log_of};
 
@@ -232,7 +232,7 @@ fn a_client_that_leaves_before_its_change_is_saved_leaves_the_change_and_nothing
     clients[2].send(create("reset", "1"));
     disk.wait_until_received();
     // the next close is a reset
-    socket2::SockRef::from(&clients[2].stream).set_linger(Some(Duration::ZERO)).unwrap();
+    reset_on_close(&clients[2].stream);
     drop(clients);
     disk.release();
     wait_until("all changes are made", || {
@@ -306,7 +306,7 @@ fn clients_that_leave_their_changes_behind_take_no_more_memory_than_others() {
     for _ in 0..2000 {
         let mut client = disk.server.connect();
         client.send(&long);
-        socket2::SockRef::from(&client.stream).set_linger(Some(Duration::ZERO)).unwrap();
+        reset_on_close(&client.stream);
     }
     disk.wait_until_received();
     let peak = disk.server.proc_status("VmHWM");

@@ -1,0 +1,128 @@
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::super::shared::Quota;
+use super::*;
+use crate::server::Limits;
+use crate::service::Service;
+use crate::store::{Color, Colors};
+
+/// A worker without a thread, of a service with one color.
+fn worker(value: &str) -> Worker {
+    let service = Service::plain(Colors::from_iter([Color::new("red", value)]));
+    let time = Duration::from_secs(10);
+    let limits =
+        Limits { content_max: 100, request_timeout: time, keep_alive: time, memory_max: 10_000 };
+    let shared = Arc::new(Shared::new(service, limits));
+    Worker::new(shared, Arc::new(Inbox::new(0).unwrap()), ThreadPool::new(1)).unwrap()
+}
+
+/// A pass at this time.
+fn pass_at<T>(
+    worker: &mut Worker,
+    now: Instant,
+    work: impl FnOnce(&mut Worker, &mut Pass<'_>) -> T,
+) -> T {
+    let (shared, mut scratch) = (Arc::clone(&worker.shared), [0; 8192]);
+    let counters = &shared.service.metrics.workers[0];
+    work(
+        worker,
+        &mut Pass { shared: &shared, counters, now, date: "", scratch: &mut scratch, answered: 0 },
+    )
+}
+
+/// Passes a new connection to the worker.
+fn add(worker: &Worker, socket: UnixStream) {
+    let quota = Quota::new(Arc::clone(&worker.shared), 0);
+    let connection = Connection::new(socket.into(), None, false, quota, Instant::now());
+    worker.inbox.post(Mail::Connection(Box::new(connection)));
+}
+
+/// Sends requests on a connection of their own, and reads until it ends.
+fn talk(worker: &mut Worker, requests: &str) -> String {
+    let (mut client, socket) = UnixStream::pair().unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    client.write_all(requests.as_bytes()).unwrap();
+    add(worker, socket);
+    pass_at(worker, Instant::now(), Worker::take_mail);
+    let mut responses = String::new();
+    client.read_to_string(&mut responses).unwrap();
+    responses
+}
+
+#[test]
+#[cfg_attr(not(debug_assertions), ignore = "nothing panics without checks for overflow")]
+fn a_panic_is_answered_with_500_and_ends_its_connection_alone() {
+    let mut worker = worker("#f00");
+    // the page has the number of answers that took up to a second, which overflows
+    let counters = &worker.shared.service.metrics.workers[0];
+    counters.time_answers(u64::MAX, Duration::ZERO);
+    counters.time_answers(1, Duration::from_secs(1));
+    let red = "GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (method, expected) in [
+        (
+            "GET",
+            "{\"error\":true,\"message\":\"the service failed on this request, its log says where\"}\n",
+        ),
+        ("HEAD", ""),
+    ] {
+        let responses =
+            talk(&mut worker, &format!("{red}{method} /metrics HTTP/1.1\r\nHost: a\r\n\r\n{red}"));
+        let (first, failed) =
+            responses.split_once("{\"name\":\"red\",\"value\":\"#f00\"}\n").unwrap();
+        assert!(
+            first.starts_with("HTTP/1.1 200 OK\r\n") && !first.contains("Connection: close"),
+            "{first}"
+        );
+        let (head, content) = failed.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.starts_with("HTTP/1.1 500 Internal Server Error\r\n")
+                && head.ends_with("\r\nConnection: close"),
+            "{head}"
+        );
+        assert_eq!(content, expected, "{method}");
+    }
+    assert_eq!(worker.connections.len(), 2, "they linger, and no other is there");
+}
+
+#[test]
+fn connections_are_refused_more_memory_than_all_may_use_together() {
+    let worker = worker("#f00");
+    let quota = || Quota::new(Arc::clone(&worker.shared), 0);
+    let (mut one, other) = (quota(), quota());
+    assert!(!other.is_refused(10_001));
+    one.set_memory(5_000);
+    assert!(other.is_refused(5_001) && !other.is_refused(5_000) && !one.is_refused(10_001));
+    drop(one);
+    assert!(!other.is_refused(10_001));
+}
+
+#[test]
+fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
+    let mut worker = worker(&"x".repeat(4_000_000));
+    let (mut client, socket) = UnixStream::pair().unwrap();
+    client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    add(&worker, socket);
+    pass_at(&mut worker, Instant::now(), Worker::take_mail);
+    worker.shared.limit_reached.store(true, Relaxed);
+    let end_overdue = |worker: &mut Worker, seconds: u32| {
+        let now = Instant::now() + seconds * Duration::from_secs(60);
+        pass_at(worker, now, |worker, pass| worker.end_overdue(now, pass));
+    };
+    let mut received = vec![0; 50_000];
+    for step in 1..=3 {
+        client.read_exact(&mut received).unwrap();
+        end_overdue(&mut worker, step);
+        assert_eq!(worker.connections.len(), 1, "step {step}");
+    }
+    // the kernel takes some more
+    (10..20).for_each(|step| end_overdue(&mut worker, step));
+    assert_eq!(
+        (
+            worker.connections.len(),
+            worker.shared.service.metrics.workers[0].closed[Closing::NoRoom as usize].read()
+        ),
+        (0, 1)
+    );
+}
