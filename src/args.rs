@@ -163,11 +163,9 @@ impl Args {
         } else if self.dump && self.data.is_none() {
             Some("--dump needs --data".to_owned())
         } else if self.access_log != AccessLog::None && self.log_level < LevelFilter::Info {
-            let (access_log, log_level) = (name_of("access_log"), name_of("log_level"));
             let level = self.log_level.as_str().to_ascii_lowercase();
-            Some(format!(
-                "{access_log} logs nothing at {log_level} {level}: it needs info or debug"
-            ))
+            let at = format!("{} {level}", name_of("log_level"));
+            Some(format!("{} logs nothing at {at}: it needs info or debug", name_of("access_log")))
         } else {
             None
         }

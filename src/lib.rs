@@ -87,20 +87,13 @@ pub fn main() -> ExitCode {
     let inherited = server::inherited(args.request_timeout);
     let started =
         logging::start(args.log_level).map_err(|error| Failure::System(thread_error(&error)));
-    match started.and_then(|()| match &args.data {
+    let ended = started.and_then(|()| match &args.data {
         Some(file) if args.dump => load::dump(file),
         _ if args.check => check(&args),
         _ => run(&args, inherited),
-    }) {
-        Ok(()) => {
-            logging::flush();
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
-            logging::fail(&failure);
-            ExitCode::FAILURE
-        }
-    }
+    });
+    logging::end(ended.as_ref().err());
+    if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// The service, from its start to its end.

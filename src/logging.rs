@@ -25,9 +25,9 @@ const QUEUE_LINES: usize = 1024;
 const LINE_BYTES: usize = 16 * 1024; // longer ones are written in parts
 /// After a write, so that a busy access log does not wake the thread for each line.
 const GATHER_TIME: Duration = Duration::from_millis(5);
-/// At the end of the process; the reason of a failed start is waited for four times as long.
+/// At the end of the process: if the lines take longer, nobody reads them.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
-/// How often it is looked meanwhile whether all lines are written.
+/// How often the process looks meanwhile whether all lines are written.
 const FLUSH_STEP: Duration = Duration::from_millis(1);
 const CLIENT_WARNINGS_MAX: u64 = 5; // of one kind, per second
 const FAULTS_MAX: u64 = 100; // per second
@@ -80,22 +80,16 @@ pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
     Ok(())
 }
 
-/// Logs why the process ends, whatever the log level is.
-pub(crate) fn fail(why: &dyn Display) {
-    log::set_max_level(log::max_level().max(LevelFilter::Error));
-    log::error!("{why}");
-    flush_within(4 * FLUSH_TIME);
-}
-
-/// Waits until all lines are written, but for no more than [`FLUSH_TIME`]. Call it before the
+/// Logs why the process fails, if so, whatever the log level is. Then waits until all lines are
+/// written, but no longer than [`FLUSH_TIME`], or 4 times that for a failure. Call it before the
 /// process ends.
-pub(crate) fn flush() {
-    flush_within(FLUSH_TIME);
-}
-
-fn flush_within(time: Duration) {
-    let deadline = Instant::now() + time;
-    // later than that, nobody reads the log
+pub(crate) fn end(failure: Option<&impl Display>) {
+    let mut deadline = Instant::now() + FLUSH_TIME;
+    if let Some(failure) = failure {
+        log::set_max_level(log::max_level().max(LevelFilter::Error));
+        log::error!("{failure}");
+        deadline += 3 * FLUSH_TIME;
+    }
     while UNWRITTEN.load(Relaxed) > 0 && Instant::now() < deadline {
         sleep(FLUSH_STEP);
     }

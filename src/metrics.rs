@@ -134,19 +134,12 @@ pub(crate) struct WorkerCounters {
     /// received the last byte to the end of that pass, so that the clock is read once per pass.
     /// Requests that waited for further passes, behind others of their connection, are measured up
     /// to their answers. The time in the kernel's receive buffer is not included.
-    immediate: Histogram,
+    pub(crate) immediate: Histogram,
     /// How long changes took that had to be saved first, up to their answers.
     pub(crate) durable: Histogram,
 }
 
 impl WorkerCounters {
-    /// Records that so many requests took this time, and were answered without a save.
-    pub(crate) fn time_answers(&self, count: u64, time: Duration) {
-        if count > 0 {
-            self.immediate.add(count, time);
-        }
-    }
-
     pub(crate) fn count_closed(&self, reason: Closing, count: usize) {
         self.closed[reason as usize].add(count as u64);
     }
@@ -203,11 +196,7 @@ impl Metrics {
 
     /// All of it in the text format of Prometheus, version 0.0.4, for a list of so many colors and
     /// bytes.
-    pub(crate) fn exposition(
-        &self,
-        (colors, list_bytes): (usize, usize),
-        status: &DatabaseStatus,
-    ) -> String {
+    pub(crate) fn exposition(&self, list: (usize, usize), status: &DatabaseStatus) -> String {
         // bytes; the text has 7 KiB
         let mut text = Exposition { text: String::with_capacity(8 * 1024), family: "" };
         text.family("colors_http_requests_total");
@@ -229,6 +218,7 @@ impl Metrics {
             text.sample(&format!("{{reason=\"{name}\"}}"), count);
         }
         text.number("colors_workers", self.workers.len());
+        let (colors, list_bytes) = list;
         text.number("colors_colors", colors);
         text.number("colors_list_bytes", list_bytes);
         let SaveMetrics { durations, failures } = &status.metrics;
@@ -314,25 +304,20 @@ impl Exposition {
         }
     }
 
-    /// The sum of some histograms, with this label; buckets are cumulative here.
-    fn histogram<'a>(
-        &mut self,
-        label: &str,
-        histograms: impl Iterator<Item = &'a Histogram> + Clone,
-    ) {
+    /// A histogram that is the sum of these, with this label; buckets are cumulative here.
+    fn histogram<'a>(&mut self, label: &str, parts: impl Iterator<Item = &'a Histogram> + Clone) {
         let (separator, labels) =
             if label.is_empty() { ("", String::new()) } else { (",", format!("{{{label}}}")) };
         let mut count = 0;
         for bucket in 0..=BOUNDS {
-            let counts = histograms.clone().map(|histogram| histogram.buckets[bucket].read());
-            count += counts.sum::<u64>();
+            count += parts.clone().map(|part| part.buckets[bucket].read()).sum::<u64>();
             let bound = match bucket {
                 BOUNDS => "+Inf".to_owned(),
                 _ => ((FIRST_BOUND << bucket) as f64 / 1e9).to_string(),
             };
             self.sample(&format!("_bucket{{{label}{separator}le=\"{bound}\"}}"), count);
         }
-        let nanoseconds: u64 = histograms.map(|histogram| histogram.nanoseconds.read()).sum();
+        let nanoseconds: u64 = parts.map(|part| part.nanoseconds.read()).sum();
         self.sample(&format!("_sum{labels}"), nanoseconds as f64 / 1e9);
         self.sample(&format!("_count{labels}"), count);
     }

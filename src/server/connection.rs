@@ -215,7 +215,7 @@ impl Connection {
             (Event::Resume, State::New | State::Idle | State::Reading) => self.answer(pass),
             (Event::Answer(request, answer), State::Waiting { .. }) => {
                 let next = self.take_answer(*request, answer, pass);
-                pass.counters.time_answers(1, self.received.elapsed());
+                pass.counters.immediate.add(1, self.received.elapsed());
                 next
             }
             (Event::Outcome(request, outcome), State::Waiting { .. }) => {

@@ -15,13 +15,10 @@ fn limit(root: &Path, groups: &str) -> Option<usize> {
     // cgroups(7): version 2 is hierarchy 0, without a list of controllers
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let own = root.join(group);
-    let above = own.ancestors().take_while(|directory| directory.starts_with(root));
+    let above = own.ancestors().take_while(|group| group.starts_with(root));
+    let files = above.filter_map(|group| fs::read_to_string(group.join("memory.max")).ok());
     // without a limit it is "max"
-    above
-        .filter_map(|directory| {
-            fs::read_to_string(directory.join("memory.max")).ok()?.trim_ascii().parse().ok()
-        })
-        .min()
+    files.filter_map(|limit| limit.trim_ascii().parse().ok()).min()
 }
 
 #[cfg(test)]

@@ -139,36 +139,31 @@ impl Listener {
     }
 }
 
-/// `unix_mode` are the permissions of the file of a unix socket; `unsent` limits how long the
-/// kernel goes on sending to a client that does not answer.
-pub(crate) fn listen(
-    endpoint: &Endpoint,
-    unix_mode: u32,
-    unsent: Duration,
-) -> io::Result<Listener> {
+/// `mode` are the permissions of the file of a unix socket; `unsent` limits how long the kernel goes
+/// on sending to a client that does not answer.
+pub(crate) fn listen(endpoint: &Endpoint, mode: u32, unsent: Duration) -> io::Result<Listener> {
     match endpoint {
-        Endpoint::Tcp(address) => listen_on_tcp(*address, unsent),
+        Endpoint::Tcp(address) => {
+            let domain = Domain::for_address(*address);
+            let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+            // without it, a restart fails while the kernel has connections of the previous process
+            // in TIME-WAIT
+            socket.set_reuse_address(true)?;
+            if address.is_ipv6() {
+                socket.set_only_v6(false)?;
+            }
+            socket.bind(&(*address).into())?;
+            socket.listen(BACKLOG)?;
+            adopt(TcpListener::from(socket).into(), unsent)
+        }
         Endpoint::Unix(path) => {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-            let file = SocketFile::bind(&socket, path, unix_mode)?;
+            let file = SocketFile::bind(&socket, path, mode)?;
             socket.listen(BACKLOG)?;
             let listener = adopt(UnixListener::from(socket).into(), unsent)?;
             Ok(Listener { file: Some(file), ..listener })
         }
     }
-}
-
-fn listen_on_tcp(address: SocketAddr, unsent: Duration) -> io::Result<Listener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // without it, a restart fails while the kernel has connections of the previous process in
-    // TIME-WAIT
-    socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(false)?;
-    }
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    adopt(TcpListener::from(socket).into(), unsent)
 }
 
 /// The listening sockets from the service manager (sd_listen_fds(3)). Call it before there are

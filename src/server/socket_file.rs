@@ -25,13 +25,9 @@ impl SocketFile {
         // the file starts with the socket's own mode less the umask (bind_bsd in the kernel's
         // net/unix/af_unix.c), never with a wider one
         rustix::fs::fchmod(socket, Mode::from_raw_mode(mode))?;
-        match socket.bind(&address) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                remove_stale(path, &address)?;
-                socket.bind(&address)?;
-            }
-            bound => bound?,
-        }
+        // where there is a file, bind fails
+        remove_stale(path, &address)?;
+        socket.bind(&address)?;
         let file = Self { path: path.to_owned(), identity: identity(path)? };
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         Ok(file)
@@ -47,9 +43,10 @@ impl Drop for SocketFile {
     }
 }
 
-/// Removes a socket file on which nobody listens.
+/// Removes the file at the path, if there is one, and it is a socket on which nobody listens.
 fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
-    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+    let Ok(file) = fs::symlink_metadata(path) else { return Ok(()) };
+    if !file.file_type().is_socket() {
         return Err(io::Error::other("there is a file that is no socket"));
     }
     let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;

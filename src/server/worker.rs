@@ -151,7 +151,7 @@ impl Worker {
             }
             self.close_withdrawn();
             let end = Instant::now();
-            counters.time_answers(pass.answered, end - now);
+            counters.immediate.add(pass.answered, end - now);
             before = end;
         }
     }

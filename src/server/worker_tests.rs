@@ -57,8 +57,8 @@ fn a_panic_is_answered_with_500_and_ends_its_connection_alone() {
     let mut worker = worker("#f00");
     // the page has the number of answers that took up to a second, which overflows
     let counters = &worker.shared.service.metrics.workers[0];
-    counters.time_answers(u64::MAX, Duration::ZERO);
-    counters.time_answers(1, Duration::from_secs(1));
+    counters.immediate.add(u64::MAX, Duration::ZERO);
+    counters.immediate.add(1, Duration::from_secs(1));
     let red = "GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n";
     for (method, expected) in [
         (
