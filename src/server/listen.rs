@@ -101,7 +101,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Why a process cannot listen on all of them, if so.
+/// Why one process cannot listen on all of these; `None` if it can.
 pub(crate) fn clash(endpoints: &[Endpoint]) -> Option<String> {
     let mut pairs = endpoints.iter().flat_map(|one| endpoints.iter().map(move |two| (one, two)));
     let (one, two) = pairs.find(|(one, two)| !ptr::eq(*one, *two) && one.covers(two))?;
@@ -139,8 +139,8 @@ impl Listener {
     }
 }
 
-/// `mode` are the permissions of the file of a unix socket; `unsent` limits how long the kernel goes
-/// on sending to a client that does not answer.
+/// `mode` are the permissions of a unix socket's file; `unsent` limits how long the kernel goes on
+/// sending to a client that does not answer.
 pub(crate) fn listen(endpoint: &Endpoint, mode: u32, unsent: Duration) -> io::Result<Listener> {
     match endpoint {
         Endpoint::Tcp(address) => {
@@ -178,7 +178,7 @@ pub(crate) fn inherited(unsent: Duration) -> io::Result<Vec<Listener>> {
 }
 
 fn inherit(sockets: &mut ListenFd, index: usize, unsent: Duration) -> io::Result<Listener> {
-    // what is not of the kind that is asked for is an error, and stays
+    // a socket of another kind than the one asked for is an error, and stays where it is
     let tcp = sockets.take_tcp_listener(index).ok().flatten().map(tiny_http::Listener::from);
     let unix = || sockets.take_unix_listener(index).ok().flatten().map(tiny_http::Listener::from);
     match tcp.or_else(unix) {
