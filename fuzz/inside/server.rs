@@ -14,7 +14,8 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use serde_json::Value;
 
 use super::connection::{Connection, Event, Next, Pass};
-use super::shared::{Limits, Quota, Shared};
+use super::limits::Limits;
+use super::shared::{Quota, Shared};
 use crate::http::fuzzing::fill;
 use crate::http::fuzzing::reference::{self, PlainEnd, PlainRequest};
 use crate::logging::AccessLog;

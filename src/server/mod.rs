@@ -3,18 +3,18 @@
 
 mod access_log;
 mod connection;
-mod control_group;
 #[cfg(fuzzing)]
 #[path = "../../fuzz/inside/server.rs"]
 pub(crate) mod fuzzing;
 mod inbox;
+mod limits;
 mod listen;
 mod output;
 mod shared;
 mod socket_file;
 mod worker;
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,14 +23,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use threadpool::ThreadPool;
 
 use connection::Connection;
 use inbox::{Inbox, Mail};
+pub(crate) use limits::{Limits, connections_max, memory_max};
 pub(crate) use listen::{Endpoint, Listener, clash, inherited, listen};
 use shared::Quota;
-pub(crate) use shared::{Limits, Shared};
+pub(crate) use shared::Shared;
 use worker::Worker;
 
 use crate::logging;
@@ -45,17 +45,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Connections accepted from one listener in a row.
 const ACCEPTS_IN_A_ROW: usize = 64;
-
-/// Upper bound of the connection limit: several times what a small host serves.
-const CONNECTIONS_MAX: usize = 8192;
-
-/// One connection for so many bytes of the control group's limit. An idle one takes 5 KiB here, and
-/// about as much in the kernel.
-const LIMIT_PER_CONNECTION: usize = 64 * 1024;
-
-/// Descriptors kept for other uses than connections: standard streams, signals, the database, files
-/// that are read.
-const DESCRIPTORS_RESERVED: usize = 32;
 
 /// The accept loop.
 pub(crate) struct Server {
@@ -179,14 +168,12 @@ impl Server {
                         Connection::new(socket, peer, checks_host, quota, Instant::now());
                     inbox.post(Mail::Connection(Box::new(connection)));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // the client closed the connection before it was accepted
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
-                    ) => {}
-                Err(error) => return pause(&error),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    // the client closed the connection before it was accepted
+                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
+                    _ => return pause(&error),
+                },
             }
         }
     }
@@ -231,28 +218,4 @@ fn pause(error: &io::Error) {
 fn has_pending(listener: &Listener) -> bool {
     let mut polled = [PollFd::new(&listener.socket, PollFlags::IN)];
     rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-}
-
-/// How much memory the buffers of all connections may take together.
-pub(crate) fn memory_max() -> usize {
-    shared::memory_max_within(control_group::memory_limit())
-}
-
-/// The connection limit: as many as there are descriptors left for, and memory by
-/// [`LIMIT_PER_CONNECTION`], at most [`CONNECTIONS_MAX`]. Raises the soft limit of descriptors to
-/// the hard one.
-pub(crate) fn connections_max(listeners: usize, workers: usize) -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    // If it fails, the old limit counts.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let descriptors = getrlimit(Resource::Nofile)
-        .current
-        .and_then(|limit| usize::try_from(limit).ok())
-        .unwrap_or(usize::MAX);
-    let memory = control_group::memory_limit().unwrap_or(usize::MAX);
-    // each worker has an epoll instance and an inbox
-    descriptors
-        .saturating_sub(DESCRIPTORS_RESERVED + listeners + 2 * workers)
-        .min(memory / LIMIT_PER_CONNECTION)
-        .clamp(1, CONNECTIONS_MAX)
 }

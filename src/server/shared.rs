@@ -1,43 +1,16 @@
-//! What the accept loop and all workers share: the service, the limits, and how much of each limit
-//! is used.
+//! What the accept loop and all workers share: the service, the limits, and how much of them is
+//! used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
 
+use super::limits::Limits;
 use crate::http::stays_open;
 use crate::service::Service;
-
-/// Bytes of requests and responses in the buffers of all connections together: 500 requests of 64
-/// KiB.
-const MEMORY_MAX: usize = 32 * 1024 * 1024;
-
-/// The same where the control group allows the process very little: 32 requests of 64 KiB.
-const MEMORY_MIN: usize = 2 * 1024 * 1024;
 
 /// A connection with no more bytes than this does not count, so that small requests are served
 /// however much the others take.
 const UNCOUNTED_BYTES: usize = 4096;
-
-/// Limits for clients.
-#[derive(Clone, Debug)]
-pub(crate) struct Limits {
-    /// Bytes of content in one request: `--max-body`.
-    pub(crate) content_max: usize,
-    /// `--request-timeout`.
-    pub(crate) request_timeout: Duration,
-    /// `--keep-alive`.
-    pub(crate) keep_alive: Duration,
-    /// Bytes of requests and responses in the buffers of all connections together.
-    pub(crate) memory_max: usize,
-}
-
-/// How much memory all buffers may take where the control group of the process has this limit: a
-/// sixteenth of it. Old lists may take twice as much, so that all bounds together fit half of 64
-/// MiB, and the list, the allocator and the kernel's buffers have the other half.
-pub(super) fn memory_max_within(limit: Option<usize>) -> usize {
-    limit.map_or(MEMORY_MAX, |limit| (limit / 16).clamp(MEMORY_MIN, MEMORY_MAX))
-}
 
 pub(crate) struct Shared {
     pub(crate) service: Service,
@@ -102,26 +75,5 @@ impl Drop for Quota {
     fn drop(&mut self) {
         self.set_memory(0);
         self.shared.service.metrics.workers[self.worker].connections.fetch_sub(1, Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_memory_is_a_sixteenth_of_the_limit_of_the_control_group() {
-        let mib = |mib: usize| mib * 1024 * 1024;
-        for (limit, expected) in [
-            (None, 32),
-            (Some(mib(4096)), 32),
-            (Some(mib(512)), 32),
-            (Some(mib(64)), 4),
-            (Some(mib(32)), 2),
-            (Some(mib(1)), 2),
-            (Some(0), 2),
-        ] {
-            assert_eq!(memory_max_within(limit), mib(expected), "{limit:?}");
-        }
     }
 }

@@ -1,0 +1,136 @@
+//! How much clients may use: times, bytes and connections, by the options, and by what the system
+//! leaves to the process. Counts nothing.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Bytes of requests and responses in the buffers of all connections together: 500 requests of 64
+/// KiB.
+const MEMORY_MAX: usize = 32 * 1024 * 1024;
+
+/// The same where the control group allows the process very little: 32 requests of 64 KiB.
+const MEMORY_MIN: usize = 2 * 1024 * 1024;
+
+/// Upper bound of the connection limit: several times what a small host serves.
+const CONNECTIONS_MAX: usize = 8192;
+
+/// One connection for so many bytes of the control group's limit. An idle one takes 5 KiB here, and
+/// about as much in the kernel.
+const LIMIT_PER_CONNECTION: usize = 64 * 1024;
+
+/// Descriptors kept for other uses than connections: standard streams, signals, the database, files
+/// that are read.
+const DESCRIPTORS_RESERVED: usize = 32;
+
+/// Limits for clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// Bytes of content in one request: `--max-body`.
+    pub(crate) content_max: usize,
+    /// `--request-timeout`.
+    pub(crate) request_timeout: Duration,
+    /// `--keep-alive`.
+    pub(crate) keep_alive: Duration,
+    /// Bytes of requests and responses in the buffers of all connections together.
+    pub(crate) memory_max: usize,
+}
+
+/// How much memory the buffers of all connections may take together.
+pub(crate) fn memory_max() -> usize {
+    memory_max_within(memory_limit())
+}
+
+/// How much memory all buffers may take where the control group of the process has this limit: a
+/// sixteenth of it. Old lists may take twice as much, so that all bounds together fit half of 64
+/// MiB, and the list, the allocator and the kernel's buffers have the other half.
+fn memory_max_within(limit: Option<usize>) -> usize {
+    limit.map_or(MEMORY_MAX, |limit| (limit / 16).clamp(MEMORY_MIN, MEMORY_MAX))
+}
+
+/// The connection limit: as many as there are descriptors left for, and memory by
+/// [`LIMIT_PER_CONNECTION`], at most [`CONNECTIONS_MAX`]. Raises the soft limit of descriptors to
+/// the hard one.
+pub(crate) fn connections_max(listeners: usize, workers: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    // If it fails, the old limit counts.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let descriptors = getrlimit(Resource::Nofile)
+        .current
+        .and_then(|limit| usize::try_from(limit).ok())
+        .unwrap_or(usize::MAX);
+    let memory = memory_limit().unwrap_or(usize::MAX);
+    // each worker has an epoll instance and an inbox
+    descriptors
+        .saturating_sub(DESCRIPTORS_RESERVED + listeners + 2 * workers)
+        .min(memory / LIMIT_PER_CONNECTION)
+        .clamp(1, CONNECTIONS_MAX)
+}
+
+/// How many bytes the control group of the process may use (cgroups(7), version 2): the limit of its
+/// own group, or of one above it if that is lower. `None` if there is none that can be read.
+fn memory_limit() -> Option<usize> {
+    lowest_limit(Path::new("/sys/fs/cgroup"), &fs::read_to_string("/proc/self/cgroup").ok()?)
+}
+
+/// `groups` is what `/proc/self/cgroup` has.
+fn lowest_limit(root: &Path, groups: &str) -> Option<usize> {
+    // cgroups(7): version 2 is hierarchy 0, without a list of controllers
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let own = root.join(group);
+    let above = own.ancestors().take_while(|group| group.starts_with(root));
+    let files = above.filter_map(|group| fs::read_to_string(group.join("memory.max")).ok());
+    // without a limit it is "max"
+    files.filter_map(|limit| limit.trim_ascii().parse().ok()).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_is_a_sixteenth_of_the_limit_of_the_control_group() {
+        let mib = |mib: usize| mib * 1024 * 1024;
+        for (limit, expected) in [
+            (None, 32),
+            (Some(mib(4096)), 32),
+            (Some(mib(512)), 32),
+            (Some(mib(64)), 4),
+            (Some(mib(32)), 2),
+            (Some(mib(1)), 2),
+            (Some(0), 2),
+        ] {
+            assert_eq!(memory_max_within(limit), mib(expected), "{limit:?}");
+        }
+    }
+
+    #[test]
+    fn the_limit_is_the_lowest_of_the_group_and_those_above_it() {
+        let root =
+            std::env::temp_dir().join(format!("colors-control-groups-{}", std::process::id()));
+        let directory = root.join("system.slice/colors.service");
+        fs::create_dir_all(&directory).unwrap();
+        let check = |groups: &str, expected| {
+            assert_eq!(lowest_limit(&root, groups), expected, "{groups:?}")
+        };
+        let groups = "1:memory:/other\n0::/system.slice/colors.service\n";
+        check(groups, None);
+        for (file, text, expected) in [
+            ("system.slice/colors.service/memory.max", "max\n", None),
+            ("system.slice/memory.max", "50331648\n", Some(50_331_648)),
+            ("system.slice/colors.service/memory.max", "33554432\n", Some(33_554_432)),
+            // in a container the process's own group is the root
+            ("memory.max", "1048576\n", Some(1_048_576)),
+        ] {
+            fs::write(root.join(file), text).unwrap();
+            check(groups, expected);
+        }
+        check("0::/\n", Some(1_048_576));
+        check("0::/../elsewhere\n", Some(1_048_576));
+        check("4:memory:/other\n", None);
+        check("", None);
+        fs::remove_dir_all(&root).unwrap();
+    }
+}
