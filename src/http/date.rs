@@ -1,9 +1,6 @@
-//! Dates as text. Reads the clock for one of them, that of the field Date.
+//! The value of the field Date.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 /// The current time as an IMF-fixdate (RFC 9110 §5.6.7). The clock is read, and the text made, once
 /// per second.
@@ -28,12 +25,6 @@ impl Date {
     }
 }
 
-/// A time in UTC and whole seconds, as in `1994-11-06T08:49:37Z`.
-pub(crate) fn rfc3339(time: SystemTime) -> String {
-    let time = OffsetDateTime::from(time).truncate_to_second();
-    time.format(&Rfc3339).expect("a time of this system has a year of four digits")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,13 +41,5 @@ mod tests {
         date.text = "a text of this second".to_owned();
         assert_eq!(date.at(end - Duration::from_nanos(1)), "a text of this second");
         assert_eq!(date.at(end).len(), "Sun, 06 Nov 1994 08:49:37 GMT".len());
-    }
-
-    #[test]
-    fn a_time_of_json_is_utc_in_seconds() {
-        assert_eq!(
-            rfc3339(UNIX_EPOCH + Duration::from_millis(784_111_777_900)),
-            "1994-11-06T08:49:37Z"
-        );
     }
 }

@@ -73,19 +73,6 @@ impl fmt::Debug for Credentials {
 }
 
 impl Request {
-    /// A request with these fields and nothing else, for tests.
-    #[cfg(test)]
-    pub(crate) fn plain(method: Method, fields: Fields) -> Self {
-        Self {
-            method,
-            target: String::new(),
-            host: None,
-            rare_fields: Some(fields.into()),
-            content: Vec::new(),
-            keep_alive: true,
-        }
-    }
-
     pub(crate) fn fields(&self) -> &Fields {
         self.rare_fields.as_deref().unwrap_or(&NONE)
     }
@@ -108,5 +95,20 @@ impl Request {
             + self.content.capacity()
             + host
             + self.rare_fields.as_ref().map_or(0, |fields| fields.memory())
+    }
+}
+
+#[cfg(test)]
+impl Request {
+    /// A request with these fields and nothing else.
+    pub(crate) fn plain(method: Method, fields: Fields) -> Self {
+        Self {
+            method,
+            target: String::new(),
+            host: None,
+            rare_fields: Some(fields.into()),
+            content: Vec::new(),
+            keep_alive: true,
+        }
     }
 }

@@ -56,7 +56,7 @@ pub(crate) enum Content {
 }
 
 /// A representation (RFC 9110 §3.2) that any number of responses are sent from.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Representation {
     bytes: Box<[u8]>,
     /// Computed at its first use.
@@ -74,8 +74,7 @@ impl PartialEq for Representation {
 
 impl Representation {
     pub(crate) fn new(bytes: impl Into<Box<[u8]>>) -> Self {
-        let (is_tracked, is_withdrawn) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { bytes: bytes.into(), tag: OnceLock::new(), is_tracked, is_withdrawn }
+        Self { bytes: bytes.into(), ..Self::default() }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -174,6 +173,14 @@ pub(crate) struct Cors<'a> {
     pub(crate) preflight: bool,
 }
 
+/// What a page of an allowed origin may send.
+const PREFLIGHT_FIELDS: &str = "\r\nAccess-Control-Allow-Methods: GET, HEAD, POST, PUT, DELETE\
+    \r\nAccess-Control-Allow-Headers: Accept, Authorization, Content-Type, If-Match, If-None-Match\
+    \r\nAccess-Control-Max-Age: 600"; // seconds
+
+/// What it may read of a response besides the fields that every page may read.
+const EXPOSED_FIELDS: &str = "\r\nAccess-Control-Expose-Headers: ETag, Location";
+
 impl Response {
     pub(crate) fn new(status: StatusCode, content: Content) -> Self {
         Self {
@@ -212,69 +219,48 @@ impl Response {
         Self { detail: Cow::Borrowed("no such color"), ..Self::new(StatusCode::NOT_FOUND, content) }
     }
 
-    /// One of [`Response::fields`], for tests.
-    #[cfg(test)]
-    pub(crate) fn field(&self, wanted: &str) -> Option<&str> {
-        self.fields.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_ref())
-    }
-
     /// Appends status line and fields.
     pub(crate) fn write_head(&self, out: &mut Vec<u8>, common: &CommonFields<'_>) {
         let reason = match self.status {
             StatusCode::PAYLOAD_TOO_LARGE => "Content Too Large", // RFC 9110 §15.5.14; the library has the older name
             status => status.default_reason_phrase(),
         };
-        out.extend_from_slice(b"HTTP/1.1 ");
-        out.extend_from_slice(itoa::Buffer::new().format(self.status.0).as_bytes());
-        out.push(b' ');
-        out.extend_from_slice(reason.as_bytes());
-        out.extend_from_slice(b"\r\nDate: ");
-        out.extend_from_slice(common.date.as_bytes());
-        out.extend_from_slice(match (self.challenge, common.is_private) {
-            (Some(_), _) => b"\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff",
-            (None, true) => {
-                b"\r\nCache-Control: private, no-cache\r\nX-Content-Type-Options: nosniff"
-            }
-            (None, false) => {
-                b"\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff".as_slice()
-            }
-        });
+        let cache_control = match (self.challenge, common.is_private) {
+            (Some(_), _) => "no-store",
+            (None, true) => "private, no-cache",
+            (None, false) => "no-cache",
+        };
+        push(out, ["HTTP/1.1 ", itoa::Buffer::new().format(self.status.0), " ", reason]);
+        push(out, ["\r\nDate: ", common.date, "\r\nCache-Control: ", cache_control]);
+        push(out, ["\r\nX-Content-Type-Options: nosniff"]);
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
         if !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
-            push_field(out, "Content-Type", self.media_type);
-            out.extend_from_slice(b"\r\nContent-Length: ");
-            out.extend_from_slice(
-                itoa::Buffer::new().format(self.content.bytes().len()).as_bytes(),
-            );
+            let mut digits = itoa::Buffer::new();
+            let length = digits.format(self.content.bytes().len());
+            push(out, ["\r\nContent-Type: ", self.media_type, "\r\nContent-Length: ", length]);
         }
         if let Some(tag) = self.tag {
-            out.extend_from_slice(b"\r\nETag: ");
+            push(out, ["\r\nETag: "]);
             out.extend_from_slice(&tag.text());
         }
-        let vary = match (self.varies_by_accept, common.varies_by_origin) {
-            (true, true) => Some("Accept, Origin"),
-            (true, false) => Some("Accept"),
-            (false, true) => Some("Origin"),
-            (false, false) => None,
-        };
-        let challenge = self.challenge.map(Challenge::field_value);
-        // RFC 9110 §15.5.16: with a 415, which content codings would have been accepted
-        let codings = (self.status == StatusCode::UNSUPPORTED_MEDIA_TYPE).then_some("identity");
-        for (name, value) in
-            [("Vary", vary), ("WWW-Authenticate", challenge), ("Accept-Encoding", codings)]
-        {
-            if let Some(value) = value {
-                push_field(out, name, value);
-            }
+        match (self.varies_by_accept, common.varies_by_origin) {
+            (true, true) => push(out, ["\r\nVary: Accept, Origin"]),
+            (true, false) => push(out, ["\r\nVary: Accept"]),
+            (false, true) => push(out, ["\r\nVary: Origin"]),
+            (false, false) => {}
+        }
+        if let Some(challenge) = self.challenge {
+            push(out, ["\r\nWWW-Authenticate: ", challenge.field_value()]);
         }
         for (name, value) in &self.fields {
-            push_field(out, name, value);
+            push(out, ["\r\n", name, ": ", value]);
         }
-        out.extend_from_slice(common.connection.as_bytes());
+        push(out, [common.connection]);
         if let Some(cors) = &common.cors {
-            cors.write(out);
+            push(out, ["\r\nAccess-Control-Allow-Origin: ", cors.origin]);
+            push(out, [if cors.preflight { PREFLIGHT_FIELDS } else { EXPOSED_FIELDS }]);
         }
-        out.extend_from_slice(b"\r\n\r\n");
+        push(out, ["\r\n\r\n"]);
     }
 }
 
@@ -297,29 +283,17 @@ impl Challenge {
     }
 }
 
-impl Cors<'_> {
-    fn write(&self, out: &mut Vec<u8>) {
-        push_field(out, "Access-Control-Allow-Origin", self.origin);
-        if self.preflight {
-            push_field(out, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE");
-            push_field(
-                out,
-                "Access-Control-Allow-Headers",
-                "Accept, Authorization, Content-Type, If-Match, If-None-Match",
-            );
-            push_field(out, "Access-Control-Max-Age", "600"); // seconds
-        } else {
-            push_field(out, "Access-Control-Expose-Headers", "ETag, Location");
-        }
-    }
+/// Appends these parts.
+fn push<const COUNT: usize>(out: &mut Vec<u8>, parts: [&str; COUNT]) {
+    parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
 }
 
-/// Appends a field line with CR LF before it.
-fn push_field(out: &mut Vec<u8>, name: &str, value: &str) {
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value.as_bytes());
+#[cfg(test)]
+impl Response {
+    /// One of [`Response::fields`].
+    pub(crate) fn field(&self, wanted: &str) -> Option<&str> {
+        self.fields.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_ref())
+    }
 }
 
 #[cfg(test)]

@@ -19,11 +19,10 @@ pub(crate) fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
     Some(rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())))
 }
 
-/// Splits at the first such byte, of ASCII. On short strings much faster than `split_once`.
-pub(crate) fn split_at_byte(text: &str, byte: u8) -> (&str, Option<&str>) {
-    text.bytes()
-        .position(|other| other == byte)
-        .map_or((text, None), |index| (&text[..index], Some(&text[index + 1..])))
+/// A number that consists of digits alone: `from_str_radix` would allow a plus sign before them.
+pub(super) fn parse_digits(digits: &[u8], radix: u32) -> Option<u64> {
+    let digits = str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+    u64::from_str_radix(digits, radix).ok()
 }
 
 /// Whether each percent sign begins an escape of two hexadecimal digits (RFC 3986 §2.1).
@@ -46,5 +45,13 @@ mod tests {
         );
         assert_eq!(split_absolute_form("HTTPS://example.org?x"), Some(("example.org", "?x")));
         assert_eq!(split_absolute_form("/colors"), None);
+    }
+
+    #[test]
+    fn a_number_is_digits_alone() {
+        assert_eq!((parse_digits(b"0010", 10), parse_digits(b"aF", 16)), (Some(10), Some(175)));
+        for text in ["", "+1", "-0", "1 ", "1a", "\u{e9}", "18446744073709551616"] {
+            assert_eq!(parse_digits(text.as_bytes(), 10), None, "{text:?}");
+        }
     }
 }

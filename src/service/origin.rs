@@ -2,7 +2,9 @@
 //! DNS rebinding (foreign host names on a loopback address). Browsers say where a request comes
 //! from; curl and other programs do not, and pass the first check. The second is the same for all.
 
-use crate::http::{Cors, Host, Request};
+use tiny_http::StatusCode;
+
+use crate::http::{Cors, Host, Request, Response};
 use crate::logging::excerpt;
 
 /// What the operator allows besides the service's own pages and names.
@@ -15,71 +17,63 @@ pub(crate) struct Allowlist {
     pub(crate) hosts: Vec<String>,
 }
 
-/// Why a request is answered 403.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Forbidden {
-    /// For the client.
-    pub(super) message: String,
-    /// The warning for the log.
-    pub(super) log: String,
-}
-
-impl Forbidden {
-    /// `advice`: what would allow the request, with the option; empty where none does.
-    fn new(message: &str, log: &str, advice: &str) -> Self {
-        Self { message: format!("{message}{advice}"), log: format!("{log}{advice}") }
-    }
-
-    /// When a page of another origin would change something, as far as the browser says.
-    fn cross_origin(request: &Request) -> Self {
-        let origin = given(&request.fields().origin);
-        let log = match origin {
-            Some(origin) => format!("refused a change from the origin {}", excerpt(origin)),
-            None => "refused a change from another site, the browser did not say which".to_owned(),
-        };
-        let advice = match given(&request.fields().sec_fetch_site) {
-            // no option allows `null`, nor what is no origin at all
-            _ if origin.is_none_or(|origin| parse_origin(origin).is_err()) => "",
-            Some(_) => "; --allow-origin with it would allow that",
-            // the Origin is not the Host: a proxy may have changed that
-            None => {
-                "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that"
-            }
-        };
-        Self::new("a page of another origin may not change the list", &log, advice)
-    }
-
-    /// When the Host is a name that anyone's DNS may have pointed at the loopback address (DNS
-    /// rebinding).
-    fn foreign_host(host: &str) -> Self {
-        let log = format!("refused a request to the host {}", excerpt(host));
-        let advice = match parse_host(host) {
-            Ok(_) => "; --allow-host with it would allow that",
-            Err(_) => "",
-        };
-        Self::new("the service does not have this host name", &log, advice)
-    }
-}
-
-/// `checks_host`: the listener can be reached by DNS rebinding, as far as the service knows.
+/// Refuses an intrusion with 403. `checks_host`: the listener can be reached by DNS rebinding, as
+/// far as the service knows.
 pub(super) fn check(
     allowlist: &Allowlist,
     request: &Request,
     checks_host: bool,
-) -> Result<(), Forbidden> {
+) -> Result<(), Response> {
     if let Some(host) = request.host.as_deref()
         && checks_host
         && !host.needs_no_dns
         && !allowlist.hosts.iter().any(|allowed| host.is_named(allowed))
     {
-        return Err(Forbidden::foreign_host(host.name()));
+        return Err(foreign_host(host.name()));
     }
     // RFC 9110 §9.2.1: these change nothing
     if request.is_safe() || is_same_origin(allowlist, request) {
         Ok(())
     } else {
-        Err(Forbidden::cross_origin(request))
+        Err(cross_origin(request))
     }
+}
+
+/// For a page of another origin that would change something, as far as the browser says.
+fn cross_origin(request: &Request) -> Response {
+    let origin = given(&request.fields().origin);
+    let log = match origin {
+        Some(origin) => format!("refused a change from the origin {}", excerpt(origin)),
+        None => "refused a change from another site, the browser did not say which".to_owned(),
+    };
+    let advice = match given(&request.fields().sec_fetch_site) {
+        // no option allows `null`, nor what is no origin at all
+        _ if origin.is_none_or(|origin| parse_origin(origin).is_err()) => "",
+        Some(_) => "; --allow-origin with it would allow that",
+        // the Origin is not the Host: a proxy may have changed that
+        None => {
+            "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that"
+        }
+    };
+    forbidden("a page of another origin may not change the list", &log, advice)
+}
+
+/// For a Host that is a name which anyone's DNS may have pointed at the loopback address (DNS
+/// rebinding).
+fn foreign_host(host: &str) -> Response {
+    let log = format!("refused a request to the host {}", excerpt(host));
+    let advice = match parse_host(host) {
+        Ok(_) => "; --allow-host with it would allow that",
+        Err(_) => "",
+    };
+    forbidden("the service does not have this host name", &log, advice)
+}
+
+/// A message for the client, and a warning for the log. `advice`: what would allow the request, with
+/// the option; empty where none does.
+fn forbidden(message: &str, log: &str, advice: &str) -> Response {
+    let response = Response::error(StatusCode::FORBIDDEN, format!("{message}{advice}"));
+    Response { detail: format!("{log}{advice}").into(), ..response }
 }
 
 /// The CORS fields for the response to a request; `None` unless its origin is allowed.
@@ -124,23 +118,17 @@ pub(crate) fn parse_origin(text: &str) -> Result<String, String> {
     let is_lower_case = !host.bytes().any(|byte| byte.is_ascii_uppercase());
     let fix = "give scheme, host and, unless it is the scheme's own, port, as a browser does: lower case and without a path, as in \
                https://example.org";
-    if is_lower_case && Host::parse(host).is_some() {
-        Ok(text.to_owned())
-    } else {
-        Err(fix.to_owned())
-    }
+    let is_valid = is_lower_case && Host::parse(host).is_some();
+    is_valid.then(|| text.to_owned()).ok_or_else(|| fix.to_owned())
 }
 
 /// Parses a host name of `--allow-host`: without scheme, port or path. Refuses what could equal no
 /// host name of a request.
 pub(crate) fn parse_host(text: &str) -> Result<String, String> {
-    let is_plain =
-        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
-    if is_plain {
-        Ok(text.to_owned())
-    } else {
-        Err("give a host name alone, as in colors.example.org".to_owned())
-    }
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    let is_valid = !text.is_empty() && text.chars().all(is_allowed);
+    let fix = "give a host name alone, as in colors.example.org";
+    is_valid.then(|| text.to_owned()).ok_or_else(|| fix.to_owned())
 }
 
 #[cfg(test)]
@@ -172,6 +160,14 @@ mod tests {
         Fields { origin: owned(origin), ..Fields::default() }
     }
 
+    /// What client and log are told of a refusal; nothing of a request that is answered.
+    fn told(checked: Result<(), Response>) -> Option<(String, String)> {
+        let refusal = checked.err()?;
+        assert_eq!(refusal.status, StatusCode::FORBIDDEN);
+        let content = String::from_utf8(refusal.content.bytes().to_vec()).unwrap();
+        Some((content, refusal.detail.into_owned()))
+    }
+
     /// Checks what every method that changes something, and every other, makes of these two fields.
     #[track_caller]
     fn check_origin(sec_fetch_site: Option<&str>, origin: Option<&str>, allowed: bool) {
@@ -186,9 +182,8 @@ mod tests {
             (Method::Options, false),
         ] {
             let request = request(method, Some(HOST), fields.clone());
-            let expected =
-                if allowed || !changes { Ok(()) } else { Err(Forbidden::cross_origin(&request)) };
-            assert_eq!(check(&allowlist(), &request, false), expected, "{request:?}");
+            let expected = if allowed || !changes { Ok(()) } else { Err(cross_origin(&request)) };
+            assert_eq!(told(check(&allowlist(), &request, false)), told(expected), "{request:?}");
         }
     }
 
@@ -269,7 +264,7 @@ mod tests {
             "friend.example.",
             "friend.EXAMPLE:8",
         ] {
-            assert_eq!(ask(Some(host), true), Ok(()), "{host}");
+            assert!(ask(Some(host), true).is_ok(), "{host}");
         }
         for host in [
             "evil.example",
@@ -282,10 +277,10 @@ mod tests {
             ".",
             "friend.example..",
         ] {
-            assert_eq!(ask(Some(host), true), Err(Forbidden::foreign_host(host)));
-            assert_eq!(ask(Some(host), false), Ok(()), "{host}");
+            assert_eq!(told(ask(Some(host), true)), told(Err(foreign_host(host))));
+            assert!(ask(Some(host), false).is_ok(), "{host}");
         }
-        assert_eq!(ask(None, true), Ok(()));
+        assert!(ask(None, true).is_ok());
     }
 
     #[test]
@@ -358,19 +353,19 @@ mod tests {
             ("", "null", "the origin \"null\"", ""),
         ] {
             let fields = Fields { sec_fetch_site: owned(Some(site)), ..fields(Some(origin)) };
-            let forbidden = check(&allowlist(), &request(Method::Put, Some(HOST), fields), false);
+            let refused = check(&allowlist(), &request(Method::Put, Some(HOST), fields), false);
             let message = "a page of another origin may not change the list";
             let log = format!("refused a change from {whence}");
-            assert_eq!(forbidden, Err(Forbidden::new(message, &log, advice)));
+            assert_eq!(told(refused), told(Err(forbidden(message, &log, advice))));
         }
         for (host, advice) in
             [("evil.example", "; --allow-host with it would allow that"), ("a!b", "")]
         {
-            let forbidden =
+            let refused =
                 check(&allowlist(), &request(Method::Get, Some(host), Fields::default()), true);
             let message = "the service does not have this host name";
             let log = format!("refused a request to the host \"{host}\"");
-            assert_eq!(forbidden, Err(Forbidden::new(message, &log, advice)));
+            assert_eq!(told(refused), told(Err(forbidden(message, &log, advice))));
         }
     }
 }

@@ -1,9 +1,28 @@
 //! The contract, row by row, without a socket.
 
-use super::*;
+use std::time::{Duration, UNIX_EPOCH};
 
+use super::*;
+use crate::connection_counts::ConnectionCounts;
 use crate::http::{Fields, Host, Parser};
 use crate::store::{Color, Colors};
+
+impl Service {
+    /// A service of these colors in memory that nothing is set for; it has one worker.
+    pub(crate) fn plain(colors: Colors) -> Self {
+        let base = BasePath::default();
+        Self {
+            store: Store::in_memory(colors, 32 << 20),
+            openapi: openapi(&base),
+            base,
+            read_only: false,
+            access_log: AccessLog::None,
+            allowlist: Allowlist::default(),
+            tokens: None,
+            metrics: Metrics::new(Arc::new(ConnectionCounts::new(1, 10))),
+        }
+    }
+}
 
 /// A service with the colors `red`, `blue` and a second `red`.
 pub(super) fn service() -> Service {
@@ -200,6 +219,14 @@ fn health_is_ok_until_the_end() {
     };
     assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(str::from_utf8(response.content.bytes()).unwrap().contains(r#""status":"stopping""#));
+}
+
+#[test]
+fn a_time_of_json_is_utc_in_seconds() {
+    assert_eq!(
+        rfc3339(UNIX_EPOCH + Duration::from_millis(784_111_777_900)),
+        "1994-11-06T08:49:37Z"
+    );
 }
 
 #[test]
