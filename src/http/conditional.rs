@@ -61,8 +61,8 @@ fn checked(field: &str, value: &Option<String>) -> Result<Option<String>, Respon
 /// By the weak or the strong comparison of RFC 9110 §8.8.3.2; `current`, being the service's own,
 /// is a strong tag.
 fn contain(tags: &str, current: impl FnOnce() -> EntityTag, weakly: bool) -> bool {
-    let current = LazyCell::new(|| current().to_string());
-    let is_current = |tag: &str| EntityTag::may_be(tag) && tag == *current;
+    let current = LazyCell::new(|| current().text());
+    let is_current = |tag: &str| EntityTag::may_be(tag) && tag.as_bytes() == *current;
     tags == "*"
         || any_tag(tags, |tag, is_weak| (weakly || !is_weak) && is_current(tag)) == Some(true)
 }

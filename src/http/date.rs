@@ -17,9 +17,7 @@ impl Date {
             // httpdate panics on times before 1970
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             self.text = httpdate::fmt_http_date(UNIX_EPOCH + since);
-            self.end = Some(
-                now + (Duration::from_secs(1) - Duration::from_nanos(since.subsec_nanos().into())),
-            );
+            self.end = Some(now + Duration::new(0, 1_000_000_000 - since.subsec_nanos()));
         }
         &self.text
     }

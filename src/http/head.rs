@@ -15,6 +15,9 @@ const REQUEST_LINE: ProtocolError = ProtocolError::Malformed(
     "the request line has to be method, target and HTTP/1.1, with one space between",
 );
 
+const AUTHORITY: ProtocolError =
+    ProtocolError::Malformed("the authority of the request target is not of the form host[:port]");
+
 /// Longest host that is kept for the next request; a DNS name has at most 253 bytes.
 const KEPT_HOST_BYTES_MAX: usize = 260;
 
@@ -65,7 +68,7 @@ pub(super) fn parse(
     let mut parsed = httparse::Request::new(&mut []);
     match parsed.parse_with_uninit_headers(head, &mut headers) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-        Err(httparse::Error::Version) => return parse_as_1_1(head, content_max, last_host),
+        Err(httparse::Error::Version) => return parse(&as_1_1(head)?, content_max, last_host),
         Err(httparse::Error::TooManyHeaders) => return Err(ProtocolError::HeadTooLarge),
         Err(httparse::Error::HeaderName) => {
             return malformed("a field name is malformed or followed by white space");
@@ -123,24 +126,18 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     })
 }
 
-/// Parses a head with a version that httparse does not know. A later minor version of 1 is served
-/// as 1.1 (RFC 9110 §2.5).
-fn parse_as_1_1(
-    head: &[u8],
-    content_max: usize,
-    last_host: &mut Option<Arc<Host>>,
-) -> Result<Incoming, ProtocolError> {
+/// Makes HTTP/1.1 of a version that httparse does not know: a later minor version of 1 is served as
+/// that (RFC 9110 §2.5).
+fn as_1_1(head: &[u8]) -> Result<Vec<u8>, ProtocolError> {
     let line_end = memchr(b'\r', head).unwrap_or(head.len());
     let version = head[..line_end].rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    let mut head = head.to_vec();
     match version.strip_prefix(b"HTTP/") {
-        Some([b'1', b'.', b'2'..=b'9']) => {
-            let mut head = head.to_vec();
-            head[line_end - 1] = b'1';
-            parse(&head, content_max, last_host)
-        }
-        Some([b'0' | b'2'..=b'9', b'.', b'0'..=b'9']) => Err(ProtocolError::Version),
-        _ => Err(REQUEST_LINE),
+        Some([b'1', b'.', b'2'..=b'9']) => head[line_end - 1] = b'1',
+        Some([b'0' | b'2'..=b'9', b'.', b'0'..=b'9']) => return Err(ProtocolError::Version),
+        _ => return Err(REQUEST_LINE),
     }
+    Ok(head)
 }
 
 impl<'a> FieldLines<'a> {
@@ -154,9 +151,9 @@ impl<'a> FieldLines<'a> {
         let has_other =
             |known: &[u8]| members(value).any(|member| !member.eq_ignore_ascii_case(known));
         match &*lower_case {
-            b"host" => set_once(&mut self.host, value, ProtocolError::Host)?,
+            b"host" => once(&mut self.host, value, ProtocolError::Host)?,
             b"content-length" => {
-                set_once(&mut self.content_length, value, ProtocolError::ContentLength)?;
+                once(&mut self.content_length, value, ProtocolError::ContentLength)?
             }
             b"transfer-encoding" => join(&mut self.transfer_encoding, value),
             b"connection" => {
@@ -183,7 +180,7 @@ impl<'a> FieldLines<'a> {
             b"authorization" => {
                 let credentials = Credentials(value.into());
                 let field = &mut self.rare().authorization;
-                set_once(field, credentials, ProtocolError::Authorization)?;
+                once(field, credentials, ProtocolError::Authorization)?;
             }
             // each proxy appends the address of its client; the client may have sent the ones
             // before
@@ -215,19 +212,11 @@ impl<'a> FieldLines<'a> {
                 Some(host)
             }
         };
-        let host = match self.host {
-            Some(host) => Some(parse(host).ok_or(ProtocolError::Host)?),
-            None if self.is_1_1 => return Err(ProtocolError::Host),
-            None => None,
-        };
+        let host = self.host.map(|host| parse(host).ok_or(ProtocolError::Host)).transpose()?;
         match split_absolute_form(target) {
+            _ if host.is_none() && self.is_1_1 => Err(ProtocolError::Host),
             // RFC 9112 §3.2.2: the authority of an absolute-form target replaces Host
-            Some((authority, _)) => {
-                let malformed = ProtocolError::Malformed(
-                    "the authority of the request target is not of the form host[:port]",
-                );
-                parse(authority.as_bytes()).map(Some).ok_or(malformed)
-            }
+            Some((authority, _)) => parse(authority.as_bytes()).map(Some).ok_or(AUTHORITY),
             None => Ok(host),
         }
     }
@@ -260,7 +249,7 @@ impl<'a> FieldLines<'a> {
 }
 
 /// Sets what may be given only once.
-fn set_once<T>(field: &mut Option<T>, value: T, error: ProtocolError) -> Result<(), ProtocolError> {
+fn once<T>(field: &mut Option<T>, value: T, error: ProtocolError) -> Result<(), ProtocolError> {
     if field.replace(value).is_some() { Err(error) } else { Ok(()) }
 }
 

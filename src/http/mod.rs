@@ -24,6 +24,6 @@ pub(crate) use parser::Parser;
 pub(crate) use request::Fields;
 pub(crate) use request::{Credentials, Request};
 pub(crate) use response::{
-    CLOSES, Challenge, CommonFields, Content, Cors, Representation, Response, stays_open,
+    CLOSES, Challenge, CommonFields, Content, Representation, Response, stays_open,
 };
 pub(crate) use syntax::{has_valid_escapes, split_absolute_form};

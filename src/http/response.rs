@@ -1,11 +1,9 @@
 //! A response as a value, and its head as bytes. Knows no sockets.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use serde::Serialize;
 use serde_json::json;
 use tiny_http::StatusCode;
 
@@ -29,20 +27,15 @@ impl EntityTag {
         Self(*hash.as_bytes().first_chunk().expect("it has 32 bytes"))
     }
 
-    /// By hand, since every read has one: `{:032x}` takes 600 instructions more.
-    fn text(self) -> [u8; 34] {
+    /// As it is written in a field. By hand, since every read has one: `{:032x}` takes 600
+    /// instructions more.
+    pub(super) fn text(self) -> [u8; 34] {
         let mut text = [b'"'; 34];
         let digit = |half: u8| half + if half < 10 { b'0' } else { b'a' - 10 };
         for (index, byte) in self.0.into_iter().enumerate() {
             (text[2 * index + 1], text[2 * index + 2]) = (digit(byte >> 4), digit(byte & 15));
         }
         text
-    }
-}
-
-impl fmt::Display for EntityTag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(str::from_utf8(&self.text()).expect("quotes and digits are ASCII"))
     }
 }
 
@@ -140,7 +133,10 @@ pub(crate) struct CommonFields<'a> {
     pub(crate) date: &'a str,
     /// [`CLOSES`], or what [`stays_open`] returned.
     pub(crate) connection: &'a str,
-    pub(crate) cors: Option<Cors<'a>>,
+    /// The Origin of the request, if it is allowed: then there are CORS fields (Fetch standard).
+    pub(crate) allowed_origin: Option<&'a str>,
+    /// The request asks what a page of that origin may send.
+    pub(crate) is_preflight: bool,
     /// The response depends on the Origin of the request.
     pub(crate) varies_by_origin: bool,
     /// No shared cache may keep it.
@@ -163,14 +159,6 @@ pub(crate) const CLOSES: &str = "\r\nConnection: close";
 /// HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
 pub(crate) fn stays_open(seconds: u64) -> String {
     format!("\r\nConnection: keep-alive\r\nKeep-Alive: timeout={seconds}")
-}
-
-/// The CORS fields (Fetch standard, CORS protocol).
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Cors<'a> {
-    /// The allowed origin, echoed.
-    pub(crate) origin: &'a str,
-    pub(crate) preflight: bool,
 }
 
 /// What a page of an allowed origin may send.
@@ -196,20 +184,12 @@ impl Response {
         }
     }
 
-    pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Self {
-        let mut content = Vec::with_capacity(128); // bytes; a color with its field names is under 100
-        serde_json::to_writer(&mut content, value)
-            .expect("strings and booleans always serialize, and a Vec takes every byte");
-        content.push(b'\n');
-        Self::new(status, Content::Own(content))
-    }
-
     /// The Error body of the specification. The message is for the author of the client, in lower
     /// case and without a full stop.
     pub(crate) fn error(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         let detail = message.into();
-        let body = json!({"error": true, "message": detail});
-        Self { detail, ..Self::json(status, &body) }
+        let body = format!("{}\n", json!({"error": true, "message": detail}));
+        Self { detail, ..Self::new(status, Content::Own(body.into_bytes())) }
     }
 
     /// The answer when no entry has the requested name: the Error body without a message
@@ -256,9 +236,9 @@ impl Response {
             push(out, ["\r\n", name, ": ", value]);
         }
         push(out, [common.connection]);
-        if let Some(cors) = &common.cors {
-            push(out, ["\r\nAccess-Control-Allow-Origin: ", cors.origin]);
-            push(out, [if cors.preflight { PREFLIGHT_FIELDS } else { EXPOSED_FIELDS }]);
+        if let Some(origin) = common.allowed_origin {
+            let further = if common.is_preflight { PREFLIGHT_FIELDS } else { EXPOSED_FIELDS };
+            push(out, ["\r\nAccess-Control-Allow-Origin: ", origin, further]);
         }
         push(out, ["\r\n\r\n"]);
     }
@@ -289,6 +269,13 @@ fn push<const COUNT: usize>(out: &mut Vec<u8>, parts: [&str; COUNT]) {
 }
 
 #[cfg(test)]
+impl std::fmt::Display for EntityTag {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(str::from_utf8(&self.text()).unwrap())
+    }
+}
+
+#[cfg(test)]
 impl Response {
     /// One of [`Response::fields`].
     pub(crate) fn field(&self, wanted: &str) -> Option<&str> {
@@ -309,7 +296,8 @@ mod tests {
             &CommonFields {
                 date,
                 connection,
-                cors: None,
+                allowed_origin: None,
+                is_preflight: false,
                 varies_by_origin: false,
                 is_private: false,
             },

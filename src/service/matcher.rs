@@ -92,20 +92,18 @@ pub(super) fn find<'a>(
     {
         return Ok(Resource::Asterisk);
     }
-    let path = absolute_form.map_or(target, |(_, path)| path);
-    let path = memchr(b'?', path.as_bytes()).map_or(path, |end| &path[..end]);
-    let path = match path.strip_prefix('/') {
-        Some(path) => path,
+    let path = match absolute_form {
         // RFC 9110 §4.2.3: an empty path is the same as "/"
-        None if absolute_form.is_some() && path.is_empty() => path,
-        None => return Err(TargetError::Form),
+        Some((_, path)) => path.strip_prefix('/').unwrap_or(path),
+        None => target.strip_prefix('/').ok_or(TargetError::Form)?,
     };
+    let path = memchr(b'?', path.as_bytes()).map_or(path, |end| &path[..end]);
     let has_escapes = memchr(b'%', path.as_bytes()).is_some();
     if has_escapes {
         // a malformed path is a 400 wherever it points
         decode(path)?;
     }
-    // with one character in an array it is much faster on short strings
+    // the array makes it search byte by byte, which is faster in short segments
     let mut segments = path.split(['/']).map(|segment| {
         if has_escapes {
             decode(segment).expect("the whole path decodes")

@@ -4,7 +4,7 @@
 
 use tiny_http::StatusCode;
 
-use crate::http::{Cors, Host, Request, Response};
+use crate::http::{Host, Request, Response};
 use crate::logging::excerpt;
 
 /// What the operator allows besides the service's own pages and names.
@@ -17,25 +17,45 @@ pub(crate) struct Allowlist {
     pub(crate) hosts: Vec<String>,
 }
 
-/// Refuses an intrusion with 403. `checks_host`: the listener can be reached by DNS rebinding, as
-/// far as the service knows.
-pub(super) fn check(
-    allowlist: &Allowlist,
-    request: &Request,
-    checks_host: bool,
-) -> Result<(), Response> {
-    if let Some(host) = request.host.as_deref()
-        && checks_host
-        && !host.needs_no_dns
-        && !allowlist.hosts.iter().any(|allowed| host.is_named(allowed))
-    {
-        return Err(foreign_host(host.name()));
+impl Allowlist {
+    /// Refuses an intrusion with 403. `checks_host`: the listener can be reached by DNS rebinding,
+    /// as far as the service knows.
+    pub(super) fn check(&self, request: &Request, checks_host: bool) -> Result<(), Response> {
+        if let Some(host) = request.host.as_deref()
+            && checks_host
+            && !host.needs_no_dns
+            && !self.hosts.iter().any(|allowed| host.is_named(allowed))
+        {
+            return Err(foreign_host(host.name()));
+        }
+        // RFC 9110 §9.2.1: these change nothing
+        if request.is_safe() || self.is_same_origin(request) {
+            Ok(())
+        } else {
+            Err(cross_origin(request))
+        }
     }
-    // RFC 9110 §9.2.1: these change nothing
-    if request.is_safe() || is_same_origin(allowlist, request) {
-        Ok(())
-    } else {
-        Err(cross_origin(request))
+
+    /// The origin of the page that a request is from, if the operator allowed it, byte for byte.
+    pub(super) fn allowed_origin<'a>(&self, request: &'a Request) -> Option<&'a str> {
+        let origin = request.fields().origin.as_deref()?;
+        self.origins.iter().any(|allowed| allowed == origin).then_some(origin)
+    }
+
+    /// The algorithm of `http.CrossOriginProtection` of Go 1.25, after Filippo Valsorda's research
+    /// of 2025. No browser sends an empty field; it is the same as none, as in Go.
+    fn is_same_origin(&self, request: &Request) -> bool {
+        let fields = request.fields();
+        match (given(&fields.sec_fetch_site), given(&fields.origin)) {
+            (Some("same-origin" | "none"), _) | (None, None) => true,
+            _ if self.allowed_origin(request).is_some() => true,
+            (None, Some(origin)) => {
+                let host =
+                    origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+                host.is_some() && host == request.host.as_deref().map(Host::as_str)
+            }
+            (Some(_), _) => false,
+        }
     }
 }
 
@@ -69,46 +89,20 @@ fn foreign_host(host: &str) -> Response {
     forbidden("the service does not have this host name", &log, advice)
 }
 
-/// A message for the client, and a warning for the log. `advice`: what would allow the request, with
-/// the option; empty where none does.
+/// A message for the client, and a warning for the log. `advice`: what would allow the request,
+/// with the option; empty where none does.
 fn forbidden(message: &str, log: &str, advice: &str) -> Response {
     let response = Response::error(StatusCode::FORBIDDEN, format!("{message}{advice}"));
     Response { detail: format!("{log}{advice}").into(), ..response }
 }
 
-/// The CORS fields for the response to a request; `None` unless its origin is allowed.
-pub(super) fn cors<'a>(allowlist: &Allowlist, request: &'a Request) -> Option<Cors<'a>> {
-    let origin =
-        request.fields().origin.as_deref().filter(|origin| is_allowed(allowlist, origin))?;
-    Some(Cors { origin, preflight: request.is_preflight() })
-}
-
-/// The algorithm of `http.CrossOriginProtection` of Go 1.25, after Filippo Valsorda's research of
-/// 2025. No browser sends an empty field; it is the same as none, as in Go.
-fn is_same_origin(allowlist: &Allowlist, request: &Request) -> bool {
-    let fields = request.fields();
-    match (given(&fields.sec_fetch_site), given(&fields.origin)) {
-        (Some("same-origin" | "none"), _) | (None, None) => true,
-        (_, Some(origin)) if is_allowed(allowlist, origin) => true,
-        (None, Some(origin)) => {
-            let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-            host.is_some() && host == request.host.as_deref().map(Host::as_str)
-        }
-        (Some(_), _) => false,
-    }
-}
-
+/// The value of a field that is not empty.
 fn given(field: &Option<String>) -> Option<&str> {
     field.as_deref().filter(|value| !value.is_empty())
 }
 
-/// Whether the operator allowed this origin, byte for byte.
-fn is_allowed(allowlist: &Allowlist, origin: &str) -> bool {
-    allowlist.origins.iter().any(|allowed| allowed == origin)
-}
-
-/// Parses an origin of `--allow-origin`: scheme, `://`, host and port as a browser spells them, which
-/// leaves out the default port (RFC 6454 §6.2).
+/// Parses an origin of `--allow-origin`: scheme, `://`, host and port as a browser spells them,
+/// which leaves out the default port (RFC 6454 §6.2).
 pub(crate) fn parse_origin(text: &str) -> Result<String, String> {
     let host = match text.split_once("://") {
         Some(("http", host)) if !host.ends_with(":80") => host,
@@ -183,7 +177,7 @@ mod tests {
         ] {
             let request = request(method, Some(HOST), fields.clone());
             let expected = if allowed || !changes { Ok(()) } else { Err(cross_origin(&request)) };
-            assert_eq!(told(check(&allowlist(), &request, false)), told(expected), "{request:?}");
+            assert_eq!(told(allowlist().check(&request, false)), told(expected), "{request:?}");
         }
     }
 
@@ -239,14 +233,14 @@ mod tests {
     #[test]
     fn an_origin_needs_a_host_to_equal() {
         let request = request(Method::Post, None, fields(Some("http://")));
-        assert!(check(&allowlist(), &request, true).is_err());
+        assert!(allowlist().check(&request, true).is_err());
     }
 
     #[test]
     fn where_the_host_is_checked_foreign_names_are_refused() {
         let ask = |host, checks_host| {
             let request = request(Method::Get, host, Fields::default());
-            check(&allowlist(), &request, checks_host)
+            allowlist().check(&request, checks_host)
         };
         for host in [
             "127.0.0.1",
@@ -284,19 +278,16 @@ mod tests {
     }
 
     #[test]
-    fn only_allowed_origins_get_cors_fields() {
-        let ask = |method, origin, preflight_method| {
-            let fields = Fields { preflight_method: owned(preflight_method), ..fields(origin) };
-            cors(&allowlist(), &request(method, Some(HOST), fields))
-                .map(|cors| (cors.origin.to_owned(), cors.preflight))
-        };
-        let friend = Some("https://friend.example");
-        let expected = |preflight| Some(("https://friend.example".to_owned(), preflight));
-        assert_eq!(ask(Method::Options, friend, Some("PUT")), expected(true));
-        assert_eq!(ask(Method::Options, friend, None), expected(false));
-        assert_eq!(ask(Method::Put, friend, Some("PUT")), expected(false));
-        assert_eq!(ask(Method::Get, Some("http://evil.example"), None), None);
-        assert_eq!(ask(Method::Get, None, None), None);
+    fn only_an_origin_on_the_list_is_allowed() {
+        for (origin, is_allowed) in [
+            (None, false),
+            (Some("https://friend.example"), true),
+            (Some("http://evil.example"), false),
+            (Some("https://friend.example:443"), false),
+        ] {
+            let request = request(Method::Get, Some(HOST), fields(origin));
+            assert_eq!(allowlist().allowed_origin(&request), origin.filter(|_| is_allowed));
+        }
     }
 
     #[test]
@@ -353,7 +344,7 @@ mod tests {
             ("", "null", "the origin \"null\"", ""),
         ] {
             let fields = Fields { sec_fetch_site: owned(Some(site)), ..fields(Some(origin)) };
-            let refused = check(&allowlist(), &request(Method::Put, Some(HOST), fields), false);
+            let refused = allowlist().check(&request(Method::Put, Some(HOST), fields), false);
             let message = "a page of another origin may not change the list";
             let log = format!("refused a change from {whence}");
             assert_eq!(told(refused), told(Err(forbidden(message, &log, advice))));
@@ -362,7 +353,7 @@ mod tests {
             [("evil.example", "; --allow-host with it would allow that"), ("a!b", "")]
         {
             let refused =
-                check(&allowlist(), &request(Method::Get, Some(host), Fields::default()), true);
+                allowlist().check(&request(Method::Get, Some(host), Fields::default()), true);
             let message = "the service does not have this host name";
             let log = format!("refused a request to the host \"{host}\"");
             assert_eq!(told(refused), told(Err(forbidden(message, &log, advice))));

@@ -8,10 +8,9 @@ use time::format_description::well_known::Rfc3339;
 use tiny_http::{Method, StatusCode};
 
 use super::matcher::{self, BasePath, Resource, TargetError};
-use super::origin::{self, Allowlist};
+use super::origin::Allowlist;
 use super::page;
 use super::token::Tokens;
-use super::write::write;
 use crate::http::{
     Challenge, CommonFields, Conditions, Content, Representation, Request, Response,
 };
@@ -65,19 +64,18 @@ pub(crate) enum Answer {
 /// host are left to them, since a proxy in front may have others.
 pub(crate) fn openapi(base: &BasePath) -> Arc<Representation> {
     let server = format!(r#""url": "/{}""#, base.as_str().trim_start_matches('/'));
-    let mut json: String = include_str!("openapi.json")
+    let json: String = include_str!("openapi.json")
         .replacen(r#""url": "/""#, &server, 1)
         .lines()
         .map(str::trim_start)
         .collect();
-    json.push('\n');
-    Arc::new(Representation::new(json.into_bytes()))
+    Arc::new(Representation::new((json + "\n").into_bytes()))
 }
 
 impl Service {
     /// Answers a request; an error is a response too.
     pub(crate) fn respond(&self, request: &Request, arrival: Arrival) -> Answer {
-        if let Err(refusal) = origin::check(&self.allowlist, request, arrival.checks_host) {
+        if let Err(refusal) = self.allowlist.check(request, arrival.checks_host) {
             return Answer::Now(refusal);
         }
         let found = matcher::find(&request.method, &request.target, &self.base);
@@ -85,15 +83,157 @@ impl Service {
         let mut answer = match found {
             // a preflight has the Accept of no request (Fetch standard, CORS-preflight fetch)
             Ok(Resource::Page) if !request.fields().asks_for_html && !request.is_preflight() => {
-                Answer::Now(target_error(TargetError::Unknown, &self.base))
+                Answer::Now(self.target_error(TargetError::Unknown))
             }
-            Ok(resource) => operate(self, resource, request, arrival),
-            Err(error) => Answer::Now(target_error(error, &self.base)),
+            Ok(resource) => self.operate(resource, request, arrival),
+            Err(error) => Answer::Now(self.target_error(error)),
         };
         if is_page && let Answer::Now(response) = &mut answer {
             response.varies_by_accept = true;
         }
         answer
+    }
+
+    /// Answers a request for a resource that exists.
+    fn operate(&self, resource: Resource<'_>, request: &Request, arrival: Arrival) -> Answer {
+        if let Err(refusal) = self.check_access(&resource, request) {
+            return Answer::Now(refusal);
+        }
+        let content = &request.content;
+        if arrival.may_defer && !request.is_safe() && content.len() > LONG_CONTENT_BYTES {
+            return Answer::Deferred;
+        }
+        let list = &self.store.list;
+        let change = |name: Option<&str>, action| self.write(request, name, action, arrival);
+        // the table of the specification's Endpoints; the methods that a resource does not have are
+        // refused above
+        let response = match (resource, &request.method) {
+            (resource @ Resource::Asterisk, _) | (resource, Method::Options) => {
+                self.options(&resource, request)
+            }
+            (Resource::Colors, Method::Post) => {
+                return change(None, json::from_create(content).map(Action::Create));
+            }
+            (Resource::Colors, Method::Put) => {
+                return change(None, json::from_list(content).map(Action::ReplaceAll));
+            }
+            (Resource::Colors, _) if arrival.may_defer => match list.ready_envelope() {
+                Some(envelope) => read(request, &envelope),
+                None => return Answer::Deferred,
+            },
+            (Resource::Colors, _) => read(request, &list.envelope()),
+            (Resource::Color(name), Method::Put) => {
+                let update = json::from_update(content).map(|value| {
+                    let color = value.map(|value| Color::new(&name, &value));
+                    Action::Update(name.to_string(), color)
+                });
+                return change(Some(&name), update);
+            }
+            (Resource::Color(name), Method::Delete) => {
+                return change(Some(&name), Ok(Action::Delete(name.to_string())));
+            }
+            (Resource::Color(name), _) => match list.first(&name) {
+                Some(color) => read(request, &color),
+                None => Response::no_such_color(),
+            },
+            (Resource::Health, _) => self.health(request, arrival.is_stopping),
+            (Resource::Metrics, _) => self.metrics(),
+            (Resource::OpenApi, _) => read(request, &self.openapi),
+            (Resource::Page, _) => page(request),
+        };
+        Answer::Now(response)
+    }
+
+    /// Refuses a method that the resource does not have with 405; then a request that needs a valid
+    /// token and has none with 401, before 404 and 412, which would reveal which colors exist.
+    fn check_access(&self, resource: &Resource<'_>, request: &Request) -> Result<(), Response> {
+        let methods = methods(resource, self.read_only);
+        if !methods.contains(&request.method) {
+            let allow = names(methods);
+            let message = format!("the method is not allowed here, only {allow}");
+            let error = Response::error(StatusCode::METHOD_NOT_ALLOWED, message);
+            // RFC 9110 §15.5.6: a 405 MUST carry Allow
+            return Err(Response { fields: vec![("Allow", allow.into())], ..error });
+        }
+        let tells_of_colors =
+            matches!(resource, Resource::Colors | Resource::Color(_) | Resource::Metrics);
+        let is_private_read = self.is_private() && request.method != Method::Options;
+        if tells_of_colors
+            && (is_private_read || !request.is_safe())
+            && let Some(challenge) = self.challenge(request)
+        {
+            let error = Response::error(StatusCode::UNAUTHORIZED, challenge.message());
+            return Err(Response { challenge: Some(challenge), ..error });
+        }
+        Ok(())
+    }
+
+    /// The methods of a resource. Where writes need a token that the request does not have, a
+    /// challenge says so, for the page to ask for one: credentials would make a difference (RFC
+    /// 9110 §11.6.1).
+    fn options(&self, resource: &Resource<'_>, request: &Request) -> Response {
+        let allow = names(methods(resource, self.read_only));
+        let is_written =
+            matches!(resource, Resource::Colors | Resource::Color(_)) && !self.read_only;
+        Response {
+            fields: vec![("Allow", allow.into())],
+            challenge: self.challenge(request).filter(|_| is_written),
+            ..Response::new(StatusCode::NO_CONTENT, Content::None)
+        }
+    }
+
+    fn target_error(&self, error: TargetError) -> Response {
+        let base = self.base.as_str();
+        let (status, message) = match error {
+            TargetError::Unknown => {
+                (StatusCode::NOT_FOUND, format!("no such resource, the list is at {base}/colors"))
+            }
+            TargetError::Escape => (
+                StatusCode::BAD_REQUEST,
+                "the path has a bad percent escape, or one that does not decode to UTF-8"
+                    .to_owned(),
+            ),
+            TargetError::Form => (
+                StatusCode::BAD_REQUEST,
+                format!("the request target has to be a path, as in {base}/colors"),
+            ),
+        };
+        Response::error(status, message)
+    }
+
+    /// 200, or 503 with what is wrong. Tells what is known, and waits for nothing.
+    fn health(&self, request: &Request, is_stopping: bool) -> Response {
+        let store = &self.store;
+        let fault = store.status.fault().or_else(|| is_stopping.then(|| "stopping".to_owned()));
+        let mut health = serde_json::json!({
+            "status": fault.as_deref().unwrap_or("ok"),
+            "version": env!("BUILD_VERSION"),
+            "colors": store.list.size().0,
+        });
+        let times = store.status.current();
+        if store.is_durable() {
+            health["saved"] = times.saved.map(rfc3339).into();
+        }
+        if let Some(file) = &store.follows {
+            health["follows"] = file.as_str().into();
+            health["read"] = times.read.map(rfc3339).into();
+            health["changed"] = times.changed.map(rfc3339).into();
+        }
+        let text = format!("{health}\n").into_bytes();
+        // RFC 9110 §13.2.1: conditions count only where the response would be a success without
+        // them
+        match fault {
+            None => read(request, &Arc::new(Representation::new(text))),
+            Some(_) => Response::new(StatusCode::SERVICE_UNAVAILABLE, Content::Own(text)),
+        }
+    }
+
+    fn metrics(&self) -> Response {
+        let text = self.metrics.exposition(self.store.list.size(), &self.store.status);
+        Response {
+            media_type: METRICS_TYPE,
+            ..Response::new(StatusCode::OK, Content::Own(text.into_bytes()))
+        }
     }
 
     /// The name of the token that a request has, for the log.
@@ -122,105 +262,11 @@ impl Service {
         CommonFields {
             date,
             connection,
-            cors: request.and_then(|request| origin::cors(&self.allowlist, request)),
+            allowed_origin: request.and_then(|request| self.allowlist.allowed_origin(request)),
+            is_preflight: request.is_some_and(Request::is_preflight),
             varies_by_origin: !self.allowlist.origins.is_empty(),
             is_private: self.is_private(),
         }
-    }
-}
-
-/// Answers a request for a resource that exists.
-fn operate(
-    service: &Service,
-    resource: Resource<'_>,
-    request: &Request,
-    arrival: Arrival,
-) -> Answer {
-    if let Err(refusal) = check_access(service, &resource, request) {
-        return Answer::Now(refusal);
-    }
-    let content = &request.content;
-    if arrival.may_defer && !request.is_safe() && content.len() > LONG_CONTENT_BYTES {
-        return Answer::Deferred;
-    }
-    let list = &service.store.list;
-    let change = |name: Option<&str>, action| write(service, request, name, action, arrival);
-    // the table of the specification's Endpoints; the methods that a resource does not have are
-    // refused above
-    let response = match (resource, &request.method) {
-        (resource, Method::Options) => options(service, &resource, request),
-        (Resource::Colors, Method::Post) => {
-            return change(None, json::from_create(content).map(Action::Create));
-        }
-        (Resource::Colors, Method::Put) => {
-            return change(None, json::from_list(content).map(Action::ReplaceAll));
-        }
-        (Resource::Colors, _) if arrival.may_defer => match list.ready_envelope() {
-            Some(envelope) => read(request, &envelope),
-            None => return Answer::Deferred,
-        },
-        (Resource::Colors, _) => read(request, &list.envelope()),
-        (Resource::Color(name), Method::Put) => {
-            let update = json::from_update(content).map(|value| {
-                let color = value.map(|value| Color::new(&name, &value));
-                Action::Update(name.to_string(), color)
-            });
-            return change(Some(&name), update);
-        }
-        (Resource::Color(name), Method::Delete) => {
-            return change(Some(&name), Ok(Action::Delete(name.to_string())));
-        }
-        (Resource::Color(name), _) => match list.first(&name) {
-            Some(color) => read(request, &color),
-            None => Response::no_such_color(),
-        },
-        (Resource::Health, _) => health(service, request, arrival.is_stopping),
-        (Resource::Metrics, _) => metrics(service),
-        (Resource::OpenApi, _) => read(request, &service.openapi),
-        (Resource::Page, _) => page(request),
-        (Resource::Asterisk, _) => target_error(TargetError::Form, &service.base),
-    };
-    Answer::Now(response)
-}
-
-/// Refuses a method that the resource does not have with 405; then a request that needs a valid
-/// token and has none with 401, before 404 and 412, which would reveal which colors exist.
-fn check_access(
-    service: &Service,
-    resource: &Resource<'_>,
-    request: &Request,
-) -> Result<(), Response> {
-    let methods = methods(resource, service.read_only);
-    if !methods.contains(&request.method) {
-        let allow = names(methods);
-        let message = format!("the method is not allowed here, only {allow}");
-        let error = Response::error(StatusCode::METHOD_NOT_ALLOWED, message);
-        // RFC 9110 §15.5.6: a 405 MUST carry Allow
-        return Err(Response { fields: vec![("Allow", allow.into())], ..error });
-    }
-    let tells_of_colors =
-        matches!(resource, Resource::Colors | Resource::Color(_) | Resource::Metrics);
-    let is_private_read = service.is_private() && request.method != Method::Options;
-    if tells_of_colors
-        && (is_private_read || !request.is_safe())
-        && let Some(challenge) = service.challenge(request)
-    {
-        let error = Response::error(StatusCode::UNAUTHORIZED, challenge.message());
-        return Err(Response { challenge: Some(challenge), ..error });
-    }
-    Ok(())
-}
-
-/// The methods of a resource. Where writes need a token that the request does not have, a challenge
-/// says so, for the page to ask for one: credentials would make a difference (RFC 9110 §11.6.1).
-fn options(service: &Service, resource: &Resource<'_>, request: &Request) -> Response {
-    let allow = names(methods(resource, service.read_only));
-    let is_written =
-        matches!(resource, Resource::Colors | Resource::Color(_)) && !service.read_only;
-    Response {
-        fields: vec![("Allow", allow.into())],
-        challenge: service.challenge(request).filter(|_| is_written),
-        ..Response::new(StatusCode::NO_CONTENT, Content::None)
     }
 }
 
@@ -240,61 +286,10 @@ fn names(methods: &[Method]) -> String {
     methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ")
 }
 
-fn target_error(error: TargetError, base: &BasePath) -> Response {
-    let base = base.as_str();
-    let (status, message) = match error {
-        TargetError::Unknown => {
-            (StatusCode::NOT_FOUND, format!("no such resource, the list is at {base}/colors"))
-        }
-        TargetError::Escape => (
-            StatusCode::BAD_REQUEST,
-            "the path has a bad percent escape, or one that does not decode to UTF-8".to_owned(),
-        ),
-        TargetError::Form => (
-            StatusCode::BAD_REQUEST,
-            format!("the request target has to be a path, as in {base}/colors"),
-        ),
-    };
-    Response::error(status, message)
-}
-
-/// 200, or 503 with what is wrong. Tells what is known, and waits for nothing.
-fn health(service: &Service, request: &Request, is_stopping: bool) -> Response {
-    let Service { store, .. } = service;
-    let fault = store.status.fault().or_else(|| is_stopping.then(|| "stopping".to_owned()));
-    let mut health = serde_json::json!({
-        "status": fault.as_deref().unwrap_or("ok"),
-        "version": env!("BUILD_VERSION"),
-        "colors": store.list.size().0,
-    });
-    let times = store.status.current();
-    if store.is_durable() {
-        health["saved"] = times.saved.map(rfc3339).into();
-    }
-    if let Some(file) = &store.follows {
-        health["follows"] = file.as_str().into();
-        health["read"] = times.read.map(rfc3339).into();
-        health["changed"] = times.changed.map(rfc3339).into();
-    }
-    // RFC 9110 §13.2.1: conditions count only where the response would be a success without them
-    match fault {
-        None => read(request, &Arc::new(Representation::new(format!("{health}\n").into_bytes()))),
-        Some(_) => Response::json(StatusCode::SERVICE_UNAVAILABLE, &health),
-    }
-}
-
 /// A time in UTC and whole seconds, as in `1994-11-06T08:49:37Z`.
 fn rfc3339(time: SystemTime) -> String {
     let time = OffsetDateTime::from(time).truncate_to_second();
     time.format(&Rfc3339).expect("a time of this system has a year of four digits")
-}
-
-fn metrics(service: &Service) -> Response {
-    let text = service.metrics.exposition(service.store.list.size(), &service.store.status);
-    Response {
-        media_type: METRICS_TYPE,
-        ..Response::new(StatusCode::OK, Content::Own(text.into_bytes()))
-    }
 }
 
 fn page(request: &Request) -> Response {

@@ -59,8 +59,8 @@ impl Tokens {
         &self.file
     }
 
-    /// Reads the file and replaces all tokens by those in it. After an error, which a line that is no
-    /// token is as well, the previous tokens stay.
+    /// Reads the file and replaces all tokens by those in it. After an error, when it cannot be
+    /// read or a line of it is wrong, the previous tokens stay.
     pub(crate) fn load(&self) -> io::Result<Loaded> {
         // opening a FIFO would block the accept loop
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
@@ -124,8 +124,8 @@ fn is_credential(file: &Path) -> bool {
 }
 
 /// The tokens of a file: one per line, after its name if it has one. A line that begins with `#` is
-/// a comment. An error has the number of the line, counted from 1, and not the line itself, which may
-/// be most of a token.
+/// a comment. An error names the line by its number, counted from 1, and does not show it, since it
+/// may be most of a token.
 fn parse(content: &str) -> Result<Vec<Accepted>, String> {
     let lines = content.lines().map(str::trim_ascii).zip(1..);
     let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));

@@ -59,30 +59,30 @@ impl Service {
             }
         }
     }
-}
 
-/// Makes a change of the color `name`, or of the list.
-pub(super) fn write(
-    service: &Service,
-    request: &Request,
-    name: Option<&str>,
-    action: Result<Action, JsonError>,
-    arrival: Arrival,
-) -> Answer {
-    match change_of(request, action) {
-        Ok(change) if arrival.may_defer && service.store.would_take_long(&change) => {
-            Answer::Deferred
+    /// Makes a change of the color `name`, or of the list.
+    pub(super) fn write(
+        &self,
+        request: &Request,
+        name: Option<&str>,
+        action: Result<Action, JsonError>,
+        arrival: Arrival,
+    ) -> Answer {
+        match change_of(request, action) {
+            Ok(change) if arrival.may_defer && self.store.would_take_long(&change) => {
+                Answer::Deferred
+            }
+            Ok(change) => match self.store.change_in_memory(&change) {
+                Some(outcome) => Answer::Now(self.respond_to_outcome(Ok(outcome))),
+                None => Answer::Change(change),
+            },
+            // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with
+            // invalid content
+            Err(_) if name.is_some_and(|name| self.store.list.first(name).is_none()) => {
+                Answer::Now(Response::no_such_color())
+            }
+            Err(refusal) => Answer::Now(refusal),
         }
-        Ok(change) => match service.store.change_in_memory(&change) {
-            Some(outcome) => Answer::Now(service.respond_to_outcome(Ok(outcome))),
-            None => Answer::Change(change),
-        },
-        // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with
-        // invalid content
-        Err(_) if name.is_some_and(|name| service.store.list.first(name).is_none()) => {
-            Answer::Now(Response::no_such_color())
-        }
-        Err(refusal) => Answer::Now(refusal),
     }
 }
 
