@@ -83,7 +83,7 @@ pub(super) fn parse(
         return Err(REQUEST_LINE);
     };
     // httparse refuses control characters
-    if !target.is_ascii() || memchr(b'#', target.as_bytes()).is_some() {
+    if target.bytes().any(|byte| !byte.is_ascii() || byte == b'#') {
         return malformed("the request target has a character that belongs percent-encoded");
     }
     let is_1_1 = minor == 1;
@@ -141,9 +141,11 @@ fn as_1_1(head: &[u8]) -> Result<Vec<u8>, ProtocolError> {
 }
 
 impl<'a> FieldLines<'a> {
-    /// Adds one line. An error is one that the line has, or leads to with those before it.
+    /// Adds one line. Fails when it is a second one of a field that may be given only once, or
+    /// expects what the service does not do.
     fn add(&mut self, name: &str, value: &'a [u8]) -> Result<(), ProtocolError> {
         let mut lower_case = [0; KNOWN_NAME_BYTES_MAX];
+        // a longer name is none of those below
         let Some(lower_case) = lower_case.get_mut(..name.len()) else { return Ok(()) };
         lower_case.copy_from_slice(name.as_bytes());
         lower_case.make_ascii_lowercase();

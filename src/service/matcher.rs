@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tiny_http::Method;
 
@@ -97,8 +96,8 @@ pub(super) fn find<'a>(
         Some((_, path)) => path.strip_prefix('/').unwrap_or(path),
         None => target.strip_prefix('/').ok_or(TargetError::Form)?,
     };
-    let path = memchr(b'?', path.as_bytes()).map_or(path, |end| &path[..end]);
-    let has_escapes = memchr(b'%', path.as_bytes()).is_some();
+    let path = path.find('?').map_or(path, |end| &path[..end]);
+    let has_escapes = path.contains('%');
     if has_escapes {
         // a malformed path is a 400 wherever it points
         decode(path)?;
@@ -111,7 +110,7 @@ pub(super) fn find<'a>(
             Cow::Borrowed(segment)
         }
     });
-    let mut base = base.0.split('/').skip(1);
+    let mut base = base.0.split(['/']).skip(1);
     if !base.all(|expected| segments.next().as_deref() == Some(expected)) {
         return Err(TargetError::Unknown);
     }
