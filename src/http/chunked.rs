@@ -81,7 +81,7 @@ impl ChunkedDecoder {
                     }
                     self.count_extra(line.len())?;
                     // RFC 9112 §5: a field name and a colon
-                    let name = memchr(b':', line).map_or(&[][..], |end| &line[..end]);
+                    let name = memchr(b':', line).map_or(b"".as_slice(), |end| &line[..end]);
                     if name.is_empty() || !name.iter().all(is_tchar) {
                         return Err(ProtocolError::Chunk);
                     }

@@ -17,6 +17,7 @@ impl Date {
             // httpdate panics on times before 1970
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             self.text = httpdate::fmt_http_date(UNIX_EPOCH + since);
+            // the rest of the second
             self.end = Some(now + Duration::new(0, 1_000_000_000 - since.subsec_nanos()));
         }
         &self.text

@@ -126,8 +126,8 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     })
 }
 
-/// Makes HTTP/1.1 of a version that httparse does not know: a later minor version of 1 is served as
-/// that (RFC 9110 §2.5).
+/// A head as one of HTTP/1.1, which a later minor version of 1 is served as (RFC 9110 §2.5). For
+/// versions that httparse does not know.
 fn as_1_1(head: &[u8]) -> Result<Vec<u8>, ProtocolError> {
     let line_end = memchr(b'\r', head).unwrap_or(head.len());
     let version = head[..line_end].rsplit(|byte| *byte == b' ').next().unwrap_or_default();
@@ -250,7 +250,7 @@ impl<'a> FieldLines<'a> {
     }
 }
 
-/// Sets what may be given only once.
+/// Sets what may be given only once; fails the second time.
 fn once<T>(field: &mut Option<T>, value: T, error: ProtocolError) -> Result<(), ProtocolError> {
     if field.replace(value).is_some() { Err(error) } else { Ok(()) }
 }

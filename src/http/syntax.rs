@@ -12,11 +12,9 @@ pub(crate) fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
     if target.starts_with('/') {
         return None;
     }
-    let rest = ["http://", "https://"].into_iter().find_map(|scheme| {
-        let (start, rest) = target.split_at_checked(scheme.len())?;
-        start.eq_ignore_ascii_case(scheme).then_some(rest)
-    })?;
-    Some(rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())))
+    let (scheme, rest) = target.split_once("://")?;
+    let is_known = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    is_known.then(|| rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())))
 }
 
 /// A number that consists of digits alone: `from_str_radix` would allow a plus sign before them.
@@ -44,7 +42,10 @@ mod tests {
             Some(("example.org:80", "/colors"))
         );
         assert_eq!(split_absolute_form("HTTPS://example.org?x"), Some(("example.org", "?x")));
-        assert_eq!(split_absolute_form("/colors"), None);
+        assert_eq!(split_absolute_form("Https://a"), Some(("a", "")));
+        for target in ["/colors", "/a?http://b", "*", "ftp://a/", "http:/a", "xhttp://a/", "://a"] {
+            assert_eq!(split_absolute_form(target), None, "{target}");
+        }
     }
 
     #[test]
