@@ -337,3 +337,7 @@ mod conditional_tests;
 #[cfg(test)]
 #[path = "mistake_tests.rs"]
 mod mistake_tests;
+
+#[cfg(test)]
+#[path = "access_tests.rs"]
+mod access_tests;
