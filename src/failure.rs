@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 
-use crate::service::TokenFileError;
 use crate::store::{DatabaseError, JsonError};
 
 /// Why the service cannot start or go on; each is one line, and exit code 1.
@@ -14,7 +13,7 @@ pub(crate) enum Failure {
     Malformed(String, JsonError),
     /// When the database cannot be opened, read or created.
     DataFile(String, DatabaseError),
-    TokenFile(String, TokenFileError),
+    TokenFile(String, io::Error),
     Listen(String, io::Error),
     /// When a socket handed over by the parent process is of no use.
     Inherited(io::Error),
@@ -38,9 +37,7 @@ impl fmt::Display for Failure {
                 write!(f, "cannot use {file}: {error}, or name another file with --data")
             }
             Self::DataFile(file, error) => write!(f, "cannot use {file}: {error}"),
-            Self::TokenFile(file, TokenFileError::Io(error))
-                if error.kind() == ErrorKind::PermissionDenied =>
-            {
+            Self::TokenFile(file, error) if error.kind() == ErrorKind::PermissionDenied => {
                 write!(
                     f,
                     "cannot use the token file {file}: {error}; let this user read it, or under \
@@ -77,10 +74,8 @@ mod tests {
 
     #[test]
     fn a_token_file_of_somebody_else_leads_to_the_setting_of_the_unit() {
-        let failure = Failure::TokenFile(
-            "/etc/colors/tokens".to_owned(),
-            TokenFileError::Io(ErrorKind::PermissionDenied.into()),
-        );
+        let failure =
+            Failure::TokenFile("/etc/colors/tokens".to_owned(), ErrorKind::PermissionDenied.into());
         assert_eq!(
             failure.to_string(),
             "cannot use the token file /etc/colors/tokens: permission denied; let this user read it, or under systemd have the unit say \

@@ -19,8 +19,9 @@ use super::shared::{Quota, Shared};
 use crate::http::fuzzing::fill;
 use crate::http::fuzzing::reference::{self, PlainEnd, PlainRequest};
 use crate::logging::AccessLog;
+use crate::metrics::Metrics;
 use crate::service::{Allowlist, BasePath, Service, Tokens, openapi};
-use crate::store::{Colors, json};
+use crate::store::{Colors, Store, json};
 
 const CONTENT_MAX: usize = 20_000; // bytes; the filling of an input is a little shorter
 
@@ -116,12 +117,15 @@ fn strict_service() -> Arc<Shared> {
 fn service(base: &str, allowlist: Allowlist, tokens: Option<Tokens>) -> Arc<Shared> {
     let base = BasePath::parse(base).expect("it is one");
     let service = Service {
+        store: Store::in_memory(list(), 32 << 20),
         openapi: openapi(&base),
         base,
+        read_only: false,
         access_log: AccessLog::All,
         allowlist,
         tokens,
-        ..Service::plain(list())
+        metrics: Metrics::new(1, 10),
+        is_stopping: std::sync::atomic::AtomicBool::new(false),
     };
     let time = Duration::from_secs(60);
     let limits = Limits {

@@ -1,8 +1,10 @@
 //! Decodes chunked content (RFC 9112 §7.1) as it arrives. It is strict: whatever a proxy might read
 //! differently is an error.
 
+use memchr::memchr;
+
 use super::error::ProtocolError;
-use super::syntax::is_tchar;
+use super::syntax::{is_tchar, parse_digits};
 
 /// Bytes of one chunk-size line with its extensions, or of one trailer field. The size itself takes
 /// 16 digits, leading zeros aside.
@@ -43,14 +45,13 @@ impl ChunkedDecoder {
             let rest = &received[*start..];
             match self.part {
                 ChunkPart::SizeLine => {
-                    let Some(line) = whole_line(rest)? else { return Ok(false) };
-                    *start += line.len() + 2;
-                    let size_end = line.iter().position(|byte| *byte == b';');
-                    self.count_extra(size_end.map_or(0, |end| line.len() - end))?;
+                    let Some(line) = take_line(received, start)? else { return Ok(false) };
+                    let extension = memchr(b';', line);
+                    self.count_extra(extension.map_or(0, |begin| line.len() - begin))?;
                     // RFC 9110 §5.6.3: white space may come before the `;` of an extension, only
                     // there
-                    let digits = size_end.map_or(line, |end| line[..end].trim_ascii_end());
-                    self.part = match parse_size(digits).ok_or(ProtocolError::Chunk)? {
+                    let digits = extension.map_or(line, |begin| line[..begin].trim_ascii_end());
+                    self.part = match parse_digits(digits, 16).ok_or(ProtocolError::Chunk)? {
                         0 => ChunkPart::Trailer,
                         size if size <= content_max.saturating_sub(content.len()) as u64 => {
                             ChunkPart::Data(size as usize)
@@ -74,13 +75,14 @@ impl ChunkedDecoder {
                     self.part = ChunkPart::Data(left - data.len());
                 }
                 ChunkPart::Trailer => {
-                    let Some(line) = whole_line(rest)? else { return Ok(false) };
-                    *start += line.len() + 2;
+                    let Some(line) = take_line(received, start)? else { return Ok(false) };
                     if line.is_empty() {
                         return Ok(true);
                     }
                     self.count_extra(line.len())?;
-                    if !is_field_line(line) {
+                    // RFC 9112 §5: a field name and a colon
+                    let name = memchr(b':', line).map_or(b"".as_slice(), |end| &line[..end]);
+                    if name.is_empty() || !name.iter().all(is_tchar) {
                         return Err(ProtocolError::Chunk);
                     }
                 }
@@ -94,26 +96,15 @@ impl ChunkedDecoder {
     }
 }
 
-/// The size of a chunk: hexadecimal digits alone, without the sign that `from_str_radix` allows.
-fn parse_size(digits: &[u8]) -> Option<u64> {
-    let digits = str::from_utf8(digits)
-        .ok()
-        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
-    u64::from_str_radix(digits, 16).ok()
-}
-
-/// Whether a line of the trailer section begins with a field name and a colon (RFC 9112 §5).
-fn is_field_line(line: &[u8]) -> bool {
-    let name_end = line.iter().position(|byte| *byte == b':');
-    name_end.is_some_and(|end| end > 0 && line[..end].iter().all(is_tchar))
-}
-
-/// The first line without its CR LF; `None` if its end has not arrived.
-fn whole_line(bytes: &[u8]) -> Result<Option<&[u8]>, ProtocolError> {
-    let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
-    let Some(end) = window.iter().position(|byte| *byte == b'\n') else {
+/// The line at `start` without its CR LF, after which `start` is then; `None` if its end has not
+/// arrived.
+fn take_line<'a>(received: &'a [u8], start: &mut usize) -> Result<Option<&'a [u8]>, ProtocolError> {
+    let rest = &received[*start..];
+    let window = &rest[..rest.len().min(LINE_BYTES_MAX)];
+    let Some(end) = memchr(b'\n', window) else {
         return if window.len() == LINE_BYTES_MAX { Err(ProtocolError::Chunk) } else { Ok(None) };
     };
+    *start += end + 1;
     match window[..end].strip_suffix(b"\r") {
         Some(line) if !line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') => {
             Ok(Some(line))

@@ -1,10 +1,11 @@
 //! If-Match and If-None-Match (RFC 9110 §13.1).
 
 use std::cell::LazyCell;
-use std::fmt;
+
+use tiny_http::StatusCode;
 
 use super::request::Request;
-use super::response::EntityTag;
+use super::response::{EntityTag, Response};
 
 /// The conditions of a request: each is `*` or a well-formed list of tags, as received, since a
 /// vector of tags would take up to ten times the memory. A change keeps a copy of them until it is
@@ -15,30 +16,17 @@ pub(crate) struct Conditions {
     if_none_match: Option<String>,
 }
 
-/// The name of a field whose value is neither `*` nor a list of entity tags.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct MalformedCondition(&'static str);
-
-impl fmt::Display for MalformedCondition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the field {} has to be \"*\" or entity tags in quotes, separated by commas",
-            self.0
-        )
-    }
-}
-
 impl Conditions {
-    /// Ignores a malformed If-None-Match on a safe method: a full response is never wrong.
-    pub(crate) fn of(request: &Request) -> Result<Self, MalformedCondition> {
-        let fields = request.fields();
-        let if_match = checked("If-Match", fields.if_match.as_ref())?;
-        let if_none_match = match checked("If-None-Match", fields.if_none_match.as_ref()) {
+    /// The error is a 400, when a value is neither `*` nor a list of entity tags. A malformed
+    /// If-None-Match on a safe method is ignored: a full response is never wrong.
+    pub(crate) fn of(request: &Request) -> Result<Self, Response> {
+        let Some(fields) = &request.rare_fields else { return Ok(Self::default()) };
+        let if_match = checked("If-Match", &fields.if_match)?;
+        let if_none_match = match checked("If-None-Match", &fields.if_none_match) {
             Err(_) if request.is_safe() => None,
             checked => checked?,
         };
-        Ok(Self { if_match: if_match.cloned(), if_none_match: if_none_match.cloned() })
+        Ok(Self { if_match, if_none_match })
     }
 
     /// Whether they depend on which tag is the current one.
@@ -59,20 +47,22 @@ impl Conditions {
     }
 }
 
-/// The value of a field, if that is well-formed.
-fn checked<'a>(
-    field: &'static str,
-    value: Option<&'a String>,
-) -> Result<Option<&'a String>, MalformedCondition> {
-    let is_valid = |value: &String| value == "*" || any_tag(value, |_, _| true).is_some();
-    if value.is_none_or(is_valid) { Ok(value) } else { Err(MalformedCondition(field)) }
+/// A copy of the value of a field, if that is well-formed.
+fn checked(field: &str, value: &Option<String>) -> Result<Option<String>, Response> {
+    let is_valid = |tags: &String| tags == "*" || any_tag(tags, |_, _| true).is_some();
+    if value.as_ref().is_none_or(is_valid) {
+        return Ok(value.clone());
+    }
+    let message =
+        format!("the field {field} has to be \"*\" or entity tags in quotes, separated by commas");
+    Err(Response::error(StatusCode::BAD_REQUEST, message))
 }
 
 /// By the weak or the strong comparison of RFC 9110 §8.8.3.2; `current`, being the service's own,
 /// is a strong tag.
 fn contain(tags: &str, current: impl FnOnce() -> EntityTag, weakly: bool) -> bool {
-    let current = LazyCell::new(|| current().to_string());
-    let is_current = |tag: &str| EntityTag::may_be(tag) && tag == *current;
+    let current = LazyCell::new(|| current().text());
+    let is_current = |tag: &str| EntityTag::may_be(tag) && tag.as_bytes() == *current;
     tags == "*"
         || any_tag(tags, |tag, is_weak| (weakly || !is_weak) && is_current(tag)) == Some(true)
 }
@@ -112,14 +102,23 @@ mod tests {
         method: Method,
         if_match: Option<&str>,
         if_none_match: Option<&str>,
-    ) -> Result<Conditions, MalformedCondition> {
+    ) -> Result<Conditions, String> {
         let owned = |tags: Option<&str>| tags.map(|tags| tags.replace('T', &current().to_string()));
         let fields = Fields {
             if_match: owned(if_match),
             if_none_match: owned(if_none_match),
             ..Fields::default()
         };
-        Conditions::of(&Request::plain(method, fields))
+        Conditions::of(&Request::plain(method, fields)).map_err(|response| {
+            assert_eq!(response.status, StatusCode::BAD_REQUEST);
+            response.detail.into_owned()
+        })
+    }
+
+    fn malformed(field: &str) -> Result<Conditions, String> {
+        Err(format!(
+            "the field {field} has to be \"*\" or entity tags in quotes, separated by commas"
+        ))
     }
 
     /// Checks whether the tags, with `T` for the current one, have that; `None` if they are
@@ -129,8 +128,8 @@ mod tests {
         let if_match = conditions(Method::Put, Some(tags), None);
         let if_none_match = conditions(Method::Put, None, Some(tags));
         let Some((strongly, weakly)) = strongly_and_weakly else {
-            assert_eq!(if_match, Err(MalformedCondition("If-Match")), "{tags:?}");
-            assert_eq!(if_none_match, Err(MalformedCondition("If-None-Match")), "{tags:?}");
+            assert_eq!(if_match, malformed("If-Match"), "{tags:?}");
+            assert_eq!(if_none_match, malformed("If-None-Match"), "{tags:?}");
             return;
         };
         assert_eq!(if_match.unwrap().if_match_holds(current), strongly, "If-Match: {tags:?}");
@@ -185,17 +184,13 @@ mod tests {
         for tags in ["\"a b\"", "\"a\tb\"", "\"a\x7f\"", "\"a\x01"] {
             check(tags, None);
         }
-        assert_eq!(
-            conditions(Method::Put, Some("x"), None).unwrap_err().to_string(),
-            "the field If-Match has to be \"*\" or entity tags in quotes, separated by commas"
-        );
     }
 
     #[test]
     fn reads_ignore_a_malformed_if_none_match() {
         for method in [Method::Get, Method::Head] {
             assert_eq!(conditions(method.clone(), None, Some("x")), Ok(Conditions::default()));
-            assert_eq!(conditions(method, Some("x"), None), Err(MalformedCondition("If-Match")));
+            assert_eq!(conditions(method, Some("x"), None), malformed("If-Match"));
         }
     }
 

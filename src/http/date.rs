@@ -1,9 +1,6 @@
-//! Dates as text. Reads the clock for one of them, that of the field Date.
+//! The value of the field Date.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 /// The current time as an IMF-fixdate (RFC 9110 §5.6.7). The clock is read, and the text made, once
 /// per second.
@@ -20,18 +17,11 @@ impl Date {
             // httpdate panics on times before 1970
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             self.text = httpdate::fmt_http_date(UNIX_EPOCH + since);
-            self.end = Some(
-                now + (Duration::from_secs(1) - Duration::from_nanos(since.subsec_nanos().into())),
-            );
+            // the rest of the second
+            self.end = Some(now + Duration::new(0, 1_000_000_000 - since.subsec_nanos()));
         }
         &self.text
     }
-}
-
-/// A time in UTC and whole seconds, as in `1994-11-06T08:49:37Z`.
-pub(crate) fn rfc3339(time: SystemTime) -> String {
-    let time = OffsetDateTime::from(time).truncate_to_second();
-    time.format(&Rfc3339).expect("a time of this system has a year of four digits")
 }
 
 #[cfg(test)]
@@ -50,13 +40,5 @@ mod tests {
         date.text = "a text of this second".to_owned();
         assert_eq!(date.at(end - Duration::from_nanos(1)), "a text of this second");
         assert_eq!(date.at(end).len(), "Sun, 06 Nov 1994 08:49:37 GMT".len());
-    }
-
-    #[test]
-    fn a_time_of_json_is_utc_in_seconds() {
-        assert_eq!(
-            rfc3339(UNIX_EPOCH + Duration::from_millis(784_111_777_900)),
-            "1994-11-06T08:49:37Z"
-        );
     }
 }

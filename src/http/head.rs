@@ -5,19 +5,24 @@ use std::sync::Arc;
 
 use memchr::memchr;
 
-use super::accept::asks_for_html;
 use super::chunked::ChunkedDecoder;
 use super::error::{FIELD_LINES_MAX, ProtocolError};
 use super::host::Host;
 use super::request::{Credentials, Fields, Request};
-use super::syntax::split_absolute_form;
+use super::syntax::{parse_digits, split_absolute_form};
 
 const REQUEST_LINE: ProtocolError = ProtocolError::Malformed(
     "the request line has to be method, target and HTTP/1.1, with one space between",
 );
 
+const AUTHORITY: ProtocolError =
+    ProtocolError::Malformed("the authority of the request target is not of the form host[:port]");
+
 /// Longest host that is kept for the next request; a DNS name has at most 253 bytes.
 const KEPT_HOST_BYTES_MAX: usize = 260;
+
+/// Bytes of the longest field name that is known here.
+const KNOWN_NAME_BYTES_MAX: usize = "access-control-request-method".len();
 
 /// A request whose head has arrived.
 #[derive(Debug)]
@@ -36,17 +41,19 @@ pub(super) enum Framing {
     Chunked(ChunkedDecoder),
 }
 
-/// The fields that are evaluated here, and not kept in the request.
+/// What the field lines of a head say.
 #[derive(Default)]
-struct FramingFields<'a> {
+struct FieldLines<'a> {
+    /// The request is HTTP/1.1, not 1.0.
+    is_1_1: bool,
     host: Option<&'a [u8]>,
     content_length: Option<&'a [u8]>,
     transfer_encoding: Option<String>,
     close: bool,
     keep_alive: bool,
     expects_continue: bool,
-    /// The first error in a field line.
-    error: Option<ProtocolError>,
+    /// What the request keeps, if it has any of these.
+    rare: Option<Box<Fields>>,
 }
 
 /// Parses a head that ends with its empty line. `last_host` is that of the request before on the
@@ -56,45 +63,41 @@ pub(super) fn parse(
     content_max: usize,
     last_host: &mut Option<Arc<Host>>,
 ) -> Result<Incoming, ProtocolError> {
+    let malformed = |what| Err(ProtocolError::Malformed(what));
     let mut headers = [MaybeUninit::uninit(); FIELD_LINES_MAX];
     let mut parsed = httparse::Request::new(&mut []);
     match parsed.parse_with_uninit_headers(head, &mut headers) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-        Ok(_) => return Err(REQUEST_LINE),
-        Err(httparse::Error::Version) => return parse_as_1_1(head, content_max, last_host),
+        Err(httparse::Error::Version) => return parse(&as_1_1(head)?, content_max, last_host),
         Err(httparse::Error::TooManyHeaders) => return Err(ProtocolError::HeadTooLarge),
         Err(httparse::Error::HeaderName) => {
-            return Err(ProtocolError::Malformed(
-                "a field name is malformed or followed by white space",
-            ));
+            return malformed("a field name is malformed or followed by white space");
         }
         Err(httparse::Error::HeaderValue) => {
-            return Err(ProtocolError::Malformed("a field value has a control character"));
+            return malformed("a field value has a control character");
         }
-        Err(_) => return Err(REQUEST_LINE),
+        Ok(_) | Err(_) => return Err(REQUEST_LINE),
     }
     let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version)
     else {
         return Err(REQUEST_LINE);
     };
     // httparse refuses control characters
-    if !target.is_ascii() || memchr(b'#', target.as_bytes()).is_some() {
-        return Err(ProtocolError::Malformed(
-            "the request target has a character that belongs percent-encoded",
-        ));
+    if target.bytes().any(|byte| !byte.is_ascii() || byte == b'#') {
+        return malformed("the request target has a character that belongs percent-encoded");
     }
     let is_1_1 = minor == 1;
-    let (mut lines, rare_fields) = FramingFields::sort(parsed.headers, is_1_1);
-    if let Some(error) = lines.error.take() {
-        return Err(error);
+    let mut lines = FieldLines { is_1_1, ..FieldLines::default() };
+    for line in parsed.headers {
+        lines.add(line.name, line.value)?;
     }
-    let host = lines.host(target, is_1_1, last_host)?;
-    let framing = lines.framing(is_1_1, content_max)?;
+    let host = lines.host(target, last_host)?;
+    let framing = lines.framing(content_max)?;
     let request = Request {
         method: method.parse().map_err(|()| REQUEST_LINE)?,
         target: target.to_owned(),
         host,
-        rare_fields,
+        rare_fields: lines.rare,
         content: Vec::new(),
         keep_alive: !lines.close && (is_1_1 || lines.keep_alive),
     };
@@ -108,111 +111,99 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     let mut parsed = httparse::Request::new(&mut headers);
     // The result does not matter: whatever was parsed is in `parsed`.
     let _ = parsed.parse(head);
+    let mut lines = FieldLines::default();
+    for line in parsed.headers {
+        // The request is refused already; the other fields still count.
+        let _ = lines.add(line.name, line.value);
+    }
     Some(Request {
         method: parsed.method?.parse().ok()?,
         target: parsed.path.unwrap_or_default().to_owned(),
         host: None,
-        rare_fields: FramingFields::sort(parsed.headers, true).1,
+        rare_fields: lines.rare,
         content: Vec::new(),
         keep_alive: false,
     })
 }
 
-/// Parses a head with a version that httparse does not know. A later minor version of 1 is served
-/// as 1.1 (RFC 9110 §2.5).
-fn parse_as_1_1(
-    head: &[u8],
-    content_max: usize,
-    last_host: &mut Option<Arc<Host>>,
-) -> Result<Incoming, ProtocolError> {
-    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+/// A head as one of HTTP/1.1, which a later minor version of 1 is served as (RFC 9110 §2.5). For
+/// versions that httparse does not know.
+fn as_1_1(head: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+    let line_end = memchr(b'\r', head).unwrap_or(head.len());
+    let version = head[..line_end].rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    let mut head = head.to_vec();
     match version.strip_prefix(b"HTTP/") {
-        Some([b'1', b'.', b'2'..=b'9']) => {
-            let mut head = head.to_vec();
-            head[line.len() - 1] = b'1';
-            parse(&head, content_max, last_host)
-        }
-        Some([b'0' | b'2'..=b'9', b'.', b'0'..=b'9']) => Err(ProtocolError::Version),
-        _ => Err(REQUEST_LINE),
+        Some([b'1', b'.', b'2'..=b'9']) => head[line_end - 1] = b'1',
+        Some([b'0' | b'2'..=b'9', b'.', b'0'..=b'9']) => return Err(ProtocolError::Version),
+        _ => return Err(REQUEST_LINE),
     }
+    Ok(head)
 }
 
-impl<'a> FramingFields<'a> {
-    fn sort(headers: &[httparse::Header<'a>], is_1_1: bool) -> (Self, Option<Box<Fields>>) {
-        let (mut lines, mut rare) = (Self::default(), None::<Box<Fields>>);
-        for &httparse::Header { name, value } in headers {
-            let is = |known: &str| name.eq_ignore_ascii_case(known);
-            if is("host") {
-                if lines.host.replace(value).is_some() {
-                    lines.error.get_or_insert(ProtocolError::Host);
-                }
-            } else if is("content-length") {
-                if lines.content_length.replace(value).is_some() {
-                    lines.error.get_or_insert(ProtocolError::ContentLength);
-                }
-            } else if is("transfer-encoding") {
-                join(&mut lines.transfer_encoding, value);
-            } else if is("connection") {
-                lines.close |= members(value).any(|option| option.eq_ignore_ascii_case(b"close"));
-                lines.keep_alive |=
-                    members(value).any(|option| option.eq_ignore_ascii_case(b"keep-alive"));
-            } else if is("expect") {
-                // RFC 9110 §10.1.1: HTTP/1.0 has no expectations
-                if is_1_1
-                    && !members(value)
-                        .all(|expectation| expectation.eq_ignore_ascii_case(b"100-continue"))
-                {
-                    lines.error.get_or_insert(ProtocolError::Expectation);
-                }
-                lines.expects_continue |= is_1_1 && members(value).next().is_some();
-            } else if is("if-match") {
-                join(&mut rare.get_or_insert_default().if_match, value);
-            } else if is("if-none-match") {
-                join(&mut rare.get_or_insert_default().if_none_match, value);
-            } else if is("origin") {
-                join(&mut rare.get_or_insert_default().origin, value);
-            } else if is("sec-fetch-site") {
-                join(&mut rare.get_or_insert_default().sec_fetch_site, value);
-            } else if is("authorization") {
-                // RFC 9110 §11.6.2: it is not a list, and of two, a proxy might check the other one
-                if rare
-                    .get_or_insert_default()
-                    .authorization
-                    .replace(Credentials(value.into()))
-                    .is_some()
-                {
-                    lines.error.get_or_insert(ProtocolError::Authorization);
-                }
-            } else if is("x-forwarded-for") {
-                // each proxy appends the address of its client; the client may have sent the ones
-                // before
-                let last = value
-                    .rsplit(|byte| *byte == b',')
-                    .next()
-                    .and_then(|last| str::from_utf8(last).ok());
-                rare.get_or_insert_default().forwarded_for =
-                    last.and_then(|last| last.trim().parse().ok());
-            } else if is("accept") {
-                if asks_for_html(value) {
-                    rare.get_or_insert_default().asks_for_html = true;
-                }
-            } else if is("content-encoding") {
-                if members(value).any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
-                    join(&mut rare.get_or_insert_default().content_coding, value);
-                }
-            } else if is("access-control-request-method") {
-                join(&mut rare.get_or_insert_default().preflight_method, value);
+impl<'a> FieldLines<'a> {
+    /// Adds one line. Fails when it is a second one of a field that may be given only once, or
+    /// expects what the service does not do.
+    fn add(&mut self, name: &str, value: &'a [u8]) -> Result<(), ProtocolError> {
+        let mut lower_case = [0; KNOWN_NAME_BYTES_MAX];
+        // a longer name is none of those below
+        let Some(lower_case) = lower_case.get_mut(..name.len()) else { return Ok(()) };
+        lower_case.copy_from_slice(name.as_bytes());
+        lower_case.make_ascii_lowercase();
+        let has = |wanted: &[u8]| members(value).any(|member| member.eq_ignore_ascii_case(wanted));
+        let has_other =
+            |known: &[u8]| members(value).any(|member| !member.eq_ignore_ascii_case(known));
+        match &*lower_case {
+            b"host" => once(&mut self.host, value, ProtocolError::Host)?,
+            b"content-length" => {
+                once(&mut self.content_length, value, ProtocolError::ContentLength)?
             }
+            b"transfer-encoding" => join(&mut self.transfer_encoding, value),
+            b"connection" => {
+                self.close |= has(b"close");
+                self.keep_alive |= has(b"keep-alive");
+            }
+            // RFC 9110 §10.1.1: HTTP/1.0 has no expectations
+            b"expect" if self.is_1_1 => {
+                if has_other(b"100-continue") {
+                    return Err(ProtocolError::Expectation);
+                }
+                self.expects_continue |= has(b"100-continue");
+            }
+            b"if-match" => join(&mut self.rare().if_match, value),
+            b"if-none-match" => join(&mut self.rare().if_none_match, value),
+            b"origin" => join(&mut self.rare().origin, value),
+            b"sec-fetch-site" => join(&mut self.rare().sec_fetch_site, value),
+            b"access-control-request-method" => join(&mut self.rare().preflight_method, value),
+            b"content-encoding" if has_other(b"identity") => {
+                join(&mut self.rare().content_coding, value);
+            }
+            b"accept" if asks_for_html(value) => self.rare().asks_for_html = true,
+            // RFC 9110 §11.6.2: it is not a list, and of two, a proxy might check the other one
+            b"authorization" => {
+                let credentials = Credentials(value.into());
+                let field = &mut self.rare().authorization;
+                once(field, credentials, ProtocolError::Authorization)?;
+            }
+            // each proxy appends the address of its client; the client may have sent the ones
+            // before
+            b"x-forwarded-for" => {
+                let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
+                let address = str::from_utf8(last).ok().and_then(|last| last.trim().parse().ok());
+                self.rare().forwarded_for = address;
+            }
+            _ => {}
         }
-        (lines, rare)
+        Ok(())
+    }
+
+    fn rare(&mut self) -> &mut Fields {
+        self.rare.get_or_insert_default()
     }
 
     /// The host that the request is for (RFC 9112 §3.2).
     fn host(
         &self,
         target: &str,
-        is_1_1: bool,
         last: &mut Option<Arc<Host>>,
     ) -> Result<Option<Arc<Host>>, ProtocolError> {
         let mut parse = |value: &[u8]| match last {
@@ -223,44 +214,33 @@ impl<'a> FramingFields<'a> {
                 Some(host)
             }
         };
-        let host = match self.host {
-            Some(host) => Some(parse(host).ok_or(ProtocolError::Host)?),
-            None if is_1_1 => return Err(ProtocolError::Host),
-            None => None,
-        };
+        let host = self.host.map(|host| parse(host).ok_or(ProtocolError::Host)).transpose()?;
         match split_absolute_form(target) {
+            _ if host.is_none() && self.is_1_1 => Err(ProtocolError::Host),
             // RFC 9112 §3.2.2: the authority of an absolute-form target replaces Host
-            Some((authority, _)) => {
-                let malformed = ProtocolError::Malformed(
-                    "the authority of the request target is not of the form host[:port]",
-                );
-                parse(authority.as_bytes()).map(Some).ok_or(malformed)
-            }
+            Some((authority, _)) => parse(authority.as_bytes()).map(Some).ok_or(AUTHORITY),
             None => Ok(host),
         }
     }
 
-    fn framing(&self, is_1_1: bool, content_max: usize) -> Result<Framing, ProtocolError> {
+    fn framing(&self, content_max: usize) -> Result<Framing, ProtocolError> {
         let is_chunked = |coding: &str| coding.trim_ascii().eq_ignore_ascii_case("chunked");
         match (self.content_length, self.transfer_encoding.as_deref()) {
             (None, None) => Ok(Framing::Length(0)),
-            (Some(length), None) => {
-                let digits = str::from_utf8(length)
-                    .ok()
-                    .filter(|length| length.bytes().all(|byte| byte.is_ascii_digit()));
-                let length = digits
-                    .and_then(|digits| digits.parse::<u64>().ok())
-                    .ok_or(ProtocolError::ContentLength)?;
-                let length = usize::try_from(length).ok().filter(|length| *length <= content_max);
-                length.map(Framing::Length).ok_or(ProtocolError::ContentTooLarge(content_max))
-            }
             (Some(_), Some(_)) => Err(ProtocolError::TwoLengths),
-            (None, Some(coding)) if is_1_1 && is_chunked(coding) => {
+            (Some(length), None) => match parse_digits(length, 10) {
+                Some(length) if length <= content_max as u64 => {
+                    Ok(Framing::Length(length as usize))
+                }
+                Some(_) => Err(ProtocolError::ContentTooLarge(content_max)),
+                None => Err(ProtocolError::ContentLength),
+            },
+            (None, Some(coding)) if self.is_1_1 && is_chunked(coding) => {
                 Ok(Framing::Chunked(ChunkedDecoder::default()))
             }
             (None, Some(codings)) => match codings.rsplit_once(',') {
                 Some((before, last))
-                    if is_1_1 && is_chunked(last) && !before.split(',').any(is_chunked) =>
+                    if self.is_1_1 && is_chunked(last) && !before.split(',').any(is_chunked) =>
                 {
                     Err(ProtocolError::UnknownCoding)
                 }
@@ -268,6 +248,11 @@ impl<'a> FramingFields<'a> {
             },
         }
     }
+}
+
+/// Sets what may be given only once; fails the second time.
+fn once<T>(field: &mut Option<T>, value: T, error: ProtocolError) -> Result<(), ProtocolError> {
+    if field.replace(value).is_some() { Err(error) } else { Ok(()) }
 }
 
 /// Appends the value of a repeated field line, after a comma (RFC 9110 §5.3).
@@ -282,6 +267,23 @@ fn join(field: &mut Option<String>, value: &[u8]) {
 /// The members of a comma-separated list without the empty ones (RFC 9110 §5.6.1).
 fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
+}
+
+/// True if the value of Accept (RFC 9110 §12.5.1) has `text/html` itself with a weight above 0, as
+/// browsers send it when they open a page. `*/*`, which curl and `fetch` send, and `text/*` do not
+/// count. A comma or semicolon within a quoted string, which no browser sends, separates as well.
+fn asks_for_html(value: &[u8]) -> bool {
+    members(value).any(|range| {
+        let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        parts.next().is_some_and(|name| name.eq_ignore_ascii_case(b"text/html"))
+            && !parts.any(is_zero_weight)
+    })
+}
+
+/// Whether a parameter is `q` with the value 0: "not acceptable" (RFC 9110 §12.4.2).
+fn is_zero_weight(parameter: &[u8]) -> bool {
+    matches!(parameter, [b'q' | b'Q', b'=', b'0', rest @ ..]
+        if rest.iter().all(|byte| matches!(byte, b'0' | b'.')))
 }
 
 #[cfg(test)]
@@ -339,5 +341,36 @@ mod tests {
             fields(twice).unwrap_err().to_string(),
             "the field Authorization may be given only once"
         );
+    }
+
+    #[test]
+    fn only_a_client_that_names_html_asks_for_it() {
+        for (values, expected) in [
+            (
+                &["text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"][..],
+                true,
+            ),
+            (&["text/html"], true),
+            (&["application/json, Text/HTML;level=1;q=0.1"], true),
+            (&["application/json", "text/html"], true),
+            (&["text/html;q=0.001"], true),
+            (&["TEXT/HTML"], true),
+            (&["text/html ; Q=1.000"], true),
+            (&[], false),
+            (&[""], false),
+            (&["*/*"], false),
+            (&["text/*"], false),
+            (&["application/json"], false),
+            (&["text/html;q=0"], false),
+            (&["*/*, text/html; q=0.000"], false),
+            (&["text/htmlx"], false),
+            (&["application/xhtml+xml"], false),
+        ] {
+            assert_eq!(
+                values.iter().any(|value| asks_for_html(value.as_bytes())),
+                expected,
+                "{values:?}"
+            );
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::syntax::{has_valid_escapes, split_at_byte};
+use super::syntax::has_valid_escapes;
 
 /// The value of Host, or the authority of a target: `uri-host [":" port]`, and the host not empty
 /// (RFC 3986 §3.2.2).
@@ -16,24 +16,19 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
-        let needs_no_dns = if let Some(rest) = text.strip_prefix('[') {
-            let (address, port) = rest.split_once(']')?;
-            let is_valid = address.parse::<Ipv6Addr>().is_ok()
-                && port.strip_prefix(':').map_or(port.is_empty(), is_port);
-            is_valid.then_some(true)?
-        } else {
-            let (name, port) = split_port(text);
-            let is_allowed =
-                |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte);
-            let is_valid = !name.is_empty()
-                && is_port(port)
-                && name.bytes().all(is_allowed)
-                && has_valid_escapes(name);
-            let name = is_valid.then(|| without_root(name))?;
-            name.parse::<Ipv4Addr>().is_ok()
-                || name.rsplit('.').next().is_some_and(|top| top.eq_ignore_ascii_case("localhost"))
-        };
+        let (name, port) = split_port(text);
+        let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+        let is_ipv6 = address.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
+        let is_allowed =
+            |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte);
+        let is_name = !name.is_empty() && name.bytes().all(is_allowed) && has_valid_escapes(name);
+        if !(is_ipv6 || is_name) || !port.bytes().skip(1).all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let name = without_root(name);
+        let is_ipv4 = name.parse::<Ipv4Addr>().is_ok();
+        let top = name.rsplit('.').next().unwrap_or_default();
+        let needs_no_dns = is_ipv6 || is_ipv4 || top.eq_ignore_ascii_case("localhost");
         Some(Self { text: text.to_owned(), needs_no_dns })
     }
 
@@ -41,7 +36,7 @@ impl Host {
         &self.text
     }
 
-    /// The host without its port, unless it is an IPv6 address.
+    /// The host without its port.
     pub(crate) fn name(&self) -> &str {
         split_port(&self.text).0
     }
@@ -52,10 +47,11 @@ impl Host {
     }
 }
 
-/// Splits `host[:port]`, which must not be an IPv6 address. The port is empty if there is none.
+/// Splits before the colon of the port; an IPv6 address has colons of its own in its brackets.
 fn split_port(host: &str) -> (&str, &str) {
-    let (name, port) = split_at_byte(host, b':');
-    (name, port.unwrap_or_default())
+    let brackets_end = host.find(']').unwrap_or(0);
+    let colon = host[brackets_end..].find(':').map(|index| brackets_end + index);
+    host.split_at(colon.unwrap_or(host.len()))
 }
 
 /// A host name without the dot of the DNS root, which may follow any (RFC 1034 §3.1).

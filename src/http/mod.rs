@@ -1,7 +1,6 @@
 //! HTTP/1.1 (RFC 9110, RFC 9112) on values: bytes become requests, responses become bytes. Knows no
 //! sockets.
 
-mod accept;
 mod chunked;
 mod conditional;
 mod date;
@@ -17,7 +16,7 @@ mod response;
 mod syntax;
 
 pub(crate) use conditional::Conditions;
-pub(crate) use date::{Date, rfc3339};
+pub(crate) use date::Date;
 pub(crate) use error::ProtocolError;
 pub(crate) use host::Host;
 pub(crate) use parser::Parser;
@@ -25,6 +24,6 @@ pub(crate) use parser::Parser;
 pub(crate) use request::Fields;
 pub(crate) use request::{Credentials, Request};
 pub(crate) use response::{
-    CLOSES, Challenge, CommonFields, Content, Cors, Representation, Response, stays_open,
+    CLOSES, Challenge, CommonFields, Content, Representation, Response, stays_open,
 };
-pub(crate) use syntax::{has_valid_escapes, split_absolute_form, split_at_byte};
+pub(crate) use syntax::{has_valid_escapes, split_absolute_form};

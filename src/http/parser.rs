@@ -83,7 +83,6 @@ impl Parser {
             Framing::Chunked(decoder) => {
                 decoder.decode(&self.received, &mut self.start, content, content_max)?
             }
-            Framing::Length(0) => true,
             Framing::Length(length) => match self.received[self.start..].get(..*length) {
                 Some(arrived) => {
                     *content = arrived.to_vec();
@@ -96,7 +95,7 @@ impl Parser {
         if !is_whole || self.start == self.received.len() {
             self.drop_used();
         }
-        Ok(if is_whole { self.incoming.take().map(|incoming| incoming.request) } else { None })
+        Ok(self.incoming.take_if(|_| is_whole).map(|incoming| incoming.request))
     }
 
     /// True once for each request whose client waits for `100 Continue` before it sends the

@@ -46,22 +46,6 @@ pub(crate) struct Fields {
 
 static NONE: LazyLock<Fields> = LazyLock::new(Fields::default);
 
-impl Fields {
-    /// Bytes on the heap.
-    fn memory(&self) -> usize {
-        let fields = [
-            &self.content_coding,
-            &self.if_match,
-            &self.if_none_match,
-            &self.origin,
-            &self.sec_fetch_site,
-            &self.preflight_method,
-        ];
-        let fields = fields.into_iter().flatten().map(String::capacity).sum::<usize>();
-        fields + self.authorization.as_ref().map_or(0, |Credentials(value)| value.len())
-    }
-}
-
 /// The value of Authorization (RFC 9110 §11.6.2), hidden from logs.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Credentials(pub(crate) Box<[u8]>);
@@ -73,19 +57,6 @@ impl fmt::Debug for Credentials {
 }
 
 impl Request {
-    /// A request with these fields and nothing else, for tests.
-    #[cfg(test)]
-    pub(crate) fn plain(method: Method, fields: Fields) -> Self {
-        Self {
-            method,
-            target: String::new(),
-            host: None,
-            rare_fields: Some(fields.into()),
-            content: Vec::new(),
-            keep_alive: true,
-        }
-    }
-
     pub(crate) fn fields(&self) -> &Fields {
         self.rare_fields.as_deref().unwrap_or(&NONE)
     }
@@ -103,10 +74,33 @@ impl Request {
 
     /// Bytes on the heap.
     pub(crate) fn memory(&self) -> usize {
+        let fields = self.fields();
+        let texts = [
+            &fields.content_coding,
+            &fields.if_match,
+            &fields.if_none_match,
+            &fields.origin,
+            &fields.sec_fetch_site,
+            &fields.preflight_method,
+        ];
+        let texts: usize = texts.into_iter().flatten().map(String::capacity).sum();
+        let credentials = fields.authorization.as_ref().map_or(0, |Credentials(value)| value.len());
         let host = self.host.as_ref().map_or(0, |host| host.as_str().len());
-        self.target.capacity()
-            + self.content.capacity()
-            + host
-            + self.rare_fields.as_ref().map_or(0, |fields| fields.memory())
+        self.target.capacity() + self.content.capacity() + host + texts + credentials
+    }
+}
+
+#[cfg(test)]
+impl Request {
+    /// A request with these fields and nothing else.
+    pub(crate) fn plain(method: Method, fields: Fields) -> Self {
+        Self {
+            method,
+            target: String::new(),
+            host: None,
+            rare_fields: Some(fields.into()),
+            content: Vec::new(),
+            keep_alive: true,
+        }
     }
 }

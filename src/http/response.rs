@@ -1,11 +1,9 @@
 //! A response as a value, and its head as bytes. Knows no sockets.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use serde::Serialize;
 use serde_json::json;
 use tiny_http::StatusCode;
 
@@ -29,20 +27,15 @@ impl EntityTag {
         Self(*hash.as_bytes().first_chunk().expect("it has 32 bytes"))
     }
 
-    /// By hand, since every read has one: `{:032x}` takes 600 instructions more.
-    fn text(self) -> [u8; 34] {
+    /// As it is written in a field. By hand, since every read has one: `{:032x}` takes 600
+    /// instructions more.
+    pub(super) fn text(self) -> [u8; 34] {
         let mut text = [b'"'; 34];
         let digit = |half: u8| half + if half < 10 { b'0' } else { b'a' - 10 };
         for (index, byte) in self.0.into_iter().enumerate() {
             (text[2 * index + 1], text[2 * index + 2]) = (digit(byte >> 4), digit(byte & 15));
         }
         text
-    }
-}
-
-impl fmt::Display for EntityTag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(str::from_utf8(&self.text()).expect("quotes and digits are ASCII"))
     }
 }
 
@@ -56,7 +49,7 @@ pub(crate) enum Content {
 }
 
 /// A representation (RFC 9110 §3.2) that any number of responses are sent from.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Representation {
     bytes: Box<[u8]>,
     /// Computed at its first use.
@@ -74,8 +67,7 @@ impl PartialEq for Representation {
 
 impl Representation {
     pub(crate) fn new(bytes: impl Into<Box<[u8]>>) -> Self {
-        let (is_tracked, is_withdrawn) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { bytes: bytes.into(), tag: OnceLock::new(), is_tracked, is_withdrawn }
+        Self { bytes: bytes.into(), ..Self::default() }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -141,7 +133,10 @@ pub(crate) struct CommonFields<'a> {
     pub(crate) date: &'a str,
     /// [`CLOSES`], or what [`stays_open`] returned.
     pub(crate) connection: &'a str,
-    pub(crate) cors: Option<Cors<'a>>,
+    /// The Origin of the request, if it is allowed: then there are CORS fields (Fetch standard).
+    pub(crate) allowed_origin: Option<&'a str>,
+    /// The request asks what a page of that origin may send.
+    pub(crate) is_preflight: bool,
     /// The response depends on the Origin of the request.
     pub(crate) varies_by_origin: bool,
     /// No shared cache may keep it.
@@ -166,13 +161,13 @@ pub(crate) fn stays_open(seconds: u64) -> String {
     format!("\r\nConnection: keep-alive\r\nKeep-Alive: timeout={seconds}")
 }
 
-/// The CORS fields (Fetch standard, CORS protocol).
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Cors<'a> {
-    /// The allowed origin, echoed.
-    pub(crate) origin: &'a str,
-    pub(crate) preflight: bool,
-}
+/// What a page of an allowed origin may send.
+const PREFLIGHT_FIELDS: &str = "\r\nAccess-Control-Allow-Methods: GET, HEAD, POST, PUT, DELETE\
+    \r\nAccess-Control-Allow-Headers: Accept, Authorization, Content-Type, If-Match, If-None-Match\
+    \r\nAccess-Control-Max-Age: 600"; // seconds
+
+/// What it may read of a response besides the fields that every page may read.
+const EXPOSED_FIELDS: &str = "\r\nAccess-Control-Expose-Headers: ETag, Location";
 
 impl Response {
     pub(crate) fn new(status: StatusCode, content: Content) -> Self {
@@ -189,20 +184,12 @@ impl Response {
         }
     }
 
-    pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Self {
-        let mut content = Vec::with_capacity(128); // bytes; a color with its field names is under 100
-        serde_json::to_writer(&mut content, value)
-            .expect("strings and booleans always serialize, and a Vec takes every byte");
-        content.push(b'\n');
-        Self::new(status, Content::Own(content))
-    }
-
     /// The Error body of the specification. The message is for the author of the client, in lower
     /// case and without a full stop.
     pub(crate) fn error(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         let detail = message.into();
-        let body = json!({"error": true, "message": detail});
-        Self { detail, ..Self::json(status, &body) }
+        let body = format!("{}\n", json!({"error": true, "message": detail}));
+        Self { detail, ..Self::new(status, Content::Own(body.into_bytes())) }
     }
 
     /// The answer when no entry has the requested name: the Error body without a message
@@ -212,69 +199,48 @@ impl Response {
         Self { detail: Cow::Borrowed("no such color"), ..Self::new(StatusCode::NOT_FOUND, content) }
     }
 
-    /// One of [`Response::fields`], for tests.
-    #[cfg(test)]
-    pub(crate) fn field(&self, wanted: &str) -> Option<&str> {
-        self.fields.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_ref())
-    }
-
     /// Appends status line and fields.
     pub(crate) fn write_head(&self, out: &mut Vec<u8>, common: &CommonFields<'_>) {
         let reason = match self.status {
             StatusCode::PAYLOAD_TOO_LARGE => "Content Too Large", // RFC 9110 §15.5.14; the library has the older name
             status => status.default_reason_phrase(),
         };
-        out.extend_from_slice(b"HTTP/1.1 ");
-        out.extend_from_slice(itoa::Buffer::new().format(self.status.0).as_bytes());
-        out.push(b' ');
-        out.extend_from_slice(reason.as_bytes());
-        out.extend_from_slice(b"\r\nDate: ");
-        out.extend_from_slice(common.date.as_bytes());
-        out.extend_from_slice(match (self.challenge, common.is_private) {
-            (Some(_), _) => b"\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff",
-            (None, true) => {
-                b"\r\nCache-Control: private, no-cache\r\nX-Content-Type-Options: nosniff"
-            }
-            (None, false) => {
-                b"\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff".as_slice()
-            }
-        });
+        let cache_control = match (self.challenge, common.is_private) {
+            (Some(_), _) => "no-store",
+            (None, true) => "private, no-cache",
+            (None, false) => "no-cache",
+        };
+        push(out, ["HTTP/1.1 ", itoa::Buffer::new().format(self.status.0), " ", reason]);
+        push(out, ["\r\nDate: ", common.date, "\r\nCache-Control: ", cache_control]);
+        push(out, ["\r\nX-Content-Type-Options: nosniff"]);
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
         if !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
-            push_field(out, "Content-Type", self.media_type);
-            out.extend_from_slice(b"\r\nContent-Length: ");
-            out.extend_from_slice(
-                itoa::Buffer::new().format(self.content.bytes().len()).as_bytes(),
-            );
+            let mut digits = itoa::Buffer::new();
+            let length = digits.format(self.content.bytes().len());
+            push(out, ["\r\nContent-Type: ", self.media_type, "\r\nContent-Length: ", length]);
         }
         if let Some(tag) = self.tag {
-            out.extend_from_slice(b"\r\nETag: ");
+            push(out, ["\r\nETag: "]);
             out.extend_from_slice(&tag.text());
         }
-        let vary = match (self.varies_by_accept, common.varies_by_origin) {
-            (true, true) => Some("Accept, Origin"),
-            (true, false) => Some("Accept"),
-            (false, true) => Some("Origin"),
-            (false, false) => None,
-        };
-        let challenge = self.challenge.map(Challenge::field_value);
-        // RFC 9110 §15.5.16: with a 415, which content codings would have been accepted
-        let codings = (self.status == StatusCode::UNSUPPORTED_MEDIA_TYPE).then_some("identity");
-        for (name, value) in
-            [("Vary", vary), ("WWW-Authenticate", challenge), ("Accept-Encoding", codings)]
-        {
-            if let Some(value) = value {
-                push_field(out, name, value);
-            }
+        match (self.varies_by_accept, common.varies_by_origin) {
+            (true, true) => push(out, ["\r\nVary: Accept, Origin"]),
+            (true, false) => push(out, ["\r\nVary: Accept"]),
+            (false, true) => push(out, ["\r\nVary: Origin"]),
+            (false, false) => {}
+        }
+        if let Some(challenge) = self.challenge {
+            push(out, ["\r\nWWW-Authenticate: ", challenge.field_value()]);
         }
         for (name, value) in &self.fields {
-            push_field(out, name, value);
+            push(out, ["\r\n", name, ": ", value]);
         }
-        out.extend_from_slice(common.connection.as_bytes());
-        if let Some(cors) = &common.cors {
-            cors.write(out);
+        push(out, [common.connection]);
+        if let Some(origin) = common.allowed_origin {
+            let further = if common.is_preflight { PREFLIGHT_FIELDS } else { EXPOSED_FIELDS };
+            push(out, ["\r\nAccess-Control-Allow-Origin: ", origin, further]);
         }
-        out.extend_from_slice(b"\r\n\r\n");
+        push(out, ["\r\n\r\n"]);
     }
 }
 
@@ -297,29 +263,24 @@ impl Challenge {
     }
 }
 
-impl Cors<'_> {
-    fn write(&self, out: &mut Vec<u8>) {
-        push_field(out, "Access-Control-Allow-Origin", self.origin);
-        if self.preflight {
-            push_field(out, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE");
-            push_field(
-                out,
-                "Access-Control-Allow-Headers",
-                "Accept, Authorization, Content-Type, If-Match, If-None-Match",
-            );
-            push_field(out, "Access-Control-Max-Age", "600"); // seconds
-        } else {
-            push_field(out, "Access-Control-Expose-Headers", "ETag, Location");
-        }
+/// Appends these parts.
+fn push<const COUNT: usize>(out: &mut Vec<u8>, parts: [&str; COUNT]) {
+    parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+}
+
+#[cfg(test)]
+impl std::fmt::Display for EntityTag {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(str::from_utf8(&self.text()).unwrap())
     }
 }
 
-/// Appends a field line with CR LF before it.
-fn push_field(out: &mut Vec<u8>, name: &str, value: &str) {
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value.as_bytes());
+#[cfg(test)]
+impl Response {
+    /// One of [`Response::fields`].
+    pub(crate) fn field(&self, wanted: &str) -> Option<&str> {
+        self.fields.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_ref())
+    }
 }
 
 #[cfg(test)]
@@ -335,7 +296,8 @@ mod tests {
             &CommonFields {
                 date,
                 connection,
-                cors: None,
+                allowed_origin: None,
+                is_preflight: false,
                 varies_by_origin: false,
                 is_private: false,
             },

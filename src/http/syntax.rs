@@ -12,18 +12,15 @@ pub(crate) fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
     if target.starts_with('/') {
         return None;
     }
-    let rest = ["http://", "https://"].into_iter().find_map(|scheme| {
-        let (start, rest) = target.split_at_checked(scheme.len())?;
-        start.eq_ignore_ascii_case(scheme).then_some(rest)
-    })?;
-    Some(rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())))
+    let (scheme, rest) = target.split_once("://")?;
+    let is_known = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    is_known.then(|| rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())))
 }
 
-/// Splits at the first such byte, of ASCII. On short strings much faster than `split_once`.
-pub(crate) fn split_at_byte(text: &str, byte: u8) -> (&str, Option<&str>) {
-    text.bytes()
-        .position(|other| other == byte)
-        .map_or((text, None), |index| (&text[..index], Some(&text[index + 1..])))
+/// A number that consists of digits alone: `from_str_radix` would allow a plus sign before them.
+pub(super) fn parse_digits(digits: &[u8], radix: u32) -> Option<u64> {
+    let digits = str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+    u64::from_str_radix(digits, radix).ok()
 }
 
 /// Whether each percent sign begins an escape of two hexadecimal digits (RFC 3986 §2.1).
@@ -45,6 +42,17 @@ mod tests {
             Some(("example.org:80", "/colors"))
         );
         assert_eq!(split_absolute_form("HTTPS://example.org?x"), Some(("example.org", "?x")));
-        assert_eq!(split_absolute_form("/colors"), None);
+        assert_eq!(split_absolute_form("Https://a"), Some(("a", "")));
+        for target in ["/colors", "/a?http://b", "*", "ftp://a/", "http:/a", "xhttp://a/", "://a"] {
+            assert_eq!(split_absolute_form(target), None, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_digits_alone() {
+        assert_eq!((parse_digits(b"0010", 10), parse_digits(b"aF", 16)), (Some(10), Some(175)));
+        for text in ["", "+1", "-0", "1 ", "1a", "\u{e9}", "18446744073709551616"] {
+            assert_eq!(parse_digits(text.as_bytes(), 10), None, "{text:?}");
+        }
     }
 }

@@ -147,7 +147,8 @@ mod tests {
     const COMMON: CommonFields<'_> = CommonFields {
         date: "",
         connection: CLOSES,
-        cors: None,
+        allowed_origin: None,
+        is_preflight: false,
         varies_by_origin: false,
         is_private: false,
     };

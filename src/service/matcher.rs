@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tiny_http::Method;
 
-use crate::http::{has_valid_escapes, split_absolute_form, split_at_byte};
+use crate::http::{has_valid_escapes, split_absolute_form};
 
 /// Bytes of a Location: nginx takes 4 KiB for the whole head of a response, most others 8 KiB.
 const LOCATION_BYTES_MAX: usize = 3500;
@@ -47,17 +46,15 @@ impl BasePath {
     /// none. Its characters are the unreserved ones of RFC 3986 §2.3.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let path = text.strip_suffix('/').unwrap_or(text);
-        let segments = match path.strip_prefix('/') {
-            Some(segments) => segments,
-            None if path.is_empty() => return Ok(Self::default()),
-            None => return Err("a base path starts with \"/\", as in \"/api\"".to_owned()),
-        };
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
-        if segments.split('/').all(|segment| !segment.is_empty() && segment.chars().all(plain)) {
-            Ok(Self(path.to_owned()))
-        } else {
-            Err("a base path consists of segments of letters, digits, \"-\", \".\", \"_\" and \"~\", as in \"/api/v1\"".to_owned())
+        if !path.is_empty() && !path.starts_with('/') {
+            return Err("a base path starts with \"/\", as in \"/api\"".to_owned());
         }
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+        let is_segment = |segment: &str| !segment.is_empty() && segment.chars().all(plain);
+        if !path.split('/').skip(1).all(is_segment) {
+            return Err("a base path consists of segments of letters, digits, \"-\", \".\", \"_\" and \"~\", as in \"/api/v1\"".to_owned());
+        }
+        Ok(Self(path.to_owned()))
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -73,9 +70,8 @@ impl BasePath {
         /// All but the unreserved characters of RFC 3986 §2.3.
         const RESERVED: &AsciiSet =
             &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-        let path = (!matches!(name, "." | ".."))
-            .then(|| format!("{}/colors/{}", self.0, utf8_percent_encode(name, RESERVED)))?;
-        (path.len() <= LOCATION_BYTES_MAX).then_some(path)
+        let path = format!("{}/colors/{}", self.0, utf8_percent_encode(name, RESERVED));
+        (!matches!(name, "." | "..") && path.len() <= LOCATION_BYTES_MAX).then_some(path)
     }
 }
 
@@ -88,34 +84,38 @@ pub(super) fn find<'a>(
     target: &'a str,
     base: &BasePath,
 ) -> Result<Resource<'a>, TargetError> {
+    let absolute_form = split_absolute_form(target);
     // RFC 9112 §3.2.4: OPTIONS of a URI with neither path nor query means `*`
     if *method == Method::Options
-        && (target == "*" || split_absolute_form(target).is_some_and(|(_, path)| path.is_empty()))
+        && (target == "*" || absolute_form.is_some_and(|(_, path)| path.is_empty()))
     {
         return Ok(Resource::Asterisk);
     }
-    let path = path_of(target)?;
-    let has_escapes = memchr(b'%', path.as_bytes()).is_some();
+    let path = match absolute_form {
+        // RFC 9110 §4.2.3: an empty path is the same as "/"
+        Some((_, path)) => path.strip_prefix('/').unwrap_or(path),
+        None => target.strip_prefix('/').ok_or(TargetError::Form)?,
+    };
+    let query = path.bytes().position(|byte| byte == b'?');
+    let path = &path[..query.unwrap_or(path.len())];
+    let has_escapes = path.bytes().any(|byte| byte == b'%');
     if has_escapes {
         // a malformed path is a 400 wherever it points
         decode(path)?;
     }
-    let mut rest = Some(path);
-    let mut next = || {
-        let (segment, after) = split_at_byte(rest?, b'/');
-        rest = after;
-        Some(if has_escapes {
+    // `'/'` without the array would be searched for by memchr, which is slower in short paths
+    let mut segments = path.split(['/']).map(|segment| {
+        if has_escapes {
             decode(segment).expect("the whole path decodes")
         } else {
             Cow::Borrowed(segment)
-        })
-    };
-    if !base.0.is_empty()
-        && !base.0[1..].split('/').all(|expected| next().as_deref() == Some(expected))
-    {
+        }
+    });
+    let mut base = base.0.split(['/']).skip(1);
+    if !base.all(|expected| segments.next().as_deref() == Some(expected)) {
         return Err(TargetError::Unknown);
     }
-    match (next().as_deref(), next(), next()) {
+    match (segments.next().as_deref(), segments.next(), segments.next()) {
         (Some("colors"), None, None) => Ok(Resource::Colors),
         (Some("colors"), Some(name), None) => Ok(Resource::Color(name)),
         (Some("health"), None, None) => Ok(Resource::Health),
@@ -123,19 +123,6 @@ pub(super) fn find<'a>(
         (Some("openapi.json"), None, None) => Ok(Resource::OpenApi),
         (None | Some(""), None, None) => Ok(Resource::Page),
         _ => Err(TargetError::Unknown),
-    }
-}
-
-/// The path of a target without its first slash and its query.
-fn path_of(target: &str) -> Result<&str, TargetError> {
-    let (path, is_absolute_form) =
-        split_absolute_form(target).map_or((target, false), |(_, path)| (path, true));
-    let path = memchr(b'?', path.as_bytes()).map_or(path, |end| &path[..end]);
-    match path.strip_prefix('/') {
-        Some(path) => Ok(path),
-        // RFC 9110 §4.2.3: an empty path is the same as "/"
-        None if is_absolute_form && path.is_empty() => Ok(path),
-        None => Err(TargetError::Form),
     }
 }
 

@@ -10,4 +10,4 @@ mod write;
 pub(crate) use matcher::BasePath;
 pub(crate) use origin::{Allowlist, parse_host, parse_origin};
 pub(crate) use respond::{Answer, Arrival, Service, openapi};
-pub(crate) use token::{Loaded, TokenFileError, Tokens};
+pub(crate) use token::{Loaded, Tokens};

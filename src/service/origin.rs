@@ -2,7 +2,9 @@
 //! DNS rebinding (foreign host names on a loopback address). Browsers say where a request comes
 //! from; curl and other programs do not, and pass the first check. The second is the same for all.
 
-use crate::http::{Cors, Host, Request};
+use tiny_http::StatusCode;
+
+use crate::http::{Host, Request, Response};
 use crate::logging::excerpt;
 
 /// What the operator allows besides the service's own pages and names.
@@ -15,106 +17,92 @@ pub(crate) struct Allowlist {
     pub(crate) hosts: Vec<String>,
 }
 
-/// Why a request is answered 403.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Forbidden {
-    /// For the client.
-    pub(super) message: String,
-    /// The warning for the log.
-    pub(super) log: String,
-}
-
-impl Forbidden {
-    /// `advice`: what would allow the request, with the option; empty where none does.
-    fn new(message: &str, log: &str, advice: &str) -> Self {
-        Self { message: format!("{message}{advice}"), log: format!("{log}{advice}") }
-    }
-
-    /// When a page of another origin would change something, as far as the browser says.
-    fn cross_origin(request: &Request) -> Self {
-        let origin = given(&request.fields().origin);
-        let log = match origin {
-            Some(origin) => format!("refused a change from the origin {}", excerpt(origin)),
-            None => "refused a change from another site, the browser did not say which".to_owned(),
-        };
-        let advice = match given(&request.fields().sec_fetch_site) {
-            // no option allows `null`, nor what is no origin at all
-            _ if origin.is_none_or(|origin| parse_origin(origin).is_err()) => "",
-            Some(_) => "; --allow-origin with it would allow that",
-            // the Origin is not the Host: a proxy may have changed that
-            None => {
-                "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that"
-            }
-        };
-        Self::new("a page of another origin may not change the list", &log, advice)
-    }
-
-    /// When the Host is a name that anyone's DNS may have pointed at the loopback address (DNS
-    /// rebinding).
-    fn foreign_host(host: &str) -> Self {
-        let log = format!("refused a request to the host {}", excerpt(host));
-        let advice = match parse_host(host) {
-            Ok(_) => "; --allow-host with it would allow that",
-            Err(_) => "",
-        };
-        Self::new("the service does not have this host name", &log, advice)
-    }
-}
-
-/// `checks_host`: the listener can be reached by DNS rebinding, as far as the service knows.
-pub(super) fn check(
-    allowlist: &Allowlist,
-    request: &Request,
-    checks_host: bool,
-) -> Result<(), Forbidden> {
-    if let Some(host) = request.host.as_deref()
-        && checks_host
-        && !host.needs_no_dns
-        && !allowlist.hosts.iter().any(|allowed| host.is_named(allowed))
-    {
-        return Err(Forbidden::foreign_host(host.name()));
-    }
-    // RFC 9110 §9.2.1: these change nothing
-    if request.is_safe() || is_same_origin(allowlist, request) {
-        Ok(())
-    } else {
-        Err(Forbidden::cross_origin(request))
-    }
-}
-
-/// The CORS fields for the response to a request; `None` unless its origin is allowed.
-pub(super) fn cors<'a>(allowlist: &Allowlist, request: &'a Request) -> Option<Cors<'a>> {
-    let origin =
-        request.fields().origin.as_deref().filter(|origin| is_allowed(allowlist, origin))?;
-    Some(Cors { origin, preflight: request.is_preflight() })
-}
-
-/// The algorithm of `http.CrossOriginProtection` of Go 1.25, after Filippo Valsorda's research of
-/// 2025. No browser sends an empty field; it is the same as none, as in Go.
-fn is_same_origin(allowlist: &Allowlist, request: &Request) -> bool {
-    let fields = request.fields();
-    match (given(&fields.sec_fetch_site), given(&fields.origin)) {
-        (Some("same-origin" | "none"), _) | (None, None) => true,
-        (_, Some(origin)) if is_allowed(allowlist, origin) => true,
-        (None, Some(origin)) => {
-            let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-            host.is_some() && host == request.host.as_deref().map(Host::as_str)
+impl Allowlist {
+    /// Refuses an intrusion with 403. `checks_host`: the listener can be reached by DNS rebinding,
+    /// as far as the service knows.
+    pub(super) fn check(&self, request: &Request, checks_host: bool) -> Result<(), Response> {
+        if let Some(host) = request.host.as_deref()
+            && checks_host
+            && !host.needs_no_dns
+            && !self.hosts.iter().any(|allowed| host.is_named(allowed))
+        {
+            return Err(foreign_host(host.name()));
         }
-        (Some(_), _) => false,
+        // RFC 9110 §9.2.1: these change nothing
+        if request.is_safe() || self.is_same_origin(request) {
+            Ok(())
+        } else {
+            Err(cross_origin(request))
+        }
+    }
+
+    /// The origin of the page that a request is from, if the operator allowed it, byte for byte.
+    pub(super) fn allowed_origin<'a>(&self, request: &'a Request) -> Option<&'a str> {
+        let origin = request.fields().origin.as_deref()?;
+        self.origins.iter().any(|allowed| allowed == origin).then_some(origin)
+    }
+
+    /// The algorithm of `http.CrossOriginProtection` of Go 1.25, after Filippo Valsorda's research
+    /// of 2025. No browser sends an empty field; it is the same as none, as in Go.
+    fn is_same_origin(&self, request: &Request) -> bool {
+        let fields = request.fields();
+        match (given(&fields.sec_fetch_site), given(&fields.origin)) {
+            (Some("same-origin" | "none"), _) | (None, None) => true,
+            _ if self.allowed_origin(request).is_some() => true,
+            (None, Some(origin)) => {
+                let host =
+                    origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+                host.is_some() && host == request.host.as_deref().map(Host::as_str)
+            }
+            (Some(_), _) => false,
+        }
     }
 }
 
+/// For a page of another origin that would change something, as far as the browser says.
+fn cross_origin(request: &Request) -> Response {
+    let origin = given(&request.fields().origin);
+    let log = match origin {
+        Some(origin) => format!("refused a change from the origin {}", excerpt(origin)),
+        None => "refused a change from another site, the browser did not say which".to_owned(),
+    };
+    let advice = match given(&request.fields().sec_fetch_site) {
+        // no option allows `null`, nor what is no origin at all
+        _ if origin.is_none_or(|origin| parse_origin(origin).is_err()) => "",
+        Some(_) => "; --allow-origin with it would allow that",
+        // the Origin is not the Host: a proxy may have changed that
+        None => {
+            "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that"
+        }
+    };
+    forbidden("a page of another origin may not change the list", &log, advice)
+}
+
+/// For a Host that is a name which anyone's DNS may have pointed at the loopback address (DNS
+/// rebinding).
+fn foreign_host(host: &str) -> Response {
+    let log = format!("refused a request to the host {}", excerpt(host));
+    let advice = match parse_host(host) {
+        Ok(_) => "; --allow-host with it would allow that",
+        Err(_) => "",
+    };
+    forbidden("the service does not have this host name", &log, advice)
+}
+
+/// A message for the client, and a warning for the log. `advice`: what would allow the request,
+/// with the option; empty where none does.
+fn forbidden(message: &str, log: &str, advice: &str) -> Response {
+    let response = Response::error(StatusCode::FORBIDDEN, format!("{message}{advice}"));
+    Response { detail: format!("{log}{advice}").into(), ..response }
+}
+
+/// The value of a field that is not empty.
 fn given(field: &Option<String>) -> Option<&str> {
     field.as_deref().filter(|value| !value.is_empty())
 }
 
-/// Whether the operator allowed this origin, byte for byte.
-fn is_allowed(allowlist: &Allowlist, origin: &str) -> bool {
-    allowlist.origins.iter().any(|allowed| allowed == origin)
-}
-
-/// Parses an origin of `--allow-origin`: scheme, `://`, host and port as a browser spells them, which
-/// leaves out the default port (RFC 6454 §6.2).
+/// Parses an origin of `--allow-origin`: scheme, `://`, host and port as a browser spells them,
+/// which leaves out the default port (RFC 6454 §6.2).
 pub(crate) fn parse_origin(text: &str) -> Result<String, String> {
     let host = match text.split_once("://") {
         Some(("http", host)) if !host.ends_with(":80") => host,
@@ -124,23 +112,17 @@ pub(crate) fn parse_origin(text: &str) -> Result<String, String> {
     let is_lower_case = !host.bytes().any(|byte| byte.is_ascii_uppercase());
     let fix = "give scheme, host and, unless it is the scheme's own, port, as a browser does: lower case and without a path, as in \
                https://example.org";
-    if is_lower_case && Host::parse(host).is_some() {
-        Ok(text.to_owned())
-    } else {
-        Err(fix.to_owned())
-    }
+    let is_valid = is_lower_case && Host::parse(host).is_some();
+    is_valid.then(|| text.to_owned()).ok_or_else(|| fix.to_owned())
 }
 
 /// Parses a host name of `--allow-host`: without scheme, port or path. Refuses what could equal no
 /// host name of a request.
 pub(crate) fn parse_host(text: &str) -> Result<String, String> {
-    let is_plain =
-        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
-    if is_plain {
-        Ok(text.to_owned())
-    } else {
-        Err("give a host name alone, as in colors.example.org".to_owned())
-    }
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    let is_valid = !text.is_empty() && text.chars().all(is_allowed);
+    let fix = "give a host name alone, as in colors.example.org";
+    is_valid.then(|| text.to_owned()).ok_or_else(|| fix.to_owned())
 }
 
 #[cfg(test)]
@@ -172,6 +154,14 @@ mod tests {
         Fields { origin: owned(origin), ..Fields::default() }
     }
 
+    /// What client and log are told of a refusal; nothing of a request that is answered.
+    fn told(checked: Result<(), Response>) -> Option<(String, String)> {
+        let refusal = checked.err()?;
+        assert_eq!(refusal.status, StatusCode::FORBIDDEN);
+        let content = String::from_utf8(refusal.content.bytes().to_vec()).unwrap();
+        Some((content, refusal.detail.into_owned()))
+    }
+
     /// Checks what every method that changes something, and every other, makes of these two fields.
     #[track_caller]
     fn check_origin(sec_fetch_site: Option<&str>, origin: Option<&str>, allowed: bool) {
@@ -186,9 +176,8 @@ mod tests {
             (Method::Options, false),
         ] {
             let request = request(method, Some(HOST), fields.clone());
-            let expected =
-                if allowed || !changes { Ok(()) } else { Err(Forbidden::cross_origin(&request)) };
-            assert_eq!(check(&allowlist(), &request, false), expected, "{request:?}");
+            let expected = if allowed || !changes { Ok(()) } else { Err(cross_origin(&request)) };
+            assert_eq!(told(allowlist().check(&request, false)), told(expected), "{request:?}");
         }
     }
 
@@ -244,14 +233,14 @@ mod tests {
     #[test]
     fn an_origin_needs_a_host_to_equal() {
         let request = request(Method::Post, None, fields(Some("http://")));
-        assert!(check(&allowlist(), &request, true).is_err());
+        assert!(allowlist().check(&request, true).is_err());
     }
 
     #[test]
     fn where_the_host_is_checked_foreign_names_are_refused() {
         let ask = |host, checks_host| {
             let request = request(Method::Get, host, Fields::default());
-            check(&allowlist(), &request, checks_host)
+            allowlist().check(&request, checks_host)
         };
         for host in [
             "127.0.0.1",
@@ -269,7 +258,7 @@ mod tests {
             "friend.example.",
             "friend.EXAMPLE:8",
         ] {
-            assert_eq!(ask(Some(host), true), Ok(()), "{host}");
+            assert!(ask(Some(host), true).is_ok(), "{host}");
         }
         for host in [
             "evil.example",
@@ -282,26 +271,23 @@ mod tests {
             ".",
             "friend.example..",
         ] {
-            assert_eq!(ask(Some(host), true), Err(Forbidden::foreign_host(host)));
-            assert_eq!(ask(Some(host), false), Ok(()), "{host}");
+            assert_eq!(told(ask(Some(host), true)), told(Err(foreign_host(host))));
+            assert!(ask(Some(host), false).is_ok(), "{host}");
         }
-        assert_eq!(ask(None, true), Ok(()));
+        assert!(ask(None, true).is_ok());
     }
 
     #[test]
-    fn only_allowed_origins_get_cors_fields() {
-        let ask = |method, origin, preflight_method| {
-            let fields = Fields { preflight_method: owned(preflight_method), ..fields(origin) };
-            cors(&allowlist(), &request(method, Some(HOST), fields))
-                .map(|cors| (cors.origin.to_owned(), cors.preflight))
-        };
-        let friend = Some("https://friend.example");
-        let expected = |preflight| Some(("https://friend.example".to_owned(), preflight));
-        assert_eq!(ask(Method::Options, friend, Some("PUT")), expected(true));
-        assert_eq!(ask(Method::Options, friend, None), expected(false));
-        assert_eq!(ask(Method::Put, friend, Some("PUT")), expected(false));
-        assert_eq!(ask(Method::Get, Some("http://evil.example"), None), None);
-        assert_eq!(ask(Method::Get, None, None), None);
+    fn only_an_origin_on_the_list_is_allowed() {
+        for (origin, is_allowed) in [
+            (None, false),
+            (Some("https://friend.example"), true),
+            (Some("http://evil.example"), false),
+            (Some("https://friend.example:443"), false),
+        ] {
+            let request = request(Method::Get, Some(HOST), fields(origin));
+            assert_eq!(allowlist().allowed_origin(&request), origin.filter(|_| is_allowed));
+        }
     }
 
     #[test]
@@ -358,19 +344,19 @@ mod tests {
             ("", "null", "the origin \"null\"", ""),
         ] {
             let fields = Fields { sec_fetch_site: owned(Some(site)), ..fields(Some(origin)) };
-            let forbidden = check(&allowlist(), &request(Method::Put, Some(HOST), fields), false);
+            let refused = allowlist().check(&request(Method::Put, Some(HOST), fields), false);
             let message = "a page of another origin may not change the list";
             let log = format!("refused a change from {whence}");
-            assert_eq!(forbidden, Err(Forbidden::new(message, &log, advice)));
+            assert_eq!(told(refused), told(Err(forbidden(message, &log, advice))));
         }
         for (host, advice) in
             [("evil.example", "; --allow-host with it would allow that"), ("a!b", "")]
         {
-            let forbidden =
-                check(&allowlist(), &request(Method::Get, Some(host), Fields::default()), true);
+            let refused =
+                allowlist().check(&request(Method::Get, Some(host), Fields::default()), true);
             let message = "the service does not have this host name";
             let log = format!("refused a request to the host \"{host}\"");
-            assert_eq!(forbidden, Err(Forbidden::new(message, &log, advice)));
+            assert_eq!(told(refused), told(Err(forbidden(message, &log, advice))));
         }
     }
 }

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::SystemTime;
 
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tiny_http::{Method, StatusCode};
 
 use super::matcher::{self, BasePath, Resource, TargetError};
-use super::origin::{self, Allowlist};
+use super::origin::Allowlist;
 use super::page;
 use super::token::Tokens;
-use super::write::write;
-use crate::http::rfc3339;
-use crate::http::{CommonFields, Conditions, Content, Representation, Request, Response};
+use crate::http::{
+    Challenge, CommonFields, Conditions, Content, Representation, Request, Response,
+};
 use crate::logging::AccessLog;
 use crate::metrics::Metrics;
 use crate::store::{Action, Change, Color, Store, json};
@@ -62,47 +65,192 @@ pub(crate) enum Answer {
 /// host are left to them, since a proxy in front may have others.
 pub(crate) fn openapi(base: &BasePath) -> Arc<Representation> {
     let server = format!(r#""url": "/{}""#, base.as_str().trim_start_matches('/'));
-    let mut json: String = include_str!("openapi.json")
+    let json: String = include_str!("openapi.json")
         .replacen(r#""url": "/""#, &server, 1)
         .lines()
         .map(str::trim_start)
         .collect();
-    json.push('\n');
-    Arc::new(Representation::new(json.into_bytes()))
-}
-
-#[cfg(any(test, fuzzing))]
-impl Service {
-    /// A service of these colors in memory that nothing is set for, for tests; it has one worker.
-    pub(crate) fn plain(colors: crate::store::Colors) -> Self {
-        let base = BasePath::default();
-        Self {
-            store: Store::in_memory(colors, 32 << 20),
-            openapi: openapi(&base),
-            base,
-            read_only: false,
-            access_log: AccessLog::None,
-            allowlist: Allowlist::default(),
-            tokens: None,
-            metrics: Metrics::new(1, 10),
-            is_stopping: AtomicBool::new(false),
-        }
-    }
+    Arc::new(Representation::new((json + "\n").into_bytes()))
 }
 
 impl Service {
     /// Answers a request; an error is a response too.
     pub(crate) fn respond(&self, request: &Request, arrival: Arrival) -> Answer {
-        if let Err(forbidden) = origin::check(&self.allowlist, request, arrival.checks_host) {
-            let response = Response::error(StatusCode::FORBIDDEN, forbidden.message);
-            return Answer::Now(Response { detail: forbidden.log.into(), ..response });
+        if let Err(refusal) = self.allowlist.check(request, arrival.checks_host) {
+            return Answer::Now(refusal);
         }
-        route(self, request, arrival)
+        let found = matcher::find(&request.method, &request.target, &self.base);
+        let is_page = matches!(found, Ok(Resource::Page));
+        let mut answer = match found {
+            // a preflight has the Accept of no request (Fetch standard, CORS-preflight fetch)
+            Ok(Resource::Page) if !request.fields().asks_for_html && !request.is_preflight() => {
+                Answer::Now(self.target_error(TargetError::Unknown))
+            }
+            Ok(resource) => self.operate(resource, request, arrival),
+            Err(error) => Answer::Now(self.target_error(error)),
+        };
+        if is_page && let Answer::Now(response) = &mut answer {
+            response.varies_by_accept = true;
+        }
+        answer
+    }
+
+    /// Answers a request for a resource that exists.
+    fn operate(&self, resource: Resource<'_>, request: &Request, arrival: Arrival) -> Answer {
+        if let Err(refusal) = self.check_access(&resource, request) {
+            return Answer::Now(refusal);
+        }
+        let content = &request.content;
+        if arrival.may_defer && !request.is_safe() && content.len() > LONG_CONTENT_BYTES {
+            return Answer::Deferred;
+        }
+        let list = &self.store.list;
+        let change = |name: Option<&str>, action| self.write(request, name, action, arrival);
+        // the table of the specification's Endpoints; the methods that a resource does not have are
+        // refused above
+        let response = match (resource, &request.method) {
+            (resource @ Resource::Asterisk, _) | (resource, Method::Options) => {
+                self.options(&resource, request)
+            }
+            (Resource::Colors, Method::Post) => {
+                return change(None, json::from_create(content).map(Action::Create));
+            }
+            (Resource::Colors, Method::Put) => {
+                return change(None, json::from_list(content).map(Action::ReplaceAll));
+            }
+            (Resource::Colors, _) if arrival.may_defer => match list.ready_envelope() {
+                Some(envelope) => read(request, &envelope),
+                None => return Answer::Deferred,
+            },
+            (Resource::Colors, _) => read(request, &list.envelope()),
+            (Resource::Color(name), Method::Put) => {
+                let update = json::from_update(content).map(|value| {
+                    let color = value.map(|value| Color::new(&name, &value));
+                    Action::Update(name.to_string(), color)
+                });
+                return change(Some(&name), update);
+            }
+            (Resource::Color(name), Method::Delete) => {
+                return change(Some(&name), Ok(Action::Delete(name.to_string())));
+            }
+            (Resource::Color(name), _) => match list.first(&name) {
+                Some(color) => read(request, &color),
+                None => Response::no_such_color(),
+            },
+            (Resource::Health, _) => self.health(request),
+            (Resource::Metrics, _) => self.metrics(),
+            (Resource::OpenApi, _) => read(request, &self.openapi),
+            (Resource::Page, _) => page(request),
+        };
+        Answer::Now(response)
+    }
+
+    /// Refuses a method that the resource does not have with 405; then a request that needs a valid
+    /// token and has none with 401, before 404 and 412, which would reveal which colors exist.
+    fn check_access(&self, resource: &Resource<'_>, request: &Request) -> Result<(), Response> {
+        let methods = methods(resource, self.read_only);
+        if !methods.contains(&request.method) {
+            let allow = names(methods);
+            let message = format!("the method is not allowed here, only {allow}");
+            let error = Response::error(StatusCode::METHOD_NOT_ALLOWED, message);
+            // RFC 9110 §15.5.6: a 405 MUST carry Allow
+            return Err(Response { fields: vec![("Allow", allow.into())], ..error });
+        }
+        let tells_of_colors =
+            matches!(resource, Resource::Colors | Resource::Color(_) | Resource::Metrics);
+        let is_private_read = self.is_private() && request.method != Method::Options;
+        if tells_of_colors
+            && (is_private_read || !request.is_safe())
+            && let Some(challenge) = self.challenge(request)
+        {
+            let error = Response::error(StatusCode::UNAUTHORIZED, challenge.message());
+            return Err(Response { challenge: Some(challenge), ..error });
+        }
+        Ok(())
+    }
+
+    /// The methods of a resource. Where writes need a token that the request does not have, a
+    /// challenge says so, for the page to ask for one: credentials would make a difference (RFC
+    /// 9110 §11.6.1).
+    fn options(&self, resource: &Resource<'_>, request: &Request) -> Response {
+        let allow = names(methods(resource, self.read_only));
+        let is_written =
+            matches!(resource, Resource::Colors | Resource::Color(_)) && !self.read_only;
+        Response {
+            fields: vec![("Allow", allow.into())],
+            challenge: self.challenge(request).filter(|_| is_written),
+            ..Response::new(StatusCode::NO_CONTENT, Content::None)
+        }
+    }
+
+    fn target_error(&self, error: TargetError) -> Response {
+        let base = self.base.as_str();
+        let (status, message) = match error {
+            TargetError::Unknown => {
+                (StatusCode::NOT_FOUND, format!("no such resource, the list is at {base}/colors"))
+            }
+            TargetError::Escape => (
+                StatusCode::BAD_REQUEST,
+                "the path has a bad percent escape, or one that does not decode to UTF-8"
+                    .to_owned(),
+            ),
+            TargetError::Form => (
+                StatusCode::BAD_REQUEST,
+                format!("the request target has to be a path, as in {base}/colors"),
+            ),
+        };
+        Response::error(status, message)
+    }
+
+    /// 200, or 503 with what is wrong. Tells what is known, and waits for nothing.
+    fn health(&self, request: &Request) -> Response {
+        let store = &self.store;
+        let stopping = || self.is_stopping.load(Relaxed).then(|| "stopping".to_owned());
+        let fault = store.status.fault().or_else(stopping);
+        let mut health = serde_json::json!({
+            "status": fault.as_deref().unwrap_or("ok"),
+            "version": env!("BUILD_VERSION"),
+            "colors": store.list.size().0,
+        });
+        let times = store.status.current();
+        if store.is_durable() {
+            health["saved"] = times.saved.map(rfc3339).into();
+        }
+        if let Some(file) = &store.follows {
+            health["follows"] = file.as_str().into();
+            health["read"] = times.read.map(rfc3339).into();
+            health["changed"] = times.changed.map(rfc3339).into();
+        }
+        let text = format!("{health}\n").into_bytes();
+        // RFC 9110 §13.2.1: conditions count only where the response would be a success without
+        // them
+        match fault {
+            None => read(request, &Arc::new(Representation::new(text))),
+            Some(_) => Response::new(StatusCode::SERVICE_UNAVAILABLE, Content::Own(text)),
+        }
+    }
+
+    fn metrics(&self) -> Response {
+        let text = self.metrics.exposition(self.store.list.size(), &self.store.status);
+        Response {
+            media_type: METRICS_TYPE,
+            ..Response::new(StatusCode::OK, Content::Own(text.into_bytes()))
+        }
     }
 
     /// The name of the token that a request has, for the log.
     pub(crate) fn token_name(&self, request: &Request) -> Option<Arc<str>> {
         self.tokens.as_ref()?.name(request.fields().authorization.as_ref())
+    }
+
+    /// Why a request has no token that is valid; `None` as well where everybody may write.
+    fn challenge(&self, request: &Request) -> Option<Challenge> {
+        self.tokens.as_ref()?.check(request.fields().authorization.as_ref()).err()
+    }
+
+    /// Whether reads of colors and metrics need a token, too.
+    fn is_private(&self) -> bool {
+        self.tokens.as_ref().is_some_and(|tokens| tokens.private)
     }
 
     /// For whom the response is, and the fields for pages of allowed origins. `request` is the part
@@ -116,141 +264,11 @@ impl Service {
         CommonFields {
             date,
             connection,
-            cors: request.and_then(|request| origin::cors(&self.allowlist, request)),
+            allowed_origin: request.and_then(|request| self.allowlist.allowed_origin(request)),
+            is_preflight: request.is_some_and(Request::is_preflight),
             varies_by_origin: !self.allowlist.origins.is_empty(),
-            is_private: self.tokens.as_ref().is_some_and(|tokens| tokens.private),
+            is_private: self.is_private(),
         }
-    }
-}
-
-fn route(service: &Service, request: &Request, arrival: Arrival) -> Answer {
-    let found = matcher::find(&request.method, &request.target, &service.base);
-    let is_page = matches!(found, Ok(Resource::Page));
-    let mut answer = match found {
-        // a preflight has the Accept of no request (Fetch standard, CORS-preflight fetch)
-        Ok(Resource::Page) if !request.fields().asks_for_html && !request.is_preflight() => {
-            Answer::Now(target_error(&TargetError::Unknown, &service.base))
-        }
-        Ok(resource) => operate(service, request, resource, arrival),
-        Err(error) => Answer::Now(target_error(&error, &service.base)),
-    };
-    if is_page && let Answer::Now(response) = &mut answer {
-        response.varies_by_accept = true;
-    }
-    answer
-}
-
-/// Answers a request for a resource that exists.
-fn operate(
-    service: &Service,
-    request: &Request,
-    resource: Resource<'_>,
-    arrival: Arrival,
-) -> Answer {
-    let allow = methods(&resource, service.read_only);
-    if !allow.contains(&request.method) {
-        let allow = names(allow);
-        let message = format!("the method is not allowed here, only {allow}");
-        let error = Response::error(StatusCode::METHOD_NOT_ALLOWED, message);
-        // RFC 9110 §15.5.6: a 405 MUST carry Allow
-        return Answer::Now(Response { fields: vec![("Allow", allow.into())], ..error });
-    }
-    if let Some(refusal) = check_token(service, &resource, request) {
-        return Answer::Now(refusal);
-    }
-    if arrival.may_defer && !request.is_safe() && request.content.len() > LONG_CONTENT_BYTES {
-        return Answer::Deferred;
-    }
-    // the table of the specification's Endpoints; the methods that a resource does not have are
-    // refused above
-    match (resource, &request.method) {
-        (resource, Method::Options) => {
-            Answer::Now(options(service, &resource, request, names(allow)))
-        }
-        (Resource::Colors, Method::Post) => {
-            let color = json::from_create(&request.content).map(Action::Create);
-            write(service, request, None, color, arrival)
-        }
-        (Resource::Colors, Method::Put) => {
-            let list = json::from_list(&request.content).map(Action::ReplaceAll);
-            write(service, request, None, list, arrival)
-        }
-        (Resource::Colors, _) if arrival.may_defer => match service.store.list.ready_envelope() {
-            Some(envelope) => Answer::Now(read(request, &envelope)),
-            None => Answer::Deferred,
-        },
-        (Resource::Colors, _) => Answer::Now(read(request, &service.store.list.envelope())),
-        (Resource::Color(name), Method::Put) => {
-            let update = json::from_update(&request.content).map(|value| {
-                let color = value.map(|value| Color::new(&name, &value));
-                Action::Update(name.to_string(), color)
-            });
-            write(service, request, Some(&name), update, arrival)
-        }
-        (Resource::Color(name), Method::Delete) => {
-            write(service, request, Some(&name), Ok(Action::Delete(name.to_string())), arrival)
-        }
-        (Resource::Color(name), _) => Answer::Now(
-            service
-                .store
-                .list
-                .first(&name)
-                .map_or_else(Response::no_such_color, |color| read(request, &color)),
-        ),
-        (Resource::Health, _) => Answer::Now(health(service, request)),
-        (Resource::Metrics, _) => Answer::Now(metrics(service)),
-        (Resource::OpenApi, _) => Answer::Now(read(request, &service.openapi)),
-        (Resource::Page, _) => {
-            let mut response = read(request, &page::PAGE);
-            // an error has no tag, and stays JSON
-            if response.tag.is_some() {
-                response.media_type = "text/html; charset=utf-8";
-                response.fields.push(("Content-Security-Policy", page::POLICY.into()));
-                response.fields.push(("Referrer-Policy", "no-referrer".into()));
-            }
-            Answer::Now(response)
-        }
-        (Resource::Asterisk, _) => Answer::Now(target_error(&TargetError::Form, &service.base)),
-    }
-}
-
-/// Returns the 401 if the request needs a valid token and has none. It comes before 404 and 412,
-/// which would reveal which colors exist, and after 405: a method that the resource does not have
-/// needs no token.
-fn check_token(service: &Service, resource: &Resource<'_>, request: &Request) -> Option<Response> {
-    let tokens = service.tokens.as_ref()?;
-    let tells_of_colors =
-        matches!(resource, Resource::Colors | Resource::Color(_) | Resource::Metrics);
-    let is_needed = tells_of_colors
-        && request.method != Method::Options
-        && (tokens.private || !request.is_safe());
-    if !is_needed {
-        return None;
-    }
-    let challenge = tokens.check(request.fields().authorization.as_ref()).err()?;
-    Some(Response {
-        challenge: Some(challenge),
-        ..Response::error(StatusCode::UNAUTHORIZED, challenge.message())
-    })
-}
-
-/// The methods of a resource. Where writes need a token that the request does not have, a challenge
-/// says so, for the page to ask for one: credentials would make a difference (RFC 9110 §11.6.1).
-fn options(
-    service: &Service,
-    resource: &Resource<'_>,
-    request: &Request,
-    allow: String,
-) -> Response {
-    let is_written =
-        matches!(resource, Resource::Colors | Resource::Color(_)) && !service.read_only;
-    let tokens = service.tokens.as_ref().filter(|_| is_written);
-    let challenge =
-        tokens.and_then(|tokens| tokens.check(request.fields().authorization.as_ref()).err());
-    Response {
-        fields: vec![("Allow", allow.into())],
-        challenge,
-        ..Response::new(StatusCode::NO_CONTENT, Content::None)
     }
 }
 
@@ -258,15 +276,10 @@ fn options(
 fn methods(resource: &Resource<'_>, read_only: bool) -> &'static [Method] {
     use Method::{Delete, Get, Head, Options, Post, Put};
     match resource {
-        Resource::Health | Resource::Metrics | Resource::OpenApi | Resource::Page => {
-            &[Get, Head, Options]
-        }
-        Resource::Colors | Resource::Color(_) | Resource::Asterisk if read_only => {
-            &[Get, Head, Options]
-        }
-        Resource::Colors => &[Get, Head, Post, Put, Options],
-        Resource::Color(_) => &[Get, Head, Put, Delete, Options],
-        Resource::Asterisk => &[Get, Head, Post, Put, Delete, Options],
+        Resource::Colors if !read_only => &[Get, Head, Post, Put, Options],
+        Resource::Color(_) if !read_only => &[Get, Head, Put, Delete, Options],
+        Resource::Asterisk if !read_only => &[Get, Head, Post, Put, Delete, Options],
+        _ => &[Get, Head, Options],
     }
 }
 
@@ -275,56 +288,21 @@ fn names(methods: &[Method]) -> String {
     methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ")
 }
 
-fn target_error(error: &TargetError, base: &BasePath) -> Response {
-    let base = base.as_str();
-    match error {
-        TargetError::Unknown => Response::error(
-            StatusCode::NOT_FOUND,
-            format!("no such resource, the list is at {base}/colors"),
-        ),
-        TargetError::Escape => Response::error(
-            StatusCode::BAD_REQUEST,
-            "the path has a bad percent escape, or one that does not decode to UTF-8",
-        ),
-        TargetError::Form => Response::error(
-            StatusCode::BAD_REQUEST,
-            format!("the request target has to be a path, as in {base}/colors"),
-        ),
-    }
+/// A time in UTC and whole seconds, as in `1994-11-06T08:49:37Z`.
+fn rfc3339(time: SystemTime) -> String {
+    let time = OffsetDateTime::from(time).truncate_to_second();
+    time.format(&Rfc3339).expect("a time of this system has a year of four digits")
 }
 
-/// 200, or 503 with what is wrong. Tells what is known, and waits for nothing.
-fn health(service: &Service, request: &Request) -> Response {
-    let Service { store, .. } = service;
-    let stopping = || service.is_stopping.load(Relaxed).then(|| "stopping".to_owned());
-    let fault = store.status.fault().or_else(stopping);
-    let mut health = serde_json::json!({
-        "status": fault.as_deref().unwrap_or("ok"),
-        "version": env!("BUILD_VERSION"),
-        "colors": store.list.size().0,
-    });
-    let times = store.status.current();
-    if store.is_durable() {
-        health["saved"] = times.saved.map(rfc3339).into();
+fn page(request: &Request) -> Response {
+    let mut response = read(request, &page::PAGE);
+    // an error has no tag, and stays JSON
+    if response.tag.is_some() {
+        response.media_type = "text/html; charset=utf-8";
+        response.fields.push(("Content-Security-Policy", page::POLICY.into()));
+        response.fields.push(("Referrer-Policy", "no-referrer".into()));
     }
-    if let Some(file) = &store.follows {
-        health["follows"] = file.as_str().into();
-        health["read"] = times.read.map(rfc3339).into();
-        health["changed"] = times.changed.map(rfc3339).into();
-    }
-    // RFC 9110 §13.2.1: conditions count only where the response would be a success without them
-    match fault {
-        None => read(request, &Arc::new(Representation::new(format!("{health}\n").into_bytes()))),
-        Some(_) => Response::json(StatusCode::SERVICE_UNAVAILABLE, &health),
-    }
-}
-
-fn metrics(service: &Service) -> Response {
-    let text = service.metrics.exposition(service.store.list.size(), &service.store.status);
-    Response {
-        media_type: METRICS_TYPE,
-        ..Response::new(StatusCode::OK, Content::Own(text.into_bytes()))
-    }
+    response
 }
 
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC
@@ -332,7 +310,7 @@ fn metrics(service: &Service) -> Response {
 fn read(request: &Request, representation: &Arc<Representation>) -> Response {
     let tag = representation.tag();
     let mut response = match Conditions::of(request) {
-        Err(error) => return Response::error(StatusCode::BAD_REQUEST, error.to_string()),
+        Err(malformed) => return malformed,
         Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {
             Response::new(StatusCode::NOT_MODIFIED, Content::None)
@@ -361,3 +339,7 @@ mod conditional_tests;
 #[cfg(test)]
 #[path = "mistake_tests.rs"]
 mod mistake_tests;
+
+#[cfg(test)]
+#[path = "access_tests.rs"]
+mod access_tests;

@@ -1,9 +1,28 @@
 //! The contract, row by row, without a socket.
 
-use super::*;
+use std::time::{Duration, UNIX_EPOCH};
 
+use super::*;
 use crate::http::{Fields, Host, Parser};
 use crate::store::{Color, Colors};
+
+impl Service {
+    /// A service of these colors in memory that nothing is set for; it has one worker.
+    pub(crate) fn plain(colors: Colors) -> Self {
+        let base = BasePath::default();
+        Self {
+            store: Store::in_memory(colors, 32 << 20),
+            openapi: openapi(&base),
+            base,
+            read_only: false,
+            access_log: AccessLog::None,
+            allowlist: Allowlist::default(),
+            tokens: None,
+            metrics: Metrics::new(1, 10),
+            is_stopping: std::sync::atomic::AtomicBool::new(false),
+        }
+    }
+}
 
 /// A service with the colors `red`, `blue` and a second `red`.
 pub(super) fn service() -> Service {
@@ -199,6 +218,14 @@ fn health_is_ok_until_the_end() {
 }
 
 #[test]
+fn a_time_of_json_is_utc_in_seconds() {
+    assert_eq!(
+        rfc3339(UNIX_EPOCH + Duration::from_millis(784_111_777_900)),
+        "1994-11-06T08:49:37Z"
+    );
+}
+
+#[test]
 fn targets_that_name_nothing_say_why() {
     let unknown = r#"{"error":true,"message":"no such resource, the list is at /colors"}"#;
     check(Method::Get, "/", "", StatusCode::NOT_FOUND, unknown);
@@ -256,12 +283,12 @@ fn an_allowed_origin_is_answered_with_cors_fields() {
         let request = request(method, "/colors/red", fields.clone(), "");
         let common = service.common_fields(Some(&request), "", "");
         assert_eq!(
-            (respond(&service, &request).status, common.cors.map(|cors| cors.preflight)),
-            (status, Some(is_preflight))
+            (respond(&service, &request).status, common.allowed_origin, common.is_preflight),
+            (status, Some(origin), is_preflight)
         );
     }
     let common = service.common_fields(None, "", "");
-    assert!(common.cors.is_none() && common.varies_by_origin);
+    assert!(common.allowed_origin.is_none() && common.varies_by_origin);
 }
 
 #[test]
@@ -308,158 +335,5 @@ fn nothing_that_arrives_makes_parser_or_service_panic() {
             }
         }
         service.common_fields(parser.refuse().as_ref(), "", "");
-    }
-}
-
-mod token {
-    use std::path::Path;
-
-    use std::sync::atomic::Ordering::Relaxed;
-
-    use super::*;
-    use crate::http::{Challenge, Credentials};
-    use crate::service::Tokens;
-
-    /// The service with the token in a file of its own.
-    fn with_token(private: bool, read_only: bool) -> Service {
-        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let name = format!("colors-token-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
-        let file = std::env::temp_dir().join(name);
-        std::fs::write(&file, "abcdefgh01234567").unwrap();
-        let tokens = Tokens::new(Path::new(&file), private);
-        tokens.load().unwrap();
-        std::fs::remove_file(&file).unwrap();
-        Service { tokens: Some(tokens), read_only, ..service() }
-    }
-
-    fn ask_with(service: &Service, method: Method, target: &str, token: &str) -> Response {
-        let fields = Fields {
-            authorization: (!token.is_empty())
-                .then(|| Credentials(format!("Bearer {token}").into_bytes().into())),
-            if_match: (!matches!(method, Method::Get | Method::Head)).then(|| "\"x\"".to_owned()),
-            ..Fields::default()
-        };
-        respond(service, &request(method, target, fields, "not JSON"))
-    }
-
-    #[test]
-    fn every_write_needs_one_before_anything_is_said_of_the_colors() {
-        let service = with_token(false, false);
-        for (method, target) in [
-            (Method::Post, "/colors"),
-            (Method::Put, "/colors"),
-            (Method::Put, "/colors/red"),
-            (Method::Put, "/colors/no"),
-            (Method::Delete, "/colors/red"),
-            (Method::Delete, "/colors/no"),
-        ] {
-            for (token, challenge) in
-                [("", Challenge::NoToken), ("abcdefgh01234568", Challenge::InvalidToken)]
-            {
-                let refused = ask_with(&service, method.clone(), target, token);
-                assert_eq!(
-                    (refused.status, refused.challenge),
-                    (StatusCode::UNAUTHORIZED, Some(challenge)),
-                    "{method:?} {target}"
-                );
-                let expected = format!(r#"{{"error":true,"message":"{}"}}"#, challenge.message());
-                assert_eq!(json(&refused), expected);
-            }
-        }
-        assert_eq!(json(&ask(&service, Method::Get, "/colors", "")), LIST);
-        let token = "abcdefgh01234567";
-        assert_eq!(
-            ask_with(&service, Method::Post, "/colors", token).status,
-            StatusCode::BAD_REQUEST
-        );
-        assert_eq!(
-            ask_with(&service, Method::Delete, "/colors/no", token).status,
-            StatusCode::NOT_FOUND
-        );
-        assert_eq!(
-            ask_with(&service, Method::Delete, "/colors/red", token).status,
-            StatusCode::PRECONDITION_FAILED
-        );
-    }
-
-    #[test]
-    fn what_is_no_resource_or_has_no_such_method_needs_none() {
-        for private in [false, true] {
-            let service = with_token(private, false);
-            for (method, target, status) in [
-                (Method::Delete, "/colors", StatusCode::METHOD_NOT_ALLOWED),
-                (Method::Post, "/colors/red", StatusCode::METHOD_NOT_ALLOWED),
-                (Method::Patch, "/colors/red", StatusCode::METHOD_NOT_ALLOWED),
-                (Method::Put, "/health", StatusCode::METHOD_NOT_ALLOWED),
-                (Method::Post, "/nowhere", StatusCode::NOT_FOUND),
-                (Method::Post, "/colors/%", StatusCode::BAD_REQUEST),
-                (Method::Options, "/colors/red", StatusCode::NO_CONTENT),
-                (Method::Options, "/colors", StatusCode::NO_CONTENT),
-                (Method::Get, "/health", StatusCode::OK),
-                (Method::Head, "/openapi.json", StatusCode::OK),
-            ] {
-                assert_eq!(
-                    ask_with(&service, method.clone(), target, "").status,
-                    status,
-                    "{method:?} {target}"
-                );
-            }
-            let read_only = with_token(private, true);
-            assert_eq!(
-                ask_with(&read_only, Method::Delete, "/colors/red", "").status,
-                StatusCode::METHOD_NOT_ALLOWED
-            );
-        }
-    }
-
-    #[test]
-    fn reads_of_colors_need_one_when_they_are_private() {
-        for private in [false, true] {
-            let service = with_token(private, false);
-            for (target, is_there) in
-                [("/colors", true), ("/colors/red", true), ("/colors/no", false)]
-            {
-                for method in [Method::Get, Method::Head] {
-                    let found = if is_there { StatusCode::OK } else { StatusCode::NOT_FOUND };
-                    let expected = if private { StatusCode::UNAUTHORIZED } else { found };
-                    assert_eq!(
-                        ask_with(&service, method.clone(), target, "").status,
-                        expected,
-                        "{method:?} {target}"
-                    );
-                    let response = ask_with(&service, method, target, "abcdefgh01234567");
-                    assert_eq!(
-                        (response.status, service.common_fields(None, "", "").is_private),
-                        (found, private)
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn an_intrusion_is_refused_first() {
-        let service = with_token(true, false);
-        let fields = Fields { origin: Some("http://evil.example".to_owned()), ..Fields::default() };
-        assert_eq!(
-            respond(&service, &request(Method::Delete, "/colors/red", fields, "")).status,
-            StatusCode::FORBIDDEN
-        );
-    }
-    #[test]
-    fn options_say_with_a_challenge_that_a_write_needs_one() {
-        let (writable, read_only) = (with_token(false, false), with_token(false, true));
-        for (token, challenge) in [
-            ("", Some(Challenge::NoToken)),
-            ("abcdefgh01234568", Some(Challenge::InvalidToken)),
-            ("abcdefgh01234567", None),
-        ] {
-            let asked = |service, target| ask_with(service, Method::Options, target, token);
-            for target in ["/colors", "/colors/red"] {
-                assert_eq!(asked(&writable, target).challenge, challenge, "{target} {token}");
-                assert_eq!(asked(&read_only, target).challenge, None, "{target} {token}");
-            }
-            assert_eq!(asked(&writable, "/health").challenge, None, "{token}");
-        }
     }
 }

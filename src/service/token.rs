@@ -1,7 +1,6 @@
 //! Tokens: reads them from their file, and checks the credentials of a request (RFC 6750). Does not
 //! decide which requests need a token, and never logs or returns one.
 
-use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
 use std::ops::RangeInclusive;
@@ -50,16 +49,6 @@ pub(crate) struct Loaded {
     warning: Option<String>,
 }
 
-/// Why the tokens of a file cannot be used.
-#[derive(Debug)]
-pub(crate) enum TokenFileError {
-    /// When it cannot be read.
-    Io(io::Error),
-    /// When it has no token, or what is none: why, with the line, counted from 1. The line is not
-    /// shown: it may be most of a token.
-    Content(String),
-}
-
 impl Tokens {
     /// Without tokens until [`Tokens::load`] reads the file.
     pub(crate) fn new(file: &Path, private: bool) -> Self {
@@ -70,23 +59,23 @@ impl Tokens {
         &self.file
     }
 
-    /// Reads the file and replaces all tokens by those in it. After an error the previous tokens
-    /// stay.
-    pub(crate) fn load(&self) -> Result<Loaded, TokenFileError> {
+    /// Reads the file and replaces all tokens by those in it. After an error, when it cannot be
+    /// read or a line of it is wrong, the previous tokens stay.
+    pub(crate) fn load(&self) -> io::Result<Loaded> {
         // opening a FIFO would block the accept loop
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let (file, mut content) =
             (OpenOptions::new().read(true).custom_flags(nonblocking).open(&self.file)?, Vec::new());
         let metadata = file.metadata()?;
         if !metadata.is_file() {
-            return Err(io::Error::other("it is no regular file").into());
+            return Err(io::Error::other("it is no regular file"));
         }
         let mode = metadata.permissions().mode() & 0o777;
         file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
         if content.len() as u64 > FILE_BYTES_MAX {
-            return Err(io::Error::other("it has more than 64 KiB").into());
+            return Err(io::Error::other("it has more than 64 KiB"));
         }
-        let accepted = parse(&content)?;
+        let accepted = parse(&String::from_utf8_lossy(&content)).map_err(io::Error::other)?;
         let (file, count, plural) =
             (self.file.display(), accepted.len(), if accepted.len() == 1 { "" } else { "s" });
         *self.accepted.write().unwrap_or_else(PoisonError::into_inner) = accepted;
@@ -126,21 +115,6 @@ impl Loaded {
     }
 }
 
-impl fmt::Display for TokenFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::Content(reason) => f.write_str(reason),
-        }
-    }
-}
-
-impl From<io::Error> for TokenFileError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
 /// Whether the file is a credential from systemd. The service's user may read it by an access
 /// control list, whose mask looks like permissions of the group (acl(5)); the directory keeps all
 /// others out.
@@ -150,11 +124,12 @@ fn is_credential(file: &Path) -> bool {
 }
 
 /// The tokens of a file: one per line, after its name if it has one. A line that begins with `#` is
-/// a comment.
-fn parse(content: &[u8]) -> Result<Vec<Accepted>, TokenFileError> {
-    let lines = content.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..);
-    let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with(b"#"));
-    let wrong = |number: i32, rule| TokenFileError::Content(format!("line {number}: {rule}"));
+/// a comment. An error names the line by its number, counted from 1, and does not show it, since it
+/// may be most of a token.
+fn parse(content: &str) -> Result<Vec<Accepted>, String> {
+    let lines = content.lines().map(str::trim_ascii).zip(1..);
+    let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
+    let wrong = |number: i32, rule: &str| format!("line {number}: {rule}");
     let tokens = lines
         .clone()
         .map(|(line, number)| parse_line(line).map_err(|rule| wrong(number, rule)))
@@ -166,34 +141,32 @@ fn parse(content: &[u8]) -> Result<Vec<Accepted>, TokenFileError> {
     };
     match lines.zip(&tokens).find(|(_, token)| token.name.as_ref().is_some_and(is_token)) {
         Some(((_, number), _)) => Err(wrong(number, NAME_SYNTAX)),
-        None if tokens.is_empty() => Err(TokenFileError::Content("it has no token".to_owned())),
+        None if tokens.is_empty() => Err("it has no token".to_owned()),
         None => Ok(tokens),
     }
 }
 
 /// A line's token and its name, or the rule that it breaks.
-fn parse_line(line: &[u8]) -> Result<Accepted, &'static str> {
-    let (name, token) = match line.iter().position(u8::is_ascii_whitespace) {
-        Some(end) => (Some(&line[..end]), line[end..].trim_ascii_start()),
+fn parse_line(line: &str) -> Result<Accepted, &'static str> {
+    let (name, token) = match line.split_once(|c: char| c.is_ascii_whitespace()) {
+        Some((name, token)) => (Some(name), token.trim_ascii_start()),
         None => (None, line),
     };
-    let is_token_character = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(byte);
-    let padding = token.iter().rev().take_while(|byte| **byte == b'=').count();
-    if padding == token.len() || !token[..token.len() - padding].iter().all(is_token_character) {
+    let is_token_character = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
+    let unpadded = token.trim_end_matches('=');
+    if unpadded.is_empty() || !unpadded.bytes().all(is_token_character) {
         return Err(TOKEN_SYNTAX);
     }
     if !TOKEN_CHARACTERS.contains(&token.len()) {
         return Err(TOKEN_LENGTH);
     }
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    let name = match name.map(str::from_utf8) {
-        None => None,
-        Some(Ok(name)) if name.len() <= NAME_CHARACTERS_MAX && name.bytes().all(is_allowed) => {
-            Some(Arc::from(name))
-        }
-        Some(_) => return Err(NAME_SYNTAX),
-    };
-    Ok(Accepted { hash: blake3::hash(token), name })
+    let is_name_character = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let is_name =
+        |name: &str| name.len() <= NAME_CHARACTERS_MAX && name.bytes().all(is_name_character);
+    if !name.is_none_or(is_name) {
+        return Err(NAME_SYNTAX);
+    }
+    Ok(Accepted { hash: blake3::hash(token.as_bytes()), name: name.map(Arc::from) })
 }
 
 /// The token of credentials whose scheme is Bearer, in any case (RFC 9110 §11.4).
@@ -208,7 +181,7 @@ mod tests {
     use super::*;
 
     fn parsed(content: &str) -> Result<Vec<Accepted>, String> {
-        parse(content.as_bytes()).map_err(|error| error.to_string())
+        parse(content)
     }
 
     fn named(name: &str, token: &str) -> Accepted {
@@ -309,7 +282,7 @@ mod tests {
         ] {
             assert_eq!(parsed(content), Err(expected), "{content:?}");
         }
-        let error = parse(b"abcdefgh01234567\xff").unwrap_err().to_string();
+        let error = parse(&String::from_utf8_lossy(b"abcdefgh01234567\xff")).unwrap_err();
         assert_eq!(error, format!("line 1: {character}"));
     }
 

@@ -1,0 +1,150 @@
+//! Which requests need a token, without a socket.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use tiny_http::{Method, StatusCode};
+
+use super::Service;
+use super::tests::{LIST, ask, json, request, respond, service};
+use crate::http::{Challenge, Credentials, Fields, Response};
+use crate::service::Tokens;
+
+/// The service with the token in a file of its own.
+fn with_token(private: bool, read_only: bool) -> Service {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("colors-token-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+    let file = std::env::temp_dir().join(name);
+    std::fs::write(&file, "abcdefgh01234567").unwrap();
+    let tokens = Tokens::new(Path::new(&file), private);
+    tokens.load().unwrap();
+    std::fs::remove_file(&file).unwrap();
+    Service { tokens: Some(tokens), read_only, ..service() }
+}
+
+fn ask_with(service: &Service, method: Method, target: &str, token: &str) -> Response {
+    let fields = Fields {
+        authorization: (!token.is_empty())
+            .then(|| Credentials(format!("Bearer {token}").into_bytes().into())),
+        if_match: (!matches!(method, Method::Get | Method::Head)).then(|| "\"x\"".to_owned()),
+        ..Fields::default()
+    };
+    respond(service, &request(method, target, fields, "not JSON"))
+}
+
+#[test]
+fn every_write_needs_one_before_anything_is_said_of_the_colors() {
+    let service = with_token(false, false);
+    for (method, target) in [
+        (Method::Post, "/colors"),
+        (Method::Put, "/colors"),
+        (Method::Put, "/colors/red"),
+        (Method::Put, "/colors/no"),
+        (Method::Delete, "/colors/red"),
+        (Method::Delete, "/colors/no"),
+    ] {
+        for (token, challenge) in
+            [("", Challenge::NoToken), ("abcdefgh01234568", Challenge::InvalidToken)]
+        {
+            let refused = ask_with(&service, method.clone(), target, token);
+            assert_eq!(
+                (refused.status, refused.challenge),
+                (StatusCode::UNAUTHORIZED, Some(challenge)),
+                "{method:?} {target}"
+            );
+            let expected = format!(r#"{{"error":true,"message":"{}"}}"#, challenge.message());
+            assert_eq!(json(&refused), expected);
+        }
+    }
+    assert_eq!(json(&ask(&service, Method::Get, "/colors", "")), LIST);
+    let token = "abcdefgh01234567";
+    assert_eq!(ask_with(&service, Method::Post, "/colors", token).status, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        ask_with(&service, Method::Delete, "/colors/no", token).status,
+        StatusCode::NOT_FOUND
+    );
+    assert_eq!(
+        ask_with(&service, Method::Delete, "/colors/red", token).status,
+        StatusCode::PRECONDITION_FAILED
+    );
+}
+
+#[test]
+fn what_is_no_resource_or_has_no_such_method_needs_none() {
+    for private in [false, true] {
+        let service = with_token(private, false);
+        for (method, target, status) in [
+            (Method::Delete, "/colors", StatusCode::METHOD_NOT_ALLOWED),
+            (Method::Post, "/colors/red", StatusCode::METHOD_NOT_ALLOWED),
+            (Method::Patch, "/colors/red", StatusCode::METHOD_NOT_ALLOWED),
+            (Method::Put, "/health", StatusCode::METHOD_NOT_ALLOWED),
+            (Method::Post, "/nowhere", StatusCode::NOT_FOUND),
+            (Method::Post, "/colors/%", StatusCode::BAD_REQUEST),
+            (Method::Options, "/colors/red", StatusCode::NO_CONTENT),
+            (Method::Options, "/colors", StatusCode::NO_CONTENT),
+            (Method::Get, "/health", StatusCode::OK),
+            (Method::Head, "/openapi.json", StatusCode::OK),
+        ] {
+            assert_eq!(
+                ask_with(&service, method.clone(), target, "").status,
+                status,
+                "{method:?} {target}"
+            );
+        }
+        let read_only = with_token(private, true);
+        assert_eq!(
+            ask_with(&read_only, Method::Delete, "/colors/red", "").status,
+            StatusCode::METHOD_NOT_ALLOWED
+        );
+    }
+}
+
+#[test]
+fn reads_of_colors_need_one_when_they_are_private() {
+    for private in [false, true] {
+        let service = with_token(private, false);
+        for (target, is_there) in [("/colors", true), ("/colors/red", true), ("/colors/no", false)]
+        {
+            for method in [Method::Get, Method::Head] {
+                let found = if is_there { StatusCode::OK } else { StatusCode::NOT_FOUND };
+                let expected = if private { StatusCode::UNAUTHORIZED } else { found };
+                assert_eq!(
+                    ask_with(&service, method.clone(), target, "").status,
+                    expected,
+                    "{method:?} {target}"
+                );
+                let response = ask_with(&service, method, target, "abcdefgh01234567");
+                assert_eq!(
+                    (response.status, service.common_fields(None, "", "").is_private),
+                    (found, private)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn an_intrusion_is_refused_first() {
+    let service = with_token(true, false);
+    let fields = Fields { origin: Some("http://evil.example".to_owned()), ..Fields::default() };
+    assert_eq!(
+        respond(&service, &request(Method::Delete, "/colors/red", fields, "")).status,
+        StatusCode::FORBIDDEN
+    );
+}
+#[test]
+fn options_say_with_a_challenge_that_a_write_needs_one() {
+    let (writable, read_only) = (with_token(false, false), with_token(false, true));
+    for (token, challenge) in [
+        ("", Some(Challenge::NoToken)),
+        ("abcdefgh01234568", Some(Challenge::InvalidToken)),
+        ("abcdefgh01234567", None),
+    ] {
+        let asked = |service, target| ask_with(service, Method::Options, target, token);
+        for target in ["/colors", "/colors/red"] {
+            assert_eq!(asked(&writable, target).challenge, challenge, "{target} {token}");
+            assert_eq!(asked(&read_only, target).challenge, None, "{target} {token}");
+        }
+        assert_eq!(asked(&writable, "/health").challenge, None, "{token}");
+    }
+}
