@@ -193,7 +193,7 @@ fn operate(
                 .store
                 .list
                 .first(&name)
-                .map_or_else(Response::no_such_color, |color| read(request, &color)),
+                .map_or_else(Response::no_such_color, |color| read(request, &color.json)),
         ),
         (Resource::Health, _) => Answer::Now(health(service, request, arrival.is_stopping)),
         (Resource::Metrics, _) => Answer::Now(metrics(service)),

@@ -1,12 +1,11 @@
 //! Requests that change the list: their content becomes a change, and its outcome a response.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use tiny_http::{Method, StatusCode};
 
 use super::respond::{Answer, Arrival, Service, condition_failed};
-use crate::http::{Conditions, Content, Representation, Request, Response};
+use crate::http::{Conditions, Content, Request, Response};
 use crate::logging::{AccessLog, excerpt};
 use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome};
 
@@ -19,9 +18,9 @@ impl Service {
             true => Cow::Owned(detail()),
             false => Cow::Borrowed(""),
         };
-        let sent = |json: Arc<Representation>| {
-            self.store.list.note_sent(&json);
-            json
+        let sent = |color: Color| {
+            self.store.list.note_sent(&color);
+            color.json
         };
         let is_change = !matches!(outcome, Ok(Outcome::Unchanged(..)));
         let (status, content, location, detail) = match outcome {
@@ -30,15 +29,14 @@ impl Service {
                 // earlier entry has its name
                 let location = is_first.then(|| self.base.location_of(&color.name())).flatten();
                 let detail = logged(&|| format!("name {}", excerpt(&color.name())));
-                (StatusCode::CREATED, sent(color.json), location, detail)
+                (StatusCode::CREATED, sent(color), location, detail)
             }
-            Ok(Outcome::Updated(json)) => {
-                let color = Color { json };
+            Ok(Outcome::Updated(color)) => {
                 let detail = logged(&|| format!("value {}", excerpt(&color.fields().value)));
-                (StatusCode::OK, sent(color.json), None, detail)
+                (StatusCode::OK, sent(color), None, detail)
             }
-            Ok(Outcome::Unchanged(json, why)) => (StatusCode::OK, sent(json), None, why.into()),
-            Ok(Outcome::Deleted(json)) => (StatusCode::OK, sent(json), None, "".into()),
+            Ok(Outcome::Unchanged(color, why)) => (StatusCode::OK, sent(color), None, why.into()),
+            Ok(Outcome::Deleted(color)) => (StatusCode::OK, sent(color), None, "".into()),
             Ok(Outcome::Replaced(list, before)) => {
                 let detail = logged(&|| format!("{before} -> {} colors", list.len()));
                 (StatusCode::OK, self.store.list.envelope_of(&list), None, detail)

@@ -17,7 +17,7 @@ use imbl::OrdMap;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Params, ffi};
 
-use super::color::{self, Color, NAME_BYTES_MAX};
+use super::color::{Color, NAME_BYTES_MAX};
 use super::colors::{Colors, Edit};
 use super::data_file;
 use super::database_error::DatabaseError;
@@ -303,8 +303,8 @@ impl Database {
     pub(super) fn write(&mut self, edit: &Edit) -> Result<(), DatabaseError> {
         match edit {
             Edit::Append(id, color) => self.insert(*id, color),
-            Edit::Replace(id, json) => {
-                self.execute(UPDATE, (id, color::fields(json).value), json.bytes().len())
+            Edit::Replace(id, color) => {
+                self.execute(UPDATE, (id, color.fields().value), color.json_len())
             }
             Edit::Remove(id) => self.execute(DELETE, [id], 0),
             Edit::ReplaceAll(list) => {
