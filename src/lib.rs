@@ -15,12 +15,11 @@
 //! - `store`: the list in memory: `list` (the mutex around the current version), `colors` (one
 //!   version), `json`, `color`, `change` (what a write does); on disk: `writer` (group commit), `status`
 //!   (how that goes), `database` (SQLite), `files` (of a database that is open), `data_file` (what
-//!   is at the path), `follower` (a file that others write), `replica` (how that is read)
+//!   is at the path), `replica` (follows a file that others write)
 //! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `host`, `chunked`, `request`,
 //!   `response`, `conditional`
 //! - `metrics`: what is counted, and the text that Prometheus reads
 //! - `connection_counts`: how many connections each worker has
-//! - `file_lock`: keeps other processes of the service away
 //! - `service_manager`: what systemd is told
 //! - `yielding`: what a worker and the writer do before they sleep
 //! - `logging`: log lines, how many there may be (`limiter`), and the thread that writes them
@@ -33,7 +32,6 @@ mod connection_counts;
 mod documents_tests;
 mod environment;
 mod failure;
-mod file_lock;
 mod http;
 mod load;
 mod logging;

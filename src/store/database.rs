@@ -23,11 +23,15 @@ use super::data_file;
 use super::database_error::DatabaseError;
 use super::files::{Files, SharedMemory};
 use super::replica;
-use crate::file_lock;
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and
 /// the owner of FILE.
 const NEW_FILE_MODE: u32 = 0o600;
+
+/// Longest wait for another process of the service, which may be stopping. flock(2) cannot wait for
+/// a limited time, so the lock is tried after each pause.
+const LOCK_TIME: Duration = Duration::from_secs(1);
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// How long a save waits for another program that writes, and how often it looks whether that is
 /// done: one that takes the lock again and again leaves it free for moments only.
@@ -58,13 +62,20 @@ pub(crate) struct Database {
 /// lock after the connection: when a process closes any descriptor of a file, it loses SQLite's
 /// locks on it (<https://sqlite.org/howtocorrupt.html>, section 2.2).
 pub(crate) fn lock(path: &Path) -> Result<File, DatabaseError> {
+    let failed = |error| data_file::path_error(path, &error);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(NEW_FILE_MODE);
-    let file = options.open(path).map_err(|error| data_file::path_error(path, &error))?;
-    match file_lock::lock(&file) {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(DatabaseError::Busy),
-        Err(TryLockError::Error(error)) => Err(data_file::path_error(path, &error)),
+    let file = options.open(path).map_err(failed)?;
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_TIME => {
+                thread::sleep(LOCK_PAUSE);
+            }
+            Err(TryLockError::WouldBlock) => return Err(DatabaseError::Busy),
+        }
     }
 }
 

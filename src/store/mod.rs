@@ -9,7 +9,6 @@ pub(crate) mod data_file;
 pub(crate) mod database;
 mod database_error;
 mod files;
-mod follower;
 #[cfg(fuzzing)]
 #[path = "../../fuzz/inside/store.rs"]
 pub(crate) mod fuzzing;
@@ -29,12 +28,12 @@ pub(crate) use color::Color;
 pub(crate) use colors::Colors;
 pub(crate) use database::Database;
 pub(crate) use database_error::DatabaseError;
-pub(crate) use follower::Follower;
 pub(crate) use json::JsonError;
 use list::SharedList;
+pub(crate) use replica::Follower;
 pub(crate) use status::DatabaseStatus;
 pub(crate) use writer::Writer;
-use writer::{Reply, WriterMessage};
+use writer::WriterMessage;
 
 /// What another program has written may go unnoticed by readers for this long.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -83,7 +82,7 @@ impl Store {
         path: &Path,
         memory_max: usize,
     ) -> Result<(Self, Follower), DatabaseError> {
-        let (colors, seen) = follower::read(path, &Colors::default())?;
+        let (colors, seen) = replica::read_list(path, &Colors::default())?;
         let status = Arc::new(DatabaseStatus::of_follower());
         let follows = Some(path.file_name().unwrap_or_default().display().to_string());
         let store = Self { status, follows, ..Self::in_memory(colors, memory_max) };
@@ -115,7 +114,7 @@ impl Store {
         change: Change,
         reply: impl FnOnce(Result<Outcome, DatabaseError>) + Send + 'static,
     ) {
-        self.send(WriterMessage::Change(change, Reply::new(reply)));
+        self.send(WriterMessage::Change(change, Box::new(reply)));
     }
 
     /// Tells the writer to save what is queued and to close the database. False if that is not done

@@ -1,11 +1,12 @@
-//! Reads the list of a FILE that other programs write, whatever they write it with: SQLite in
-//! either of its journal modes, Litestream, which writes pages in place, or a rename. Writes
-//! nothing itself: no FILE-wal, no FILE-shm, no lock that stays.
+//! Follows a FILE that other programs write, on a thread of its own, or reads its list once.
+//! Whatever they write it with: SQLite in either of its journal modes, Litestream, which writes
+//! pages in place, or a rename. Writes nothing itself: no FILE-wal, no FILE-shm, no lock that stays.
 
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,9 +14,13 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use rusqlite::{Connection, OpenFlags};
 
+use super::LOOK_INTERVAL;
+use super::colors::Colors;
 use super::data_file;
 use super::database::{self, BUSY_PAUSE, BUSY_TIME};
 use super::database_error::DatabaseError;
+use super::list::SharedList;
+use super::status::DatabaseStatus;
 
 /// The clock of a file system goes on in steps, of 1 to 10 ms. Behind a time that is younger than
 /// two of them, a second change may hide.
@@ -90,6 +95,53 @@ impl Stamps {
     fn unless_young(self) -> Option<Self> {
         (!self.0.iter().flatten().any(Stamp::is_young)).then_some(self)
     }
+}
+
+pub(crate) struct Follower {
+    pub(super) path: PathBuf,
+    pub(super) list: Arc<SharedList>,
+    pub(super) status: Arc<DatabaseStatus>,
+    /// What FILE was when the list was read; `None` if it has to be read again.
+    pub(super) seen: Option<Stamps>,
+}
+
+impl Follower {
+    /// Follows the file until the process ends.
+    pub(crate) fn run(mut self) {
+        let status = Arc::clone(&self.status);
+        loop {
+            sleep(LOOK_INTERVAL);
+            // It has told of an error.
+            let _ = status.watch(|| self.look());
+        }
+    }
+
+    /// Publishes the list if the file has changed. If that cannot be read, the last list stays.
+    fn look(&mut self) -> Result<(), DatabaseError> {
+        // if it fails, reading says why
+        let now = Stamps::of(&self.path).ok();
+        if now.is_some() && now == self.seen && self.status.current().failure.is_none() {
+            return Ok(());
+        }
+        self.seen = None;
+        let known = self.list.version();
+        let (colors, seen) = read_list(&self.path, &known)?;
+        self.seen = seen;
+        let is_changed = colors != known;
+        if is_changed {
+            self.list.replace(colors);
+        }
+        self.status.note_read(is_changed);
+        Ok(())
+    }
+}
+
+/// Reads the list of FILE, with what tells whether it has changed since.
+pub(super) fn read_list(
+    path: &Path,
+    known: &Colors,
+) -> Result<(Colors, Option<Stamps>), DatabaseError> {
+    read(path, |connection| database::read_list(connection, known))
 }
 
 /// Reads a database by `read`, with what tells whether it has changed since; that is `None` if it
