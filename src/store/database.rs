@@ -267,24 +267,18 @@ impl Database {
         Ok((database, colors))
     }
 
-    /// Begins a save: waits for the write lock. Returns the list if it is not known to be `known`:
-    /// another program has committed since it was read, or the last save failed. In the second case
-    /// it also writes a page that changes no color, so that a commit tells whether the disk works.
+    /// Begins a save: waits for the write lock. Returns the list if another program has committed
+    /// since it was read, or if the last save failed. In the second case it also writes a page that
+    /// changes no color, so that a commit tells whether the disk works.
     pub(super) fn begin(
         &mut self,
         known: &Colors,
         has_failed: bool,
     ) -> Result<Option<Colors>, DatabaseError> {
-        self.files.check()?;
-        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         if has_failed {
             self.data_version = None;
         }
-        let found = self.read_if_changed(known)?;
-        if found.is_some() {
-            // that program may have made FILE-wal longer while it was waited for
-            self.files.check()?;
-        }
+        let found = self.begin_by("BEGIN IMMEDIATE", known)?;
         if has_failed {
             rewrite_page(&self.connection)?;
         }
@@ -293,18 +287,24 @@ impl Database {
 
     /// The list, if another program has committed since it was read. For readers: between saves.
     pub(super) fn look(&mut self, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
-        self.files.check()?;
-        self.connection.prepare_cached("BEGIN")?.execute([])?;
-        let found = self.read_if_changed(known);
+        let found = self.begin_by("BEGIN", known);
         self.roll_back();
         found
     }
 
-    fn read_if_changed(&mut self, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
+    fn begin_by(
+        &mut self,
+        statement: &str,
+        known: &Colors,
+    ) -> Result<Option<Colors>, DatabaseError> {
+        self.files.check()?;
+        self.connection.prepare_cached(statement)?.execute([])?;
         let data_version = Some(data_version(&self.connection)?);
         if data_version == self.data_version {
             return Ok(None);
         }
+        // that program may have made FILE-wal longer while it was waited for
+        self.files.check()?;
         let colors = read_list(&self.connection, known)?;
         self.data_version = data_version;
         Ok(Some(colors))

@@ -59,24 +59,18 @@ impl SharedMemory {
     pub(super) fn open(path: &Path) -> Result<Self, DatabaseError> {
         let shm = data_file::with_suffix(path, "-shm");
         let failed = |error: io::Error| data_file::path_error(&shm, &error);
-        let mut is_new = false;
         let owner = fs::metadata(path).map_err(failed)?;
+        let mode = owner.mode() & 0o777;
+        let is_new = !shm.exists();
         let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        let file = match options.open(&shm) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                is_new = true;
-                // https://sqlite.org/wal.html: the owner and the mode of FILE
-                let file =
-                    options.create(true).mode(owner.mode() & 0o777).open(&shm).map_err(failed)?;
-                file.set_permissions(Permissions::from_mode(owner.mode() & 0o777))
-                    .map_err(failed)?;
-                // Only root may, and who else gets here is the owner in most cases.
-                let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
-                file
-            }
-            opened => opened.map_err(failed)?,
-        };
+        options.read(true).write(true).create(true).truncate(false).mode(mode);
+        let file = options.open(&shm).map_err(failed)?;
+        if is_new {
+            // https://sqlite.org/wal.html: the owner and the mode of FILE
+            file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
+            // Only root may, and who else gets here is the owner in most cases.
+            let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
+        }
         Ok(Self { file, path: shm, is_new, room: 0 })
     }
 

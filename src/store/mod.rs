@@ -33,7 +33,9 @@ use list::SharedList;
 pub(crate) use replica::Follower;
 pub(crate) use status::DatabaseStatus;
 pub(crate) use writer::Writer;
-use writer::WriterMessage;
+use writer::{Waiting, WriterMessage};
+
+use crate::yielding::Yielding;
 
 /// What another program has written may go unnoticed by readers for this long.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -73,7 +75,8 @@ impl Store {
         let (sender, messages) = mpsc::channel();
         let store = Self { writer: Some(sender), ..Self::in_memory(colors, memory_max) };
         let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
-        (store, Writer::new(list, status, messages, database))
+        let yielding = Yielding::new();
+        (store, Writer { list, status, messages, database, warned: None, yielding })
     }
 
     /// The list of a database that others write, and the follower, which has to run for their
@@ -114,22 +117,18 @@ impl Store {
         change: Change,
         reply: impl FnOnce(Result<Outcome, DatabaseError>) + Send + 'static,
     ) {
-        self.send(WriterMessage::Change(change, Box::new(reply)));
+        if let Some(writer) = &self.writer {
+            // The writer ends when the service does, which answers nobody any more.
+            let _ = writer.send(WriterMessage::Change(Waiting { change, reply: Box::new(reply) }));
+        }
     }
 
     /// Tells the writer to save what is queued and to close the database. False if that is not done
     /// at the deadline.
     pub(crate) fn close(&self, deadline: Instant) -> bool {
+        let Some(writer) = &self.writer else { return true };
         let (closed, is_closed) = mpsc::channel();
-        self.send(WriterMessage::Close(closed));
-        !self.is_durable()
-            || is_closed.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
-    }
-
-    fn send(&self, message: WriterMessage) {
-        if let Some(writer) = &self.writer {
-            // Without a writer the message is dropped, and with it what would tell its outcome.
-            let _ = writer.send(message);
-        }
+        writer.send(WriterMessage::Close(closed)).is_ok()
+            && is_closed.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
     }
 }

@@ -29,36 +29,31 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the writer is sent.
 pub(super) enum WriterMessage {
-    Change(Change, Reply),
+    Change(Waiting),
     /// The end: whatever came before is saved. Told when the database is closed.
     Close(Sender<()>),
 }
 
-/// Called with the outcome of a change.
-pub(super) type Reply = Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>;
+/// A change that is not saved yet.
+pub(super) struct Waiting {
+    pub(super) change: Change,
+    /// Called with its outcome.
+    pub(super) reply: Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>,
+}
 
 /// Saves changes, on a thread of its own.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    list: Arc<SharedList>,
-    status: Arc<DatabaseStatus>,
-    messages: Receiver<WriterMessage>,
-    database: Database,
+    pub(super) list: Arc<SharedList>,
+    pub(super) status: Arc<DatabaseStatus>,
+    pub(super) messages: Receiver<WriterMessage>,
+    pub(super) database: Database,
     /// When the log last said that another program has changed the list.
-    warned: Option<Instant>,
-    yielding: Yielding,
+    pub(super) warned: Option<Instant>,
+    pub(super) yielding: Yielding,
 }
 
 impl Writer {
-    pub(super) fn new(
-        list: Arc<SharedList>,
-        status: Arc<DatabaseStatus>,
-        messages: Receiver<WriterMessage>,
-        database: Database,
-    ) -> Self {
-        Self { list, status, messages, database, warned: None, yielding: Yielding::new() }
-    }
-
     /// Saves changes until it is told to close, or the store is gone.
     pub(crate) fn run(self) {
         // A panic in a change is caught elsewhere. After one in here nothing would be saved any
@@ -70,7 +65,7 @@ impl Writer {
     }
 
     fn save_until_closed(mut self) {
-        let (mut waiting, mut closed) = (Vec::new(), None);
+        let (mut waiting, mut closed) = (Vec::<Waiting>::new(), None);
         while closed.is_none() || !waiting.is_empty() {
             let first = match waiting.is_empty().then(|| self.receive()) {
                 Some(Err(RecvTimeoutError::Disconnected)) => break,
@@ -82,17 +77,17 @@ impl Writer {
             };
             for message in first.into_iter().chain(self.messages.try_iter()) {
                 match message {
-                    WriterMessage::Change(change, reply) => waiting.push((change, reply)),
+                    WriterMessage::Change(change) => waiting.push(change),
                     WriterMessage::Close(told) => closed = Some(told),
                 }
             }
             // those that may take long are last, so that the others are not kept waiting by more
             // than one of them
-            waiting.sort_by_key(|(change, _)| change.needs_tag_of_list());
+            waiting.sort_by_key(|waiting| waiting.change.needs_tag_of_list());
             if !waiting.is_empty() {
                 let outcomes = self.save(&waiting);
                 let saved = waiting.drain(..outcomes.len());
-                saved.zip(outcomes).for_each(|((_, reply), outcome)| reply(outcome));
+                saved.zip(outcomes).for_each(|(saved, outcome)| (saved.reply)(outcome));
             }
         }
         self.database.close();
@@ -130,13 +125,12 @@ impl Writer {
 
     /// Publishes the list that was found in the database, unless it is the one that is known.
     fn adopt(&mut self, known: &Colors, found: Option<Colors>) {
-        let Some(found) = found else { return };
         // a checkpoint, for instance, changes no color
-        if found == *known && found.has_ids_of(known) {
+        let Some(found) = found.filter(|found| found != known || !found.has_ids_of(known)) else {
             return;
-        }
+        };
         let may_warn = self.warned.is_none_or(|warned| warned.elapsed() > WARNING_INTERVAL);
-        if found != *known && may_warn {
+        if may_warn && found != *known {
             let count = found.len();
             log::warn!("another program has changed the list; it has {count} colors now");
             self.warned = Some(Instant::now());
@@ -146,7 +140,7 @@ impl Writer {
 
     /// Saves changes in one commit, the first ones if they take long, and returns their outcomes. If
     /// that fails, all fail, but for those that change nothing.
-    fn save(&mut self, changes: &[(Change, Reply)]) -> Vec<Result<Outcome, DatabaseError>> {
+    fn save(&mut self, changes: &[Waiting]) -> Vec<Result<Outcome, DatabaseError>> {
         let status = Arc::clone(&self.status);
         let saved = status.watch(|| self.try_save(changes));
         self.database.roll_back();
@@ -156,7 +150,7 @@ impl Writer {
             Err(DatabaseError::Panicked) => vec![Err(DatabaseError::Panicked); changes.len()],
             Err(error) => {
                 let version = self.list.version();
-                let unsaved = changes.iter().map(|(change, _)| match change.decide(&version) {
+                let unsaved = changes.iter().map(|waiting| match waiting.change.decide(&version) {
                     (outcome, None) => Ok(outcome),
                     (_, Some(_)) => Err(error.clone()),
                 });
@@ -167,7 +161,7 @@ impl Writer {
 
     /// Makes changes, commits them, and publishes the list with them. If that fails, no change was
     /// made.
-    fn try_save(&mut self, changes: &[(Change, Reply)]) -> Result<Vec<Outcome>, DatabaseError> {
+    fn try_save(&mut self, changes: &[Waiting]) -> Result<Vec<Outcome>, DatabaseError> {
         let known = self.list.version();
         let has_failed = self.status.current().failure.is_some();
         let found = self.database.begin(&known, has_failed)?;
@@ -175,7 +169,7 @@ impl Writer {
         let begun = Instant::now();
         let mut version = self.list.version();
         let (mut outcomes, mut is_changed) = (Vec::new(), false);
-        for (change, _) in changes {
+        for Waiting { change, .. } in changes {
             let (outcome, edit) = change.decide(&version);
             outcomes.push(outcome);
             if let Some(edit) = edit {
