@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use imbl::OrdMap;
 use rusqlite::config::DbConfig;
+use rusqlite::types::FromSql;
 use rusqlite::{Connection, OpenFlags, Params, ffi};
 
 use super::color::{Color, NAME_BYTES_MAX};
@@ -42,7 +43,7 @@ const SCHEMA: &str =
     "CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT";
 
 const INSERT: &str = "INSERT INTO color (id, name, value) VALUES (?1, ?2, ?3)";
-const UPDATE: &str = "UPDATE color SET value = ?2 WHERE id = ?1";
+const UPDATE: &str = "UPDATE color SET value = ?3 WHERE id = ?1 AND name = ?2";
 const DELETE: &str = "DELETE FROM color WHERE id = ?1";
 const DELETE_ALL: &str = "DELETE FROM color";
 
@@ -88,10 +89,7 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
     connection.execute_batch("PRAGMA cache_spill=OFF")?;
     let transaction =
         connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    if transaction
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))?
-        > 0
-    {
+    if value::<i64>(&transaction, "SELECT count(*) FROM sqlite_schema")? > 0 {
         return Ok(false);
     }
     transaction.pragma_update(None, "application_id", data_file::APPLICATION_ID)?;
@@ -145,10 +143,14 @@ pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connect
     Ok(connection)
 }
 
+/// The one value that a query finds.
+fn value<T: FromSql>(connection: &Connection, query: &str) -> rusqlite::Result<T> {
+    connection.query_row(query, [], |row| row.get(0))
+}
+
 /// Looks for damage that reading does not find.
 fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
-    match connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))?.as_str()
-    {
+    match value::<String>(connection, "PRAGMA quick_check(1)")?.as_str() {
         "ok" => Ok(()),
         damage => Err(DatabaseError::damaged(&damage.replace('\n', " "))),
     }
@@ -157,12 +159,11 @@ fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
 /// Reads the list, or says why it cannot be used. A color that is the same as the one of its row in
 /// `known` shares its memory.
 pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
-    let number = |query: &str| connection.query_row(query, [], |row| row.get::<_, i64>(0));
     // in the log there may be others than in the header of FILE
-    if number("PRAGMA application_id")? != i64::from(data_file::APPLICATION_ID) {
+    if value::<i32>(connection, "PRAGMA application_id")? != data_file::APPLICATION_ID {
         return Err(DatabaseError::other(data_file::FOREIGN));
     }
-    if number("PRAGMA user_version")? > i64::from(data_file::VERSION) {
+    if value::<i32>(connection, "PRAGMA user_version")? > data_file::VERSION {
         return Err(DatabaseError::other(data_file::NEWER));
     }
     check_schema(connection)?;
@@ -193,8 +194,7 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
 fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
     // on one line, for messages
     let text = |query: &str| {
-        let text = connection.query_row(query, [], |row| row.get::<_, String>(0));
-        text.map(|text| text.replace(char::is_control, " "))
+        value::<String>(connection, query).map(|text| text.replace(char::is_control, " "))
     };
     let found = text(
         "SELECT ifnull(max(sql), '') FROM sqlite_schema \
@@ -250,8 +250,7 @@ impl Database {
         // a start that is refused leaves both as they are
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
         check_pages(&connection)?;
-        let mode: String = connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
-        if mode != "wal" {
+        if value::<String>(&connection, "PRAGMA journal_mode=WAL")? != "wal" {
             let reason = "its file system has no shared memory for a log; name a file on a local disk with --data";
             return Err(DatabaseError::other(reason));
         }
@@ -261,7 +260,7 @@ impl Database {
         connection.execute_batch("BEGIN")?;
         let colors = read_list(&connection, &Colors::default())?;
         let data_version = Some(data_version(&connection)?);
-        files.note_opened(connection.query_row("PRAGMA page_size", [], |row| row.get(0))?)?;
+        files.note_opened(value(&connection, "PRAGMA page_size")?)?;
         let database = Self { connection, files, data_version, _lock: lock };
         database.roll_back();
         Ok((database, colors))
@@ -298,7 +297,7 @@ impl Database {
         known: &Colors,
     ) -> Result<Option<Colors>, DatabaseError> {
         self.files.check()?;
-        self.connection.prepare_cached(statement)?.execute([])?;
+        self.execute(statement, [])?;
         let data_version = Some(data_version(&self.connection)?);
         if data_version == self.data_version {
             return Ok(None);
@@ -313,31 +312,23 @@ impl Database {
     /// Writes an edit of the list, after [`Database::begin`].
     pub(super) fn write(&mut self, edit: &Edit) -> Result<(), DatabaseError> {
         match edit {
-            Edit::Append(id, color) => self.insert(*id, color),
-            Edit::Replace(id, color) => {
-                self.execute(UPDATE, (id, color.fields().value), color.json_len())
-            }
-            Edit::Remove(id) => self.execute(DELETE, [id], 0),
+            Edit::Append(id, color) => self.put(INSERT, *id, color),
+            Edit::Replace(id, color) => self.put(UPDATE, *id, color),
+            Edit::Remove(id) => self.execute(DELETE, [id]),
             Edit::ReplaceAll(list) => {
-                self.execute(DELETE_ALL, [], 0)?;
-                list.iter().try_for_each(|(id, color)| self.insert(id, color))
+                self.execute(DELETE_ALL, [])?;
+                list.iter().try_for_each(|(id, color)| self.put(INSERT, id, color))
             }
         }
     }
 
-    fn insert(&mut self, id: i64, color: &Color) -> Result<(), DatabaseError> {
+    fn put(&mut self, statement: &str, id: i64, color: &Color) -> Result<(), DatabaseError> {
+        self.files.make_room_for(color.json_len() as u64)?;
         let fields = color.fields();
-        self.execute(INSERT, (id, fields.name, fields.value), color.json_len())
+        self.execute(statement, (id, fields.name, fields.value))
     }
 
-    /// Runs a statement that adds a text of so many bytes.
-    fn execute(
-        &mut self,
-        statement: &str,
-        values: impl Params,
-        text: usize,
-    ) -> Result<(), DatabaseError> {
-        self.files.make_room_for(text as u64)?;
+    fn execute(&self, statement: &str, values: impl Params) -> Result<(), DatabaseError> {
         self.connection.prepare_cached(statement)?.execute(values)?;
         Ok(())
     }
