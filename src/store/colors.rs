@@ -85,7 +85,7 @@ impl Colors {
             // a range would take longer than all else that a read does
             let (_, id) = self.index.get_next(&(hash, from)).filter(|next| next.0 == hash)?;
             let color = self.get(*id)?;
-            if color.is_named(name) {
+            if color.name() == name {
                 return Some((*id, color));
             }
             from = id.checked_add(1)?;

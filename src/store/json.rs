@@ -32,8 +32,8 @@ pub(crate) struct JsonError {
 }
 
 impl JsonError {
-    fn without_place(reason: String) -> Self {
-        Self { reason, line: 0, column: 0 }
+    fn without_place(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), line: 0, column: 0 }
     }
 }
 
@@ -74,8 +74,7 @@ fn shorten(reason: &str) -> String {
 pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
     if content.is_empty() {
         return Err(JsonError::without_place(
-            "there is no content, send an object with the strings \"name\" and \"value\""
-                .to_owned(),
+            "there is no content, send an object with the strings \"name\" and \"value\"",
         ));
     }
     parse(text(content)?, COLOR_FORM).map(|Object(color)| color)

@@ -35,8 +35,6 @@ pub(crate) use status::DatabaseStatus;
 pub(crate) use writer::Writer;
 use writer::{Waiting, WriterMessage};
 
-use crate::yielding::Yielding;
-
 /// What another program has written may go unnoticed by readers for this long.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -75,8 +73,7 @@ impl Store {
         let (sender, messages) = mpsc::channel();
         let store = Self { writer: Some(sender), ..Self::in_memory(colors, memory_max) };
         let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
-        let yielding = Yielding::new();
-        (store, Writer { list, status, messages, database, warned: None, yielding })
+        (store, Writer { list, status, messages, database, warned: None })
     }
 
     /// The list of a database that others write, and the follower, which has to run for their
@@ -85,12 +82,13 @@ impl Store {
         path: &Path,
         memory_max: usize,
     ) -> Result<(Self, Follower), DatabaseError> {
-        let (colors, seen) = replica::read_list(path, &Colors::default())?;
         let status = Arc::new(DatabaseStatus::of_follower());
         let follows = Some(path.file_name().unwrap_or_default().display().to_string());
-        let store = Self { status, follows, ..Self::in_memory(colors, memory_max) };
+        let store = Self { status, follows, ..Self::in_memory(Colors::default(), memory_max) };
         let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
-        Ok((store, Follower { path: path.to_owned(), list, status, seen }))
+        let mut follower = Follower { path: path.to_owned(), list, status, seen: None };
+        follower.look()?;
+        Ok((store, follower))
     }
 
     /// Whether changes are saved.

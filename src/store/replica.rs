@@ -15,7 +15,6 @@ use nix::libc;
 use rusqlite::{Connection, OpenFlags};
 
 use super::LOOK_INTERVAL;
-use super::colors::Colors;
 use super::data_file;
 use super::database::{self, BUSY_PAUSE, BUSY_TIME};
 use super::database_error::DatabaseError;
@@ -117,31 +116,24 @@ impl Follower {
     }
 
     /// Publishes the list if the file has changed. If that cannot be read, the last list stays.
-    fn look(&mut self) -> Result<(), DatabaseError> {
+    pub(super) fn look(&mut self) -> Result<(), DatabaseError> {
         // if it fails, reading says why
         let now = Stamps::of(&self.path).ok();
-        if now.is_some() && now == self.seen && self.status.current().failure.is_none() {
+        if now.is_some() && now == self.seen {
             return Ok(());
         }
         self.seen = None;
         let known = self.list.version();
-        let (colors, seen) = read_list(&self.path, &known)?;
-        self.seen = seen;
+        let (colors, seen) =
+            read(&self.path, |connection| database::read_list(connection, &known))?;
         let is_changed = colors != known;
         if is_changed {
             self.list.replace(colors);
         }
         self.status.note_read(is_changed);
+        self.seen = seen;
         Ok(())
     }
-}
-
-/// Reads the list of FILE, with what tells whether it has changed since.
-pub(super) fn read_list(
-    path: &Path,
-    known: &Colors,
-) -> Result<(Colors, Option<Stamps>), DatabaseError> {
-    read(path, |connection| database::read_list(connection, known))
 }
 
 /// Reads a database by `read`, with what tells whether it has changed since; that is `None` if it

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 
 use super::*;
+use crate::store::colors::Colors;
 
 /// A directory with `FILE`, a database of one color whose log is copied into it; removed when
 /// dropped.

@@ -50,7 +50,6 @@ pub(crate) struct Writer {
     pub(super) database: Database,
     /// When the log last said that another program has changed the list.
     pub(super) warned: Option<Instant>,
-    pub(super) yielding: Yielding,
 }
 
 impl Writer {
@@ -66,12 +65,13 @@ impl Writer {
 
     fn save_until_closed(mut self) {
         let (mut waiting, mut closed) = (Vec::<Waiting>::new(), None);
+        let mut yielding = Yielding::new();
         while closed.is_none() || !waiting.is_empty() {
-            let first = match waiting.is_empty().then(|| self.receive()) {
+            let first = match waiting.is_empty().then(|| self.receive(&mut yielding)) {
                 Some(Err(RecvTimeoutError::Disconnected)) => break,
                 Some(Err(RecvTimeoutError::Timeout)) => {
                     self.look();
-                    None
+                    continue;
                 }
                 first => first.and_then(Result::ok),
             };
@@ -98,9 +98,9 @@ impl Writer {
     }
 
     /// Waits for a message, for as long as the database may go unseen.
-    fn receive(&mut self) -> Result<WriterMessage, RecvTimeoutError> {
+    fn receive(&self, yielding: &mut Yielding) -> Result<WriterMessage, RecvTimeoutError> {
         let receive = || self.messages.try_recv().ok();
-        match receive().or_else(|| self.yielding.until(receive)) {
+        match receive().or_else(|| yielding.until(receive)) {
             Some(message) => Ok(message),
             None => self.messages.recv_timeout(LOOK_INTERVAL),
         }
