@@ -26,17 +26,14 @@ const PAGE_BYTES_MIN: u64 = 512;
 /// closes any descriptor of a file, it loses SQLite's locks on it.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// FILE as `--data` names it, FILE-wal and FILE-shm; with what they were when SQLite had opened
-    /// them.
-    opened: [(PathBuf, Option<FileId>); 3],
+    /// FILE as `--data` names it, FILE-wal and FILE-shm; with their device and inode when SQLite had
+    /// opened them.
+    opened: [(PathBuf, Option<(u64, u64)>); 3],
     pub(super) shm: SharedMemory,
     page_bytes: u64,
     /// Of the pages that FILE-wal may have after the save that is under way.
     bytes: u64,
 }
-
-/// What identifies a file while it is open: device and inode.
-type FileId = (u64, u64);
 
 /// FILE-shm. SQLite maps it into memory, where writing to a place for which the disk has no room,
 /// or behind the end, is a SIGBUS. SQLite makes room by writing one byte in 4,096, which is not

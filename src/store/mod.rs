@@ -57,7 +57,10 @@ impl Store {
     pub(crate) fn in_memory(colors: Colors, memory_max: usize) -> Self {
         Self {
             list: Arc::new(SharedList::new(colors, 2 * memory_max)),
-            status: Arc::new(DatabaseStatus::of_writer()),
+            status: Arc::new(DatabaseStatus::new(
+                "changes cannot be saved",
+                "changes are saved again",
+            )),
             follows: None,
             writer: None,
         }
@@ -82,7 +85,8 @@ impl Store {
         path: &Path,
         memory_max: usize,
     ) -> Result<(Self, Follower), DatabaseError> {
-        let status = Arc::new(DatabaseStatus::of_follower());
+        let status =
+            Arc::new(DatabaseStatus::new("the list cannot be read", "the list is read again"));
         let follows = Some(path.file_name().unwrap_or_default().display().to_string());
         let store = Self { status, follows, ..Self::in_memory(Colors::default(), memory_max) };
         let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));

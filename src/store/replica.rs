@@ -70,15 +70,6 @@ impl Stamp {
             status_changed: (file.ctime(), file.ctime_nsec()),
         }
     }
-
-    /// Whether a change that comes now could leave the same stamp. Nobody can set the time of a
-    /// change of status.
-    fn is_young(&self) -> bool {
-        let (seconds, nanoseconds) = self.status_changed;
-        let changed = Duration::new(seconds.unsigned_abs(), nanoseconds as u32);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        now.abs_diff(changed) < CLOCK_STEPS
-    }
 }
 
 impl Stamps {
@@ -90,9 +81,16 @@ impl Stamps {
         Ok(Self([Stamp::of(&path)?, wal]))
     }
 
-    /// `None` if a change that comes now could leave the same.
+    /// `None` if a change that comes now could leave the same. Nobody can set the time of a change of
+    /// status.
     fn unless_young(self) -> Option<Self> {
-        (!self.0.iter().flatten().any(Stamp::is_young)).then_some(self)
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let is_young = self.0.iter().flatten().any(|stamp| {
+            let (seconds, nanoseconds) = stamp.status_changed;
+            let changed = Duration::new(seconds.unsigned_abs(), nanoseconds as u32);
+            now.abs_diff(changed) < CLOCK_STEPS
+        });
+        (!is_young).then_some(self)
     }
 }
 

@@ -39,18 +39,7 @@ pub(crate) struct Status {
 }
 
 impl DatabaseStatus {
-    pub(super) fn of_writer() -> Self {
-        Self::new("changes cannot be saved", "changes are saved again")
-    }
-
-    /// Of a list that was read now.
-    pub(super) fn of_follower() -> Self {
-        let status = Self::new("the list cannot be read", "the list is read again");
-        status.note_read(true);
-        status
-    }
-
-    fn new(complaint: &'static str, relief: &'static str) -> Self {
+    pub(super) fn new(complaint: &'static str, relief: &'static str) -> Self {
         Self { complaint, relief, current: Mutex::default(), metrics: SaveMetrics::default() }
     }
 
@@ -109,7 +98,7 @@ impl DatabaseStatus {
         let now = Some(SystemTime::now());
         let mut status = lock(&self.current);
         status.read = now;
-        if is_changed {
+        if is_changed || status.changed.is_none() {
             status.changed = now;
         }
     }
