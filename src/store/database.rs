@@ -335,19 +335,18 @@ impl Database {
 
     /// Makes durable what was written since [`Database::begin`], all or nothing.
     pub(super) fn commit(&self) -> Result<(), DatabaseError> {
-        let committed = self.connection.prepare_cached("COMMIT")?.execute([]);
-        if let Err(refused) = &committed
-            && self.erase_refused_commit().is_err()
-            && refused
-                .sqlite_error()
-                .is_some_and(|refused| refused.extended_code == ffi::SQLITE_IOERR_FSYNC)
-        {
+        let Err(refused) = self.connection.prepare_cached("COMMIT")?.execute([]) else {
+            return Ok(());
+        };
+        let is_erased = self.erase_refused_commit().is_ok();
+        let code = refused.sqlite_error().map(|refused| refused.extended_code);
+        if !is_erased && code == Some(ffi::SQLITE_IOERR_FSYNC) {
             return Err(DatabaseError::other(
                 "the disk reported an error on sync, and another when the change was taken back: \
                  it may be there after a crash",
             ));
         }
-        Ok(committed.map(drop)?)
+        Err(refused.into())
     }
 
     /// Forgets what was written since [`Database::begin`], and gives up the write lock.
