@@ -108,13 +108,13 @@ fn not_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>
 pub(crate) fn from_list(content: &[u8]) -> Result<Colors, JsonError> {
     #[derive(Deserialize)]
     struct Envelope {
-        data: Option<List>,
+        data: Option<Colors>,
     }
     let list = match first_byte(content) {
         Some(b'{') => parse::<Envelope>(content, LIST_FORMS)?.data,
         _ => Some(parse(content, LIST_FORMS)?),
     };
-    list.map(|List(colors)| colors).ok_or_else(|| {
+    list.ok_or_else(|| {
         JsonError::without_place(format!("this is no list of colors; send {LIST_FORMS}"))
     })
 }
@@ -174,25 +174,23 @@ impl<'de> Deserialize<'de> for Color {
 }
 
 /// Reads an array of colors; an error in one says which.
-struct List(Colors);
-
-impl<'de> Deserialize<'de> for List {
+impl<'de> Deserialize<'de> for Colors {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ListVisitor;
         impl<'de> Visitor<'de> for ListVisitor {
-            type Value = List;
+            type Value = Colors;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(LIST_FORMS)
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<List, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Colors, A::Error> {
                 let colors = (1..).map_while(|number| {
                     // serde_json takes the place from the end of the text
                     let wrong = |error| A::Error::custom(format_args!("color {number}: {error}"));
                     array.next_element::<Color>().map_err(wrong).transpose()
                 });
-                colors.collect::<Result<Colors, A::Error>>().map(List)
+                colors.collect()
             }
         }
         deserializer.deserialize_seq(ListVisitor)
