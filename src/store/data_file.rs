@@ -101,8 +101,8 @@ pub(crate) fn has_journal(path: &Path) -> bool {
     }
 }
 
-/// Where the file of `--data` is, and whether it has a list; an error if this process may not write
-/// it, if it exists, and the log beside it.
+/// Where the file of `--data` is, and whether it has a list. Fails if this process may not write the
+/// file, or not make it or its log where it is.
 pub(crate) fn writable(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
     let has_list = has_list(file)?;
     let path = resolve(file);

@@ -119,9 +119,11 @@ impl Store {
         change: Change,
         reply: impl FnOnce(Result<Outcome, DatabaseError>) + Send + 'static,
     ) {
+        let needs_tag = change.needs_tag_of_list();
+        let waiting = Waiting { change, needs_tag, reply: Box::new(reply) };
         if let Some(writer) = &self.writer {
             // The writer ends when the service does, which answers nobody any more.
-            let _ = writer.send(WriterMessage::Change(Waiting { change, reply: Box::new(reply) }));
+            let _ = writer.send(WriterMessage::Change(waiting));
         }
     }
 

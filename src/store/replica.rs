@@ -1,6 +1,6 @@
-//! Follows a FILE that other programs write, on a thread of its own, or reads its list once.
-//! Whatever they write it with: SQLite in either of its journal modes, Litestream, which writes
-//! pages in place, or a rename. Writes nothing itself: no FILE-wal, no FILE-shm, no lock that stays.
+//! Follows a FILE that other programs write, or reads its list once, whatever they write it with:
+//! SQLite in either of its journal modes, Litestream, which writes pages in place, or a rename.
+//! Writes nothing itself: no FILE-wal, no FILE-shm, no lock that stays.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -94,6 +94,7 @@ impl Stamps {
     }
 }
 
+/// Reads the list of FILE anew when that has changed, on a thread of its own.
 pub(crate) struct Follower {
     pub(super) path: PathBuf,
     pub(super) list: Arc<SharedList>,
@@ -108,7 +109,7 @@ impl Follower {
         let status = Arc::clone(&self.status);
         loop {
             sleep(LOOK_INTERVAL);
-            // It has told of an error.
+            // The status has told of a failure.
             let _ = status.watch(|| self.look());
         }
     }

@@ -37,7 +37,9 @@ pub(super) enum WriterMessage {
 /// A change that is not saved yet.
 pub(super) struct Waiting {
     pub(super) change: Change,
-    /// Called with its outcome.
+    /// [`Change::needs_tag_of_list`], found out once: it reads all conditions.
+    pub(super) needs_tag: bool,
+    /// Called with the outcome.
     pub(super) reply: Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>,
 }
 
@@ -55,8 +57,8 @@ pub(crate) struct Writer {
 impl Writer {
     /// Saves changes until it is told to close, or the store is gone.
     pub(crate) fn run(self) {
-        // A panic in a change is caught elsewhere. After one in here nothing would be saved any
-        // more, and who waits for an outcome would wait forever.
+        // The status catches a panic in a save. After any other nothing would be saved any more, and
+        // who waits for an outcome would wait forever.
         if catch_unwind(AssertUnwindSafe(|| self.save_until_closed())).is_err() {
             logging::flush();
             exit(1);
@@ -83,7 +85,7 @@ impl Writer {
             }
             // those that may take long are last, so that the others are not kept waiting by more
             // than one of them
-            waiting.sort_by_key(|waiting| waiting.change.needs_tag_of_list());
+            waiting.sort_by_key(|waiting| waiting.needs_tag);
             if !waiting.is_empty() {
                 let outcomes = self.save(&waiting);
                 let saved = waiting.drain(..outcomes.len());
@@ -114,7 +116,7 @@ impl Writer {
             return;
         }
         let status = Arc::clone(&self.status);
-        // It has told of an error.
+        // The status has told of a failure.
         let _ = status.watch(|| {
             let known = self.list.version();
             let found = self.database.look(&known)?;
