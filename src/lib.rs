@@ -15,11 +15,10 @@
 //! - `store`: the list in memory: `list` (the mutex around the current version), `colors` (one
 //!   version), `json`, `color`, `change` (what a write does); on disk: `writer` (group commit), `status`
 //!   (how that goes), `database` (SQLite), `files` (of a database that is open), `data_file` (what
-//!   is at the path), `follower` (a file that others write), `replica` (how that is read)
+//!   is at the path), `replica` (follows a file that others write)
 //! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `host`, `chunked`, `request`,
 //!   `response`, `conditional`
 //! - `metrics`: what is counted, and the text that Prometheus reads
-//! - `file_lock`: keeps other processes of the service away
 //! - `service_manager`: what systemd is told, heartbeats for its watchdog included
 //! - `yielding`: what a worker and the writer do before they sleep
 //! - `logging`: log lines, how many there may be, and the thread that writes them
@@ -30,7 +29,6 @@ mod args;
 #[cfg(test)]
 mod documents_tests;
 mod failure;
-mod file_lock;
 mod http;
 mod load;
 mod logging;

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::args::Args;
 use crate::failure::Failure;
@@ -51,50 +51,49 @@ pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
         let thread = Some(Thread { name: "follower", run: Box::new(|| follower.run()) });
         return Ok(Opened { store, thread, details, is_new: false });
     }
-    let (path, has_list) = writable(file).map_err(failed)?;
+    let (path, has_list) = data_file::writable(file).map_err(failed)?;
     let is_finished = has_list && !data_file::has_journal(&path);
     let seed = if is_finished { None } else { Some(read_seed(args)?) };
     let lock = database::lock(&path).map_err(failed)?;
-    let mut origin = "which was there".to_owned();
-    let mut is_new = false;
-    if let Some((colors, name)) = seed
-        && database::fill(&path, &colors).map_err(failed)?
-    {
-        (is_new, origin) = (true, format!("which was made now from {name}"));
-    } else if args.seed.is_some() {
-        origin.push_str(": --seed is not read");
-    }
+    let made_from = match seed {
+        Some((colors, name)) => database::fill(&path, &colors).map_err(failed)?.then_some(name),
+        None => None,
+    };
+    let origin = match &made_from {
+        Some(seed) => format!("which was made now from {seed}"),
+        None if args.seed.is_some() => "which was there: --seed is not read".to_owned(),
+        None => "which was there".to_owned(),
+    };
     let (database, colors) = Database::open(file, &path, lock).map_err(failed)?;
     let details = format!("{} kept in {}, {origin}", count(colors.len()), file.display());
     let (store, writer) = Store::in_database(database, colors, memory_max);
     let thread = Some(Thread { name: "writer", run: Box::new(|| writer.run()) });
-    Ok(Opened { store, thread, details, is_new })
+    Ok(Opened { store, thread, details, is_new: made_from.is_some() })
 }
 
 /// Fails as a start would, or describes the list. Changes nothing: a service may be running on the
 /// same file.
 pub(crate) fn check(args: &Args) -> Result<String, Failure> {
-    let Some(file) = args.data.as_deref() else {
-        let (colors, source) = read_seed(args)?;
-        return Ok(format!("{} from {source}", count(colors.len())));
-    };
-    let failed = |error| unusable(file, error);
-    if args.read_only {
-        return Ok(follows(file, database::read(file, true).map_err(failed)?.len()));
-    }
-    let (path, has_list) = writable(file).map_err(failed)?;
-    if has_list {
-        return match database::read(&path, true) {
-            Ok(colors) => Ok(format!("{} kept in {}", count(colors.len()), file.display())),
-            Err(DatabaseError::HotJournal) => Ok(format!(
-                "what {} has, after the journal beside it is rolled back",
-                file.display()
-            )),
-            Err(error) => Err(failed(error)),
-        };
+    if let Some(file) = args.data.as_deref() {
+        let failed = |error| unusable(file, error);
+        if args.read_only {
+            return Ok(follows(file, database::read(file, true).map_err(failed)?.len()));
+        }
+        let (path, has_list) = data_file::writable(file).map_err(failed)?;
+        if has_list {
+            return match database::read(&path, true) {
+                Ok(colors) => Ok(format!("{} kept in {}", count(colors.len()), file.display())),
+                Err(DatabaseError::HotJournal) => Ok(format!(
+                    "what {} has, after the journal beside it is rolled back",
+                    file.display()
+                )),
+                Err(error) => Err(failed(error)),
+            };
+        }
     }
     let (colors, source) = read_seed(args)?;
-    Ok(format!("{} from {source}, for {}", count(colors.len()), file.display()))
+    let place = args.data.as_deref().map(|file| format!(", for {}", file.display()));
+    Ok(format!("{} from {source}{}", count(colors.len()), place.unwrap_or_default()))
 }
 
 /// Prints the list of a database as `GET /colors` answers it.
@@ -103,38 +102,27 @@ pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
     io::stdout().write_all(colors.envelope().bytes()).map_err(Failure::Output)
 }
 
-/// Where the file of `--data` is, and whether it has a list; an error if the service could not
-/// write there.
-fn writable(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
-    let has_list = data_file::has_list(file)?;
-    let path = data_file::resolve(file);
-    data_file::check_writable(&path)?;
-    Ok((path, has_list))
-}
-
 fn unusable(file: &Path, error: DatabaseError) -> Failure {
     Failure::DataFile(file.display().to_string(), error)
 }
 
 /// Reads the seed. Returns its colors and its name.
 fn read_seed(args: &Args) -> Result<(Colors, String), Failure> {
-    let file = match args.seed.as_deref() {
-        Some(file) => file,
-        None if Path::new(SEED_FILE).exists() => Path::new(SEED_FILE),
-        None => {
-            let name = "the built-in seed".to_owned();
-            return Ok((parse(&name, BUILT_IN)?, name));
+    let default = || Some(Path::new(SEED_FILE)).filter(|file| file.exists());
+    let (name, content) = match args.seed.as_deref().or_else(default) {
+        None => ("the built-in seed".to_owned(), BUILT_IN.to_vec()),
+        Some(file) => {
+            let name = file.display().to_string();
+            match fs::read(file) {
+                Ok(content) => (name, content),
+                Err(error) => return Err(Failure::SeedUnreadable(name, error)),
+            }
         }
     };
-    let name = file.display().to_string();
-    match fs::read(file) {
-        Ok(content) => Ok((parse(&name, &content)?, name)),
-        Err(error) => Err(Failure::SeedUnreadable(name, error)),
+    match json::from_list(&content) {
+        Ok(colors) => Ok((colors, name)),
+        Err(error) => Err(Failure::Malformed(name, error)),
     }
-}
-
-fn parse(name: &str, content: &[u8]) -> Result<Colors, Failure> {
-    json::from_list(content).map_err(|error| Failure::Malformed(name.to_owned(), error))
 }
 
 fn follows(file: &Path, colors: usize) -> String {

@@ -134,7 +134,7 @@ impl Service {
                 return change(Some(&name), Ok(Action::Delete(name.to_string())));
             }
             (Resource::Color(name), _) => match list.first(&name) {
-                Some(color) => read(request, &color),
+                Some(color) => read(request, &color.json),
                 None => Response::no_such_color(),
             },
             (Resource::Health, _) => self.health(request),

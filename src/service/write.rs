@@ -1,12 +1,11 @@
 //! Requests that change the list: their content becomes a change, and its outcome a response.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use tiny_http::{Method, StatusCode};
 
 use super::respond::{Answer, Arrival, Service, condition_failed};
-use crate::http::{Conditions, Content, Representation, Request, Response};
+use crate::http::{Conditions, Content, Request, Response};
 use crate::logging::{AccessLog, excerpt};
 use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome};
 
@@ -19,9 +18,9 @@ impl Service {
         let logged = |detail: &dyn Fn() -> String| {
             Cow::Owned(if is_logged { detail() } else { String::new() })
         };
-        let sent = |json: Arc<Representation>, detail| {
-            self.store.list.note_sent(&json);
-            let response = Response::new(StatusCode::OK, Content::Shared(json));
+        let sent = |color: Color, detail| {
+            self.store.list.note_sent(&color);
+            let response = Response::new(StatusCode::OK, Content::Shared(color.json));
             Response { detail, is_change, ..response }
         };
         match outcome {
@@ -31,15 +30,14 @@ impl Service {
                 let location = is_first.then(|| self.base.location_of(&color.name())).flatten();
                 let fields = location.map(|path| ("Location", path.into())).into_iter().collect();
                 let detail = logged(&|| format!("name {}", excerpt(&color.name())));
-                Response { status: StatusCode::CREATED, fields, ..sent(color.json, detail) }
+                Response { status: StatusCode::CREATED, fields, ..sent(color, detail) }
             }
-            Ok(Outcome::Updated(json)) => {
-                let color = Color { json };
+            Ok(Outcome::Updated(color)) => {
                 let detail = logged(&|| format!("value {}", excerpt(&color.fields().value)));
-                sent(color.json, detail)
+                sent(color, detail)
             }
-            Ok(Outcome::Unchanged(json, why)) => sent(json, why.into()),
-            Ok(Outcome::Deleted(json)) => sent(json, "".into()),
+            Ok(Outcome::Unchanged(color, why)) => sent(color, why.into()),
+            Ok(Outcome::Deleted(color)) => sent(color, "".into()),
             Ok(Outcome::Replaced(list, before)) => {
                 let detail = logged(&|| format!("{before} -> {} colors", list.len()));
                 let content = Content::Shared(self.store.list.envelope_of(&list));

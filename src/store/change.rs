@@ -1,11 +1,9 @@
 //! Decides what a change does to a list: the outcome, and the edit to make. Knows no locks and no
 //! files.
 
-use std::sync::Arc;
-
 use super::color::Color;
 use super::colors::{Colors, Edit};
-use crate::http::{Conditions, Representation};
+use crate::http::Conditions;
 
 /// What a list takes, as a multiple of its JSON: 176 bytes for the shortest color, which has 24 in
 /// JSON.
@@ -40,11 +38,11 @@ pub(crate) enum Outcome {
     /// names.
     Created { color: Color, is_first: bool },
     /// The color has another value: as it is now.
-    Updated(Arc<Representation>),
+    Updated(Color),
     /// The color exists and stays as it is, and why.
-    Unchanged(Arc<Representation>, &'static str),
+    Unchanged(Color, &'static str),
     /// The color existed: as it was.
-    Deleted(Arc<Representation>),
+    Deleted(Color),
     /// The list is this one, in place of one with so many colors.
     Replaced(Colors, usize),
     /// No color has the name.
@@ -73,30 +71,30 @@ impl Change {
     /// Returns what the client is told, and the edit to make, if any.
     pub(super) fn decide(&self, colors: &Colors) -> (Outcome, Option<Edit>) {
         let found = match &self.action {
+            Action::Update(name, _) | Action::Delete(name) => colors.find(name),
             Action::Create(_) | Action::ReplaceAll(_) => None,
-            Action::Update(name, _) | Action::Delete(name) => match colors.find(name) {
-                // RFC 9110 §13.2.1: a missing color comes before a failed condition
-                None => return (Outcome::NotFound, None),
-                found => found,
-            },
         };
-        let current = || found.map_or_else(|| colors.envelope().tag(), |(_, json)| json.tag());
-        if !self.conditions.if_match_holds(current) || !self.conditions.if_none_match_holds(current)
-        {
-            return (Outcome::ConditionFailed, None);
-        }
+        let current =
+            || found.map_or_else(|| colors.envelope().tag(), |(_, color)| color.json.tag());
         match (&self.action, found) {
-            (Action::Update(_, Some(updated)), Some((_, json))) if updated.json == *json => {
-                (Outcome::Unchanged(Arc::clone(json), "same value"), None)
+            // RFC 9110 §13.2.1: a missing color comes before a failed condition
+            (Action::Update(..) | Action::Delete(_), None) => (Outcome::NotFound, None),
+            _ if !self.conditions.if_match_holds(current)
+                || !self.conditions.if_none_match_holds(current) =>
+            {
+                (Outcome::ConditionFailed, None)
             }
-            (Action::Update(_, Some(Color { json })), Some((id, _))) => {
-                (Outcome::Updated(Arc::clone(json)), Some(Edit::Replace(id, Arc::clone(json))))
+            (Action::Update(_, None), Some((_, color))) => {
+                (Outcome::Unchanged(color.clone(), "no value"), None)
             }
-            (Action::Update(_, None), Some((_, json))) => {
-                (Outcome::Unchanged(Arc::clone(json), "no value"), None)
+            (Action::Update(_, Some(updated)), Some((_, color))) if updated == color => {
+                (Outcome::Unchanged(color.clone(), "same value"), None)
             }
-            (Action::Delete(_), Some((id, json))) => {
-                (Outcome::Deleted(Arc::clone(json)), Some(Edit::Remove(id)))
+            (Action::Update(_, Some(updated)), Some((id, _))) => {
+                (Outcome::Updated(updated.clone()), Some(Edit::Replace(id, updated.clone())))
+            }
+            (Action::Delete(_), Some((id, color))) => {
+                (Outcome::Deleted(color.clone()), Some(Edit::Remove(id)))
             }
             (Action::Create(color), _) => {
                 let is_first = colors.find(&color.name()).is_none();
@@ -113,7 +111,6 @@ impl Change {
                 Outcome::Replaced(list.clone(), colors.len()),
                 Some(Edit::ReplaceAll(list.clone())),
             ),
-            (Action::Update(..) | Action::Delete(_), None) => (Outcome::NotFound, None),
         }
     }
 }
@@ -161,20 +158,17 @@ mod tests {
         };
         assert_eq!(
             update(Some("3")),
-            (Outcome::Updated(color("a", "3").json), Some(Edit::Replace(1, color("a", "3").json)))
+            (Outcome::Updated(color("a", "3")), Some(Edit::Replace(1, color("a", "3"))))
         );
-        assert_eq!(update(None), (Outcome::Unchanged(color("a", "1").json, "no value"), None));
-        assert_eq!(
-            update(Some("1")),
-            (Outcome::Unchanged(color("a", "1").json, "same value"), None)
-        );
+        assert_eq!(update(None), (Outcome::Unchanged(color("a", "1"), "no value"), None));
+        assert_eq!(update(Some("1")), (Outcome::Unchanged(color("a", "1"), "same value"), None));
     }
 
     #[test]
     fn a_delete_removes_the_first() {
         assert_eq!(
             decide(Action::Delete("a".into()), None),
-            (Outcome::Deleted(color("a", "1").json), Some(Edit::Remove(1)))
+            (Outcome::Deleted(color("a", "1")), Some(Edit::Remove(1)))
         );
     }
 
@@ -202,7 +196,7 @@ mod tests {
         let tag = color("a", "1").json.tag().to_string();
         assert_eq!(
             decide(Action::Delete("a".into()), Some(&tag)).0,
-            Outcome::Deleted(color("a", "1").json)
+            Outcome::Deleted(color("a", "1"))
         );
         for action in [create, replace] {
             assert!(decide(action.clone(), Some(&list().envelope().tag().to_string())).1.is_some());

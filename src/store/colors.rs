@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use imbl::{OrdMap, OrdSet};
 
-use super::color::{self, Color};
+use super::color::Color;
 use crate::http::Representation;
 
 /// All colors in stored order.
@@ -32,8 +32,8 @@ pub(crate) struct Colors {
 pub(super) enum Edit {
     /// Behind the last one; with [`Colors::next_id`].
     Append(i64, Color),
-    /// The JSON of the color with this id.
-    Replace(i64, Arc<Representation>),
+    /// The color with this id, by one of the same name.
+    Replace(i64, Color),
     /// The color with this id.
     Remove(i64),
     /// The whole list.
@@ -77,16 +77,16 @@ impl Colors {
         self.colors.get_max().map_or(Some(1), |(id, _)| id.checked_add(1))
     }
 
-    /// The first color whose name equals `name` exactly: its id and its JSON.
-    pub(super) fn find(&self, name: &str) -> Option<(i64, &Arc<Representation>)> {
+    /// The first color whose name equals `name` exactly, and its id.
+    pub(super) fn find(&self, name: &str) -> Option<(i64, &Color)> {
         let hash = self.hasher.hash_one(name);
         let mut from = i64::MIN;
         loop {
             // a range would take longer than all else that a read does
             let (_, id) = self.index.get_next(&(hash, from)).filter(|next| next.0 == hash)?;
-            let json = &self.get(*id)?.json;
-            if color::is_named(json, name) {
-                return Some((*id, json));
+            let color = self.get(*id)?;
+            if color.name() == name {
+                return Some((*id, color));
             }
             from = id.checked_add(1)?;
         }
@@ -103,12 +103,11 @@ impl Colors {
                 self.colors.insert(id, color);
                 Edit::Remove(id)
             }
-            Edit::Replace(id, json) => {
-                let color = Color { json };
+            Edit::Replace(id, color) => {
                 self.bytes += color.json_len();
                 let before = self.colors.insert(id, color).expect("it was found in the list");
                 self.bytes -= before.json_len();
-                Edit::Replace(id, before.json)
+                Edit::Replace(id, before)
             }
             Edit::Remove(id) => {
                 let color = self.colors.remove(&id).expect("it was found in the list");
@@ -131,6 +130,11 @@ impl Colors {
         self.envelope.get()
     }
 
+    /// Whether the envelope is made and its tag is known.
+    pub(super) fn has_tag(&self) -> bool {
+        self.made_envelope().is_some_and(|envelope| envelope.has_tag())
+    }
+
     /// The collection envelope of the specification; made at its first use, which takes longer the
     /// longer the list is.
     pub(crate) fn envelope(&self) -> &Arc<Representation> {
@@ -144,11 +148,6 @@ impl Colors {
             json.extend_from_slice(ENVELOPE[1]);
             Arc::new(Representation::new(json))
         })
-    }
-
-    /// Whether this is that version of the list, or a clone of it.
-    pub(super) fn is_version(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.envelope, &other.envelope)
     }
 
     /// Whether the ids are the same as those of a list with the same colors.
@@ -185,9 +184,9 @@ mod tests {
 
     /// The first color of this name, as the index and as the list have it.
     fn found(colors: &Colors, name: &str) -> Option<Color> {
-        let (id, json) = colors.find(name)?;
+        let (id, found) = colors.find(name)?;
         let color = colors.get(id).unwrap();
-        assert!(Arc::ptr_eq(json, &color.json));
+        assert!(Arc::ptr_eq(&found.json, &color.json));
         Some(color.clone())
     }
 
@@ -204,12 +203,12 @@ mod tests {
             color("b", "3"),
             color("a", "4"),
         ]);
-        colors.apply(Edit::Replace(2, color("a", "9").json));
+        colors.apply(Edit::Replace(2, color("a", "9")));
         for (name, removed, next) in
             [("a", "9", Some("2")), ("x", "0", None), ("a", "2", Some("4")), ("a", "4", None)]
         {
-            let (id, json) = colors.find(name).unwrap();
-            assert_eq!(json.bytes(), color(name, removed).json.bytes());
+            let (id, color_found) = colors.find(name).unwrap();
+            assert_eq!(color_found, &color(name, removed));
             colors.apply(Edit::Remove(id));
             assert_eq!(found(&colors, name), next.map(|next| color(name, next)));
         }
@@ -273,7 +272,7 @@ mod tests {
                 }
                 (2, Some(place), Some(id)) => {
                     model[place].1 = step;
-                    colors.apply(Edit::Replace(id, color(name, &step.to_string()).json));
+                    colors.apply(Edit::Replace(id, color(name, &step.to_string())));
                 }
                 (_, Some(place), Some(id)) => {
                     model.remove(place);

@@ -32,7 +32,7 @@ const NAME_BYTES_MAX: usize = 255 - 8;
 
 /// True if there is a database of colors, false if the file is missing, empty or unfinished; an
 /// error for anything else.
-pub(crate) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
+pub(super) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
     let unusable = |reason: &str| Err(DatabaseError::other(reason));
     let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
     let is_directory = matches!(last, Some(b"" | b"." | b".."));
@@ -101,15 +101,19 @@ pub(crate) fn has_journal(path: &Path) -> bool {
     }
 }
 
-/// Whether this process may write a database there: the file, if it exists, and the log beside it.
-pub(crate) fn check_writable(path: &Path) -> Result<(), DatabaseError> {
+/// Where the file of `--data` is, and whether it has a list. Fails if this process may not write the
+/// file, or not make it or its log where it is.
+pub(crate) fn writable(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
+    let has_list = has_list(file)?;
+    let path = resolve(file);
     let check = |path: &Path, access| {
         rustix::fs::access(path, access).map_err(|error| path_error(path, &error.into()))
     };
     if path.exists() {
-        check(path, Access::READ_OK | Access::WRITE_OK)?;
+        check(&path, Access::READ_OK | Access::WRITE_OK)?;
     }
-    check(directory_of(path), Access::WRITE_OK | Access::EXEC_OK)
+    check(directory_of(&path), Access::WRITE_OK | Access::EXEC_OK)?;
+    Ok((path, has_list))
 }
 
 /// The error for an absolute path that the system refuses; names the part of it that is to blame,
@@ -146,8 +150,8 @@ pub(super) fn path_error(path: &Path, error: &io::Error) -> DatabaseError {
 }
 
 /// Where a path leads, as an absolute path; follows symbolic links even to a file that does not
-/// exist. All functions of the database but [`has_list`] take such a path.
-pub(crate) fn resolve(path: &Path) -> PathBuf {
+/// exist. All functions of the database but [`has_list`] and [`writable`] take such a path.
+pub(super) fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     // as many as the kernel follows (path_resolution(7))
     for _ in 0..40 {

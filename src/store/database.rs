@@ -15,19 +15,24 @@ use std::time::{Duration, Instant};
 
 use imbl::OrdMap;
 use rusqlite::config::DbConfig;
+use rusqlite::types::FromSql;
 use rusqlite::{Connection, OpenFlags, Params, ffi};
 
-use super::color::{self, Color, NAME_BYTES_MAX};
+use super::color::{Color, NAME_BYTES_MAX};
 use super::colors::{Colors, Edit};
 use super::data_file;
 use super::database_error::DatabaseError;
 use super::files::{Files, SharedMemory};
 use super::replica;
-use crate::file_lock;
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and
 /// the owner of FILE.
 const NEW_FILE_MODE: u32 = 0o600;
+
+/// Longest wait for another process of the service, which may be stopping. flock(2) cannot wait for
+/// a limited time, so the lock is tried after each pause.
+const LOCK_TIME: Duration = Duration::from_secs(1);
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// How long a save waits for another program that writes, and how often it looks whether that is
 /// done: one that takes the lock again and again leaves it free for moments only.
@@ -38,7 +43,8 @@ const SCHEMA: &str =
     "CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT";
 
 const INSERT: &str = "INSERT INTO color (id, name, value) VALUES (?1, ?2, ?3)";
-const UPDATE: &str = "UPDATE color SET value = ?2 WHERE id = ?1";
+/// Has the parameters of [`INSERT`]; the second, the name, is not used.
+const UPDATE: &str = "UPDATE color SET value = ?3 WHERE id = ?1";
 const DELETE: &str = "DELETE FROM color WHERE id = ?1";
 const DELETE_ALL: &str = "DELETE FROM color";
 
@@ -58,13 +64,20 @@ pub(crate) struct Database {
 /// lock after the connection: when a process closes any descriptor of a file, it loses SQLite's
 /// locks on it (<https://sqlite.org/howtocorrupt.html>, section 2.2).
 pub(crate) fn lock(path: &Path) -> Result<File, DatabaseError> {
+    let failed = |error| data_file::path_error(path, &error);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(NEW_FILE_MODE);
-    let file = options.open(path).map_err(|error| data_file::path_error(path, &error))?;
-    match file_lock::lock(&file) {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(DatabaseError::Busy),
-        Err(TryLockError::Error(error)) => Err(data_file::path_error(path, &error)),
+    let file = options.open(path).map_err(failed)?;
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_TIME => {
+                thread::sleep(LOCK_PAUSE);
+            }
+            Err(TryLockError::WouldBlock) => return Err(DatabaseError::Busy),
+        }
     }
 }
 
@@ -77,10 +90,7 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
     connection.execute_batch("PRAGMA cache_spill=OFF")?;
     let transaction =
         connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    if transaction
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))?
-        > 0
-    {
+    if value::<i64>(&transaction, "SELECT count(*) FROM sqlite_schema")? > 0 {
         return Ok(false);
     }
     transaction.pragma_update(None, "application_id", data_file::APPLICATION_ID)?;
@@ -134,10 +144,14 @@ pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connect
     Ok(connection)
 }
 
+/// The one value that a query finds.
+fn value<T: FromSql>(connection: &Connection, query: &str) -> rusqlite::Result<T> {
+    connection.query_row(query, [], |row| row.get(0))
+}
+
 /// Looks for damage that reading does not find.
 fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
-    match connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))?.as_str()
-    {
+    match value::<String>(connection, "PRAGMA quick_check(1)")?.as_str() {
         "ok" => Ok(()),
         damage => Err(DatabaseError::damaged(&damage.replace('\n', " "))),
     }
@@ -146,12 +160,11 @@ fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
 /// Reads the list, or says why it cannot be used. A color that is the same as the one of its row in
 /// `known` shares its memory.
 pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
-    let number = |query: &str| connection.query_row(query, [], |row| row.get::<_, i64>(0));
     // in the log there may be others than in the header of FILE
-    if number("PRAGMA application_id")? != i64::from(data_file::APPLICATION_ID) {
+    if value::<i32>(connection, "PRAGMA application_id")? != data_file::APPLICATION_ID {
         return Err(DatabaseError::other(data_file::FOREIGN));
     }
-    if number("PRAGMA user_version")? > i64::from(data_file::VERSION) {
+    if value::<i32>(connection, "PRAGMA user_version")? > data_file::VERSION {
         return Err(DatabaseError::other(data_file::NEWER));
     }
     check_schema(connection)?;
@@ -182,8 +195,7 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
 fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
     // on one line, for messages
     let text = |query: &str| {
-        let text = connection.query_row(query, [], |row| row.get::<_, String>(0));
-        text.map(|text| text.replace(char::is_control, " "))
+        value::<String>(connection, query).map(|text| text.replace(char::is_control, " "))
     };
     let found = text(
         "SELECT ifnull(max(sql), '') FROM sqlite_schema \
@@ -239,8 +251,7 @@ impl Database {
         // a start that is refused leaves both as they are
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
         check_pages(&connection)?;
-        let mode: String = connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
-        if mode != "wal" {
+        if value::<String>(&connection, "PRAGMA journal_mode=WAL")? != "wal" {
             let reason = "its file system has no shared memory for a log; name a file on a local disk with --data";
             return Err(DatabaseError::other(reason));
         }
@@ -250,30 +261,24 @@ impl Database {
         connection.execute_batch("BEGIN")?;
         let colors = read_list(&connection, &Colors::default())?;
         let data_version = Some(data_version(&connection)?);
-        files.note_opened(connection.query_row("PRAGMA page_size", [], |row| row.get(0))?)?;
+        files.note_opened(value(&connection, "PRAGMA page_size")?)?;
         let database = Self { connection, files, data_version, _lock: lock };
         database.roll_back();
         Ok((database, colors))
     }
 
-    /// Begins a save: waits for the write lock. Returns the list if it is not known to be `known`:
-    /// another program has committed since it was read, or the last save failed. In the second case
-    /// it also writes a page that changes no color, so that a commit tells whether the disk works.
+    /// Begins a save: waits for the write lock. Returns the list if another program has committed
+    /// since it was read, or if the last save failed. In the second case it also writes a page that
+    /// changes no color, so that a commit tells whether the disk works.
     pub(super) fn begin(
         &mut self,
         known: &Colors,
         has_failed: bool,
     ) -> Result<Option<Colors>, DatabaseError> {
-        self.files.check()?;
-        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         if has_failed {
             self.data_version = None;
         }
-        let found = self.read_if_changed(known)?;
-        if found.is_some() {
-            // that program may have made FILE-wal longer while it was waited for
-            self.files.check()?;
-        }
+        let found = self.begin_by("BEGIN IMMEDIATE", known)?;
         if has_failed {
             rewrite_page(&self.connection)?;
         }
@@ -282,18 +287,24 @@ impl Database {
 
     /// The list, if another program has committed since it was read. For readers: between saves.
     pub(super) fn look(&mut self, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
-        self.files.check()?;
-        self.connection.prepare_cached("BEGIN")?.execute([])?;
-        let found = self.read_if_changed(known);
+        let found = self.begin_by("BEGIN", known);
         self.roll_back();
         found
     }
 
-    fn read_if_changed(&mut self, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
+    fn begin_by(
+        &mut self,
+        statement: &str,
+        known: &Colors,
+    ) -> Result<Option<Colors>, DatabaseError> {
+        self.files.check()?;
+        self.execute(statement, [])?;
         let data_version = Some(data_version(&self.connection)?);
         if data_version == self.data_version {
             return Ok(None);
         }
+        // that program may have made FILE-wal longer while it was waited for
+        self.files.check()?;
         let colors = read_list(&self.connection, known)?;
         self.data_version = data_version;
         Ok(Some(colors))
@@ -302,50 +313,41 @@ impl Database {
     /// Writes an edit of the list, after [`Database::begin`].
     pub(super) fn write(&mut self, edit: &Edit) -> Result<(), DatabaseError> {
         match edit {
-            Edit::Append(id, color) => self.insert(*id, color),
-            Edit::Replace(id, json) => {
-                self.execute(UPDATE, (id, color::fields(json).value), json.bytes().len())
-            }
-            Edit::Remove(id) => self.execute(DELETE, [id], 0),
+            Edit::Append(id, color) => self.put(INSERT, *id, color),
+            Edit::Replace(id, color) => self.put(UPDATE, *id, color),
+            Edit::Remove(id) => self.execute(DELETE, [id]),
             Edit::ReplaceAll(list) => {
-                self.execute(DELETE_ALL, [], 0)?;
-                list.iter().try_for_each(|(id, color)| self.insert(id, color))
+                self.execute(DELETE_ALL, [])?;
+                list.iter().try_for_each(|(id, color)| self.put(INSERT, id, color))
             }
         }
     }
 
-    fn insert(&mut self, id: i64, color: &Color) -> Result<(), DatabaseError> {
+    fn put(&mut self, statement: &str, id: i64, color: &Color) -> Result<(), DatabaseError> {
+        self.files.make_room_for(color.json_len() as u64)?;
         let fields = color.fields();
-        self.execute(INSERT, (id, fields.name, fields.value), color.json_len())
+        self.execute(statement, (id, fields.name, fields.value))
     }
 
-    /// Runs a statement that adds a text of so many bytes.
-    fn execute(
-        &mut self,
-        statement: &str,
-        values: impl Params,
-        text: usize,
-    ) -> Result<(), DatabaseError> {
-        self.files.make_room_for(text as u64)?;
+    fn execute(&self, statement: &str, values: impl Params) -> Result<(), DatabaseError> {
         self.connection.prepare_cached(statement)?.execute(values)?;
         Ok(())
     }
 
     /// Makes durable what was written since [`Database::begin`], all or nothing.
     pub(super) fn commit(&self) -> Result<(), DatabaseError> {
-        let committed = self.connection.prepare_cached("COMMIT")?.execute([]);
-        if let Err(refused) = &committed
-            && self.erase_refused_commit().is_err()
-            && refused
-                .sqlite_error()
-                .is_some_and(|refused| refused.extended_code == ffi::SQLITE_IOERR_FSYNC)
-        {
+        let Err(refused) = self.connection.prepare_cached("COMMIT")?.execute([]) else {
+            return Ok(());
+        };
+        let is_erased = self.erase_refused_commit().is_ok();
+        let code = refused.sqlite_error().map(|refused| refused.extended_code);
+        if !is_erased && code == Some(ffi::SQLITE_IOERR_FSYNC) {
             return Err(DatabaseError::other(
                 "the disk reported an error on sync, and another when the change was taken back: \
                  it may be there after a crash",
             ));
         }
-        Ok(committed.map(drop)?)
+        Err(refused.into())
     }
 
     /// Forgets what was written since [`Database::begin`], and gives up the write lock.

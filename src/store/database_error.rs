@@ -55,10 +55,8 @@ impl fmt::Display for DatabaseError {
 
 impl From<rusqlite::Error> for DatabaseError {
     fn from(error: rusqlite::Error) -> Self {
-        let rusqlite::Error::SqliteFailure(failure, message) = &error else {
-            return Self::Other(error.to_string());
-        };
-        let message = message.clone().unwrap_or_else(|| error.to_string());
+        let message = error.to_string();
+        let Some(failure) = error.sqlite_error() else { return Self::Other(message) };
         match (failure.code, failure.extended_code) {
             (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => Self::Busy,
             (_, ffi::SQLITE_READONLY_ROLLBACK) => Self::HotJournal,

@@ -26,17 +26,14 @@ const PAGE_BYTES_MIN: u64 = 512;
 /// closes any descriptor of a file, it loses SQLite's locks on it.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// FILE as `--data` names it, FILE-wal and FILE-shm; with what they were when SQLite had opened
-    /// them.
-    opened: [(PathBuf, Option<FileId>); 3],
+    /// FILE as `--data` names it, FILE-wal and FILE-shm; with their device and inode when SQLite had
+    /// opened them.
+    opened: [(PathBuf, Option<(u64, u64)>); 3],
     pub(super) shm: SharedMemory,
     page_bytes: u64,
     /// Of the pages that FILE-wal may have after the save that is under way.
     bytes: u64,
 }
-
-/// What identifies a file while it is open: device and inode.
-type FileId = (u64, u64);
 
 /// FILE-shm. SQLite maps it into memory, where writing to a place for which the disk has no room,
 /// or behind the end, is a SIGBUS. SQLite makes room by writing one byte in 4,096, which is not
@@ -59,24 +56,18 @@ impl SharedMemory {
     pub(super) fn open(path: &Path) -> Result<Self, DatabaseError> {
         let shm = data_file::with_suffix(path, "-shm");
         let failed = |error: io::Error| data_file::path_error(&shm, &error);
-        let mut is_new = false;
         let owner = fs::metadata(path).map_err(failed)?;
+        let mode = owner.mode() & 0o777;
+        let is_new = !shm.exists();
         let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        let file = match options.open(&shm) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                is_new = true;
-                // https://sqlite.org/wal.html: the owner and the mode of FILE
-                let file =
-                    options.create(true).mode(owner.mode() & 0o777).open(&shm).map_err(failed)?;
-                file.set_permissions(Permissions::from_mode(owner.mode() & 0o777))
-                    .map_err(failed)?;
-                // Only root may, and who else gets here is the owner in most cases.
-                let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
-                file
-            }
-            opened => opened.map_err(failed)?,
-        };
+        options.read(true).write(true).create(true).truncate(false).mode(mode);
+        let file = options.open(&shm).map_err(failed)?;
+        if is_new {
+            // https://sqlite.org/wal.html: the owner and the mode of FILE
+            file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
+            // Only root may, and who else gets here is the owner in most cases.
+            let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
+        }
         Ok(Self { file, path: shm, is_new, room: 0 })
     }
 

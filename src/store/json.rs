@@ -2,7 +2,6 @@
 //! Knows JSON, and nothing of changes.
 
 use std::fmt;
-use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -32,8 +31,8 @@ pub(crate) struct JsonError {
 }
 
 impl JsonError {
-    fn without_place(reason: String) -> Self {
-        Self { reason, line: 0, column: 0 }
+    fn without_place(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), line: 0, column: 0 }
     }
 }
 
@@ -74,11 +73,10 @@ fn shorten(reason: &str) -> String {
 pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
     if content.is_empty() {
         return Err(JsonError::without_place(
-            "there is no content, send an object with the strings \"name\" and \"value\""
-                .to_owned(),
+            "there is no content, send an object with the strings \"name\" and \"value\"",
         ));
     }
-    parse(text(content)?, COLOR_FORM).map(|Object(color)| color)
+    parse(content, COLOR_FORM)
 }
 
 /// Reads the content of an update: an object whose optional string `value` is the new value; `name`
@@ -94,8 +92,11 @@ pub(crate) fn from_update(content: &[u8]) -> Result<Option<String>, JsonError> {
     if content.is_empty() {
         return Ok(None);
     }
-    let Object::<Update>(update) = parse(text(content)?, COLOR_FORM)?;
-    Ok(update.value)
+    match first_byte(content) {
+        Some(b'{') => parse::<Update>(content, COLOR_FORM).map(|update| update.value),
+        // no object: refused as a create would be
+        _ => parse::<Color>(content, COLOR_FORM).map(|_| None),
+    }
 }
 
 /// A null is not a missing value.
@@ -107,22 +108,22 @@ fn not_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>
 pub(crate) fn from_list(content: &[u8]) -> Result<Colors, JsonError> {
     #[derive(Deserialize)]
     struct Envelope {
-        data: Option<List>,
+        data: Option<Colors>,
     }
-    let text = text(content)?;
-    let list = match first_byte(text) {
-        Some(b'{') => parse::<Envelope>(text, LIST_FORMS)?.data,
-        _ => Some(parse(text, LIST_FORMS)?),
+    let list = match first_byte(content) {
+        Some(b'{') => parse::<Envelope>(content, LIST_FORMS)?.data,
+        _ => Some(parse(content, LIST_FORMS)?),
     };
-    list.map(|List(colors)| colors).ok_or_else(|| {
+    list.ok_or_else(|| {
         JsonError::without_place(format!("this is no list of colors; send {LIST_FORMS}"))
     })
 }
 
 /// Parses JSON of this form. For what is none at all, such as a form or CSV, the parser has no
 /// words that would help.
-fn parse<'a, T: Deserialize<'a>>(text: &'a str, form: &str) -> Result<T, JsonError> {
-    serde_json::from_str(text).map_err(|error| match first_byte(text) {
+fn parse<'a, T: Deserialize<'a>>(content: &'a [u8], form: &str) -> Result<T, JsonError> {
+    let text = text(content)?;
+    serde_json::from_str(text).map_err(|error| match first_byte(content) {
         Some(b'{' | b'[') => error.into(),
         // such as a string
         _ if serde_json::from_str::<IgnoredAny>(text).is_ok() => error.into(),
@@ -132,8 +133,8 @@ fn parse<'a, T: Deserialize<'a>>(text: &'a str, form: &str) -> Result<T, JsonErr
     })
 }
 
-fn first_byte(text: &str) -> Option<u8> {
-    text.trim_ascii_start().bytes().next()
+fn first_byte(content: &[u8]) -> Option<u8> {
+    content.trim_ascii_start().first().copied()
 }
 
 /// JSON is UTF-8 (RFC 8259 §8.1), also in fields that are ignored.
@@ -147,61 +148,49 @@ fn text(content: &[u8]) -> Result<&str, JsonError> {
     })
 }
 
+/// From an object alone; what serde derives would take an array of the fields as well.
 impl<'de> Deserialize<'de> for Color {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let ColorFields { name, value } = ColorFields::deserialize(deserializer)?;
-        match name.len() {
-            0..=NAME_BYTES_MAX => Ok(Self::new(&name, &value)),
-            length => Err(D::Error::custom(format_args!(
-                "field \"name\" has {length} bytes, at most {NAME_BYTES_MAX} are allowed"
-            ))),
-        }
-    }
-}
-
-/// Reads a struct from a JSON object alone; what serde derives would take an array of the fields as
-/// well.
-struct Object<T>(T);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ObjectVisitor<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
-            type Value = T;
+        struct ColorVisitor;
+        impl<'de> Visitor<'de> for ColorVisitor {
+            type Value = Color;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(COLOR_FORM)
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map))
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Color, A::Error> {
+                let fields = ColorFields::deserialize(MapAccessDeserializer::new(map))?;
+                match fields.name.len() {
+                    0..=NAME_BYTES_MAX => Ok(Color::new(&fields.name, &fields.value)),
+                    length => Err(A::Error::custom(format_args!(
+                        "field \"name\" has {length} bytes, at most {NAME_BYTES_MAX} are allowed"
+                    ))),
+                }
             }
         }
-        deserializer.deserialize_any(ObjectVisitor(PhantomData)).map(Object)
+        deserializer.deserialize_any(ColorVisitor)
     }
 }
 
 /// Reads an array of colors; an error in one says which.
-struct List(Colors);
-
-impl<'de> Deserialize<'de> for List {
+impl<'de> Deserialize<'de> for Colors {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ListVisitor;
         impl<'de> Visitor<'de> for ListVisitor {
-            type Value = List;
+            type Value = Colors;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(LIST_FORMS)
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<List, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Colors, A::Error> {
                 let colors = (1..).map_while(|number| {
                     // serde_json takes the place from the end of the text
                     let wrong = |error| A::Error::custom(format_args!("color {number}: {error}"));
-                    let next = array.next_element::<Object<Color>>().map_err(wrong).transpose();
-                    next.map(|next| next.map(|Object(color)| color))
+                    array.next_element::<Color>().map_err(wrong).transpose()
                 });
-                colors.collect::<Result<Colors, A::Error>>().map(List)
+                colors.collect()
             }
         }
         deserializer.deserialize_seq(ListVisitor)

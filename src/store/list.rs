@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::change::{Change, Outcome};
-use super::color;
+use super::color::Color;
 use super::colors::Colors;
 use crate::http::Representation;
 
@@ -60,9 +60,10 @@ impl SharedList {
         (current.len(), current.envelope_len())
     }
 
-    pub(crate) fn first(&self, name: &str) -> Option<Arc<Representation>> {
-        let found = { lock(&self.current).find(name).map(|(_, json)| Arc::clone(json)) };
-        found.inspect(|json| self.note_sent(json))
+    /// The color that a path with this name leads to.
+    pub(crate) fn first(&self, name: &str) -> Option<Color> {
+        let found = { lock(&self.current).find(name).map(|(_, color)| color.clone()) };
+        found.inspect(|color| self.note_sent(color))
     }
 
     /// The envelope of the list, if it is made and its tag is known, or both take no time.
@@ -93,10 +94,9 @@ impl SharedList {
         Arc::clone(envelope)
     }
 
-    /// Notes that the JSON of a color is sent, which the list may not have any more before that
-    /// ends.
-    pub(crate) fn note_sent(&self, json: &Arc<Representation>) {
-        self.limit(json, || Some(color::name(json).into_owned()));
+    /// Notes that a color is sent, which the list may not have any more before that ends.
+    pub(crate) fn note_sent(&self, color: &Color) {
+        self.limit(&color.json, || Some(color.name().into_owned()));
     }
 
     /// Withdraws the oldest of what is being sent and not current any more, if with this one all of
@@ -109,7 +109,7 @@ impl SharedList {
         let is_current = |name: Option<&str>, sent: &Arc<Representation>| {
             let current = match name {
                 None => version.made_envelope(),
-                Some(name) => version.find(name).map(|(_, json)| json),
+                Some(name) => version.find(name).map(|(_, color)| &color.json),
             };
             current.is_some_and(|current| Arc::ptr_eq(current, sent))
         };
@@ -141,34 +141,22 @@ impl SharedList {
 
     /// Makes a change, or finds that it cannot be made.
     pub(super) fn make(&self, change: &Change) -> Outcome {
-        if change.needs_tag_of_list() {
-            let outcome = (0..TAG_TRIES_MAX).find_map(|_| self.try_make(change));
-            return outcome.unwrap_or(Outcome::Contended);
-        }
-        let (outcome, _removed) = {
-            let mut current = lock(&self.current);
-            let (outcome, edit) = change.decide(&current);
-            (outcome, edit.map(|edit| current.apply(edit)))
-        };
-        outcome
-    }
-
-    /// Decides on a change without the lock, since it may take long. `None` if the list was changed
-    /// meanwhile.
-    fn try_make(&self, change: &Change) -> Option<Outcome> {
-        let version = self.version();
-        let (outcome, edit) = change.decide(&version);
-        let Some(edit) = edit else { return Some(outcome) };
-        let _removed = {
-            let mut current = lock(&self.current);
-            if !current.is_version(&version) {
-                return None;
+        let needs_tag = change.needs_tag_of_list();
+        for _ in 0..TAG_TRIES_MAX {
+            // makes the tag, which may take long, without the lock
+            if needs_tag && let (outcome, None) = change.decide(&self.version()) {
+                return outcome;
             }
-            // an edit would copy what it shares
-            drop(version);
-            current.apply(edit)
-        };
-        Some(outcome)
+            let mut current = lock(&self.current);
+            if !needs_tag || current.has_tag() {
+                let (outcome, edit) = change.decide(&current);
+                let removed = edit.map(|edit| current.apply(edit));
+                drop(current);
+                drop(removed);
+                return outcome;
+            }
+        }
+        Outcome::Contended
     }
 
     /// Has everybody see another list.
@@ -185,7 +173,6 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::color::Color;
     use super::super::colors::Edit;
     use super::super::{Action, Change};
     use super::*;

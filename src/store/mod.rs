@@ -9,7 +9,6 @@ pub(crate) mod data_file;
 pub(crate) mod database;
 mod database_error;
 mod files;
-mod follower;
 #[cfg(fuzzing)]
 #[path = "../../fuzz/inside/store.rs"]
 pub(crate) mod fuzzing;
@@ -29,12 +28,12 @@ pub(crate) use color::Color;
 pub(crate) use colors::Colors;
 pub(crate) use database::Database;
 pub(crate) use database_error::DatabaseError;
-pub(crate) use follower::Follower;
 pub(crate) use json::JsonError;
 use list::SharedList;
+pub(crate) use replica::Follower;
 pub(crate) use status::DatabaseStatus;
 pub(crate) use writer::Writer;
-use writer::{Reply, WriterMessage};
+use writer::{Waiting, WriterMessage};
 
 /// What another program has written may go unnoticed by readers for this long.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -58,7 +57,10 @@ impl Store {
     pub(crate) fn in_memory(colors: Colors, memory_max: usize) -> Self {
         Self {
             list: Arc::new(SharedList::new(colors, 2 * memory_max)),
-            status: Arc::new(DatabaseStatus::of_writer()),
+            status: Arc::new(DatabaseStatus::new(
+                "changes cannot be saved",
+                "changes are saved again",
+            )),
             follows: None,
             writer: None,
         }
@@ -74,7 +76,7 @@ impl Store {
         let (sender, messages) = mpsc::channel();
         let store = Self { writer: Some(sender), ..Self::in_memory(colors, memory_max) };
         let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
-        (store, Writer::new(list, status, messages, database))
+        (store, Writer { list, status, messages, database, warned: None })
     }
 
     /// The list of a database that others write, and the follower, which has to run for their
@@ -83,12 +85,14 @@ impl Store {
         path: &Path,
         memory_max: usize,
     ) -> Result<(Self, Follower), DatabaseError> {
-        let (colors, seen) = follower::read(path, &Colors::default())?;
-        let status = Arc::new(DatabaseStatus::of_follower());
+        let status =
+            Arc::new(DatabaseStatus::new("the list cannot be read", "the list is read again"));
         let follows = Some(path.file_name().unwrap_or_default().display().to_string());
-        let store = Self { status, follows, ..Self::in_memory(colors, memory_max) };
+        let store = Self { status, follows, ..Self::in_memory(Colors::default(), memory_max) };
         let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
-        Ok((store, Follower { path: path.to_owned(), list, status, seen }))
+        let mut follower = Follower { path: path.to_owned(), list, status, seen: None };
+        follower.look()?;
+        Ok((store, follower))
     }
 
     /// Whether changes are saved.
@@ -115,22 +119,20 @@ impl Store {
         change: Change,
         reply: impl FnOnce(Result<Outcome, DatabaseError>) + Send + 'static,
     ) {
-        self.send(WriterMessage::Change(change, Reply::new(reply)));
+        let needs_tag = change.needs_tag_of_list();
+        let waiting = Waiting { change, needs_tag, reply: Box::new(reply) };
+        if let Some(writer) = &self.writer {
+            // The writer ends when the service does, which answers nobody any more.
+            let _ = writer.send(WriterMessage::Change(waiting));
+        }
     }
 
     /// Tells the writer to save what is queued and to close the database. False if that is not done
     /// at the deadline.
     pub(crate) fn close(&self, deadline: Instant) -> bool {
+        let Some(writer) = &self.writer else { return true };
         let (closed, is_closed) = mpsc::channel();
-        self.send(WriterMessage::Close(closed));
-        !self.is_durable()
-            || is_closed.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
-    }
-
-    fn send(&self, message: WriterMessage) {
-        if let Some(writer) = &self.writer {
-            // Without a writer the message is dropped, and with it what would tell its outcome.
-            let _ = writer.send(message);
-        }
+        writer.send(WriterMessage::Close(closed)).is_ok()
+            && is_closed.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
     }
 }

@@ -1,11 +1,12 @@
-//! Reads the list of a FILE that other programs write, whatever they write it with: SQLite in
-//! either of its journal modes, Litestream, which writes pages in place, or a rename. Writes
-//! nothing itself: no FILE-wal, no FILE-shm, no lock that stays.
+//! Follows a FILE that other programs write, or reads its list once, whatever they write it with:
+//! SQLite in either of its journal modes, Litestream, which writes pages in place, or a rename.
+//! Writes nothing itself: no FILE-wal, no FILE-shm, no lock that stays.
 
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,9 +14,12 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use rusqlite::{Connection, OpenFlags};
 
+use super::LOOK_INTERVAL;
 use super::data_file;
 use super::database::{self, BUSY_PAUSE, BUSY_TIME};
 use super::database_error::DatabaseError;
+use super::list::SharedList;
+use super::status::DatabaseStatus;
 
 /// The clock of a file system goes on in steps, of 1 to 10 ms. Behind a time that is younger than
 /// two of them, a second change may hide.
@@ -66,15 +70,6 @@ impl Stamp {
             status_changed: (file.ctime(), file.ctime_nsec()),
         }
     }
-
-    /// Whether a change that comes now could leave the same stamp. Nobody can set the time of a
-    /// change of status.
-    fn is_young(&self) -> bool {
-        let (seconds, nanoseconds) = self.status_changed;
-        let changed = Duration::new(seconds.unsigned_abs(), nanoseconds as u32);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        now.abs_diff(changed) < CLOCK_STEPS
-    }
 }
 
 impl Stamps {
@@ -86,9 +81,57 @@ impl Stamps {
         Ok(Self([Stamp::of(&path)?, wal]))
     }
 
-    /// `None` if a change that comes now could leave the same.
+    /// `None` if a change that comes now could leave the same. Nobody can set the time of a change of
+    /// status.
     fn unless_young(self) -> Option<Self> {
-        (!self.0.iter().flatten().any(Stamp::is_young)).then_some(self)
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let is_young = self.0.iter().flatten().any(|stamp| {
+            let (seconds, nanoseconds) = stamp.status_changed;
+            let changed = Duration::new(seconds.unsigned_abs(), nanoseconds as u32);
+            now.abs_diff(changed) < CLOCK_STEPS
+        });
+        (!is_young).then_some(self)
+    }
+}
+
+/// Reads the list of FILE anew when that has changed, on a thread of its own.
+pub(crate) struct Follower {
+    pub(super) path: PathBuf,
+    pub(super) list: Arc<SharedList>,
+    pub(super) status: Arc<DatabaseStatus>,
+    /// What FILE was when the list was read; `None` if it has to be read again.
+    pub(super) seen: Option<Stamps>,
+}
+
+impl Follower {
+    /// Follows the file until the process ends.
+    pub(crate) fn run(mut self) {
+        let status = Arc::clone(&self.status);
+        loop {
+            sleep(LOOK_INTERVAL);
+            // The status has told of a failure.
+            let _ = status.watch(|| self.look());
+        }
+    }
+
+    /// Publishes the list if the file has changed. If that cannot be read, the last list stays.
+    pub(super) fn look(&mut self) -> Result<(), DatabaseError> {
+        // if it fails, reading says why
+        let now = Stamps::of(&self.path).ok();
+        if now.is_some() && now == self.seen {
+            return Ok(());
+        }
+        self.seen = None;
+        let known = self.list.version();
+        let (colors, seen) =
+            read(&self.path, |connection| database::read_list(connection, &known))?;
+        let is_changed = colors != known;
+        if is_changed {
+            self.list.replace(colors);
+        }
+        self.status.note_read(is_changed);
+        self.seen = seen;
+        Ok(())
     }
 }
 

@@ -1,10 +1,13 @@
 //! How the database goes, for everybody to read: whether changes are saved, or of a follower
 //! whether the list is read.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::mem::replace;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::database_error::DatabaseError;
+use super::list::lock;
 use crate::metrics::SaveMetrics;
 use crate::service_manager;
 
@@ -36,23 +39,12 @@ pub(crate) struct Status {
 }
 
 impl DatabaseStatus {
-    pub(super) fn of_writer() -> Self {
-        Self::new("changes cannot be saved", "changes are saved again")
-    }
-
-    /// Of a list that was read now.
-    pub(super) fn of_follower() -> Self {
-        let status = Self::new("the list cannot be read", "the list is read again");
-        status.note_read(true);
-        status
-    }
-
-    fn new(complaint: &'static str, relief: &'static str) -> Self {
+    pub(super) fn new(complaint: &'static str, relief: &'static str) -> Self {
         Self { complaint, relief, current: Mutex::default(), metrics: SaveMetrics::default() }
     }
 
     pub(crate) fn current(&self) -> Status {
-        self.lock().clone()
+        lock(&self.current).clone()
     }
 
     /// What is wrong now, if anything is.
@@ -67,52 +59,47 @@ impl DatabaseStatus {
 
     /// How long the save or read that is under way takes so far.
     pub(crate) fn elapsed(&self) -> Duration {
-        self.lock().begun.map_or(Duration::ZERO, |begun| begun.elapsed())
+        lock(&self.current).begun.map_or(Duration::ZERO, |begun| begun.elapsed())
     }
 
-    /// Nothing that can panic is done under this lock.
-    fn lock(&self) -> MutexGuard<'_, Status> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes that a save or a read begins.
-    pub(super) fn begin(&self) {
-        self.lock().begun = Some(Instant::now());
-    }
-
-    pub(super) fn end(&self) {
-        self.lock().begun = None;
+    /// Runs a save or a read. Notes when it began and whether it has failed, and tells of a failure
+    /// that is not the one before, and of its end. A panic is an error.
+    pub(super) fn watch<T>(
+        &self,
+        run: impl FnOnce() -> Result<T, DatabaseError>,
+    ) -> Result<T, DatabaseError> {
+        lock(&self.current).begun = Some(Instant::now());
+        let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(DatabaseError::Panicked));
+        let failure = result.as_ref().err();
+        let before = {
+            let mut status = lock(&self.current);
+            status.begun = None;
+            replace(&mut status.failure, failure.cloned())
+        };
+        if let Some(failure) = failure {
+            self.metrics.failures.add(1);
+            if before.as_ref() != Some(failure) {
+                let complaint = format!("{}: {failure}", self.complaint);
+                log::error!("{complaint}");
+                service_manager::status(&complaint);
+            }
+        } else if before.is_some() {
+            log::info!("{}", self.relief);
+            service_manager::status("ok");
+        }
+        result
     }
 
     pub(super) fn note_saved(&self) {
-        self.lock().saved = Some(SystemTime::now());
+        lock(&self.current).saved = Some(SystemTime::now());
     }
 
     pub(super) fn note_read(&self, is_changed: bool) {
         let now = Some(SystemTime::now());
-        let mut status = self.lock();
+        let mut status = lock(&self.current);
         status.read = now;
-        if is_changed {
+        if is_changed || status.changed.is_none() {
             status.changed = now;
-        }
-    }
-
-    /// Notes that changes can be saved, or the list can be read.
-    pub(super) fn note_success(&self) {
-        let failure = self.lock().failure.take();
-        if failure.is_some() {
-            log::info!("{}", self.relief);
-            service_manager::status("ok");
-        }
-    }
-
-    /// Tells of the failure only if the one before had another reason.
-    pub(super) fn note_failure(&self, error: DatabaseError) {
-        self.metrics.failures.add(1);
-        let before = self.lock().failure.replace(error.clone());
-        if before.as_ref() != Some(&error) {
-            log::error!("{}: {error}", self.complaint);
-            service_manager::status(&format!("{}: {error}", self.complaint));
         }
     }
 }

@@ -3,9 +3,8 @@
 //! Changes that arrive meanwhile share the next commit.
 //! When none has come for a second, it looks what other programs have committed.
 
-use std::collections::VecDeque;
-use std::iter::empty;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::exit;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -17,6 +16,7 @@ use super::database::Database;
 use super::database_error::DatabaseError;
 use super::list::SharedList;
 use super::status::DatabaseStatus;
+use crate::logging;
 use crate::yielding::Yielding;
 
 /// When changes that are saved together have taken this long to make, the others wait for the next
@@ -29,118 +29,80 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the writer is sent.
 pub(super) enum WriterMessage {
-    Change(Change, Reply),
+    Change(Waiting),
     /// The end: whatever came before is saved. Told when the database is closed.
     Close(Sender<()>),
 }
 
-/// Who is told the outcome of a change. If the writer ends before it is known, the outcome is an
-/// error.
-#[expect(clippy::type_complexity, reason = "a name for it would be needed nowhere else")]
-pub(super) struct Reply(Option<Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>>);
-
-impl Reply {
-    pub(super) fn new(reply: impl FnOnce(Result<Outcome, DatabaseError>) + Send + 'static) -> Self {
-        Self(Some(Box::new(reply)))
-    }
-
-    pub(super) fn send(mut self, outcome: Result<Outcome, DatabaseError>) {
-        if let Some(reply) = self.0.take() {
-            reply(outcome);
-        }
-    }
-}
-
-impl Drop for Reply {
-    fn drop(&mut self) {
-        if let Some(reply) = self.0.take() {
-            reply(Err(DatabaseError::other(
-                "nothing is saved any more: the service is stopping, or its log says why",
-            )));
-        }
-    }
+/// A change that is not saved yet.
+pub(super) struct Waiting {
+    pub(super) change: Change,
+    /// [`Change::needs_tag_of_list`], found out once: it reads all conditions.
+    pub(super) needs_tag: bool,
+    /// Called with the outcome.
+    pub(super) reply: Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>,
 }
 
 /// Saves changes, on a thread of its own.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    list: Arc<SharedList>,
-    status: Arc<DatabaseStatus>,
-    messages: Receiver<WriterMessage>,
-    database: Database,
+    pub(super) list: Arc<SharedList>,
+    pub(super) status: Arc<DatabaseStatus>,
+    pub(super) messages: Receiver<WriterMessage>,
+    pub(super) database: Database,
     /// When the log last said that another program has changed the list.
-    warned: Option<Instant>,
-    yielding: Yielding,
+    pub(super) warned: Option<Instant>,
 }
 
 impl Writer {
-    pub(super) fn new(
-        list: Arc<SharedList>,
-        status: Arc<DatabaseStatus>,
-        messages: Receiver<WriterMessage>,
-        database: Database,
-    ) -> Self {
-        Self { list, status, messages, database, warned: None, yielding: Yielding::new() }
-    }
-
     /// Saves changes until it is told to close, or the store is gone.
     pub(crate) fn run(self) {
-        let status = Arc::clone(&self.status);
-        // a panic in a change is caught below; any other is one in here, and nothing is saved any
-        // more
+        // The status catches a panic in a save. After any other nothing would be saved any more, and
+        // who waits for an outcome would wait forever.
         if catch_unwind(AssertUnwindSafe(|| self.save_until_closed())).is_err() {
-            status.note_failure(DatabaseError::Panicked);
-            // a save that never ends: the watchdog has the service restarted
-            status.begin();
+            logging::end(Some(&DatabaseError::Panicked));
+            exit(1);
         }
     }
 
     fn save_until_closed(mut self) {
-        let (mut waiting, mut closed) = (VecDeque::new(), None);
-        loop {
-            let first = match waiting.is_empty().then(|| self.receive()) {
-                Some(Err(RecvTimeoutError::Disconnected)) => return self.database.close(),
+        let (mut waiting, mut closed) = (Vec::<Waiting>::new(), None);
+        let mut yielding = Yielding::new();
+        while closed.is_none() || !waiting.is_empty() {
+            let first = match waiting.is_empty().then(|| self.receive(&mut yielding)) {
+                Some(Err(RecvTimeoutError::Disconnected)) => break,
                 Some(Err(RecvTimeoutError::Timeout)) => {
                     self.look();
-                    None
+                    continue;
                 }
                 first => first.and_then(Result::ok),
             };
             for message in first.into_iter().chain(self.messages.try_iter()) {
                 match message {
-                    WriterMessage::Change(change, reply) => {
-                        // those that may take long are last, so that the others are not kept
-                        // waiting by more than one of them
-                        let is_light = |(other, _): &(Change, _)| !other.needs_tag_of_list();
-                        let place = match change.needs_tag_of_list() {
-                            true => waiting.len(),
-                            false => waiting.partition_point(is_light),
-                        };
-                        waiting.insert(place, (change, reply));
-                    }
+                    WriterMessage::Change(change) => waiting.push(change),
                     WriterMessage::Close(told) => closed = Some(told),
                 }
             }
+            // those that may take long are last, so that the others are not kept waiting by more
+            // than one of them
+            waiting.sort_by_key(|waiting| waiting.needs_tag);
             if !waiting.is_empty() {
-                let outcomes = self.save_all(waiting.iter().map(|(change, _)| change));
+                let outcomes = self.save(&waiting);
                 let saved = waiting.drain(..outcomes.len());
-                saved.zip(outcomes).for_each(|((_, reply), outcome)| reply.send(outcome));
+                saved.zip(outcomes).for_each(|(saved, outcome)| (saved.reply)(outcome));
             }
-            if waiting.is_empty()
-                && let Some(closed) = closed.take()
-            {
-                self.database.close();
-                // The thread that waited may have given up.
-                let _ = closed.send(());
-                return;
-            }
+        }
+        self.database.close();
+        if let Some(closed) = closed {
+            // The thread that waited may have given up.
+            let _ = closed.send(());
         }
     }
 
     /// Waits for a message, for as long as the database may go unseen.
-    fn receive(&mut self) -> Result<WriterMessage, RecvTimeoutError> {
+    fn receive(&self, yielding: &mut Yielding) -> Result<WriterMessage, RecvTimeoutError> {
         let receive = || self.messages.try_recv().ok();
-        match receive().or_else(|| self.yielding.until(receive)) {
+        match receive().or_else(|| yielding.until(receive)) {
             Some(message) => Ok(message),
             None => self.messages.recv_timeout(LOOK_INTERVAL),
         }
@@ -150,29 +112,27 @@ impl Writer {
     /// whether changes can be saved again.
     fn look(&mut self) {
         if self.status.current().failure.is_some() {
-            // It has told of an error.
-            let _ = self.save(empty());
+            self.save(&[]);
             return;
         }
-        self.status.begin();
-        let known = self.list.version();
-        let found = catch_unwind(AssertUnwindSafe(|| self.database.look(&known)));
-        match found.unwrap_or(Err(DatabaseError::Panicked)) {
-            Ok(found) => self.adopt(&known, found),
-            Err(error) => self.status.note_failure(error),
-        }
-        self.status.end();
+        let status = Arc::clone(&self.status);
+        // The status has told of a failure.
+        let _ = status.watch(|| {
+            let known = self.list.version();
+            let found = self.database.look(&known)?;
+            self.adopt(&known, found);
+            Ok(())
+        });
     }
 
     /// Publishes the list that was found in the database, unless it is the one that is known.
     fn adopt(&mut self, known: &Colors, found: Option<Colors>) {
-        let Some(found) = found else { return };
         // a checkpoint, for instance, changes no color
-        if found == *known && found.has_ids_of(known) {
+        let Some(found) = found.filter(|found| found != known || !found.has_ids_of(known)) else {
             return;
-        }
+        };
         let may_warn = self.warned.is_none_or(|warned| warned.elapsed() > WARNING_INTERVAL);
-        if found != *known && may_warn {
+        if may_warn && found != *known {
             let count = found.len();
             log::warn!("another program has changed the list; it has {count} colors now");
             self.warned = Some(Instant::now());
@@ -180,51 +140,30 @@ impl Writer {
         self.list.replace(found);
     }
 
-    /// Saves changes in one commit, the first ones if they take long. If that fails, all fail, but
-    /// for those that change nothing.
-    fn save_all<'a>(
-        &mut self,
-        changes: impl Iterator<Item = &'a Change> + Clone,
-    ) -> Vec<Result<Outcome, DatabaseError>> {
-        let error = match self.save(changes.clone()) {
-            Ok(outcomes) => return outcomes.into_iter().map(Ok).collect(),
-            Err(error) => error,
-        };
-        let unsaved = changes.map(|change| {
-            if error == DatabaseError::Panicked {
-                // it would panic again
-                return Err(error.clone());
+    /// Saves changes in one commit, the first ones if they take long, and returns their outcomes. If
+    /// that fails, all fail, but for those that change nothing.
+    fn save(&mut self, changes: &[Waiting]) -> Vec<Result<Outcome, DatabaseError>> {
+        let status = Arc::clone(&self.status);
+        let saved = status.watch(|| self.try_save(changes));
+        self.database.roll_back();
+        match saved {
+            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+            // it would panic again
+            Err(DatabaseError::Panicked) => vec![Err(DatabaseError::Panicked); changes.len()],
+            Err(error) => {
+                let version = self.list.version();
+                let unsaved = changes.iter().map(|waiting| match waiting.change.decide(&version) {
+                    (outcome, None) => Ok(outcome),
+                    (_, Some(_)) => Err(error.clone()),
+                });
+                unsaved.collect()
             }
-            match change.decide(&self.list.version()) {
-                (outcome, None) => Ok(outcome),
-                (_, Some(_)) => Err(error.clone()),
-            }
-        });
-        unsaved.collect()
+        }
     }
 
     /// Makes changes, commits them, and publishes the list with them. If that fails, no change was
     /// made.
-    fn save<'a>(
-        &mut self,
-        changes: impl Iterator<Item = &'a Change>,
-    ) -> Result<Vec<Outcome>, DatabaseError> {
-        self.status.begin();
-        let saved = catch_unwind(AssertUnwindSafe(|| self.try_save(changes)))
-            .unwrap_or(Err(DatabaseError::Panicked));
-        self.database.roll_back();
-        self.status.end();
-        match &saved {
-            Ok(_) => self.status.note_success(),
-            Err(error) => self.status.note_failure(error.clone()),
-        }
-        saved
-    }
-
-    fn try_save<'a>(
-        &mut self,
-        changes: impl Iterator<Item = &'a Change>,
-    ) -> Result<Vec<Outcome>, DatabaseError> {
+    fn try_save(&mut self, changes: &[Waiting]) -> Result<Vec<Outcome>, DatabaseError> {
         let known = self.list.version();
         let has_failed = self.status.current().failure.is_some();
         let found = self.database.begin(&known, has_failed)?;
@@ -232,7 +171,7 @@ impl Writer {
         let begun = Instant::now();
         let mut version = self.list.version();
         let (mut outcomes, mut is_changed) = (Vec::new(), false);
-        for change in changes {
+        for Waiting { change, .. } in changes {
             let (outcome, edit) = change.decide(&version);
             outcomes.push(outcome);
             if let Some(edit) = edit {
@@ -244,9 +183,7 @@ impl Writer {
                 break;
             }
         }
-        if has_failed || is_changed {
-            self.database.commit()?;
-        }
+        self.database.commit()?;
         if is_changed {
             self.status.metrics.durations.add(1, begun.elapsed());
             self.list.replace(version);
