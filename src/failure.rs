@@ -6,7 +6,6 @@ use std::io::{self, ErrorKind};
 use crate::store::{DatabaseError, JsonError};
 
 /// Why the service cannot start or go on; each is one line, and exit code 1.
-#[derive(Debug)]
 pub(crate) enum Failure {
     SeedUnreadable(String, io::Error),
     /// When the seed is not a file of colors.

@@ -132,8 +132,7 @@ pub(crate) struct WorkerCounters {
     pub(crate) closed: [Counter; CLOSINGS.len()],
     /// Times of requests that were answered without a save: from the start of the pass that
     /// received the last byte to the end of that pass, so that the clock is read once per pass.
-    /// Requests that waited for further passes, behind others of their connection, are measured up
-    /// to their answers. The time in the kernel's receive buffer is not included.
+    /// Neither the time in the kernel's receive buffer is included, nor that in the run queue.
     pub(crate) immediate: Histogram,
     /// How long changes took that had to be saved first, up to their answers.
     pub(crate) durable: Histogram,
@@ -162,7 +161,6 @@ pub(crate) struct SaveMetrics {
 }
 
 /// The numbers of the whole service.
-#[derive(Debug)]
 pub(crate) struct Metrics {
     /// By worker.
     pub(crate) workers: Box<[WorkerCounters]>,

@@ -32,7 +32,6 @@ fn tell(states: &[NotifyState<'_>]) {
     }
 }
 
-#[derive(Debug)]
 pub(crate) struct Watchdog {
     /// Time between two heartbeats: half of what the manager allows, as sd_watchdog_enabled(3)
     /// advises. `None` without a watchdog.

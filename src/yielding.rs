@@ -16,7 +16,6 @@ const YIELD_TIME_MAX: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What one thread has found out about yielding.
-#[derive(Debug)]
 pub(crate) struct Yielding {
     paused_until: Instant,
 }

@@ -212,7 +212,7 @@ fn serve(
                 let answer = shared.service.respond(&request, arrival);
                 Event::Answer(request, Ok(answer))
             }
-            Next::Change(..) => panic!("nothing is saved here: {next:?}"),
+            Next::Change(..) => panic!("nothing is saved here"),
         };
     }
 }

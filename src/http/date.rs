@@ -1,6 +1,14 @@
 //! The value of the field Date.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+
+use time::OffsetDateTime;
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+
+const IMF_FIXDATE: &[BorrowedFormatItem<'_>] = format_description!(
+    "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
+);
 
 /// The current time as an IMF-fixdate (RFC 9110 §5.6.7). The clock is read, and the text made, once
 /// per second.
@@ -14,11 +22,10 @@ pub(crate) struct Date {
 impl Date {
     pub(crate) fn at(&mut self, now: Instant) -> &str {
         if self.end.is_none_or(|end| now >= end) {
-            // httpdate panics on times before 1970
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            self.text = httpdate::fmt_http_date(UNIX_EPOCH + since);
+            let time = OffsetDateTime::now_utc();
+            self.text = time.format(IMF_FIXDATE).expect("it has all that the format names");
             // the rest of the second
-            self.end = Some(now + Duration::new(0, 1_000_000_000 - since.subsec_nanos()));
+            self.end = Some(now + Duration::new(0, 1_000_000_000 - time.nanosecond()));
         }
         &self.text
     }
@@ -26,6 +33,8 @@ impl Date {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
     use super::*;
 
     #[test]

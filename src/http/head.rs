@@ -25,7 +25,6 @@ const KEPT_HOST_BYTES_MAX: usize = 260;
 const KNOWN_NAME_BYTES_MAX: usize = "access-control-request-method".len();
 
 /// A request whose head has arrived.
-#[derive(Debug)]
 pub(super) struct Incoming {
     /// Its content is what has been decoded so far.
     pub(super) request: Request,
@@ -35,7 +34,6 @@ pub(super) struct Incoming {
 }
 
 /// What determines the length of the content (RFC 9112 §6.3).
-#[derive(Debug)]
 pub(super) enum Framing {
     Length(usize),
     Chunked(ChunkedDecoder),

@@ -15,7 +15,7 @@ use super::syntax::is_tchar;
 /// Capacity up to which an empty buffer is kept for the next request.
 const KEEP_BYTES_MAX: usize = 1024;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Parser {
     /// The bytes before `start` are parsed.
     received: Vec<u8>,

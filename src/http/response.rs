@@ -127,7 +127,6 @@ pub(crate) struct Response {
 }
 
 /// What decides the fields that do not depend on what is answered.
-#[derive(Debug)]
 pub(crate) struct CommonFields<'a> {
     /// An IMF-fixdate (RFC 9110 §5.6.7).
     pub(crate) date: &'a str,

@@ -83,7 +83,6 @@ enum After {
     Linger,
 }
 
-#[derive(Debug)]
 pub(super) enum Event {
     /// There is something to receive, or the connection has ended.
     Readable,
@@ -100,7 +99,6 @@ pub(super) enum Event {
 }
 
 /// What the worker has to do for the connection next.
-#[derive(Debug)]
 pub(super) enum Next {
     /// Wait for these events on the socket. Without any, it is taken out of epoll, which would
     /// report in every pass that the client has gone.

@@ -10,7 +10,6 @@ use rustix::fs::Mode;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// A socket file that this process made; removed when dropped.
-#[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
     /// Device and inode: another process may have replaced the file since.

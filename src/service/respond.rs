@@ -51,7 +51,6 @@ pub(crate) struct Arrival {
     pub(crate) may_defer: bool,
 }
 
-#[derive(Debug)]
 pub(crate) enum Answer {
     Now(Response),
     /// A change that has to be saved first: [`Service::respond_to_outcome`] has the response then.

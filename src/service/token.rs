@@ -43,7 +43,6 @@ struct Accepted {
 }
 
 /// What to log once the tokens are loaded.
-#[derive(Debug)]
 pub(crate) struct Loaded {
     message: String,
     warning: Option<String>,

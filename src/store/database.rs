@@ -49,7 +49,6 @@ const DELETE: &str = "DELETE FROM color WHERE id = ?1";
 const DELETE_ALL: &str = "DELETE FROM color";
 
 /// An open database.
-#[derive(Debug)]
 pub(crate) struct Database {
     connection: Connection,
     files: Files,

@@ -24,7 +24,6 @@ const PAGE_BYTES_MIN: u64 = 512;
 
 /// The files of a database. Make it before the connection and drop it after that: when a process
 /// closes any descriptor of a file, it loses SQLite's locks on it.
-#[derive(Debug)]
 pub(super) struct Files {
     /// FILE as `--data` names it, FILE-wal and FILE-shm; with their device and inode when SQLite had
     /// opened them.
@@ -41,7 +40,6 @@ pub(super) struct Files {
 ///
 /// Drop it after the connection: when a process closes any descriptor of a file, it loses SQLite's
 /// locks on it.
-#[derive(Debug)]
 pub(super) struct SharedMemory {
     file: File,
     path: PathBuf,

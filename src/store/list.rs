@@ -23,7 +23,6 @@ const TAG_TRIES_MAX: usize = 3;
 /// The envelope of so many colors is made in a tenth of a millisecond.
 const SHORT_LIST_COLORS: usize = 2000;
 
-#[derive(Debug)]
 pub(crate) struct SharedList {
     current: Mutex<Colors>,
     /// What was read and may still be being sent, the oldest first.
@@ -35,7 +34,6 @@ pub(crate) struct SharedList {
 }
 
 /// A long representation that was read.
-#[derive(Debug)]
 struct Tracked {
     representation: Weak<Representation>,
     /// The name of the color; `None` for an envelope.

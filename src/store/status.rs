@@ -15,7 +15,6 @@ use crate::service_manager;
 /// program.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-#[derive(Debug)]
 pub(crate) struct DatabaseStatus {
     /// What is wrong when the last save, or of a follower the last read, has failed.
     complaint: &'static str,

@@ -44,7 +44,6 @@ pub(super) struct Waiting {
 }
 
 /// Saves changes, on a thread of its own.
-#[derive(Debug)]
 pub(crate) struct Writer {
     pub(super) list: Arc<SharedList>,
     pub(super) status: Arc<DatabaseStatus>,
