@@ -189,7 +189,7 @@ fn serve(
     client: &UnixStream,
     output: &mut Vec<u8>,
 ) -> Option<Connection> {
-    let (mut connection, mut event, now) = (connection?, Event::Readable, Instant::now());
+    let (mut connection, mut event, now) = (connection?, Event::Ready, Instant::now());
     let mut scratch = [0; 8192];
     let counters = &shared.service.metrics.workers[0];
     loop {
@@ -203,9 +203,9 @@ fn serve(
             Next::Queue => Event::Resume,
             Next::Wait(EventFlags::OUT) => {
                 assert!(output.len() > before, "the connection waits for room that it has");
-                Event::Writable
+                Event::Ready
             }
-            Next::Wait(EventFlags::IN) if is_readable(&connection.socket) => Event::Readable,
+            Next::Wait(EventFlags::IN) if is_readable(&connection.socket) => Event::Ready,
             Next::Wait(EventFlags::IN) => return Some(connection),
             Next::Wait(_) | Next::Close => return None,
             Next::Defer(request, arrival) => {

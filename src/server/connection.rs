@@ -84,9 +84,8 @@ enum After {
 }
 
 pub(super) enum Event {
-    /// There is something to receive, or the connection has ended.
-    Readable,
-    Writable,
+    /// What [`Next::Wait`] waits for is there, or the connection has ended.
+    Ready,
     /// The other connections have been served: go on with the output, or the requests in the
     /// buffer.
     Resume,
@@ -206,10 +205,10 @@ impl Connection {
 
     fn handle(&mut self, event: Event, pass: &mut Pass<'_>) -> io::Result<Next> {
         match (event, self.state) {
-            (Event::Readable, State::New | State::Idle | State::Reading) => {
+            (Event::Ready, State::New | State::Idle | State::Reading) => {
                 self.receive_requests(pass)
             }
-            (Event::Readable, State::Lingering { left }) => self.drop_received(left, pass.scratch),
+            (Event::Ready, State::Lingering { left }) => self.drop_received(left, pass.scratch),
             (Event::Resume, State::New | State::Idle | State::Reading) => self.answer(pass),
             (Event::Answer(request, answer), State::Waiting { .. }) => {
                 let next = self.take_answer(*request, answer, pass);
@@ -223,12 +222,8 @@ impl Connection {
                 pass.counters.durable.add(1, self.received.elapsed());
                 next
             }
-            (Event::Readable | Event::Writable, State::Waiting { .. }) => {
-                Ok(Next::Wait(EventFlags::empty()))
-            }
-            (Event::Readable | Event::Writable | Event::Resume, State::Writing(after)) => {
-                self.send(after, pass)
-            }
+            (Event::Ready, State::Waiting { .. }) => Ok(Next::Wait(EventFlags::empty())),
+            (Event::Ready | Event::Resume, State::Writing(after)) => self.send(after, pass),
             // epoll reports room only when a third of the socket's buffer is free, so there may be
             // some
             (Event::Deadline, State::Writing(after)) => match self.send(after, pass)? {

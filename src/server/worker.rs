@@ -181,12 +181,10 @@ impl Worker {
 
     fn serve_ready(&mut self, events: &mut Vec<epoll::Event>, pass: &mut Pass<'_>) {
         let mut has_mail = false;
-        for epoll::Event { data, flags } in events.drain(..) {
-            match data.u64() {
+        for event in events.drain(..) {
+            match event.data.u64() {
                 INBOX => has_mail = true,
-                id if { flags }.contains(EventFlags::OUT) => self.serve(id, Event::Writable, pass),
-                // EPOLLHUP and EPOLLERR as well: receiving says which
-                id => self.serve(id, Event::Readable, pass),
+                id => self.serve(id, Event::Ready, pass),
             }
         }
         if has_mail {
@@ -218,7 +216,7 @@ impl Worker {
                     );
                     // Most clients have sent a request by now, so receive first; a connection that
                     // ends with the response never needs epoll.
-                    self.serve(self.last_id, Event::Readable, pass);
+                    self.serve(self.last_id, Event::Ready, pass);
                 }
             }
         }
