@@ -41,7 +41,6 @@ mod store;
 mod yielding;
 
 use std::io::{self, Write as _};
-use std::os::fd::AsFd;
 use std::panic;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -56,7 +55,7 @@ use crate::failure::Failure;
 use crate::metrics::Metrics;
 use crate::server::{Endpoint, Limits, Listener, Server, Shared};
 use crate::service::{Allowlist, Loaded, Service, Tokens};
-use crate::signals::{reload_on_signal, stop_on_signals};
+use crate::signals::Signals;
 use crate::store::Store;
 
 /// What the fuzz targets call.
@@ -99,9 +98,8 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let inherited = inherited.map_err(Failure::Inherited)?;
     let is_activated = !inherited.is_empty();
     let is_starting = Arc::new(AtomicBool::new(true));
-    let reload = args.token_file.as_ref().map(|_| reload_on_signal());
-    let reload = reload.transpose().map_err(Failure::System)?;
-    let stop = stop_on_signals(&is_starting).map_err(Failure::System)?;
+    let signals =
+        Signals::handle(&is_starting, args.token_file.is_some()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(args)?.unzip();
     let memory_max = server::memory_max();
     let load::Opened { store, thread, details, is_new } = load::open(args, memory_max)?;
@@ -128,8 +126,7 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     // after everything that can fail: a failed start logs one line, its error
     log_start(args, &endpoints, &details, is_new);
     log_advice(args, &endpoints, is_activated, loaded);
-    let server =
-        server.run(stop.as_fd(), reload.as_ref().map(AsFd::as_fd)).map_err(Failure::System)?;
+    let server = server.run(&signals).map_err(Failure::System)?;
     let deadline = Instant::now() + STOP_TIME;
     server.stop(deadline - CLOSE_TIME);
     if !shared.service.store.close(deadline) {

@@ -15,7 +15,8 @@ mod socket_file;
 mod worker;
 
 use std::io::{self, ErrorKind};
-use std::os::fd::BorrowedFd;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::sleep;
@@ -35,6 +36,7 @@ use worker::Worker;
 
 use crate::logging;
 use crate::service_manager::{self, Watchdog};
+use crate::signals::Signals;
 
 /// How long after the signal connections are still accepted from the kernel's queue.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
@@ -71,15 +73,10 @@ impl Server {
         Ok(Self { shared, inboxes, listeners, watchdog: Watchdog::from_env(Instant::now()) })
     }
 
-    /// Serves until `stop` becomes readable. When `reload` becomes readable, reads the tokens
-    /// again.
-    pub(crate) fn run(
-        mut self,
-        stop: BorrowedFd<'_>,
-        reload: Option<BorrowedFd<'_>>,
-    ) -> io::Result<Self> {
+    /// Serves until a signal says stop. When one says reload, reads the tokens again.
+    pub(crate) fn run(mut self, signals: &Signals) -> io::Result<Self> {
         service_manager::ready();
-        while !self.accept_ready(stop, reload)? {
+        while !self.accept_ready(signals)? {
             let save_time = self.shared.service.store.status.elapsed();
             self.watchdog.tick(Instant::now(), save_time, |question| {
                 self.inboxes.iter().for_each(|inbox| inbox.post(Mail::Ping(Arc::clone(question))));
@@ -89,11 +86,7 @@ impl Server {
     }
 
     /// Waits for connections and accepts them. True if the service has to stop.
-    fn accept_ready(
-        &mut self,
-        stop: BorrowedFd<'_>,
-        reload: Option<BorrowedFd<'_>>,
-    ) -> io::Result<bool> {
+    fn accept_ready(&mut self, signals: &Signals) -> io::Result<bool> {
         let limit_reached =
             self.shared.service.metrics.is_full() && self.listeners.iter().any(has_pending);
         self.shared.limit_reached.store(limit_reached, Relaxed);
@@ -103,18 +96,13 @@ impl Server {
         }
         let time =
             if limit_reached { Some(PAUSE) } else { self.watchdog.poll_timeout(Instant::now()) };
-        let mut polled = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
-        polled.extend(reload.map(|reload| PollFd::from_borrowed_fd(reload, PollFlags::IN)));
-        polled.extend(
-            self.listeners
-                .iter()
-                .filter(|_| !limit_reached)
-                .map(|listener| PollFd::new(&listener.socket, PollFlags::IN)),
-        );
-        match rustix::event::poll(
-            &mut polled,
-            time.and_then(|time| Timespec::try_from(time).ok()).as_ref(),
-        ) {
+        let time = time.and_then(|time| Timespec::try_from(time).ok());
+        let watch = |socket| PollFd::from_borrowed_fd(socket, PollFlags::IN);
+        let listeners = self.listeners.iter().filter(|_| !limit_reached);
+        let mut polled = vec![watch(signals.stop.as_fd())];
+        polled.extend(signals.reload.iter().map(|reload| watch(reload.as_fd())));
+        polled.extend(listeners.map(|listener| watch(listener.socket.as_fd())));
+        match rustix::event::poll(&mut polled, time.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             // poll(2): the kernel had no memory for its table, so this call did not wait
             Err(Errno::NOMEM) => {
@@ -125,7 +113,7 @@ impl Server {
         }
         let mut ready = polled.iter().map(|polled| !polled.revents().is_empty());
         let must_stop = ready.next() == Some(true);
-        if let Some(reload) = reload
+        if let Some(reload) = &signals.reload
             && ready.next() == Some(true)
         {
             self.reload_tokens(reload);
@@ -136,7 +124,7 @@ impl Server {
         Ok(must_stop)
     }
 
-    fn reload_tokens(&self, reload: BorrowedFd<'_>) {
+    fn reload_tokens(&self, reload: &UnixStream) {
         // One reload is enough for several signals; it fails when there is nothing to read.
         let _ = rustix::io::read(reload, &mut [0; 64]);
         let Some(tokens) = &self.shared.service.tokens else { return };
