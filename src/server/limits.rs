@@ -57,10 +57,8 @@ pub(crate) fn connections_max(listeners: usize, workers: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     // If it fails, the old limit counts.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let descriptors = getrlimit(Resource::Nofile)
-        .current
-        .and_then(|limit| usize::try_from(limit).ok())
-        .unwrap_or(usize::MAX);
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let descriptors = usize::try_from(limit).unwrap_or(usize::MAX);
     let memory = memory_limit().unwrap_or(usize::MAX);
     // each worker has an epoll instance and an inbox
     descriptors

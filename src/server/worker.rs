@@ -279,16 +279,11 @@ impl Worker {
 
     /// Ends what has passed its deadline by `now`, and finds out when to look again.
     fn end_overdue(&mut self, now: Instant, pass: &mut Pass<'_>) {
-        let is_over = |entry: &Entry| {
-            entry.connection.deadline(pass.shared).is_some_and(|deadline| deadline <= now)
+        let overdue = |(id, entry): (&u64, &Entry)| {
+            (entry.connection.deadline(pass.shared)? <= now).then_some(*id)
         };
-        let over: Vec<u64> = self
-            .connections
-            .iter()
-            .filter(|(_, entry)| is_over(entry))
-            .map(|(id, _)| *id)
-            .collect();
-        over.into_iter().for_each(|id| self.serve(id, Event::Deadline, pass));
+        let overdue: Vec<u64> = self.connections.iter().filter_map(overdue).collect();
+        overdue.into_iter().for_each(|id| self.serve(id, Event::Deadline, pass));
         let first =
             self.connections.values().filter_map(|entry| entry.connection.next_check(pass)).min();
         self.next_check = first.map(|first| first.max(now + TICK));
