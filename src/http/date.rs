@@ -3,12 +3,7 @@
 use std::time::{Duration, Instant};
 
 use time::OffsetDateTime;
-use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
-
-const IMF_FIXDATE: &[BorrowedFormatItem<'_>] = format_description!(
-    "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
-);
 
 /// The current time as an IMF-fixdate (RFC 9110 §5.6.7). The clock is read, and the text made, once
 /// per second.
@@ -23,7 +18,10 @@ impl Date {
     pub(crate) fn at(&mut self, now: Instant) -> &str {
         if self.end.is_none_or(|end| now >= end) {
             let time = OffsetDateTime::now_utc();
-            self.text = time.format(IMF_FIXDATE).expect("it has all that the format names");
+            let imf_fixdate = format_description!(
+                "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
+            );
+            self.text = time.format(imf_fixdate).expect("it has all that the format names");
             // the rest of the second
             self.end = Some(now + Duration::new(0, 1_000_000_000 - time.nanosecond()));
         }

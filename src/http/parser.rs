@@ -8,9 +8,8 @@ use memchr::memchr;
 
 use super::error::{HEAD_BYTES_MAX, ProtocolError};
 use super::head::{self, Framing, Incoming};
-use super::host::Host;
-use super::request::Request;
 use super::syntax::is_tchar;
+use super::{Host, Request};
 
 /// Capacity up to which an empty buffer is kept for the next request.
 const KEEP_BYTES_MAX: usize = 1024;

@@ -26,7 +26,6 @@ const LIMIT_PER_CONNECTION: usize = 64 * 1024;
 const DESCRIPTORS_RESERVED: usize = 32;
 
 /// Limits for clients.
-#[derive(Clone, Debug)]
 pub(crate) struct Limits {
     /// Bytes of content in one request: `--max-body`.
     pub(crate) content_max: usize,

@@ -18,12 +18,10 @@ use rusqlite::config::DbConfig;
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OpenFlags, Params, ffi};
 
-use super::color::{Color, NAME_BYTES_MAX};
-use super::colors::{Colors, Edit};
-use super::data_file;
-use super::database_error::DatabaseError;
+use super::color::NAME_BYTES_MAX;
+use super::colors::Edit;
 use super::files::{Files, SharedMemory};
-use super::replica;
+use super::{Color, Colors, DatabaseError, data_file, replica};
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and
 /// the owner of FILE.

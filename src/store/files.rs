@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
 use rustix::io::Errno;
 
-use super::data_file;
-use super::database_error::DatabaseError;
+use super::{DatabaseError, data_file};
 
 /// Bytes that SQLite adds to FILE-shm at a time, for this many frames of FILE-wal
 /// (<https://sqlite.org/walformat.html>, section 2.2).

@@ -5,9 +5,7 @@ use std::mem::replace;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::change::{Change, Outcome};
-use super::color::Color;
-use super::colors::Colors;
+use super::{Change, Color, Colors, Outcome};
 use crate::http::Representation;
 
 /// What is old may take this many times the longest of it, if that is more than the limit.

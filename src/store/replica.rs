@@ -14,12 +14,8 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use rusqlite::{Connection, OpenFlags};
 
-use super::LOOK_INTERVAL;
-use super::data_file;
 use super::database::{self, BUSY_PAUSE, BUSY_TIME};
-use super::database_error::DatabaseError;
-use super::list::SharedList;
-use super::status::DatabaseStatus;
+use super::{DatabaseError, DatabaseStatus, LOOK_INTERVAL, SharedList, data_file};
 
 /// The clock of a file system goes on in steps, of 1 to 10 ms. Behind a time that is younger than
 /// two of them, a second change may hide.

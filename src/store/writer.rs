@@ -10,12 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use super::LOOK_INTERVAL;
-use super::change::{Change, Outcome};
-use super::colors::Colors;
-use super::database::Database;
-use super::database_error::DatabaseError;
-use super::list::SharedList;
-use super::status::DatabaseStatus;
+use super::{Change, Colors, Database, DatabaseError, DatabaseStatus, Outcome, SharedList};
 use crate::logging;
 use crate::yielding::Yielding;
 
