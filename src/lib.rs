@@ -1,27 +1,62 @@
 //! `colors`: a JSON web service that keeps an ordered list of named colors.
 //!
-//! A map of the code. Each folder uses only those below it in this list.
+//! A map of the code, with one line for each file. Each group uses only those below it.
 //!
-//! - this file: the start in reading order, with `args` (options), `load` (where
-//!   the list comes from), `signals`, `failure` (why it ends) and, in tests only, `documents_tests`
-//!   (man page and completions)
-//! - `server`: sockets and threads: the accept loop (`mod`), `inbox` (how it and the writer reach a
-//!   worker), `worker` (an event loop), `connection` (the state machine), `output`, `shared`
-//!   (limits, and how much of them is used), `access_log`, `listen`, `socket_file`, `control_group`
-//!   (its memory limit)
-//! - `service`: the contract: `respond` (a request in, an answer out), `write` (the part of it that
-//!   changes the list), `matcher` (what a path names), `origin` (browsers), `token` (who may change
-//!   the list), `page` (for browsers)
-//! - `store`: the list in memory: `list` (the mutex around the current version), `colors` (one
-//!   version), `json`, `color`, `change` (what a write does); on disk: `writer` (group commit), `status`
-//!   (how that goes), `database` (SQLite), `files` (of a database that is open), `data_file` (what
-//!   is at the path), `replica` (follows a file that others write)
-//! - `http`: RFC 9110 and 9112 on values: `parser`, `head`, `host`, `chunked`, `request`,
-//!   `response`, `conditional`
-//! - `metrics`: what is counted, and the text that Prometheus reads
-//! - `service_manager`: what systemd is told, heartbeats for its watchdog included
-//! - `yielding`: what a worker and the writer do before they sleep
-//! - `logging`: log lines, how many there may be, and the thread that writes them
+//! - the program
+//!   - `lib`: from the start to the end, in reading order
+//!   - `args`: options, from the command line and the environment
+//!   - `load`: where the list comes from at the start
+//!   - `failure`: why a start fails, in words that say what to do
+//!   - `documents_tests`: man page and completions are those of the options
+//! - `server`: sockets and threads
+//!   - `mod`: the accept loop
+//!   - `listen`: addresses, and the sockets that listen there
+//!   - `socket_file`: the file of a unix socket
+//!   - `limits`: what clients may use, and what the system leaves to the process
+//!   - `shared`: what the accept loop and the workers share, and how much of each limit is used
+//!   - `worker`: an event loop, which keeps its connections until they end
+//!   - `inbox`: how other threads reach a worker
+//!   - `connection`: the state machine of a connection
+//!   - `output`: what it has to send
+//!   - `access_log`: what the log says of a response
+//! - `service`: the contract, a request in and a response out
+//!   - `respond`: the table of resources and methods
+//!   - `write`: what changes the list, and what came of that
+//!   - `matcher`: what a path names
+//!   - `origin`: which web pages may do what
+//!   - `token`: who may change the list
+//!   - `page`: the page for browsers
+//! - `store`: the list, in memory and on disk
+//!   - `mod`: the list, and the way to its writer
+//!   - `list`: one mutex around the current version
+//!   - `colors`: one version of the list
+//!   - `color`: a color, which is its JSON
+//!   - `json`: content and files that become colors
+//!   - `change`: what a change does to a version
+//!   - `writer`: group commit, and looks for what other programs have committed
+//!   - `status`: how that goes
+//!   - `database`: rows in SQLite
+//!   - `database_error`: what can go wrong there
+//!   - `data_file`: what is at the path of `--data`
+//!   - `files`: the files of a database that is open
+//!   - `replica`: follows a file that others write
+//! - `http`: RFC 9110 and 9112 on values
+//!   - `parser`: bytes to requests
+//!   - `head`: the request line and the fields
+//!   - `host`: the value of Host
+//!   - `chunked`: content in chunks
+//!   - `syntax`: pieces of the grammar
+//!   - `error`: why a request cannot be read
+//!   - `request`: a request as a value
+//!   - `conditional`: If-Match and If-None-Match
+//!   - `response`: a response as a value, and its head as bytes
+//!   - `date`: the value of Date
+//! - what all of them may use
+//!   - `metrics`: what is counted, and the text that Prometheus reads
+//!   - `signals`: which stop the service or have tokens read again
+//!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
+//!   - `yielding`: what a worker and the writer do before they sleep
+//!   - `logging`: log lines, how many there may be, and the thread that writes them
 
 #![forbid(unsafe_code)]
 
@@ -101,13 +136,14 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let signals =
         Signals::handle(&is_starting, args.token_file.is_some()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(args)?.unzip();
-    let memory_max = server::memory_max();
+    let memory_limit = server::memory_limit();
+    let memory_max = server::memory_max(memory_limit);
     let load::Opened { store, thread, details, is_new } = load::open(args, memory_max)?;
     is_starting.store(false, SeqCst);
     let listeners = if is_activated { inherited } else { listen_all(args)? };
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
     let workers = args.worker_count();
-    let connections_max = server::connections_max(listeners.len(), workers);
+    let connections_max = server::connections_max(memory_limit, listeners.len(), workers);
     let service = service(args, store, tokens, Metrics::new(workers, connections_max));
     let limits = Limits {
         content_max: args.max_body,

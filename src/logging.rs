@@ -23,12 +23,11 @@ use simplelog::{ConfigBuilder, FormatItem, WriteLogger, format_description};
 
 const QUEUE_LINES: usize = 1024;
 const LINE_BYTES: usize = 16 * 1024; // longer ones are written in parts
-/// After a write, so that a busy access log does not wake the thread for each line.
+/// After a write, so that a busy access log does not wake the thread for each line. The end of the
+/// process looks as often whether all are written.
 const GATHER_TIME: Duration = Duration::from_millis(5);
 /// At the end of the process: if the lines take longer, nobody reads them.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
-/// How often the process looks meanwhile whether all lines are written.
-const FLUSH_STEP: Duration = Duration::from_millis(1);
 const CLIENT_WARNINGS_MAX: u64 = 5; // of one kind, per second
 const FAULTS_MAX: u64 = 100; // per second
 const EXCERPT_CHARS: usize = 200; // after escaping
@@ -91,7 +90,7 @@ pub(crate) fn end(failure: Option<&impl Display>) {
         deadline += 3 * FLUSH_TIME;
     }
     while UNWRITTEN.load(Relaxed) > 0 && Instant::now() < deadline {
-        sleep(FLUSH_STEP);
+        sleep(GATHER_TIME);
     }
 }
 

@@ -13,7 +13,6 @@ use rustix::process::{Resource, getrlimit};
 use tiny_http::{Method, StatusCode};
 
 use crate::logging;
-use crate::store::DatabaseStatus;
 
 /// Each family on a line: name, kind and help.
 const FAMILIES: &str = "\
@@ -113,10 +112,6 @@ impl Histogram {
         self.buckets[(bucket as usize).min(BOUNDS)].add(count);
         self.nanoseconds.add(count * nanoseconds);
     }
-
-    fn count(&self) -> u64 {
-        self.buckets.iter().map(Counter::read).sum()
-    }
 }
 
 /// What one worker counts, on cache lines of its own; processors fetch them in pairs of 64 bytes.
@@ -192,9 +187,14 @@ impl Metrics {
             .expect("there is a worker")
     }
 
-    /// All of it in the text format of Prometheus, version 0.0.4, for a list of so many colors and
-    /// bytes.
-    pub(crate) fn exposition(&self, list: (usize, usize), status: &DatabaseStatus) -> String {
+    /// All of it in the text format of Prometheus, version 0.0.4. `list`: how many colors and bytes
+    /// it has; `read` and `changed`: when it was, if it follows a file.
+    pub(crate) fn exposition(
+        &self,
+        list: (usize, usize),
+        saves: &SaveMetrics,
+        [read, changed]: [Option<SystemTime>; 2],
+    ) -> String {
         // bytes; the text has 7 KiB
         let mut text = Exposition { text: String::with_capacity(8 * 1024), family: "" };
         text.family("colors_http_requests_total");
@@ -219,14 +219,13 @@ impl Metrics {
         let (colors, list_bytes) = list;
         text.number("colors_colors", colors);
         text.number("colors_list_bytes", list_bytes);
-        let SaveMetrics { durations, failures } = &status.metrics;
-        text.number("colors_saves_total", durations.count());
-        text.number("colors_save_failures_total", failures.read());
+        let saved: u64 = saves.durations.buckets.iter().map(Counter::read).sum();
+        text.number("colors_saves_total", saved);
+        text.number("colors_save_failures_total", saves.failures.read());
         text.family("colors_save_duration_seconds");
-        text.histogram("", iter::once(durations));
-        let times = status.current();
-        text.optional("colors_read_timestamp_seconds", times.read.map(seconds_since_1970));
-        text.optional("colors_changed_timestamp_seconds", times.changed.map(seconds_since_1970));
+        text.histogram("", iter::once(&saves.durations));
+        text.optional("colors_read_timestamp_seconds", read.map(seconds_since_1970));
+        text.optional("colors_changed_timestamp_seconds", changed.map(seconds_since_1970));
         let (dropped, warnings) = logging::counts();
         text.number("colors_log_lines_dropped_total", dropped);
         text.number("colors_log_warnings_total", warnings);
@@ -359,7 +358,11 @@ mod tests {
             let histogram = Histogram::default();
             histogram.add(2, Duration::from_nanos(nanoseconds));
             let counts: Vec<u64> = histogram.buckets.iter().map(Counter::read).collect();
-            assert_eq!((histogram.count(), counts[bucket]), (2, 2), "{nanoseconds}: {counts:?}");
+            assert_eq!(
+                (counts.iter().sum::<u64>(), counts[bucket]),
+                (2, 2),
+                "{nanoseconds}: {counts:?}"
+            );
         }
     }
 }

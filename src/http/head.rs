@@ -21,9 +21,6 @@ const AUTHORITY: ProtocolError =
 /// Longest host that is kept for the next request; a DNS name has at most 253 bytes.
 const KEPT_HOST_BYTES_MAX: usize = 260;
 
-/// Bytes of the longest field name that is known here.
-const KNOWN_NAME_BYTES_MAX: usize = "access-control-request-method".len();
-
 /// A request whose head has arrived.
 pub(super) struct Incoming {
     /// Its content is what has been decoded so far.
@@ -142,49 +139,47 @@ impl<'a> FieldLines<'a> {
     /// Adds one line. Fails when it is a second one of a field that may be given only once, or
     /// expects what the service does not do.
     fn add(&mut self, name: &str, value: &'a [u8]) -> Result<(), ProtocolError> {
-        let mut lower_case = [0; KNOWN_NAME_BYTES_MAX];
-        // a longer name is none of those below
-        let Some(lower_case) = lower_case.get_mut(..name.len()) else { return Ok(()) };
-        lower_case.copy_from_slice(name.as_bytes());
-        lower_case.make_ascii_lowercase();
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
         let has = |wanted: &[u8]| members(value).any(|member| member.eq_ignore_ascii_case(wanted));
         let has_other =
             |known: &[u8]| members(value).any(|member| !member.eq_ignore_ascii_case(known));
-        match &*lower_case {
-            b"host" => once(&mut self.host, value, ProtocolError::Host)?,
-            b"content-length" => {
+        match name {
+            _ if is("host") => once(&mut self.host, value, ProtocolError::Host)?,
+            _ if is("content-length") => {
                 once(&mut self.content_length, value, ProtocolError::ContentLength)?
             }
-            b"transfer-encoding" => join(&mut self.transfer_encoding, value),
-            b"connection" => {
+            _ if is("transfer-encoding") => join(&mut self.transfer_encoding, value),
+            _ if is("connection") => {
                 self.close |= has(b"close");
                 self.keep_alive |= has(b"keep-alive");
             }
             // RFC 9110 §10.1.1: HTTP/1.0 has no expectations
-            b"expect" if self.is_1_1 => {
+            _ if is("expect") && self.is_1_1 => {
                 if has_other(b"100-continue") {
                     return Err(ProtocolError::Expectation);
                 }
                 self.expects_continue |= has(b"100-continue");
             }
-            b"if-match" => join(&mut self.rare().if_match, value),
-            b"if-none-match" => join(&mut self.rare().if_none_match, value),
-            b"origin" => join(&mut self.rare().origin, value),
-            b"sec-fetch-site" => join(&mut self.rare().sec_fetch_site, value),
-            b"access-control-request-method" => join(&mut self.rare().preflight_method, value),
-            b"content-encoding" if has_other(b"identity") => {
+            _ if is("if-match") => join(&mut self.rare().if_match, value),
+            _ if is("if-none-match") => join(&mut self.rare().if_none_match, value),
+            _ if is("origin") => join(&mut self.rare().origin, value),
+            _ if is("sec-fetch-site") => join(&mut self.rare().sec_fetch_site, value),
+            _ if is("access-control-request-method") => {
+                join(&mut self.rare().preflight_method, value)
+            }
+            _ if is("content-encoding") && has_other(b"identity") => {
                 join(&mut self.rare().content_coding, value);
             }
-            b"accept" if asks_for_html(value) => self.rare().asks_for_html = true,
+            _ if is("accept") && asks_for_html(value) => self.rare().asks_for_html = true,
             // RFC 9110 §11.6.2: it is not a list, and of two, a proxy might check the other one
-            b"authorization" => {
+            _ if is("authorization") => {
                 let credentials = Credentials(value.into());
                 let field = &mut self.rare().authorization;
                 once(field, credentials, ProtocolError::Authorization)?;
             }
             // each proxy appends the address of its client; the client may have sent the ones
             // before
-            b"x-forwarded-for" => {
+            _ if is("x-forwarded-for") => {
                 let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
                 let address = str::from_utf8(last).ok().and_then(|last| last.trim().parse().ok());
                 self.rare().forwarded_for = address;

@@ -37,28 +37,23 @@ pub(crate) struct Limits {
     pub(crate) memory_max: usize,
 }
 
-/// How much memory the buffers of all connections may take together.
-pub(crate) fn memory_max() -> usize {
-    memory_max_within(memory_limit())
-}
-
-/// How much memory all buffers may take where the control group of the process has this limit: a
+/// How much memory the buffers of all connections may take together where [`memory_limit`] is this: a
 /// sixteenth of it. Old lists may take twice as much, so that all bounds together fit half of 64
 /// MiB, and the list, the allocator and the kernel's buffers have the other half.
-fn memory_max_within(limit: Option<usize>) -> usize {
+pub(crate) fn memory_max(limit: Option<usize>) -> usize {
     limit.map_or(MEMORY_MAX, |limit| (limit / 16).clamp(MEMORY_MIN, MEMORY_MAX))
 }
 
 /// The connection limit: as many as there are descriptors left for, and memory by
 /// [`LIMIT_PER_CONNECTION`], at most [`CONNECTIONS_MAX`]. Raises the soft limit of descriptors to
 /// the hard one.
-pub(crate) fn connections_max(listeners: usize, workers: usize) -> usize {
+pub(crate) fn connections_max(memory: Option<usize>, listeners: usize, workers: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     // If it fails, the old limit counts.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let descriptors = usize::try_from(limit).unwrap_or(usize::MAX);
-    let memory = memory_limit().unwrap_or(usize::MAX);
+    let memory = memory.unwrap_or(usize::MAX);
     // each worker has an epoll instance and an inbox
     descriptors
         .saturating_sub(DESCRIPTORS_RESERVED + listeners + 2 * workers)
@@ -68,7 +63,7 @@ pub(crate) fn connections_max(listeners: usize, workers: usize) -> usize {
 
 /// How many bytes the control group of the process may use (cgroups(7), version 2): the limit of its
 /// own group, or of one above it if that is lower. `None` if there is none that can be read.
-fn memory_limit() -> Option<usize> {
+pub(crate) fn memory_limit() -> Option<usize> {
     lowest_limit(Path::new("/sys/fs/cgroup"), &fs::read_to_string("/proc/self/cgroup").ok()?)
 }
 
@@ -99,7 +94,7 @@ mod tests {
             (Some(mib(1)), 2),
             (Some(0), 2),
         ] {
-            assert_eq!(memory_max_within(limit), mib(expected), "{limit:?}");
+            assert_eq!(memory_max(limit), mib(expected), "{limit:?}");
         }
     }
 

@@ -28,7 +28,7 @@ use threadpool::ThreadPool;
 
 use connection::Connection;
 use inbox::{Inbox, Mail};
-pub(crate) use limits::{Limits, connections_max, memory_max};
+pub(crate) use limits::{Limits, connections_max, memory_limit, memory_max};
 pub(crate) use listen::{Endpoint, Listener, clash, inherited, listen};
 use shared::Quota;
 pub(crate) use shared::Shared;

@@ -1,14 +1,13 @@
 //! A worker: one thread with one epoll instance. A connection stays with its worker until it is
 //! closed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use foldhash::{HashMap, HashMapExt as _};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use threadpool::ThreadPool;
@@ -75,7 +74,7 @@ pub(super) struct Worker {
     deferred: DeferredAnswers,
     epoll: OwnedFd,
     /// By id; ids are not reused.
-    connections: HashMap<u64, Entry>,
+    connections: BTreeMap<u64, Entry>,
     last_id: u64,
     /// The ids of connections that have more requests in their buffers.
     run_queue: VecDeque<u64>,
@@ -104,7 +103,7 @@ impl Worker {
             inbox,
             deferred,
             epoll,
-            connections: HashMap::new(),
+            connections: BTreeMap::new(),
             last_id: INBOX,
             run_queue: VecDeque::new(),
             next_check: None,
@@ -299,7 +298,9 @@ impl Worker {
         let is_withdrawn = |entry: &Entry| {
             entry.connection.output.shared_content().is_some_and(|content| content.is_withdrawn())
         };
-        let count = self.connections.extract_if(|_, entry| is_withdrawn(entry)).count();
+        let before = self.connections.len();
+        self.connections.retain(|_, entry| !is_withdrawn(entry));
+        let count = before - self.connections.len();
         if count > 0 {
             let counters = &self.shared.service.metrics.workers[self.inbox.worker];
             counters.count_closed(Closing::OldList, count);

@@ -230,7 +230,10 @@ impl Service {
     }
 
     fn metrics(&self) -> Response {
-        let text = self.metrics.exposition(self.store.list.size(), &self.store.status);
+        let Store { list, status, .. } = &self.store;
+        let times = status.current();
+        let times = [times.read, times.changed];
+        let text = self.metrics.exposition(list.size(), &status.metrics, times);
         Response {
             media_type: METRICS_TYPE,
             ..Response::new(StatusCode::OK, Content::Own(text.into_bytes()))
