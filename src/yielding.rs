@@ -27,19 +27,21 @@ impl Yielding {
 
     /// Yields until `look` finds something. `None`: it is time to sleep.
     pub(crate) fn until<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        let mut before = Instant::now();
         for _ in 0..YIELDS_MAX {
-            let before = Instant::now();
             if before < self.paused_until {
                 break;
             }
             thread::yield_now();
             let found = look();
-            if before.elapsed() > YIELD_TIME_MAX {
-                self.paused_until = Instant::now() + PAUSE;
+            let now = Instant::now();
+            if now - before > YIELD_TIME_MAX {
+                self.paused_until = now + PAUSE;
             }
             if found.is_some() {
                 return found;
             }
+            before = now;
         }
         None
     }
