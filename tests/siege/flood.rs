@@ -169,8 +169,7 @@ pub(crate) fn narrow(address: SocketAddr) -> TcpStream {
 
 /// A new connection with buffers of about so many bytes on this side.
 pub(crate) fn connect_with_buffers(address: SocketAddr, bytes: usize) -> TcpStream {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = rustix::net::socket(family, SocketType::STREAM, None).unwrap();
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     set_socket_recv_buffer_size(&socket, bytes).unwrap();
     set_socket_send_buffer_size(&socket, bytes).unwrap();
     rustix::net::connect(&socket, &address).expect("the service listens");
