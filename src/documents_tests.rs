@@ -94,7 +94,7 @@ fn check(file: &str, expected: &[u8]) {
         fs::write(&path, expected).unwrap();
     }
     let is_current = fs::read(&path).is_ok_and(|content| content == expected);
-    assert!(is_current, "{file} is stale: {WRITE}=1 cargo test documents");
+    assert!(is_current, "{file} is stale: {WRITE}=1 cargo test --lib documents");
 }
 
 #[test]
