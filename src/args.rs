@@ -1,4 +1,4 @@
-//! The options: from the command line, and from `COLORS_*` variables, over which it has precedence.
+//! The options: from `COLORS_*` variables, and from the command line, which overrides them.
 //! Checks values, and those that do not go together; opens nothing.
 
 use std::ffi::OsString;

@@ -21,7 +21,7 @@
 //!   - `access_log`: what the log says of a response
 //! - `service`: the contract, a request in and a response out
 //!   - `respond`: the table of resources and methods
-//!   - `write`: what changes the list, and what came of that
+//!   - `write`: requests that change the list, and their responses
 //!   - `matcher`: what a path names
 //!   - `origin`: which web pages may do what
 //!   - `token`: who may change the list
@@ -34,9 +34,9 @@
 //!   - `json`: content and files that become colors
 //!   - `change`: what a change does to a version
 //!   - `writer`: group commit, and looks for what other programs have committed
-//!   - `status`: how that goes
+//!   - `status`: whether saving works
 //!   - `database`: rows in SQLite
-//!   - `database_error`: what can go wrong there
+//!   - `database_error`: why a database cannot be used
 //!   - `data_file`: what is at the path of `--data`
 //!   - `files`: the files of a database that is open
 //!   - `replica`: follows a file that others write
@@ -53,7 +53,7 @@
 //!   - `date`: the value of Date
 //! - what all of them may use
 //!   - `metrics`: what is counted, and the text that Prometheus reads
-//!   - `signals`: which stop the service or have tokens read again
+//!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
 //!   - `yielding`: what a worker and the writer do before they sleep
 //!   - `logging`: log lines, how many there may be, and the thread that writes them
@@ -104,7 +104,7 @@ pub mod fuzzing {
 /// Bytes of stack of a worker, and of the writer; the deepest call needs a quarter of it.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// At most this long after the signal the database is closed.
+/// Longest time from the signal until the database is closed.
 const STOP_TIME: Duration = Duration::from_millis(4500);
 
 /// How much of it is left for the writer to save what is queued and to close the database, however
@@ -152,13 +152,14 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
         memory_max,
     };
     let shared = Arc::new(Shared::new(service, limits));
+    // one more for answers that take long
+    let pool = start_pool(workers + 1).map_err(Failure::System)?;
+    let server = Server::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
+    // last, since it has the database open: what fails before leaves that as it was
     if let Some(load::Thread { name, run }) = thread {
         let thread = thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
         thread.spawn(run).map_err(|error| Failure::System(thread_error(&error)))?;
     }
-    // one more for answers that take long
-    let pool = start_pool(workers + 1).map_err(Failure::System)?;
-    let server = Server::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
     // after everything that can fail: a failed start logs one line, its error
     log_start(args, &endpoints, &details, is_new);
     log_advice(args, &endpoints, is_activated, loaded);
@@ -216,7 +217,7 @@ fn log_advice(args: &Args, endpoints: &[Endpoint], is_activated: bool, loaded: O
     }
 }
 
-/// `--check`: prints that a start would succeed, or fails as the start would.
+/// `--check`: reads what a start would read, and fails as it would; listens nowhere, locks nothing.
 fn check(args: &Args) -> Result<(), Failure> {
     let colors = load::check(args)?;
     load_tokens(args)?;

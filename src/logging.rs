@@ -36,15 +36,15 @@ const EXCERPT_CHARS: usize = 200; // after escaping
 const TIME_FORMAT: &[FormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
-/// To the thread that writes: one or more whole lines at a time.
+/// To the thread that writes: whole lines, or parts of long ones.
 static QUEUE: OnceLock<SyncSender<Vec<u8>>> = OnceLock::new();
 /// How many of them are queued or being written.
 static UNWRITTEN: AtomicUsize = AtomicUsize::new(0);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static WARNINGS: AtomicU64 = AtomicU64::new(0);
 
-/// Nothing that clients send should bring them about; they are limited all the same, since a client
-/// that finds a way may cause many.
+/// Clients should not be able to cause these. One that finds a way may cause many, so they are
+/// limited as well.
 pub(crate) static FAULTS: Limiter = Limiter::new(Level::Error, FAULTS_MAX, "faults of the service");
 pub(crate) static WRONG_TOKENS: Limiter =
     Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about wrong tokens");

@@ -126,8 +126,9 @@ pub(crate) struct WorkerCounters {
     /// By [`Closing`].
     pub(crate) closed: [Counter; CLOSINGS.len()],
     /// Times of requests that were answered without a save: from the start of the pass that
-    /// received the last byte to the end of that pass, so that the clock is read once per pass.
-    /// Neither the time in the kernel's receive buffer is included, nor that in the run queue.
+    /// received the last byte to the end of that pass, so that the clock is read once per pass, or
+    /// to the answer that took long. The time in the kernel's receive buffer and in the run queue is
+    /// not included.
     pub(crate) immediate: Histogram,
     /// How long changes took that had to be saved first, up to their answers.
     pub(crate) durable: Histogram,
@@ -147,7 +148,7 @@ impl WorkerCounters {
     }
 }
 
-/// What the writer counts.
+/// What the writer counts of saves, or a follower of reads.
 #[derive(Debug, Default)]
 pub(crate) struct SaveMetrics {
     /// Of those that succeeded.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
-/// How long after a thread has failed to answer in time its answer is looked for again.
+/// How long to wait for a thread that has not answered in time before looking again.
 const LATE_TIME: Duration = Duration::from_secs(1);
 
 /// The service is ready, and changes are saved.
@@ -18,8 +18,8 @@ pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// What `systemctl status` shows: `ok`, or what is wrong. Whoever learns that this has changed
-/// sends it.
+/// What `systemctl status` shows: `ok`, or what is wrong; sent when a save or a read fails, and when
+/// it works again.
 pub(crate) fn status(text: &str) {
     // each line would be a message of its own
     tell(&[NotifyState::Status(&text.replace('\n', " "))]);

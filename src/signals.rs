@@ -13,7 +13,7 @@ use signal_hook::low_level::pipe;
 pub(crate) struct Signals {
     /// SIGTERM and SIGINT. A second one ends the process at once with exit code 1.
     pub(crate) stop: UnixStream,
-    /// SIGHUP, if that means anything; otherwise it ends the process.
+    /// SIGHUP with `--token-file`; otherwise that ends the process.
     pub(crate) reload: Option<UnixStream>,
 }
 
@@ -25,11 +25,11 @@ impl Signals {
     /// process 1 of a container.
     pub(crate) fn handle(is_starting: &Arc<AtomicBool>, reloads: bool) -> io::Result<Self> {
         let (stop, signalled) = UnixStream::pair()?;
-        let is_second = Arc::new(AtomicBool::new(false));
+        let was_signalled = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT] {
             flag::register_conditional_shutdown(signal, 0, Arc::clone(is_starting))?;
-            flag::register_conditional_shutdown(signal, 1, Arc::clone(&is_second))?;
-            flag::register(signal, Arc::clone(&is_second))?;
+            flag::register_conditional_shutdown(signal, 1, Arc::clone(&was_signalled))?;
+            flag::register(signal, Arc::clone(&was_signalled))?;
             pipe::register(signal, signalled.try_clone()?)?;
         }
         // Makes a file size limit an error of the write, and not the end of the process. Nobody

@@ -15,7 +15,7 @@ const YIELD_TIME_MAX: Duration = Duration::from_millis(1);
 /// How long a thread does not yield after that.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What one thread has found out about yielding.
+/// Whether one thread yields at present.
 pub(crate) struct Yielding {
     paused_until: Instant,
 }

@@ -51,8 +51,7 @@ pub(crate) enum ProtocolError {
     UnexpectedEof,
     /// When the rest of a request does not arrive in time: 408.
     Timeout,
-    /// When the memory for the buffers of all connections, or for lists on their way in, is used
-    /// up, or the connection limit is reached: 503.
+    /// When the memory for all connections is used up, or the connection limit is reached: 503.
     Overloaded,
     /// When the service panicked on the request: 500.
     Panicked,

@@ -44,7 +44,7 @@ pub(crate) enum Content {
     #[default]
     None,
     Own(Vec<u8>),
-    /// Shared with the list, and sent without copying it.
+    /// Shared, most often with the list; sent without a copy if it is long.
     Shared(Arc<Representation>),
 }
 

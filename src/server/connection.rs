@@ -45,7 +45,7 @@ const STALL_TIME: Duration = Duration::from_millis(500);
 /// one: with this it never promises too much, unless the service stops.
 const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
-/// How long it takes at most until a representation that was withdrawn is not sent any more.
+/// Longest time until a withdrawn representation is not sent any more.
 const WITHDRAWAL_TIME: Duration = Duration::from_millis(100);
 
 /// The keep-alive time when the service is stopping; a busy client sends its next request sooner.
@@ -89,9 +89,9 @@ pub(super) enum Event {
     /// The other connections have been served: go on with the output, or the requests in the
     /// buffer.
     Resume,
-    /// To [`Next::Defer`].
+    /// The answer to [`Next::Defer`].
     Answer(Box<Request>, thread::Result<Answer>),
-    /// To [`Next::Change`].
+    /// What came of [`Next::Change`].
     Outcome(Box<Request>, Result<Outcome, DatabaseError>),
     /// [`Connection::deadline`] has passed.
     Deadline,

@@ -37,9 +37,9 @@ pub(crate) struct Limits {
     pub(crate) memory_max: usize,
 }
 
-/// How much memory the buffers of all connections may take together where [`memory_limit`] is this: a
-/// sixteenth of it. Old lists may take twice as much, so that all bounds together fit half of 64
-/// MiB, and the list, the allocator and the kernel's buffers have the other half.
+/// How much memory the buffers of all connections may take together where [`memory_limit`] is this:
+/// a sixteenth of it. Old lists may take twice as much. The rest is for the list, the allocator and
+/// the kernel's buffers.
 pub(crate) fn memory_max(limit: Option<usize>) -> usize {
     limit.map_or(MEMORY_MAX, |limit| (limit / 16).clamp(MEMORY_MIN, MEMORY_MAX))
 }
@@ -53,11 +53,10 @@ pub(crate) fn connections_max(memory: Option<usize>, listeners: usize, workers: 
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let descriptors = usize::try_from(limit).unwrap_or(usize::MAX);
-    let memory = memory.unwrap_or(usize::MAX);
     // each worker has an epoll instance and an inbox
     descriptors
         .saturating_sub(DESCRIPTORS_RESERVED + listeners + 2 * workers)
-        .min(memory / LIMIT_PER_CONNECTION)
+        .min(memory.unwrap_or(usize::MAX) / LIMIT_PER_CONNECTION)
         .clamp(1, CONNECTIONS_MAX)
 }
 

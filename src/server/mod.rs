@@ -139,11 +139,10 @@ impl Server {
 
     /// Accepts up to [`ACCEPTS_IN_A_ROW`] connections from a listener.
     fn accept_from(&self, listener: &Listener) {
-        let Listener { endpoint, .. } = listener;
         // an open address may be the port that a container publishes on a loopback address, so
         // with --allow-host its requests are checked as well
-        let checks_host = endpoint.is_loopback()
-            || (endpoint.is_open() && !self.shared.service.allowlist.hosts.is_empty());
+        let checks_host = listener.endpoint.is_loopback()
+            || (listener.endpoint.is_open() && !self.shared.service.allowlist.hosts.is_empty());
         for _ in 0..ACCEPTS_IN_A_ROW {
             if self.shared.service.metrics.is_full() {
                 return;

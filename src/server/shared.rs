@@ -1,5 +1,4 @@
-//! What the accept loop and all workers share: the service, the limits, and how much of them is
-//! used.
+//! What the accept loop and all workers share: the service, the limits, and how much memory is used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

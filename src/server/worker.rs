@@ -82,7 +82,7 @@ pub(super) struct Worker {
     next_check: Option<Instant>,
     /// The deadlines are those of a service that is stopping, or at the connection limit.
     is_in_need: bool,
-    /// How many representations were withdrawn when it last looked at its connections for that.
+    /// How many representations had been withdrawn at the last look at all connections.
     withdrawals: usize,
     yielding: Yielding,
 }
@@ -143,8 +143,8 @@ impl Worker {
             if self.is_in_need != is_in_need {
                 (self.is_in_need, self.next_check) = (is_in_need, Some(before));
             }
-            // By the time before epoll was asked: who had sent something by then was served in this
-            // pass, and is not late because the worker was.
+            // Compared with the time before epoll_wait: what had arrived by then was served in this
+            // pass, so a slow worker times nobody out.
             if self.next_check.is_some_and(|check| check <= before) {
                 self.end_overdue(before, &mut pass);
             }

@@ -1,6 +1,7 @@
 //! Protects against CSRF (changes that a page of another origin makes a visitor's browser send) and
 //! DNS rebinding (foreign host names on a loopback address). Browsers say where a request comes
-//! from; curl and other programs do not, and pass the first check. The second is the same for all.
+//! from; curl and other programs do not, and pass the check against CSRF. That of the host is the
+//! same for all.
 
 use tiny_http::StatusCode;
 

@@ -22,7 +22,7 @@ use crate::store::{Action, Change, Color, Store, json};
 /// Prometheus' text format, by its version.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Content that takes longer to read than a request without it takes in all.
+/// Longer content takes longer to parse than all else that a request needs.
 const LONG_CONTENT_BYTES: usize = 16 * 1024;
 
 /// What requests are answered from.
@@ -38,7 +38,7 @@ pub(crate) struct Service {
     /// A write needs one of these; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,
     pub(crate) metrics: Metrics,
-    /// It takes no further connections.
+    /// Each response closes its connection, and `/health` says so.
     pub(crate) is_stopping: AtomicBool,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Colors {
 /// One step from a version to the next.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Edit {
-    /// Behind the last one; with [`Colors::next_id`].
+    /// A color with an id that is not in the list.
     Append(i64, Color),
     /// The color with this id, by one of the same name.
     Replace(i64, Color),

@@ -150,7 +150,7 @@ pub(super) fn path_error(path: &Path, error: &io::Error) -> DatabaseError {
 }
 
 /// Where a path leads, as an absolute path; follows symbolic links even to a file that does not
-/// exist. All functions of the database but [`has_list`] and [`writable`] take such a path.
+/// exist. Functions that are given another path call it first.
 pub(super) fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     // as many as the kernel follows (path_resolution(7))

@@ -107,9 +107,10 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
     Ok(true)
 }
 
-/// Reads a database that may be in use, and writes nothing. `check`: also looks for damage that
-/// reading does not find.
+/// Reads a database that may be in use, and changes nothing in it. `check`: also looks for damage
+/// that reading does not find.
 pub(crate) fn read(path: &Path, check: bool) -> Result<Colors, DatabaseError> {
+    let path = &data_file::resolve(path);
     let has = |suffix| data_file::with_suffix(path, suffix).exists();
     // a copy of FILE and FILE-wal lacks it; if it cannot be made for the moment, reading says so
     let _shm = (has("-wal") && !has("-shm")).then(|| SharedMemory::open(path));
@@ -125,7 +126,7 @@ pub(crate) fn read(path: &Path, check: bool) -> Result<Colors, DatabaseError> {
 pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
-    // `tries`: how often one call of SQLite has been here
+    // `tries`: how often this was called for the same lock
     let mut begun = Instant::now();
     connection.busy_handler(Some(move |tries| {
         if tries == 0 {
@@ -157,7 +158,7 @@ fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
 /// Reads the list, or says why it cannot be used. A color that is the same as the one of its row in
 /// `known` shares its memory.
 pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
-    // in the log there may be others than in the header of FILE
+    // FILE-wal may have newer ones than the header of FILE
     if value::<i32>(connection, "PRAGMA application_id")? != data_file::APPLICATION_ID {
         return Err(DatabaseError::other(data_file::FOREIGN));
     }
@@ -282,7 +283,7 @@ impl Database {
         Ok(found)
     }
 
-    /// The list, if another program has committed since it was read. For readers: between saves.
+    /// The list, if another program has committed since it was read. Call it between saves.
     pub(super) fn look(&mut self, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
         let found = self.begin_by("BEGIN", known);
         self.roll_back();

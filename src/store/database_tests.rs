@@ -196,3 +196,15 @@ fn a_log_that_is_cut_short_is_one_of_the_lists_before() {
     }
     assert_eq!(commits, 2);
 }
+
+#[test]
+fn a_copy_without_its_index_is_read_by_a_link_as_well() {
+    let mut scratch = Scratch::new("link");
+    scratch.begin();
+    scratch.save([append(2, "b")]).unwrap();
+    let beside = |name: &str| scratch.path.with_file_name(name);
+    fs::copy(&scratch.path, beside("copy.db")).unwrap();
+    fs::copy(beside("colors.db-wal"), beside("copy.db-wal")).unwrap();
+    std::os::unix::fs::symlink("copy.db", beside("link.db")).unwrap();
+    assert_eq!(ids(&read(&beside("link.db"), false).unwrap()), [1, 2]);
+}

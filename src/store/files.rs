@@ -29,7 +29,7 @@ pub(super) struct Files {
     opened: [(PathBuf, Option<(u64, u64)>); 3],
     pub(super) shm: SharedMemory,
     page_bytes: u64,
-    /// Of the pages that FILE-wal may have after the save that is under way.
+    /// How many bytes of pages FILE-wal may have after the save that is under way.
     bytes: u64,
 }
 

@@ -2,13 +2,13 @@
 //! Knows no disk.
 
 use std::mem::replace;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::{Change, Color, Colors, Outcome};
 use crate::http::Representation;
 
-/// What is old may take this many times the longest of it, if that is more than the limit.
+/// Old representations may take this many times the longest of them, if that is more than the limit.
 const LONGEST_FACTOR: usize = 2;
 
 /// Shorter representations are not limited: each connection may have this many bytes.
@@ -23,7 +23,7 @@ const SHORT_LIST_COLORS: usize = 2000;
 
 pub(crate) struct SharedList {
     current: Mutex<Colors>,
-    /// What was read and may still be being sent, the oldest first.
+    /// Long representations that were read and still exist, the oldest first.
     sent: Mutex<Vec<Tracked>>,
     /// Bytes that old representations may take, however often the list changes.
     old_max: usize,
@@ -95,12 +95,14 @@ impl SharedList {
         self.limit(&color.json, || Some(color.name().into_owned()));
     }
 
-    /// Withdraws the oldest of what is being sent and not current any more, if with this one all of
-    /// it takes too much.
+    /// Notes that this one is sent. If those that are not current any more take too much memory,
+    /// withdraws the oldest of them.
     fn limit(&self, new: &Arc<Representation>, name: impl FnOnce() -> Option<String>) {
         if new.bytes().len() < LIMITED_BYTES_MIN || !new.track() {
             return;
         }
+        // before the version is read: one that is published later must not be taken for an old one
+        let mut sent = lock(&self.sent);
         let version = self.version();
         let is_current = |name: Option<&str>, sent: &Arc<Representation>| {
             let current = match name {
@@ -109,7 +111,6 @@ impl SharedList {
             };
             current.is_some_and(|current| Arc::ptr_eq(current, sent))
         };
-        let mut sent = lock(&self.sent);
         sent.push(Tracked { representation: Arc::downgrade(new), name: name() });
         sent.retain(|sent| sent.representation.strong_count() > 0);
         let old = sent.iter().filter_map(|Tracked { representation, name }| {
@@ -117,6 +118,7 @@ impl SharedList {
             (!sent.is_withdrawn() && !is_current(name.as_deref(), &sent)).then_some(sent)
         });
         let old: Vec<Arc<Representation>> = old.collect();
+        drop(sent);
         let lengths = || old.iter().map(|old| old.bytes().len());
         let max = self.old_max.max(LONGEST_FACTOR * lengths().max().unwrap_or(0));
         let mut bytes: usize = lengths().sum();
@@ -126,13 +128,13 @@ impl SharedList {
             }
             bytes -= old.bytes().len();
             old.withdraw();
-            self.withdrawals.fetch_add(1, Relaxed);
+            self.withdrawals.fetch_add(1, Ordering::Release);
         }
     }
 
-    /// How many representations were withdrawn: who sends one that is has to end that.
+    /// How many representations were withdrawn: connections that send one have to be closed.
     pub(crate) fn withdrawals(&self) -> usize {
-        self.withdrawals.load(Relaxed)
+        self.withdrawals.load(Ordering::Acquire)
     }
 
     /// Makes a change, or finds that it cannot be made.

@@ -1,6 +1,6 @@
 //! The list and how it is kept: one mutex around its current version, which all workers share, and
-//! one writer for the database. Once the service runs, only the writer waits for the disk. No HTTP
-//! but its representations and conditions.
+//! one writer for the database. Once the service runs, only the writer or the follower waits
+//! for the disk. No HTTP but its representations and conditions.
 
 mod change;
 mod color;
@@ -42,7 +42,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Store {
     /// What is read.
     pub(crate) list: Arc<SharedList>,
-    /// How the database goes; of a list in memory, nothing ever happens to it.
+    /// Whether saving, or reading, works; a list in memory does not use it.
     pub(crate) status: Arc<DatabaseStatus>,
     /// The name of the file that the list follows, if it does.
     pub(crate) follows: Option<String>,

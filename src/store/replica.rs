@@ -132,8 +132,8 @@ impl Follower {
 }
 
 /// Reads a database by `read`, with what tells whether it has changed since; that is `None` if it
-/// should be read again in any case. While another program is in the middle of changing it, waits
-/// for up to [`BUSY_TIME`].
+/// should be read again in any case. While another program is in the middle of changing it, tries
+/// again for [`BUSY_TIME`].
 pub(super) fn read<T>(
     path: &Path,
     read: impl Fn(&Connection) -> Result<T, DatabaseError>,
@@ -179,7 +179,7 @@ fn read_once<T>(
                 "there is a FILE-wal without FILE-shm; open it once with sqlite3, which makes that",
             ));
         };
-        // What is written to FILE-wal can be read when the disk has it, and then no stamp changes.
+        // A commit can be read only after it is synced, and that changes no stamp.
         let mut writer = flock(libc::F_RDLCK, WRITER);
         fcntl(&shm, FcntlArg::F_OFD_GETLK(&mut writer)).map_err(|error| failed(error.into()))?;
         let seen =
@@ -200,7 +200,7 @@ fn read_once<T>(
         if version == [2] {
             return Err(changing());
         }
-        // who writes waits for this lock, and SQLite's own for who writes
+        // writers wait for this lock, and SQLite's reader waits for writers
         drop(file);
         return Ok((read(&connect(path, "")?)?, before.unless_young()));
     }
@@ -213,8 +213,8 @@ fn read_once<T>(
         sleep(CLOCK_STEPS);
     }
     let found = read(&connection);
-    // The lock keeps everybody away who asks for it. Who opens the database with a log does not,
-    // when it copies that into FILE: then what was found, be it damage, means nothing.
+    // The lock keeps away all programs that ask for it. A checkpoint does not ask: if one has
+    // changed FILE, what was found means nothing, be it damage.
     let [_, wal_now] = Stamps::of(path).map_err(failed)?.0;
     if wal_now != *wal || !is_still(&file, opened).map_err(failed)? {
         return Err(changing());

@@ -1,5 +1,5 @@
-//! The one thread that saves: group commit. It takes every queued change, makes them on a clone of
-//! the current version, commits them together, publishes the clone, and reports the outcomes.
+//! The one thread that saves: group commit. It makes the queued changes on a clone of the current
+//! version, commits them together, publishes the clone, and reports the outcomes.
 //! Changes that arrive meanwhile share the next commit.
 //! When none has come for a second, it looks what other programs have committed.
 
@@ -93,7 +93,7 @@ impl Writer {
         }
     }
 
-    /// Waits for a message, for as long as the database may go unseen.
+    /// Waits for a message, but no longer than [`LOOK_INTERVAL`].
     fn receive(&self, yielding: &mut Yielding) -> Result<WriterMessage, RecvTimeoutError> {
         let receive = || self.messages.try_recv().ok();
         match receive().or_else(|| yielding.until(receive)) {
