@@ -62,8 +62,8 @@ enum State {
     Reading,
     /// An answer that takes long, or the outcome of a change. Nothing is received meanwhile, so that
     /// requests are answered in order, and no timeout closes the connection, so that its memory
-    /// stays counted: so many bytes.
-    Waiting { memory: usize },
+    /// stays counted: so many bytes. `saves`: it is the outcome of a change.
+    Waiting { memory: usize, saves: bool },
     /// Room in the socket for more of the output. When all of it is sent, this follows.
     Writing(After),
     /// The end of the client's side, after the last response. About `left` bytes more are received
@@ -171,7 +171,7 @@ impl Connection {
             // the client has gone
             _ => Next::Close,
         });
-        let away = if let State::Waiting { memory } = self.state { memory } else { 0 };
+        let away = if let State::Waiting { memory, .. } = self.state { memory } else { 0 };
         self.quota.set_memory(self.parser.memory() + self.output.memory() + away);
         next
     }
@@ -211,16 +211,12 @@ impl Connection {
             (Event::Ready, State::Lingering { left }) => self.drop_received(left, pass.scratch),
             (Event::Resume, State::New | State::Idle | State::Reading) => self.answer(pass),
             (Event::Answer(request, answer), State::Waiting { .. }) => {
-                let next = self.take_answer(*request, answer, pass);
-                pass.counters.immediate.add(1, self.received.elapsed());
-                next
+                self.take_answer(*request, answer, pass)
             }
             (Event::Outcome(request, outcome), State::Waiting { .. }) => {
                 let respond = || Answer::Now(pass.shared.service.respond_to_outcome(outcome));
                 let answer = catch_unwind(AssertUnwindSafe(respond));
-                let next = self.take_answer(*request, answer, pass);
-                pass.counters.durable.add(1, self.received.elapsed());
-                next
+                self.take_answer(*request, answer, pass)
             }
             (Event::Ready, State::Waiting { .. }) => Ok(Next::Wait(EventFlags::empty())),
             (Event::Ready | Event::Resume, State::Writing(after)) => self.send(after, pass),
@@ -313,15 +309,20 @@ impl Connection {
         answer: thread::Result<Answer>,
         pass: &mut Pass<'_>,
     ) -> io::Result<Next> {
+        let saves = matches!(self.state, State::Waiting { saves: true, .. });
         // the time until the next request begins now
         (self.state, self.since) = (State::Idle, pass.now);
         let error = match answer {
+            // after a wait: the other responses are timed together, at the end of the pass
             Ok(Answer::Now(response)) => {
                 let after = self.respond(&request, response, pass);
-                return self.send(after, pass);
+                let next = self.send(after, pass);
+                let times = if saves { &pass.counters.durable } else { &pass.counters.immediate };
+                times.add(1, self.received.elapsed());
+                return next;
             }
             Ok(Answer::Deferred) => {
-                self.state = State::Waiting { memory: request.memory() };
+                self.state = State::Waiting { memory: request.memory(), saves: false };
                 self.output.send(&self.socket)?;
                 let arrival = Arrival { checks_host: self.checks_host, may_defer: false };
                 return Ok(Next::Defer(Box::new(request), arrival));
@@ -329,7 +330,7 @@ impl Connection {
             Ok(Answer::Change(change)) => {
                 let memory = request.memory().max(change.memory());
                 if !self.quota.is_refused(memory + self.output.memory()) {
-                    self.state = State::Waiting { memory };
+                    self.state = State::Waiting { memory, saves: true };
                     self.output.send(&self.socket)?;
                     // the change has its own copy of what it needs
                     let request = Request { content: Vec::new(), ..request };
