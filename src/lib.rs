@@ -10,18 +10,15 @@
 //!   - `documents_tests`: man page and completions are those of the options
 //! - `server`: sockets and threads
 //!   - `mod`: the accept loop
-//!   - `listen`: addresses, and the sockets that listen there
-//!   - `socket_file`: the file of a unix socket
-//!   - `limits`: what clients may use, and what the system leaves to the process
-//!   - `shared`: what the accept loop and the workers share, and how much of each limit is used
+//!   - `listen`: addresses, the sockets that listen there, and the files of unix sockets
+//!   - `limits`: what clients may use, and how much of that they do use
 //!   - `worker`: an event loop, which keeps its connections until they end
-//!   - `inbox`: how other threads reach a worker
+//!   - `inbox`: how other threads reach a worker, and how answers come that take longer
 //!   - `connection`: the state machine of a connection
 //!   - `output`: what it has to send
 //!   - `access_log`: what the log says of a response
 //! - `service`: the contract, a request in and a response out
-//!   - `respond`: the table of resources and methods
-//!   - `write`: requests that change the list, and their responses
+//!   - `respond`: the table of resources and methods, and their responses
 //!   - `matcher`: what a path names
 //!   - `origin`: which web pages may do what
 //!   - `token`: who may change the list
@@ -88,7 +85,7 @@ use threadpool::ThreadPool;
 use crate::args::Args;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
-use crate::server::{Endpoint, Limits, Listener, Server, Shared};
+use crate::server::{AcceptLoop, Endpoint, Limits, Listener, Shared};
 use crate::service::{Allowlist, Loaded, Service, Tokens};
 use crate::signals::Signals;
 use crate::store::Store;
@@ -136,7 +133,7 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let signals =
         Signals::handle(&is_starting, args.token_file.is_some()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(args)?.unzip();
-    let memory_limit = server::memory_limit();
+    let memory_limit = server::control_group_limit();
     let memory_max = server::memory_max(memory_limit);
     let load::Opened { store, thread, details, is_new } = load::open(args, memory_max)?;
     is_starting.store(false, SeqCst);
@@ -154,7 +151,8 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let shared = Arc::new(Shared::new(service, limits));
     // one more for answers that take long
     let pool = start_pool(workers + 1).map_err(Failure::System)?;
-    let server = Server::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
+    let accept_loop =
+        AcceptLoop::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
     // last, since it has the database open: what fails before leaves that as it was
     if let Some(load::Thread { name, run }) = thread {
         let thread = thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
@@ -163,9 +161,9 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     // after everything that can fail: a failed start logs one line, its error
     log_start(args, &endpoints, &details, is_new);
     log_advice(args, &endpoints, is_activated, loaded);
-    let server = server.run(&signals).map_err(Failure::System)?;
+    let accept_loop = accept_loop.run(&signals).map_err(Failure::System)?;
     let deadline = Instant::now() + STOP_TIME;
-    server.stop(deadline - CLOSE_TIME);
+    accept_loop.stop(deadline - CLOSE_TIME);
     if !shared.service.store.close(deadline) {
         log::warn!("the database was not closed in time; keep FILE and FILE-wal together");
     }

@@ -161,7 +161,7 @@ pub(crate) struct Metrics {
     /// By worker.
     pub(crate) workers: Box<[WorkerCounters]>,
     /// The connection limit.
-    connections_max: usize,
+    pub(crate) connections_max: usize,
     started: SystemTime,
 }
 
@@ -174,18 +174,6 @@ impl Metrics {
     /// How many connections are open.
     pub(crate) fn connections(&self) -> usize {
         self.workers.iter().map(|worker| worker.connections.load(Relaxed)).sum()
-    }
-
-    /// Whether the connection limit is reached.
-    pub(crate) fn is_full(&self) -> bool {
-        self.connections() >= self.connections_max
-    }
-
-    /// The worker for the next connection: the one that has the fewest.
-    pub(crate) fn next_worker(&self) -> usize {
-        (0..self.workers.len())
-            .min_by_key(|worker| self.workers[*worker].connections.load(Relaxed))
-            .expect("there is a worker")
     }
 
     /// All of it in the text format of Prometheus, version 0.0.4. `list`: how many colors and bytes
@@ -324,23 +312,6 @@ impl Exposition {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_worker_with_the_fewest_is_next() {
-        let metrics = Metrics::new(2, 10);
-        let workers: Vec<usize> = (0..10)
-            .map(|_| {
-                let worker = metrics.next_worker();
-                metrics.workers[worker].connections.fetch_add(1, Relaxed);
-                worker
-            })
-            .collect();
-        assert_eq!(workers, [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
-        assert!(metrics.is_full());
-        metrics.workers[1].connections.fetch_sub(1, Relaxed);
-        let now = (metrics.next_worker(), metrics.connections(), metrics.is_full());
-        assert_eq!(now, (1, 9, false));
-    }
 
     #[test]
     fn a_time_is_in_the_first_bucket_that_it_does_not_exceed() {

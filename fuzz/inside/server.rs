@@ -12,10 +12,11 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use serde_json::Value;
+use threadpool::ThreadPool;
 
 use super::connection::{Connection, Event, Next, Pass};
-use super::limits::Limits;
-use super::shared::{Quota, Shared};
+use super::inbox::{Inbox, Mail};
+use super::limits::{Limits, Quota, Shared};
 use crate::http::fuzzing::fill;
 use crate::http::fuzzing::reference::{self, PlainEnd, PlainRequest};
 use crate::logging::AccessLog;
@@ -159,6 +160,8 @@ fn talk<'a>(
     let quota = Quota::new(Arc::clone(shared), 0);
     let connection =
         Connection::new(OwnedFd::from(socket), None, on_loopback, quota, Instant::now());
+    let inbox = Inbox::new(0, Arc::clone(shared), ThreadPool::new(1));
+    let inbox = &Arc::new(inbox.expect("the process has descriptors"));
     let (mut connection, mut output) = (Some(connection), Vec::new());
     for mut piece in pieces {
         while !piece.is_empty() && connection.is_some() {
@@ -169,12 +172,12 @@ fn talk<'a>(
             );
             piece =
                 &piece[sent.expect("the connection is open, and has read what was sent before")..];
-            connection = serve(connection, shared, &client, &mut output);
+            connection = serve(connection, inbox, &client, &mut output);
         }
     }
     if connection.is_some() {
         shutdown(&client, Shutdown::Write).expect("it is open");
-        let connection = serve(connection, shared, &client, &mut output);
+        let connection = serve(connection, inbox, &client, &mut output);
         assert!(connection.is_none(), "the connection stays open after its end");
     }
     let is_whole = receive(&client, &mut output);
@@ -185,18 +188,17 @@ fn talk<'a>(
 /// Does what a worker does until nothing is left to receive. `None` when the connection is closed.
 fn serve(
     connection: Option<Connection>,
-    shared: &Shared,
+    inbox: &Arc<Inbox>,
     client: &UnixStream,
     output: &mut Vec<u8>,
 ) -> Option<Connection> {
     let (mut connection, mut event, now) = (connection?, Event::Ready, Instant::now());
-    let mut scratch = [0; 8192];
+    let (shared, scratch) = (&inbox.shared, &mut [0; 8192]);
     let counters = &shared.service.metrics.workers[0];
+    let (id, date, answered) = (1, "", 0);
+    let mut pass = Pass { shared, inbox, id, counters, now, date, scratch, answered };
     loop {
-        let next = connection.advance(
-            event,
-            &mut Pass { shared, counters, now, date: "", scratch: &mut scratch, answered: 0 },
-        );
+        let next = connection.advance(event, &mut pass);
         let before = output.len();
         let _ = receive(client, output);
         event = match next {
@@ -207,12 +209,12 @@ fn serve(
             }
             Next::Wait(EventFlags::IN) if is_readable(&connection.socket) => Event::Ready,
             Next::Wait(EventFlags::IN) => return Some(connection),
-            Next::Wait(_) | Next::Close => return None,
-            Next::Defer(request, arrival) => {
-                let answer = shared.service.respond(&request, arrival);
-                Event::Answer(request, Ok(answer))
+            Next::Wait(_) => {
+                inbox.pool.join();
+                let Some(Mail::Event(_, event)) = inbox.take().pop() else { return None };
+                event
             }
-            Next::Change(..) => panic!("nothing is saved here"),
+            Next::Close => return None,
         };
     }
 }

@@ -5,8 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
@@ -15,12 +15,12 @@ use rustix::net::{RecvFlags, Shutdown};
 use tiny_http::Method;
 
 use super::access_log;
+use super::inbox::Inbox;
+use super::limits::{Quota, Shared, memory_of};
 use super::output::{Output, Sent};
-use super::shared::{Quota, Shared};
 use crate::http::{CLOSES, Parser, ProtocolError, Request, Response};
 use crate::metrics::{Closing, WorkerCounters};
 use crate::service::{Answer, Arrival};
-use crate::store::{Change, DatabaseError, Outcome};
 
 /// Bytes received at a time: a request of curl takes 84, and a pipelining client has no more in its
 /// buffer.
@@ -52,7 +52,7 @@ const WITHDRAWAL_TIME: Duration = Duration::from_millis(100);
 const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// What a connection waits for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum State {
     /// The first byte of its first request.
     New,
@@ -60,10 +60,10 @@ enum State {
     Idle,
     /// The rest of a request.
     Reading,
-    /// An answer that takes long, or the outcome of a change. Nothing is received meanwhile, so that
-    /// requests are answered in order, and no timeout closes the connection, so that its memory
-    /// stays counted: so many bytes. `saves`: it is the outcome of a change.
-    Waiting { memory: usize, saves: bool },
+    /// The response to this request, which takes long, or whose change has to be saved first.
+    /// Nothing is received meanwhile, so that requests are answered in order, and no timeout closes
+    /// the connection, so that its memory stays counted.
+    Answering(Arc<Request>),
     /// Room in the socket for more of the output. When all of it is sent, this follows.
     Writing(After),
     /// The end of the client's side, after the last response. About `left` bytes more are received
@@ -89,10 +89,9 @@ pub(super) enum Event {
     /// The other connections have been served: go on with the output, or the requests in the
     /// buffer.
     Resume,
-    /// The answer to [`Next::Defer`].
-    Answer(Box<Request>, thread::Result<Answer>),
-    /// What came of [`Next::Change`].
-    Outcome(Box<Request>, Result<Outcome, DatabaseError>),
+    /// What [`State::Answering`] waits for. `is_saved`: the change of the request was to be saved
+    /// first.
+    Response { response: Result<Response, ProtocolError>, is_saved: bool },
     /// [`Connection::deadline`] has passed.
     Deadline,
 }
@@ -104,16 +103,16 @@ pub(super) enum Next {
     Wait(EventFlags),
     /// Send [`Event::Resume`] when the other connections have been served.
     Queue,
-    /// Have this request answered where nobody waits for it, and send [`Event::Answer`].
-    Defer(Box<Request>, Arrival),
-    /// Have this change saved, and send [`Event::Outcome`].
-    Change(Box<Request>, Change),
     Close,
 }
 
 /// One pass of a worker over the connections that are ready.
 pub(super) struct Pass<'a> {
     pub(super) shared: &'a Shared,
+    /// That of the worker.
+    pub(super) inbox: &'a Arc<Inbox>,
+    /// The id of the connection that is served.
+    pub(super) id: u64,
     /// Those of the worker.
     pub(super) counters: &'a WorkerCounters,
     /// When it began.
@@ -171,16 +170,17 @@ impl Connection {
             // the client has gone
             _ => Next::Close,
         });
-        let away = if let State::Waiting { memory, .. } = self.state { memory } else { 0 };
-        self.quota.set_memory(self.parser.memory() + self.output.memory() + away);
+        let request =
+            if let State::Answering(request) = &self.state { memory_of(request) } else { 0 };
+        self.quota.set_memory(self.parser.memory() + self.output.memory() + request);
         next
     }
 
     /// `None` while an answer is waited for.
     pub(super) fn deadline(&self, shared: &Shared) -> Option<Instant> {
         let limits = &shared.limits;
-        let time = match self.state {
-            State::Waiting { .. } => return None,
+        let time = match &self.state {
+            State::Answering(_) => return None,
             _ if shared.limit_reached.load(Relaxed) => STALL_TIME,
             State::New | State::Idle if shared.service.is_stopping.load(Relaxed) => {
                 STOPPING_KEEP_ALIVE.min(limits.keep_alive)
@@ -204,25 +204,25 @@ impl Connection {
     }
 
     fn handle(&mut self, event: Event, pass: &mut Pass<'_>) -> io::Result<Next> {
-        match (event, self.state) {
+        match (event, &self.state) {
             (Event::Ready, State::New | State::Idle | State::Reading) => {
                 self.receive_requests(pass)
             }
-            (Event::Ready, State::Lingering { left }) => self.drop_received(left, pass.scratch),
+            (Event::Ready, &State::Lingering { left }) => self.drop_received(left, pass.scratch),
             (Event::Resume, State::New | State::Idle | State::Reading) => self.answer(pass),
-            (Event::Answer(request, answer), State::Waiting { .. }) => {
-                self.take_answer(*request, answer, pass)
+            (Event::Response { response, is_saved }, State::Answering(request)) => {
+                let times =
+                    if is_saved { &pass.counters.durable } else { &pass.counters.immediate };
+                let request = Arc::clone(request);
+                let next = self.take_response(&request, response, pass);
+                times.add(1, self.received.elapsed());
+                next
             }
-            (Event::Outcome(request, outcome), State::Waiting { .. }) => {
-                let respond = || Answer::Now(pass.shared.service.respond_to_outcome(outcome));
-                let answer = catch_unwind(AssertUnwindSafe(respond));
-                self.take_answer(*request, answer, pass)
-            }
-            (Event::Ready, State::Waiting { .. }) => Ok(Next::Wait(EventFlags::empty())),
-            (Event::Ready | Event::Resume, State::Writing(after)) => self.send(after, pass),
+            (Event::Ready, State::Answering(_)) => Ok(Next::Wait(EventFlags::empty())),
+            (Event::Ready | Event::Resume, &State::Writing(after)) => self.send(after, pass),
             // epoll reports room only when a third of the socket's buffer is free, so there may be
             // some
-            (Event::Deadline, State::Writing(after)) => match self.send(after, pass)? {
+            (Event::Deadline, &State::Writing(after)) => match self.send(after, pass)? {
                 Next::Wait(EventFlags::OUT) if self.since != pass.now => {
                     Ok(self.close(Closing::Unread, pass))
                 }
@@ -237,7 +237,7 @@ impl Connection {
                 self.refuse(None, &ProtocolError::Timeout, pass)
             }
             (Event::Deadline, State::New | State::Idle) => Ok(self.close(Closing::Idle, pass)),
-            // the client has gone, or its time is over
+            // its client has had the time to read; no other pair comes up
             _ => Ok(Next::Close),
         }
     }
@@ -284,69 +284,65 @@ impl Connection {
             };
             // what follows is another request, with a time of its own
             (self.state, self.since) = (State::Idle, pass.now);
-            if self.quota.is_refused(request.memory() + self.output.memory()) {
-                return self.refuse(Some(request), &ProtocolError::Overloaded, pass);
+            if self.quota.is_refused(memory_of(&request) + self.output.memory()) {
+                return self.refuse(Some(&request), &ProtocolError::Overloaded, pass);
             }
-            let service = &pass.shared.service;
-            let arrival = Arrival { checks_host: self.checks_host, may_defer: true };
+            let (service, inbox) = (&pass.shared.service, pass.inbox);
+            let arrival = Arrival {
+                checks_host: self.checks_host,
+                may_defer: true,
+                reply: &|| inbox.reply(pass.id),
+            };
             // after a panic the list is consistent: a change is made as a whole or not at all
             let answer = catch_unwind(AssertUnwindSafe(|| service.respond(&request, arrival)));
-            let Ok(Answer::Now(response)) = answer else {
-                return self.take_answer(request, answer, pass);
-            };
-            pass.answered += 1;
-            if self.respond(&request, response, pass) == After::Close {
-                return self.send(After::Close, pass);
+            match answer {
+                Ok(Answer::Now(response)) => {
+                    pass.answered += 1;
+                    if self.respond(&request, response, pass) == After::Close {
+                        return self.send(After::Close, pass);
+                    }
+                }
+                Ok(Answer::Later) => return self.wait_for_answer(Arc::new(request)),
+                Ok(Answer::Deferred) => {
+                    let request = Arc::new(request);
+                    inbox.answer_later(pass.id, Arc::clone(&request), self.checks_host);
+                    return self.wait_for_answer(request);
+                }
+                Err(_) => return self.refuse(Some(&request), &ProtocolError::Panicked, pass),
             }
         }
         self.send(After::Answer, pass)
     }
 
-    /// Goes on with the answer to a request: a response, or one that has to be waited for.
-    fn take_answer(
+    /// Sends what the socket has room for, and waits for the response to a request.
+    fn wait_for_answer(&mut self, request: Arc<Request>) -> io::Result<Next> {
+        self.state = State::Answering(request);
+        self.output.send(&self.socket)?;
+        Ok(Next::Wait(EventFlags::empty()))
+    }
+
+    /// Goes on with the response to a request that was waited for.
+    fn take_response(
         &mut self,
-        request: Request,
-        answer: thread::Result<Answer>,
+        request: &Request,
+        response: Result<Response, ProtocolError>,
         pass: &mut Pass<'_>,
     ) -> io::Result<Next> {
-        let saves = matches!(self.state, State::Waiting { saves: true, .. });
         // the time until the next request begins now
         (self.state, self.since) = (State::Idle, pass.now);
-        let error = match answer {
-            // after a wait: the other responses are timed together, at the end of the pass
-            Ok(Answer::Now(response)) => {
-                let after = self.respond(&request, response, pass);
-                let next = self.send(after, pass);
-                let times = if saves { &pass.counters.durable } else { &pass.counters.immediate };
-                times.add(1, self.received.elapsed());
-                return next;
+        match response {
+            Ok(response) => {
+                let after = self.respond(request, response, pass);
+                self.send(after, pass)
             }
-            Ok(Answer::Deferred) => {
-                self.state = State::Waiting { memory: request.memory(), saves: false };
-                self.output.send(&self.socket)?;
-                let arrival = Arrival { checks_host: self.checks_host, may_defer: false };
-                return Ok(Next::Defer(Box::new(request), arrival));
-            }
-            Ok(Answer::Change(change)) => {
-                let memory = request.memory().max(change.memory());
-                if !self.quota.is_refused(memory + self.output.memory()) {
-                    self.state = State::Waiting { memory, saves: true };
-                    self.output.send(&self.socket)?;
-                    // the change has its own copy of what it needs
-                    let request = Request { content: Vec::new(), ..request };
-                    return Ok(Next::Change(Box::new(request), change));
-                }
-                ProtocolError::Overloaded
-            }
-            Err(_) => ProtocolError::Panicked,
-        };
-        self.refuse(Some(request), &error, pass)
+            Err(error) => self.refuse(Some(request), &error, pass),
+        }
     }
 
     /// Appends the response to a request to the output. Returns what follows.
     fn respond(&mut self, request: &Request, response: Response, pass: &Pass<'_>) -> After {
         let shared = pass.shared;
-        let is_last = !request.keep_alive || shared.is_in_need();
+        let is_last = !request.keep_alive || shared.closes_early();
         let connection = if is_last { CLOSES } else { shared.stays_open.as_str() };
         self.push(Some(request), response, connection, pass);
         if is_last { After::Close } else { After::Answer }
@@ -356,13 +352,13 @@ impl Connection {
     /// be read as one. Nothing that follows is read as a request.
     fn refuse(
         &mut self,
-        request: Option<Request>,
+        request: Option<&Request>,
         error: &ProtocolError,
         pass: &mut Pass<'_>,
     ) -> io::Result<Next> {
         let unfinished = self.parser.refuse();
         let response = Response::error(error.status(), error.to_string());
-        self.push(request.or(unfinished).as_ref(), response, CLOSES, pass);
+        self.push(request.or(unfinished.as_ref()), response, CLOSES, pass);
         self.send(After::Linger, pass)
     }
 

@@ -1,13 +1,20 @@
-//! How other threads reach a worker.
+//! How other threads reach a worker: the accept loop with connections, and those that make responses
+//! later than the worker could wait for.
 
 use std::io;
 use std::mem::take;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
+use threadpool::ThreadPool;
 
 use super::connection::{Connection, Event};
+use super::limits::Shared;
+use crate::http::{ProtocolError, Request};
+use crate::service::{Answer, Arrival, Service};
+use crate::store::{Outcome, Reply};
 
 pub(super) struct Inbox {
     mail: Mutex<Vec<Mail>>,
@@ -15,20 +22,24 @@ pub(super) struct Inbox {
     pub(super) eventfd: OwnedFd,
     /// The number of the worker.
     pub(super) worker: usize,
+    pub(super) shared: Arc<Shared>,
+    /// Has a thread more than there are workers. That makes answers that take long, one after the
+    /// other, so that no client waits for them but those who asked.
+    pub(super) pool: ThreadPool,
 }
 
 pub(super) enum Mail {
     Connection(Box<Connection>),
-    /// For the connection with this id: an answer, or the outcome of a change.
+    /// For the connection with this id.
     Event(u64, Event),
     /// The worker drops it, to show that it is alive.
     Ping(Arc<()>),
 }
 
 impl Inbox {
-    pub(super) fn new(worker: usize) -> io::Result<Self> {
+    pub(super) fn new(worker: usize, shared: Arc<Shared>, pool: ThreadPool) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { mail: Mutex::default(), eventfd, worker })
+        Ok(Self { mail: Mutex::default(), eventfd, worker, shared, pool })
     }
 
     pub(super) fn post(&self, mail: Mail) {
@@ -51,5 +62,51 @@ impl Inbox {
     pub(super) fn wake(&self) {
         // It fails only when the counter is at its end, 2^64 - 2, and then the eventfd is readable.
         let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
+    }
+
+    /// Has a request of the connection with this id answered, however long that takes.
+    pub(super) fn answer_later(
+        self: &Arc<Self>,
+        id: u64,
+        request: Arc<Request>,
+        checks_host: bool,
+    ) {
+        let inbox = Arc::clone(self);
+        self.pool.execute(move || {
+            let reply = || inbox.reply(id);
+            let arrival = Arrival { checks_host, may_defer: false, reply: &reply };
+            inbox.post_response(id, false, |service| service.respond(&request, arrival));
+        });
+    }
+
+    /// What takes the outcome of a change that the connection with this id has asked for.
+    pub(super) fn reply(self: &Arc<Self>, id: u64) -> Reply {
+        let inbox = Arc::clone(self);
+        Box::new(move |outcome| {
+            // its envelope has to be made
+            let takes_long = matches!(outcome, Ok(Outcome::Replaced(..)));
+            let pool = takes_long.then(|| inbox.pool.clone());
+            let respond = move || {
+                inbox.post_response(id, true, |service| {
+                    Answer::Now(service.respond_to_outcome(outcome))
+                });
+            };
+            match pool {
+                Some(pool) => pool.execute(respond),
+                None => respond(),
+            }
+        })
+    }
+
+    /// Posts the response that `respond` makes for the connection with this id.
+    fn post_response(&self, id: u64, is_saved: bool, respond: impl FnOnce(&Service) -> Answer) {
+        let answer = catch_unwind(AssertUnwindSafe(|| respond(&self.shared.service)));
+        let response = match answer {
+            Ok(Answer::Now(response)) => Ok(response),
+            // its reply posts it
+            Ok(Answer::Later | Answer::Deferred) => return,
+            Err(_) => Err(ProtocolError::Panicked),
+        };
+        self.post(Mail::Event(id, Event::Response { response, is_saved }));
     }
 }

@@ -1,11 +1,16 @@
-//! How much clients may use: times, bytes and connections, by the options, and by what the system
-//! leaves to the process. Counts nothing.
+//! How much clients may use of time, memory and connections, and how much they do use; and what else
+//! the accept loop and the workers share.
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::http::{Request, stays_open};
+use crate::service::Service;
 
 /// Bytes of requests and responses in the buffers of all connections together: 500 requests of 64
 /// KiB.
@@ -13,6 +18,14 @@ const MEMORY_MAX: usize = 32 * 1024 * 1024;
 
 /// The same where the control group allows the process very little: 32 requests of 64 KiB.
 const MEMORY_MIN: usize = 2 * 1024 * 1024;
+
+/// A connection with no more bytes than this does not count, so that small requests are served
+/// however much the others take.
+const UNCOUNTED_BYTES: usize = 4096;
+
+/// What a list takes, as a multiple of its JSON: 176 bytes for the shortest color, which has 24 in
+/// JSON.
+const LIST_FACTOR: usize = 8;
 
 /// Upper bound of the connection limit: several times what a small host serves.
 const CONNECTIONS_MAX: usize = 8192;
@@ -37,9 +50,9 @@ pub(crate) struct Limits {
     pub(crate) memory_max: usize,
 }
 
-/// How much memory the buffers of all connections may take together where [`memory_limit`] is this:
-/// a sixteenth of it. Old lists may take twice as much. The rest is for the list, the allocator and
-/// the kernel's buffers.
+/// How much memory the buffers of all connections may take together where [`control_group_limit`] is
+/// this: a sixteenth of it. Old lists may take twice as much. The rest is for the list, the allocator
+/// and the kernel's buffers.
 pub(crate) fn memory_max(limit: Option<usize>) -> usize {
     limit.map_or(MEMORY_MAX, |limit| (limit / 16).clamp(MEMORY_MIN, MEMORY_MAX))
 }
@@ -62,7 +75,7 @@ pub(crate) fn connections_max(memory: Option<usize>, listeners: usize, workers: 
 
 /// How many bytes the control group of the process may use (cgroups(7), version 2): the limit of its
 /// own group, or of one above it if that is lower. `None` if there is none that can be read.
-pub(crate) fn memory_limit() -> Option<usize> {
+pub(crate) fn control_group_limit() -> Option<usize> {
     lowest_limit(Path::new("/sys/fs/cgroup"), &fs::read_to_string("/proc/self/cgroup").ok()?)
 }
 
@@ -75,6 +88,94 @@ fn lowest_limit(root: &Path, groups: &str) -> Option<usize> {
     let files = above.filter_map(|group| fs::read_to_string(group.join("memory.max")).ok());
     // without a limit it is "max"
     files.filter_map(|limit| limit.trim_ascii().parse().ok()).min()
+}
+
+pub(crate) struct Shared {
+    pub(crate) service: Service,
+    pub(crate) limits: Limits,
+    /// The fields about the connection of responses after which it stays open.
+    pub(super) stays_open: String,
+    /// Bytes counted against [`Limits::memory_max`].
+    memory: AtomicUsize,
+    /// The connection limit is reached and clients wait: idle and stalled connections are closed,
+    /// the others after their next response.
+    pub(super) limit_reached: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(service: Service, limits: Limits) -> Self {
+        // in whole seconds, and not 0, which some clients take for no limit
+        let stays_open = stays_open(limits.keep_alive.as_secs().max(1));
+        let (memory, limit_reached) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { service, limits, stays_open, memory, limit_reached }
+    }
+
+    /// How many connections are open.
+    pub(super) fn connections(&self) -> usize {
+        self.service.metrics.connections()
+    }
+
+    /// Whether the connection limit is reached.
+    pub(super) fn is_full(&self) -> bool {
+        self.connections() >= self.service.metrics.connections_max
+    }
+
+    /// The worker for the next connection: the one that has the fewest.
+    pub(super) fn next_worker(&self) -> usize {
+        let workers = self.service.metrics.workers.iter();
+        let connections = workers.map(|worker| worker.connections.load(Relaxed)).enumerate();
+        connections.min_by_key(|(_, connections)| *connections).expect("there is a worker").0
+    }
+
+    /// Whether connections are to be closed sooner than their clients were told.
+    pub(super) fn closes_early(&self) -> bool {
+        self.service.is_stopping.load(Relaxed) || self.limit_reached.load(Relaxed)
+    }
+}
+
+/// Bytes that a request takes until it is answered: what it asks to be changed may be a whole list.
+pub(super) fn memory_of(request: &Request) -> usize {
+    request.memory() * if request.is_safe() { 1 } else { LIST_FACTOR }
+}
+
+/// One connection's part of the connection limit and of [`Limits::memory_max`], until it is
+/// dropped.
+pub(super) struct Quota {
+    shared: Arc<Shared>,
+    /// The number of the worker that serves the connection.
+    worker: usize,
+    memory: usize,
+}
+
+impl Quota {
+    pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
+        shared.service.metrics.workers[worker].connections.fetch_add(1, Relaxed);
+        Self { shared, worker, memory: 0 }
+    }
+
+    /// Sets how many bytes the buffers of the connection take.
+    pub(super) fn set_memory(&mut self, bytes: usize) {
+        let bytes = if bytes > UNCOUNTED_BYTES { bytes } else { 0 };
+        if bytes != self.memory {
+            self.shared.memory.fetch_add(bytes, Relaxed);
+            self.shared.memory.fetch_sub(self.memory, Relaxed);
+            self.memory = bytes;
+        }
+    }
+
+    /// Whether the connection would exceed [`Limits::memory_max`] with this many bytes. While the
+    /// others have none, it is always let through.
+    pub(super) fn is_refused(&self, bytes: usize) -> bool {
+        let others = self.shared.memory.load(Relaxed).saturating_sub(self.memory);
+        bytes > UNCOUNTED_BYTES && others > 0 && others + bytes > self.shared.limits.memory_max
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        self.set_memory(0);
+        self.shared.service.metrics.workers[self.worker].connections.fetch_sub(1, Relaxed);
+    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,6 @@ mod inbox;
 mod limits;
 mod listen;
 mod output;
-mod shared;
-mod socket_file;
 mod worker;
 
 use std::io::{self, ErrorKind};
@@ -28,10 +26,9 @@ use threadpool::ThreadPool;
 
 use connection::Connection;
 use inbox::{Inbox, Mail};
-pub(crate) use limits::{Limits, connections_max, memory_limit, memory_max};
+use limits::Quota;
+pub(crate) use limits::{Limits, Shared, connections_max, control_group_limit, memory_max};
 pub(crate) use listen::{Endpoint, Listener, clash, inherited, listen};
-use shared::Quota;
-pub(crate) use shared::Shared;
 use worker::Worker;
 
 use crate::logging;
@@ -43,20 +40,19 @@ const LAST_ACCEPTS: Duration = Duration::from_secs(2);
 
 /// How long to wait before another try when the connection limit is reached, or the system lacks a
 /// descriptor or memory.
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_TIME: Duration = Duration::from_millis(20);
 
 /// Connections accepted from one listener in a row.
 const ACCEPTS_IN_A_ROW: usize = 64;
 
-/// The accept loop.
-pub(crate) struct Server {
+pub(crate) struct AcceptLoop {
     shared: Arc<Shared>,
     inboxes: Vec<Arc<Inbox>>,
     listeners: Vec<Listener>,
     watchdog: Watchdog,
 }
 
-impl Server {
+impl AcceptLoop {
     /// Starts workers on the threads of the pool, of which one is left for answers that take long.
     pub(crate) fn new(
         shared: Arc<Shared>,
@@ -65,8 +61,8 @@ impl Server {
     ) -> io::Result<Self> {
         let mut inboxes = Vec::new();
         for worker in 0..shared.service.metrics.workers.len() {
-            let inbox = Arc::new(Inbox::new(worker)?);
-            let worker = Worker::new(Arc::clone(&shared), Arc::clone(&inbox), pool.clone())?;
+            let inbox = Arc::new(Inbox::new(worker, Arc::clone(&shared), pool.clone())?);
+            let worker = Worker::new(Arc::clone(&inbox))?;
             pool.execute(|| worker.run());
             inboxes.push(inbox);
         }
@@ -87,15 +83,17 @@ impl Server {
 
     /// Waits for connections and accepts them. True if the service has to stop.
     fn accept_ready(&mut self, signals: &Signals) -> io::Result<bool> {
-        let limit_reached =
-            self.shared.service.metrics.is_full() && self.listeners.iter().any(has_pending);
+        let limit_reached = self.shared.is_full() && self.listeners.iter().any(has_pending);
         self.shared.limit_reached.store(limit_reached, Relaxed);
         if limit_reached {
             // they have to close connections
             self.inboxes.iter().for_each(|inbox| inbox.wake());
         }
-        let time =
-            if limit_reached { Some(PAUSE) } else { self.watchdog.poll_timeout(Instant::now()) };
+        let time = if limit_reached {
+            Some(RETRY_TIME)
+        } else {
+            self.watchdog.poll_timeout(Instant::now())
+        };
         let time = time.and_then(|time| Timespec::try_from(time).ok());
         let watch = |socket| PollFd::from_borrowed_fd(socket, PollFlags::IN);
         let listeners = self.listeners.iter().filter(|_| !limit_reached);
@@ -144,12 +142,12 @@ impl Server {
         let checks_host = listener.endpoint.is_loopback()
             || (listener.endpoint.is_open() && !self.shared.service.allowlist.hosts.is_empty());
         for _ in 0..ACCEPTS_IN_A_ROW {
-            if self.shared.service.metrics.is_full() {
+            if self.shared.is_full() {
                 return;
             }
             match listener.accept() {
                 Ok((socket, peer)) => {
-                    let inbox = &self.inboxes[self.shared.service.metrics.next_worker()];
+                    let inbox = &self.inboxes[self.shared.next_worker()];
                     let quota = Quota::new(Arc::clone(&self.shared), inbox.worker);
                     let connection =
                         Connection::new(socket, peer, checks_host, quota, Instant::now());
@@ -175,17 +173,17 @@ impl Server {
         self.inboxes.iter().for_each(|inbox| inbox.wake());
         // clients see connections in the kernel's queue as established
         while self.listeners.iter().any(has_pending) && begun.elapsed() < LAST_ACCEPTS {
-            if self.shared.service.metrics.is_full() {
-                sleep(PAUSE);
+            if self.shared.is_full() {
+                sleep(RETRY_TIME);
             }
             self.listeners.iter().for_each(|listener| self.accept_from(listener));
         }
         self.listeners.clear();
         self.shared.limit_reached.store(false, Relaxed);
-        while self.shared.service.metrics.connections() > 0 && Instant::now() < deadline {
-            sleep(PAUSE);
+        while self.shared.connections() > 0 && Instant::now() < deadline {
+            sleep(RETRY_TIME);
         }
-        let connections = self.shared.service.metrics.connections();
+        let connections = self.shared.connections();
         if connections > 0 {
             let seconds = begun.elapsed().as_secs_f32();
             log::warn!(
@@ -198,7 +196,7 @@ impl Server {
 /// Waits after the system has refused a connection, most likely for lack of a descriptor or memory.
 fn pause(error: &io::Error) {
     logging::CONNECTIONS.log(format_args!("cannot accept connections for the moment: {error}"));
-    sleep(PAUSE);
+    sleep(RETRY_TIME);
 }
 
 /// Whether a connection waits in the kernel's queue.

@@ -10,16 +10,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use threadpool::ThreadPool;
 
 use super::connection::{Connection, Event, Next, Pass};
 use super::inbox::{Inbox, Mail};
-use super::shared::Shared;
-use crate::http::{Date, Request};
+use super::limits::Shared;
+use crate::http::Date;
 use crate::logging;
 use crate::metrics::Closing;
-use crate::service::{Answer, Service};
-use crate::store::{Change, Outcome};
 use crate::yielding::Yielding;
 
 /// Deadlines are looked at no more often than this, so one may be missed by as much.
@@ -42,36 +39,9 @@ struct Entry {
     queued: bool,
 }
 
-/// Answers that take long: they are made on a further thread of the pool, one after the other, so
-/// that no client waits for them but those who asked.
-#[derive(Clone)]
-struct DeferredAnswers {
-    pool: ThreadPool,
-    shared: Arc<Shared>,
-    inbox: Arc<Inbox>,
-}
-
-impl DeferredAnswers {
-    /// Has the request of the connection with this id answered by `respond`.
-    fn answer(
-        &self,
-        id: u64,
-        request: Box<Request>,
-        respond: impl FnOnce(&Service, &Request) -> Answer + Send + 'static,
-    ) {
-        let Self { shared, inbox, .. } = self.clone();
-        self.pool.execute(move || {
-            let respond = || respond(&shared.service, &request);
-            let answer = catch_unwind(AssertUnwindSafe(respond));
-            inbox.post(Mail::Event(id, Event::Answer(request, answer)));
-        });
-    }
-}
-
 pub(super) struct Worker {
     shared: Arc<Shared>,
     inbox: Arc<Inbox>,
-    deferred: DeferredAnswers,
     epoll: OwnedFd,
     /// By id; ids are not reused.
     connections: BTreeMap<u64, Entry>,
@@ -81,33 +51,25 @@ pub(super) struct Worker {
     /// When to look at all connections, no later than the first needs it; `None` when none does.
     next_check: Option<Instant>,
     /// The deadlines are those of a service that is stopping, or at the connection limit.
-    is_in_need: bool,
+    closes_early: bool,
     /// How many representations had been withdrawn at the last look at all connections.
     withdrawals: usize,
     yielding: Yielding,
 }
 
 impl Worker {
-    /// `pool`: has a thread more than there are workers.
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        inbox: Arc<Inbox>,
-        pool: ThreadPool,
-    ) -> io::Result<Self> {
-        let deferred =
-            DeferredAnswers { pool, shared: Arc::clone(&shared), inbox: Arc::clone(&inbox) };
+    pub(super) fn new(inbox: Arc<Inbox>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
         Ok(Self {
-            shared,
+            shared: Arc::clone(&inbox.shared),
             inbox,
-            deferred,
             epoll,
             connections: BTreeMap::new(),
             last_id: INBOX,
             run_queue: VecDeque::new(),
             next_check: None,
-            is_in_need: false,
+            closes_early: false,
             withdrawals: 0,
             yielding: Yielding::new(),
         })
@@ -123,15 +85,17 @@ impl Worker {
     }
 
     fn serve_all(&mut self) {
-        let (shared, mut scratch, mut events) =
-            (Arc::clone(&self.shared), vec![0; RECEIVE_BYTES_MAX], Vec::new());
-        let counters = &shared.service.metrics.workers[self.inbox.worker];
+        let (shared, inbox) = (Arc::clone(&self.shared), Arc::clone(&self.inbox));
+        let (mut scratch, mut events) = (vec![0; RECEIVE_BYTES_MAX], Vec::new());
+        let counters = &shared.service.metrics.workers[inbox.worker];
         let (mut before, mut is_busy, mut date) = (Instant::now(), false, Date::default());
         loop {
             let now = self.wait(&mut events, before, is_busy);
             is_busy = !events.is_empty();
             let mut pass = Pass {
                 shared: &shared,
+                inbox: &inbox,
+                id: INBOX,
                 counters,
                 now,
                 date: date.at(now),
@@ -139,9 +103,9 @@ impl Worker {
                 answered: 0,
             };
             self.serve_ready(&mut events, &mut pass);
-            let is_in_need = shared.is_in_need();
-            if self.is_in_need != is_in_need {
-                (self.is_in_need, self.next_check) = (is_in_need, Some(before));
+            let closes_early = shared.closes_early();
+            if self.closes_early != closes_early {
+                (self.closes_early, self.next_check) = (closes_early, Some(before));
             }
             // Compared with the time before epoll_wait: what had arrived by then was served in this
             // pass, so a slow worker times nobody out.
@@ -228,6 +192,7 @@ impl Worker {
         let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else {
             return;
         };
+        pass.id = id;
         // one that has panicked may be in any state
         let next = catch_unwind(AssertUnwindSafe(|| entry.connection.advance(event, pass)))
             .unwrap_or(Next::Close);
@@ -241,12 +206,6 @@ impl Worker {
                 self.run_queue.push_back(id);
                 EventFlags::IN
             }
-            Next::Defer(request, arrival) => {
-                let respond =
-                    move |service: &Service, request: &Request| service.respond(request, arrival);
-                return self.deferred.answer(id, request, respond);
-            }
-            Next::Change(request, change) => return self.submit(id, request, change),
             Next::Close => return drop(self.connections.remove(&id)),
         };
         let (data, socket) = (EventData::new_u64(id), &entry.connection.socket);
@@ -263,17 +222,6 @@ impl Worker {
             logging::CONNECTIONS
                 .log(format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
-    }
-
-    /// Has a change of the connection with this id saved.
-    fn submit(&self, id: u64, request: Box<Request>, change: Change) {
-        let deferred = self.deferred.clone();
-        self.shared.service.store.submit(change, move |outcome| match outcome {
-            // its envelope has to be made
-            Ok(Outcome::Replaced(..)) => deferred
-                .answer(id, request, |service, _| Answer::Now(service.respond_to_outcome(outcome))),
-            _ => deferred.inbox.post(Mail::Event(id, Event::Outcome(request, outcome))),
-        });
     }
 
     /// Ends what has passed its deadline by `now`, and finds out when to look again.

@@ -2,8 +2,11 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::super::shared::Quota;
+use threadpool::ThreadPool;
+
+use super::super::limits::Quota;
 use super::*;
+use crate::metrics::Metrics;
 use crate::server::Limits;
 use crate::service::Service;
 use crate::store::{Color, Colors};
@@ -11,11 +14,12 @@ use crate::store::{Color, Colors};
 /// A worker without a thread, of a service with one color.
 fn worker(value: &str) -> Worker {
     let service = Service::plain(Colors::from_iter([Color::new("red", value)]));
+    let service = Service { metrics: Metrics::new(2, 10), ..service };
     let time = Duration::from_secs(10);
     let limits =
         Limits { content_max: 100, request_timeout: time, keep_alive: time, memory_max: 10_000 };
     let shared = Arc::new(Shared::new(service, limits));
-    Worker::new(shared, Arc::new(Inbox::new(0).unwrap()), ThreadPool::new(1)).unwrap()
+    Worker::new(Inbox::new(0, shared, ThreadPool::new(1)).unwrap().into()).unwrap()
 }
 
 /// A pass at this time.
@@ -24,12 +28,11 @@ fn pass_at<T>(
     now: Instant,
     work: impl FnOnce(&mut Worker, &mut Pass<'_>) -> T,
 ) -> T {
-    let (shared, mut scratch) = (Arc::clone(&worker.shared), [0; 8192]);
+    let (inbox, scratch) = (&Arc::clone(&worker.inbox), &mut [0; 8192]);
+    let shared = &inbox.shared;
     let counters = &shared.service.metrics.workers[0];
-    work(
-        worker,
-        &mut Pass { shared: &shared, counters, now, date: "", scratch: &mut scratch, answered: 0 },
-    )
+    let (id, date, answered) = (0, "", 0);
+    work(worker, &mut Pass { shared, inbox, id, counters, now, date, scratch, answered })
 }
 
 /// Passes a new connection to the worker.
@@ -84,6 +87,20 @@ fn a_panic_is_answered_with_500_and_ends_its_connection_alone() {
         assert_eq!(content, expected, "{method}");
     }
     assert_eq!(worker.connections.len(), 2, "they linger, and no other is there");
+}
+
+#[test]
+fn the_worker_with_the_fewest_connections_is_next() {
+    let shared = worker("#f00").shared;
+    let mut open = Vec::new();
+    for expected in [0, 1, 0, 1, 0, 1, 0, 1, 0, 1] {
+        assert!(!shared.is_full());
+        assert_eq!(shared.next_worker(), expected);
+        open.push(Quota::new(Arc::clone(&shared), expected));
+    }
+    assert!(shared.is_full());
+    open.remove(1);
+    assert_eq!((shared.next_worker(), shared.connections(), shared.is_full()), (1, 9, false));
 }
 
 #[test]

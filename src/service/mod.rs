@@ -5,7 +5,6 @@ mod origin;
 mod page;
 mod respond;
 mod token;
-mod write;
 
 pub(crate) use matcher::BasePath;
 pub(crate) use origin::{Allowlist, parse_host, parse_origin};

@@ -1,5 +1,7 @@
-//! The rules of the HTTP contract: a request in, an answer out. No sockets; logs nothing.
+//! The rules of the HTTP contract: a request in, an answer out; of a change that has to be saved
+//! first, its outcome in, and a response out. No sockets; logs nothing.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::SystemTime;
@@ -15,9 +17,9 @@ use super::token::Tokens;
 use crate::http::{
     Challenge, CommonFields, Conditions, Content, Representation, Request, Response,
 };
-use crate::logging::AccessLog;
+use crate::logging::{AccessLog, excerpt};
 use crate::metrics::Metrics;
-use crate::store::{Action, Change, Color, Store, json};
+use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, Reply, Store, json};
 
 /// Prometheus' text format, by its version.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -43,18 +45,21 @@ pub(crate) struct Service {
 }
 
 /// What the server knows of a request besides its bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Arrival {
+#[derive(Clone, Copy)]
+pub(crate) struct Arrival<'a> {
     /// A request for a foreign host name is refused.
     pub(crate) checks_host: bool,
     /// Other clients wait for the answer, so one that takes long should be [`Answer::Deferred`].
     pub(crate) may_defer: bool,
+    /// Makes what takes the outcome of a change that has to be saved first.
+    pub(crate) reply: &'a dyn Fn() -> Reply,
 }
 
 pub(crate) enum Answer {
     Now(Response),
-    /// A change that has to be saved first: [`Service::respond_to_outcome`] has the response then.
-    Change(Change),
+    /// When the change is saved, [`Arrival::reply`] takes its outcome, and
+    /// [`Service::respond_to_outcome`] has the response.
+    Later,
     /// It would take long: ask again where nobody waits, with [`Arrival::may_defer`] unset.
     Deferred,
 }
@@ -74,7 +79,7 @@ pub(crate) fn openapi(base: &BasePath) -> Arc<Representation> {
 
 impl Service {
     /// Answers a request; an error is a response too.
-    pub(crate) fn respond(&self, request: &Request, arrival: Arrival) -> Answer {
+    pub(crate) fn respond(&self, request: &Request, arrival: Arrival<'_>) -> Answer {
         if let Err(refusal) = self.allowlist.check(request, arrival.checks_host) {
             return Answer::Now(refusal);
         }
@@ -95,7 +100,7 @@ impl Service {
     }
 
     /// Answers a request for a resource that exists.
-    fn operate(&self, resource: Resource<'_>, request: &Request, arrival: Arrival) -> Answer {
+    fn operate(&self, resource: Resource<'_>, request: &Request, arrival: Arrival<'_>) -> Answer {
         if let Err(refusal) = self.check_access(&resource, request) {
             return Answer::Now(refusal);
         }
@@ -142,6 +147,79 @@ impl Service {
             (Resource::Page, _) => page(request),
         };
         Answer::Now(response)
+    }
+
+    /// Makes a change of the color `name`, or of the list.
+    fn write(
+        &self,
+        request: &Request,
+        name: Option<&str>,
+        action: Result<Action, JsonError>,
+        arrival: Arrival<'_>,
+    ) -> Answer {
+        match change_of(request, action) {
+            Ok(change) if arrival.may_defer && self.store.would_take_long(&change) => {
+                Answer::Deferred
+            }
+            Ok(change) => match self.store.make(change, arrival.reply) {
+                Some(outcome) => Answer::Now(self.respond_to_outcome(Ok(outcome))),
+                None => Answer::Later,
+            },
+            // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with
+            // invalid content
+            Err(_) if name.is_some_and(|name| self.store.list.first(name).is_none()) => {
+                Answer::Now(Response::no_such_color())
+            }
+            Err(refusal) => Answer::Now(refusal),
+        }
+    }
+
+    /// The response to a request whose change was saved, or could not be.
+    pub(crate) fn respond_to_outcome(&self, outcome: Result<Outcome, DatabaseError>) -> Response {
+        let is_change = !matches!(outcome, Ok(Outcome::Unchanged(..)));
+        let is_logged = self.access_log != AccessLog::None;
+        // only for the log, since the value is parsed for it
+        let logged = |detail: &dyn Fn() -> String| {
+            Cow::Owned(if is_logged { detail() } else { String::new() })
+        };
+        let sent = |color: Color, detail| {
+            self.store.list.note_sent(&color);
+            let response = Response::new(StatusCode::OK, Content::Shared(color.json));
+            Response { detail, is_change, ..response }
+        };
+        match outcome {
+            Ok(Outcome::Created { color, is_first }) => {
+                // RFC 9110 §10.2.2: Location names the created color, so there is none when an
+                // earlier entry has its name
+                let location = is_first.then(|| self.base.location_of(&color.name())).flatten();
+                let fields = location.map(|path| ("Location", path.into())).into_iter().collect();
+                let detail = logged(&|| format!("name {}", excerpt(&color.name())));
+                Response { status: StatusCode::CREATED, fields, ..sent(color, detail) }
+            }
+            Ok(Outcome::Updated(color)) => {
+                let detail = logged(&|| format!("value {}", excerpt(&color.fields().value)));
+                sent(color, detail)
+            }
+            Ok(Outcome::Unchanged(color, why)) => sent(color, why.into()),
+            Ok(Outcome::Deleted(color)) => sent(color, "".into()),
+            Ok(Outcome::Replaced(list, before)) => {
+                let detail = logged(&|| format!("{before} -> {} colors", list.len()));
+                let content = Content::Shared(self.store.list.envelope_of(&list));
+                Response { detail, is_change, ..Response::new(StatusCode::OK, content) }
+            }
+            Ok(Outcome::NotFound) => Response::no_such_color(),
+            Ok(Outcome::ConditionFailed) => condition_failed(),
+            Ok(Outcome::Contended) => {
+                let message =
+                    "others change the list all the time: try again, or leave out the condition";
+                Response::error(StatusCode::SERVICE_UNAVAILABLE, message)
+            }
+            Err(error) => {
+                // the writer logs it
+                let message = format!("the change was not made, it could not be saved: {error}");
+                Response::error(StatusCode::INTERNAL_SERVER_ERROR, message)
+            }
+        }
     }
 
     /// Refuses a method that the resource does not have with 405; then a request that needs a valid
@@ -215,8 +293,8 @@ impl Service {
         if store.is_durable() {
             health["saved"] = times.saved.map(rfc3339).into();
         }
-        if let Some(file) = &store.follows {
-            health["follows"] = file.as_str().into();
+        if let Some(file) = store.follows() {
+            health["follows"] = file.into();
             health["read"] = times.read.map(rfc3339).into();
             health["changed"] = times.changed.map(rfc3339).into();
         }
@@ -274,6 +352,24 @@ impl Service {
     }
 }
 
+/// The change that a request asks for, unless its content or its conditions are malformed.
+fn change_of(request: &Request, action: Result<Action, JsonError>) -> Result<Change, Response> {
+    // what DELETE ignores may have any coding
+    if let Some(coding) = &request.fields().content_coding
+        && !request.content.is_empty()
+        && request.method != Method::Delete
+    {
+        let message =
+            format!("the content has the coding {}, send it without one", excerpt(coding));
+        let error = Response::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+        // RFC 9110 §15.5.16: which content codings would have been accepted
+        return Err(Response { fields: vec![("Accept-Encoding", "identity".into())], ..error });
+    }
+    let action =
+        action.map_err(|error| Response::error(StatusCode::BAD_REQUEST, error.to_string()))?;
+    Ok(Change { action, conditions: Conditions::of(request)? })
+}
+
 /// The methods of a resource.
 fn methods(resource: &Resource<'_>, read_only: bool) -> &'static [Method] {
     use Method::{Delete, Get, Head, Options, Post, Put};
@@ -323,7 +419,7 @@ fn read(request: &Request, representation: &Arc<Representation>) -> Response {
     response
 }
 
-pub(super) fn condition_failed() -> Response {
+fn condition_failed() -> Response {
     Response::error(
         StatusCode::PRECONDITION_FAILED,
         "the condition does not hold, read the current state and decide again",

@@ -5,10 +5,6 @@ use super::color::Color;
 use super::colors::{Colors, Edit};
 use crate::http::Conditions;
 
-/// What a list takes, as a multiple of its JSON: 176 bytes for the shortest color, which has 24 in
-/// JSON.
-const MEMORY_FACTOR: usize = 8;
-
 /// A change of the list that a client asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
@@ -54,14 +50,6 @@ pub(crate) enum Outcome {
 }
 
 impl Change {
-    /// Bytes that it takes until it is made, beside the content of its request.
-    pub(crate) fn memory(&self) -> usize {
-        match &self.action {
-            Action::ReplaceAll(list) => MEMORY_FACTOR * list.envelope_len(),
-            _ => 0,
-        }
-    }
-
     /// Whether it has a condition on the tag of the list.
     pub(super) fn needs_tag_of_list(&self) -> bool {
         matches!(self.action, Action::Create(_) | Action::ReplaceAll(_))

@@ -32,8 +32,9 @@ pub(crate) use json::JsonError;
 use list::SharedList;
 pub(crate) use replica::Follower;
 pub(crate) use status::DatabaseStatus;
+pub(crate) use writer::Reply;
 pub(crate) use writer::Writer;
-use writer::{Waiting, WriterMessage};
+use writer::{Unsaved, WriterMessage};
 
 /// What another program has written may go unnoticed by readers for this long.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -44,11 +45,16 @@ pub(crate) struct Store {
     pub(crate) list: Arc<SharedList>,
     /// Whether saving, or reading, works; a list in memory does not use it.
     pub(crate) status: Arc<DatabaseStatus>,
-    /// The name of the file that the list follows, if it does.
-    pub(crate) follows: Option<String>,
-    /// Makes the changes; `None` where the list lives in memory alone, or nobody changes it since it
-    /// follows a file.
-    writer: Option<Sender<WriterMessage>>,
+    kept: Kept,
+}
+
+/// Where the list is kept.
+enum Kept {
+    InMemory,
+    /// In a database: this thread makes the changes.
+    Saved(Sender<WriterMessage>),
+    /// In a file with this name, which others write.
+    Followed(String),
 }
 
 impl Store {
@@ -61,8 +67,7 @@ impl Store {
                 "changes cannot be saved",
                 "changes are saved again",
             )),
-            follows: None,
-            writer: None,
+            kept: Kept::InMemory,
         }
     }
 
@@ -74,7 +79,7 @@ impl Store {
         memory_max: usize,
     ) -> (Self, Writer) {
         let (sender, messages) = mpsc::channel();
-        let store = Self { writer: Some(sender), ..Self::in_memory(colors, memory_max) };
+        let store = Self { kept: Kept::Saved(sender), ..Self::in_memory(colors, memory_max) };
         let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
         (store, Writer { list, status, messages, database, warned: None })
     }
@@ -87,8 +92,8 @@ impl Store {
     ) -> Result<(Self, Follower), DatabaseError> {
         let status =
             Arc::new(DatabaseStatus::new("the list cannot be read", "the list is read again"));
-        let follows = Some(path.file_name().unwrap_or_default().display().to_string());
-        let store = Self { status, follows, ..Self::in_memory(Colors::default(), memory_max) };
+        let kept = Kept::Followed(path.file_name().unwrap_or_default().display().to_string());
+        let store = Self { status, kept, ..Self::in_memory(Colors::default(), memory_max) };
         let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
         let mut follower = Follower { path: path.to_owned(), list, status, seen: None };
         follower.look()?;
@@ -97,40 +102,34 @@ impl Store {
 
     /// Whether changes are saved.
     pub(crate) fn is_durable(&self) -> bool {
-        self.writer.is_some()
+        matches!(self.kept, Kept::Saved(_))
     }
 
-    /// Whether [`Store::change_in_memory`] would take long: because of a condition on a list whose
-    /// tag is not known.
+    /// The name of the file that the list follows, if it does.
+    pub(crate) fn follows(&self) -> Option<&str> {
+        if let Kept::Followed(file) = &self.kept { Some(file) } else { None }
+    }
+
+    /// Whether [`Store::make`] would take long: because of a condition on a list whose tag is not
+    /// known.
     pub(crate) fn would_take_long(&self, change: &Change) -> bool {
         !self.is_durable() && change.needs_tag_of_list() && self.list.ready_envelope().is_none()
     }
 
-    /// Makes a change, or finds that it cannot be made. `None` if changes are saved: then
-    /// [`Store::submit`] it.
-    pub(crate) fn change_in_memory(&self, change: &Change) -> Option<Outcome> {
-        (!self.is_durable()).then(|| self.list.make(change))
-    }
-
-    /// Queues a change. `reply` is called when it is on the disk and readers see it, or when it was
-    /// not made.
-    pub(crate) fn submit(
-        &self,
-        change: Change,
-        reply: impl FnOnce(Result<Outcome, DatabaseError>) + Send + 'static,
-    ) {
+    /// Makes a change, or finds that it cannot be made. `None` if it has to be saved: then what
+    /// `reply` makes is called when it is on the disk and readers see it, or when it was not made.
+    pub(crate) fn make(&self, change: Change, reply: &dyn Fn() -> Reply) -> Option<Outcome> {
+        let Kept::Saved(writer) = &self.kept else { return Some(self.list.make(&change)) };
         let needs_tag = change.needs_tag_of_list();
-        let waiting = Waiting { change, needs_tag, reply: Box::new(reply) };
-        if let Some(writer) = &self.writer {
-            // The writer ends when the service does, which answers nobody any more.
-            let _ = writer.send(WriterMessage::Change(waiting));
-        }
+        // The writer ends when the service does, which answers nobody any more.
+        let _ = writer.send(WriterMessage::Change(Unsaved { change, needs_tag, reply: reply() }));
+        None
     }
 
     /// Tells the writer to save what is queued and to close the database. False if that is not done
     /// at the deadline.
     pub(crate) fn close(&self, deadline: Instant) -> bool {
-        let Some(writer) = &self.writer else { return true };
+        let Kept::Saved(writer) = &self.kept else { return true };
         let (closed, is_closed) = mpsc::channel();
         writer.send(WriterMessage::Close(closed)).is_ok()
             && is_closed.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
