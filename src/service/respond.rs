@@ -367,7 +367,7 @@ fn change_of(request: &Request, action: Result<Action, JsonError>) -> Result<Cha
     }
     let action =
         action.map_err(|error| Response::error(StatusCode::BAD_REQUEST, error.to_string()))?;
-    Ok(Change { action, conditions: Conditions::of(request)? })
+    Ok(Change::new(action, Conditions::of(request)?))
 }
 
 /// The methods of a resource.

@@ -8,10 +8,12 @@ use crate::http::Conditions;
 /// A change of the list that a client asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
-    pub(crate) action: Action,
+    action: Action,
     /// On the list (for a create, and for a new list) or on the color, evaluated when the change is
     /// made.
-    pub(crate) conditions: Conditions,
+    conditions: Conditions,
+    /// Whether there is one on the tag of the list, which may take long to make.
+    pub(super) needs_tag_of_list: bool,
 }
 
 /// The three writing operations of the specification, and one on the whole list.
@@ -50,10 +52,10 @@ pub(crate) enum Outcome {
 }
 
 impl Change {
-    /// Whether it has a condition on the tag of the list.
-    pub(super) fn needs_tag_of_list(&self) -> bool {
-        matches!(self.action, Action::Create(_) | Action::ReplaceAll(_))
-            && self.conditions.need_tag()
+    pub(crate) fn new(action: Action, conditions: Conditions) -> Self {
+        let is_of_list = matches!(action, Action::Create(_) | Action::ReplaceAll(_));
+        let needs_tag_of_list = is_of_list && conditions.need_tag();
+        Self { action, conditions, needs_tag_of_list }
     }
 
     /// Returns what the client is told, and the edit to make, if any.
@@ -126,7 +128,7 @@ mod tests {
     fn decide(action: Action, if_match: Option<&str>) -> (Outcome, Option<Edit>) {
         let fields = Fields { if_match: if_match.map(str::to_owned), ..Fields::default() };
         let conditions = Conditions::of(&Request::plain(Method::Put, fields)).unwrap();
-        Change { action, conditions }.decide(&list())
+        Change::new(action, conditions).decide(&list())
     }
 
     #[test]

@@ -139,14 +139,15 @@ impl SharedList {
 
     /// Makes a change, or finds that it cannot be made.
     pub(super) fn make(&self, change: &Change) -> Outcome {
-        let needs_tag = change.needs_tag_of_list();
         for _ in 0..TAG_TRIES_MAX {
             // makes the tag, which may take long, without the lock
-            if needs_tag && let (outcome, None) = change.decide(&self.version()) {
+            if change.needs_tag_of_list
+                && let (outcome, None) = change.decide(&self.version())
+            {
                 return outcome;
             }
             let mut current = lock(&self.current);
-            if !needs_tag || current.has_tag() {
+            if !change.needs_tag_of_list || current.has_tag() {
                 let (outcome, edit) = change.decide(&current);
                 let removed = edit.map(|edit| current.apply(edit));
                 drop(current);
@@ -186,7 +187,7 @@ mod tests {
     }
 
     fn delete(name: &str) -> Change {
-        Change { action: Action::Delete(name.to_owned()), conditions: Conditions::default() }
+        Change::new(Action::Delete(name.to_owned()), Conditions::default())
     }
 
     /// Publishes a version with one more color.

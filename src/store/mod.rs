@@ -32,9 +32,8 @@ pub(crate) use json::JsonError;
 use list::SharedList;
 pub(crate) use replica::Follower;
 pub(crate) use status::DatabaseStatus;
-pub(crate) use writer::Reply;
-pub(crate) use writer::Writer;
-use writer::{Unsaved, WriterMessage};
+use writer::WriterMessage;
+pub(crate) use writer::{Reply, Writer};
 
 /// What another program has written may go unnoticed by readers for this long.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -113,16 +112,15 @@ impl Store {
     /// Whether [`Store::make`] would take long: because of a condition on a list whose tag is not
     /// known.
     pub(crate) fn would_take_long(&self, change: &Change) -> bool {
-        !self.is_durable() && change.needs_tag_of_list() && self.list.ready_envelope().is_none()
+        !self.is_durable() && change.needs_tag_of_list && self.list.ready_envelope().is_none()
     }
 
     /// Makes a change, or finds that it cannot be made. `None` if it has to be saved: then what
     /// `reply` makes is called when it is on the disk and readers see it, or when it was not made.
     pub(crate) fn make(&self, change: Change, reply: &dyn Fn() -> Reply) -> Option<Outcome> {
         let Kept::Saved(writer) = &self.kept else { return Some(self.list.make(&change)) };
-        let needs_tag = change.needs_tag_of_list();
         // The writer ends when the service does, which answers nobody any more.
-        let _ = writer.send(WriterMessage::Change(Unsaved { change, needs_tag, reply: reply() }));
+        let _ = writer.send(WriterMessage::Change(change, reply()));
         None
     }
 

@@ -24,21 +24,13 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the writer is sent.
 pub(super) enum WriterMessage {
-    Change(Unsaved),
+    Change(Change, Reply),
     /// The end: whatever came before is saved. Told when the database is closed.
     Close(Sender<()>),
 }
 
 /// Takes the outcome of a change when it is saved, or could not be.
 pub(crate) type Reply = Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>;
-
-/// A change that is not saved yet.
-pub(super) struct Unsaved {
-    pub(super) change: Change,
-    /// [`Change::needs_tag_of_list`], found out once: it reads all conditions.
-    pub(super) needs_tag: bool,
-    pub(super) reply: Reply,
-}
 
 /// Saves changes, on a thread of its own.
 pub(crate) struct Writer {
@@ -62,7 +54,7 @@ impl Writer {
     }
 
     fn save_until_closed(mut self) {
-        let (mut unsaved, mut closed) = (Vec::<Unsaved>::new(), None);
+        let (mut unsaved, mut closed) = (Vec::new(), None);
         let mut yielding = Yielding::new();
         while closed.is_none() || !unsaved.is_empty() {
             let first = match unsaved.is_empty().then(|| self.receive(&mut yielding)) {
@@ -75,17 +67,17 @@ impl Writer {
             };
             for message in first.into_iter().chain(self.messages.try_iter()) {
                 match message {
-                    WriterMessage::Change(change) => unsaved.push(change),
+                    WriterMessage::Change(change, reply) => unsaved.push((change, reply)),
                     WriterMessage::Close(told) => closed = Some(told),
                 }
             }
             // those that may take long are last, so that the others wait for no more than one of
             // them
-            unsaved.sort_by_key(|unsaved| unsaved.needs_tag);
+            unsaved.sort_by_key(|(change, _): &(Change, Reply)| change.needs_tag_of_list);
             if !unsaved.is_empty() {
                 let outcomes = self.save(&unsaved);
                 let saved = unsaved.drain(..outcomes.len());
-                saved.zip(outcomes).for_each(|(saved, outcome)| (saved.reply)(outcome));
+                saved.zip(outcomes).for_each(|((_, reply), outcome)| reply(outcome));
             }
         }
         self.database.close();
@@ -138,7 +130,7 @@ impl Writer {
 
     /// Saves changes in one commit, the first ones if they take long, and returns their outcomes. If
     /// that fails, all fail, but for those that change nothing.
-    fn save(&mut self, changes: &[Unsaved]) -> Vec<Result<Outcome, DatabaseError>> {
+    fn save(&mut self, changes: &[(Change, Reply)]) -> Vec<Result<Outcome, DatabaseError>> {
         let status = Arc::clone(&self.status);
         let saved = status.watch(|| self.try_save(changes));
         self.database.roll_back();
@@ -148,11 +140,10 @@ impl Writer {
             Err(DatabaseError::Panicked) => vec![Err(DatabaseError::Panicked); changes.len()],
             Err(error) => {
                 let version = self.list.version();
-                let outcomes =
-                    changes.iter().map(|unsaved| match unsaved.change.decide(&version) {
-                        (outcome, None) => Ok(outcome),
-                        (_, Some(_)) => Err(error.clone()),
-                    });
+                let outcomes = changes.iter().map(|(change, _)| match change.decide(&version) {
+                    (outcome, None) => Ok(outcome),
+                    (_, Some(_)) => Err(error.clone()),
+                });
                 outcomes.collect()
             }
         }
@@ -160,7 +151,7 @@ impl Writer {
 
     /// Makes changes, commits them, and publishes the list with them. If that fails, no change was
     /// made.
-    fn try_save(&mut self, changes: &[Unsaved]) -> Result<Vec<Outcome>, DatabaseError> {
+    fn try_save(&mut self, changes: &[(Change, Reply)]) -> Result<Vec<Outcome>, DatabaseError> {
         let known = self.list.version();
         let has_failed = self.status.current().failure.is_some();
         let found = self.database.begin(&known, has_failed)?;
@@ -168,7 +159,7 @@ impl Writer {
         let begun = Instant::now();
         let mut version = self.list.version();
         let (mut outcomes, mut is_changed) = (Vec::new(), false);
-        for Unsaved { change, .. } in changes {
+        for (change, _) in changes {
             let (outcome, edit) = change.decide(&version);
             outcomes.push(outcome);
             if let Some(edit) = edit {
