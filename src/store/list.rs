@@ -14,6 +14,10 @@ const LONGEST_FACTOR: usize = 2;
 /// Shorter representations are not limited: each connection may have this many bytes.
 const LIMITED_BYTES_MIN: usize = 4096;
 
+/// All old representations are looked for when this part of the limit was read for the first time,
+/// and not at each read: a list may have many long colors, none of them old.
+const LOOK_PART: usize = 8;
+
 /// How often the tag of the list is made for a change that needs it: other clients may change the
 /// list all the time.
 const TAG_TRIES_MAX: usize = 3;
@@ -23,15 +27,22 @@ const SHORT_LIST_COLORS: usize = 2000;
 
 pub(crate) struct SharedList {
     current: Mutex<Colors>,
-    /// Long representations that were read and still exist, the oldest first.
-    sent: Mutex<Vec<Tracked>>,
+    sent: Mutex<Sent>,
     /// Bytes that old representations may take, however often the list changes.
     old_max: usize,
     /// How many were withdrawn because all of them took more.
     withdrawals: AtomicUsize,
 }
 
-/// A long representation that was read.
+/// Long representations that were read and may still be sent.
+#[derive(Default)]
+struct Sent {
+    /// The oldest first.
+    tracked: Vec<Tracked>,
+    /// Bytes of those that were added since all were looked at.
+    new_bytes: usize,
+}
+
 struct Tracked {
     representation: Weak<Representation>,
     /// The name of the color; `None` for an envelope.
@@ -86,23 +97,29 @@ impl SharedList {
     pub(crate) fn envelope_of(&self, version: &Colors) -> Arc<Representation> {
         // without the lock: it may take long
         let envelope = version.envelope();
-        self.limit(envelope, || None);
+        self.track(envelope, || None);
         Arc::clone(envelope)
     }
 
     /// Notes that a color is sent, which the list may not have any more before that ends.
     pub(crate) fn note_sent(&self, color: &Color) {
-        self.limit(&color.json, || Some(color.name().into_owned()));
+        self.track(&color.json, || Some(color.name().into_owned()));
     }
 
-    /// Notes that this one is sent. If those that are not current any more take too much memory,
-    /// withdraws the oldest of them.
-    fn limit(&self, new: &Arc<Representation>, name: impl FnOnce() -> Option<String>) {
+    /// Tracks one that is sent for the first time. If those that are not current any more take too
+    /// much memory, withdraws the oldest of them.
+    fn track(&self, new: &Arc<Representation>, name: impl FnOnce() -> Option<String>) {
         if new.bytes().len() < LIMITED_BYTES_MIN || !new.track() {
             return;
         }
         // before the version is read: one that is published later must not be taken for an old one
         let mut sent = lock(&self.sent);
+        sent.tracked.push(Tracked { representation: Arc::downgrade(new), name: name() });
+        sent.new_bytes += new.bytes().len();
+        if sent.new_bytes < self.old_max / LOOK_PART {
+            return;
+        }
+        sent.new_bytes = 0;
         let version = self.version();
         let is_current = |name: Option<&str>, sent: &Arc<Representation>| {
             let current = match name {
@@ -111,9 +128,8 @@ impl SharedList {
             };
             current.is_some_and(|current| Arc::ptr_eq(current, sent))
         };
-        sent.push(Tracked { representation: Arc::downgrade(new), name: name() });
-        sent.retain(|sent| sent.representation.strong_count() > 0);
-        let old = sent.iter().filter_map(|Tracked { representation, name }| {
+        sent.tracked.retain(|tracked| tracked.representation.strong_count() > 0);
+        let old = sent.tracked.iter().filter_map(|Tracked { representation, name }| {
             let sent = representation.upgrade()?;
             (!sent.is_withdrawn() && !is_current(name.as_deref(), &sent)).then_some(sent)
         });
@@ -216,7 +232,7 @@ mod tests {
             list.envelope();
             list.make(&delete(&number.to_string()));
         }
-        assert_eq!((list.withdrawals(), lock(&list.sent).len() <= 2), (0, true));
+        assert_eq!((list.withdrawals(), lock(&list.sent).tracked.len() <= 200), (0, true));
     }
 
     /// A list of one color of 20 MiB.
