@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::args::Args;
 use crate::failure::Failure;
-use crate::store::{Colors, Database, DatabaseError, Store, data_file, database, json};
+use crate::store::{Colors, Database, DatabaseError, Store, data_file, database, json, replica};
 
 /// The seed if no option names one; it is there when the service is started in a checkout.
 const SEED_FILE: &str = "seed/colors.json";
@@ -77,11 +77,11 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
     if let Some(file) = args.data.as_deref() {
         let failed = |error| unusable(file, error);
         if args.read_only {
-            return Ok(follows(file, database::read(file, true).map_err(failed)?.len()));
+            return Ok(follows(file, replica::read_once(file, true).map_err(failed)?.len()));
         }
         let (path, has_list) = data_file::writable(file).map_err(failed)?;
         if has_list {
-            return match database::read(&path, true) {
+            return match replica::read_once(&path, true) {
                 Ok(colors) => Ok(format!("{} kept in {}", count(colors.len()), file.display())),
                 Err(DatabaseError::HotJournal) => Ok(format!(
                     "what {} has, after the journal beside it is rolled back",
@@ -98,7 +98,7 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
 
 /// Prints the list of a database as `GET /colors` answers it.
 pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
-    let colors = database::read(file, false).map_err(|error| unusable(file, error))?;
+    let colors = replica::read_once(file, false).map_err(|error| unusable(file, error))?;
     io::stdout().write_all(colors.envelope().bytes()).map_err(Failure::Output)
 }
 

@@ -20,8 +20,8 @@ use rusqlite::{Connection, OpenFlags, Params, ffi};
 
 use super::color::NAME_BYTES_MAX;
 use super::colors::Edit;
-use super::files::{Files, SharedMemory};
-use super::{Color, Colors, DatabaseError, data_file, replica};
+use super::files::Files;
+use super::{Color, Colors, DatabaseError, data_file};
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and
 /// the owner of FILE.
@@ -107,22 +107,6 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
     Ok(true)
 }
 
-/// Reads a database that may be in use, and changes nothing in it. `check`: also looks for damage
-/// that reading does not find.
-pub(crate) fn read(path: &Path, check: bool) -> Result<Colors, DatabaseError> {
-    let path = &data_file::resolve(path);
-    let has = |suffix| data_file::with_suffix(path, suffix).exists();
-    // a copy of FILE and FILE-wal lacks it; if it cannot be made for the moment, reading says so
-    let _shm = (has("-wal") && !has("-shm")).then(|| SharedMemory::open(path));
-    let read = |connection: &Connection| {
-        if check {
-            check_pages(connection)?;
-        }
-        read_list(connection, &Colors::default())
-    };
-    Ok(replica::read(path, read)?.0)
-}
-
 pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
@@ -148,7 +132,7 @@ fn value<T: FromSql>(connection: &Connection, query: &str) -> rusqlite::Result<T
 }
 
 /// Looks for damage that reading does not find.
-fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
+pub(super) fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
     match value::<String>(connection, "PRAGMA quick_check(1)")?.as_str() {
         "ok" => Ok(()),
         damage => Err(DatabaseError::damaged(&damage.replace('\n', " "))),

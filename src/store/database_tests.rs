@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::*;
+use crate::store::replica::read_once;
 
 fn color(id: i64, name: &str) -> (i64, Color) {
     (id, Color::new(name, "value"))
@@ -70,7 +71,7 @@ impl Scratch {
     }
 
     fn read(&self) -> Colors {
-        read(&self.path, true).unwrap()
+        read_once(&self.path, true).unwrap()
     }
 }
 
@@ -187,7 +188,7 @@ fn a_log_that_is_cut_short_is_one_of_the_lists_before() {
         |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == log.len();
     for end in (0..=log.len()).filter(is_tried) {
         fs::write(data_file::with_suffix(&copy, "-wal"), &log[..end]).unwrap();
-        let colors = read(&copy, false).unwrap();
+        let colors = read_once(&copy, false).unwrap();
         assert!(
             colors == lists[commits] || Some(&colors) == lists.get(commits + 1),
             "{end}: {colors:?}"
@@ -206,5 +207,5 @@ fn a_copy_without_its_index_is_read_by_a_link_as_well() {
     fs::copy(&scratch.path, beside("copy.db")).unwrap();
     fs::copy(beside("colors.db-wal"), beside("copy.db-wal")).unwrap();
     std::os::unix::fs::symlink("copy.db", beside("link.db")).unwrap();
-    assert_eq!(ids(&read(&beside("link.db"), false).unwrap()), [1, 2]);
+    assert_eq!(ids(&read_once(&beside("link.db"), false).unwrap()), [1, 2]);
 }

@@ -14,7 +14,7 @@ mod files;
 pub(crate) mod fuzzing;
 pub(crate) mod json;
 mod list;
-mod replica;
+pub(crate) mod replica;
 mod status;
 mod writer;
 

@@ -15,7 +15,8 @@ use nix::libc;
 use rusqlite::{Connection, OpenFlags};
 
 use super::database::{self, BUSY_PAUSE, BUSY_TIME};
-use super::{DatabaseError, DatabaseStatus, LOOK_INTERVAL, SharedList, data_file};
+use super::files::SharedMemory;
+use super::{Colors, DatabaseError, DatabaseStatus, LOOK_INTERVAL, SharedList, data_file};
 
 /// The clock of a file system goes on in steps, of 1 to 10 ms. Behind a time that is younger than
 /// two of them, a second change may hide.
@@ -120,7 +121,7 @@ impl Follower {
         self.seen = None;
         let known = self.list.version();
         let (colors, seen) =
-            read(&self.path, |connection| database::read_list(connection, &known))?;
+            read_snapshot(&self.path, |connection| database::read_list(connection, &known))?;
         let is_changed = colors != known;
         if is_changed {
             self.list.replace(colors);
@@ -131,16 +132,32 @@ impl Follower {
     }
 }
 
+/// Reads the list of a database that may be in use, and changes nothing in it. `check`: also looks
+/// for damage that reading does not find.
+pub(crate) fn read_once(path: &Path, check: bool) -> Result<Colors, DatabaseError> {
+    let path = &data_file::resolve(path);
+    let has = |suffix| data_file::with_suffix(path, suffix).exists();
+    // a copy of FILE and FILE-wal lacks it; if it cannot be made for the moment, reading says so
+    let _shm = (has("-wal") && !has("-shm")).then(|| SharedMemory::open(path));
+    let read = |connection: &Connection| {
+        if check {
+            database::check_pages(connection)?;
+        }
+        database::read_list(connection, &Colors::default())
+    };
+    Ok(read_snapshot(path, read)?.0)
+}
+
 /// Reads a database by `read`, with what tells whether it has changed since; that is `None` if it
 /// should be read again in any case. While another program is in the middle of changing it, tries
 /// again for [`BUSY_TIME`].
-pub(super) fn read<T>(
+fn read_snapshot<T>(
     path: &Path,
     read: impl Fn(&Connection) -> Result<T, DatabaseError>,
 ) -> Result<(T, Option<Stamps>), DatabaseError> {
     let begun = Instant::now();
     loop {
-        match read_once(&data_file::resolve(path), &read) {
+        match try_read_snapshot(&data_file::resolve(path), &read) {
             Err(DatabaseError::Busy | DatabaseError::Changing(_))
                 if begun.elapsed() < BUSY_TIME =>
             {
@@ -151,7 +168,7 @@ pub(super) fn read<T>(
     }
 }
 
-fn read_once<T>(
+fn try_read_snapshot<T>(
     path: &Path,
     read: impl Fn(&Connection) -> Result<T, DatabaseError>,
 ) -> Result<(T, Option<Stamps>), DatabaseError> {
