@@ -54,7 +54,7 @@ pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
     let (path, has_list) = data_file::writable(file).map_err(failed)?;
     let is_finished = has_list && !data_file::has_journal(&path);
     let seed = if is_finished { None } else { Some(read_seed(args)?) };
-    let lock = database::lock(&path).map_err(failed)?;
+    let lock = database::flock(&path).map_err(failed)?;
     let made_from = match seed {
         Some((colors, name)) => database::fill(&path, &colors).map_err(failed)?.then_some(name),
         None => None,

@@ -28,7 +28,7 @@ pub(super) const NEWER: &str =
 /// Bytes that SQLite leaves for the path of FILE, without links, and the system for its name, with
 /// `-journal` behind them.
 const PATH_BYTES_MAX: usize = 512 - 8;
-const NAME_BYTES_MAX: usize = 255 - 8;
+const FILE_NAME_BYTES_MAX: usize = 255 - 8;
 
 /// True if there is a database of colors, false if the file is missing, empty or unfinished; an
 /// error for anything else.
@@ -50,10 +50,10 @@ pub(super) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
         _ => path_error(directory, &error),
     })?;
     let (full, name) = (full.join(name).as_os_str().len(), name.len());
-    if full > PATH_BYTES_MAX || name > NAME_BYTES_MAX {
+    if full > PATH_BYTES_MAX || name > FILE_NAME_BYTES_MAX {
         return unusable(&format!(
             "its path has {full} bytes, its name {name}, and SQLite takes at most {PATH_BYTES_MAX} \
-             and {NAME_BYTES_MAX}; name another file with --data"
+             and {FILE_NAME_BYTES_MAX}; name another file with --data"
         ));
     }
     match there {

@@ -60,7 +60,7 @@ pub(crate) struct Database {
 /// Locks the file against other processes of this service; creates it if it is missing. Drop the
 /// lock after the connection: when a process closes any descriptor of a file, it loses SQLite's
 /// locks on it (<https://sqlite.org/howtocorrupt.html>, section 2.2).
-pub(crate) fn lock(path: &Path) -> Result<File, DatabaseError> {
+pub(crate) fn flock(path: &Path) -> Result<File, DatabaseError> {
     let failed = |error| data_file::path_error(path, &error);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(NEW_FILE_MODE);

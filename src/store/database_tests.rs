@@ -38,7 +38,7 @@ impl Scratch {
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("colors.db");
-        let lock = lock(&path).unwrap();
+        let lock = flock(&path).unwrap();
         fill(&path, &list([color(1, "a")])).unwrap();
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
         assert_eq!((ids(&colors), &colors), (vec![1], &list([color(1, "a")])));

@@ -179,7 +179,7 @@ fn try_read_snapshot<T>(
         ));
     }
     let file = File::open(path).map_err(failed)?;
-    if !lock(&file).map_err(failed)? {
+    if !lock_shared(&file).map_err(failed)? {
         return Err(DatabaseError::Busy);
     }
     let before = Stamps::of(path).map_err(failed)?;
@@ -197,13 +197,13 @@ fn try_read_snapshot<T>(
             ));
         };
         // A commit can be read only after it is synced, and that changes no stamp.
-        let mut writer = flock(libc::F_RDLCK, WRITER);
+        let mut writer = range_lock(libc::F_RDLCK, WRITER);
         fcntl(&shm, FcntlArg::F_OFD_GETLK(&mut writer)).map_err(|error| failed(error.into()))?;
         let seen =
             before.clone().unless_young().filter(|_| i32::from(writer.l_type) == libc::F_UNLCK);
         // Through the log, as its readers do. The lock keeps who closes the database from removing
         // FILE-wal, which SQLite would make again.
-        let found = connect(path, "?readonly_shm=1").and_then(|connection| read(&connection));
+        let found = open_read_only(path, "?readonly_shm=1").and_then(|reader| read(&reader));
         // who opens or closes the database meanwhile makes its files anew, or removes them
         return match found {
             Err(_) if Stamps::of(path).map_err(failed)? != before => Err(changing()),
@@ -219,9 +219,9 @@ fn try_read_snapshot<T>(
         }
         // writers wait for this lock, and SQLite's reader waits for writers
         drop(file);
-        return Ok((read(&connect(path, "")?)?, before.unless_young()));
+        return Ok((read(&open_read_only(path, "")?)?, before.unless_young()));
     }
-    let connection = connect(path, "?immutable=1")?;
+    let connection = open_read_only(path, "?immutable=1")?;
     // SQLite has opened what is locked, unless another file has taken its place
     if Stamps::of(path).map_err(failed)? != before || !is_still(&file, opened).map_err(failed)? {
         return Err(changing());
@@ -244,7 +244,7 @@ fn changing() -> DatabaseError {
 }
 
 /// Opens a database to read what it has now. `parameters`: of the URI.
-fn connect(path: &Path, parameters: &str) -> Result<Connection, DatabaseError> {
+fn open_read_only(path: &Path, parameters: &str) -> Result<Connection, DatabaseError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let uri = format!("{}{parameters}", data_file::uri(path));
     let connection = database::connect(Path::new(&uri), flags)?;
@@ -266,7 +266,7 @@ fn is_still(file: &File, opened: &Stamp) -> io::Result<bool> {
 /// Locks a file as SQLite's readers do, until it is closed; false if a program is changing it. The
 /// lock belongs to the open file description: one of the process would end when SQLite closes a
 /// descriptor of its own (fcntl_locking(2)).
-fn lock(file: &File) -> io::Result<bool> {
+fn lock_shared(file: &File) -> io::Result<bool> {
     let is_locked =
         set_lock(file, libc::F_RDLCK, PENDING)? && set_lock(file, libc::F_RDLCK, SHARED)?;
     set_lock(file, libc::F_UNLCK, PENDING)?;
@@ -276,13 +276,13 @@ fn lock(file: &File) -> io::Result<bool> {
 /// Takes or gives up a lock on a range of bytes, its first and their number; false if another
 /// program has one that excludes it.
 fn set_lock(file: &File, kind: i32, range: (i64, i64)) -> io::Result<bool> {
-    match fcntl(file, FcntlArg::F_OFD_SETLK(&flock(kind, range))) {
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&range_lock(kind, range))) {
         Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(false),
         set => set.map(|_| true).map_err(io::Error::from),
     }
 }
 
-fn flock(kind: i32, (start, length): (i64, i64)) -> libc::flock {
+fn range_lock(kind: i32, (start, length): (i64, i64)) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,

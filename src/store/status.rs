@@ -3,11 +3,10 @@
 
 use std::mem::replace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::database_error::DatabaseError;
-use super::list::lock;
 use crate::metrics::SaveMetrics;
 use crate::service_manager;
 
@@ -42,23 +41,26 @@ impl DatabaseStatus {
         Self { complaint, relief, current: Mutex::default(), metrics: SaveMetrics::default() }
     }
 
+    fn status(&self) -> MutexGuard<'_, Status> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn current(&self) -> Status {
-        lock(&self.current).clone()
+        self.status().clone()
     }
 
     /// What is wrong now, if anything is.
     pub(crate) fn fault(&self) -> Option<String> {
-        let Status { failure, begun, .. } = self.current();
-        if let Some(failure) = failure {
+        if let Some(failure) = self.current().failure {
             return Some(format!("{}: {failure}", self.complaint));
         }
-        let is_slow = begun.is_some_and(|begun| begun.elapsed() > TIME_MAX);
-        is_slow.then(|| format!("the database has not answered for {} s", TIME_MAX.as_secs()))
+        (self.elapsed() > TIME_MAX)
+            .then(|| format!("the database has not answered for {} s", TIME_MAX.as_secs()))
     }
 
     /// How long the save or read that is under way takes so far.
     pub(crate) fn elapsed(&self) -> Duration {
-        lock(&self.current).begun.map_or(Duration::ZERO, |begun| begun.elapsed())
+        self.status().begun.map_or(Duration::ZERO, |begun| begun.elapsed())
     }
 
     /// Runs a save or a read. Notes when it began and whether it has failed, and tells of a failure
@@ -67,11 +69,11 @@ impl DatabaseStatus {
         &self,
         run: impl FnOnce() -> Result<T, DatabaseError>,
     ) -> Result<T, DatabaseError> {
-        lock(&self.current).begun = Some(Instant::now());
+        self.status().begun = Some(Instant::now());
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(DatabaseError::Panicked));
         let failure = result.as_ref().err();
         let before = {
-            let mut status = lock(&self.current);
+            let mut status = self.status();
             status.begun = None;
             replace(&mut status.failure, failure.cloned())
         };
@@ -90,12 +92,12 @@ impl DatabaseStatus {
     }
 
     pub(super) fn note_saved(&self) {
-        lock(&self.current).saved = Some(SystemTime::now());
+        self.status().saved = Some(SystemTime::now());
     }
 
     pub(super) fn note_read(&self, is_changed: bool) {
         let now = Some(SystemTime::now());
-        let mut status = lock(&self.current);
+        let mut status = self.status();
         status.read = now;
         if is_changed || status.changed.is_none() {
             status.changed = now;
