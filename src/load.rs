@@ -52,8 +52,7 @@ pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
         return Ok(Opened { store, thread, details, is_new: false });
     }
     let (path, has_list) = data_file::writable(file).map_err(failed)?;
-    let is_finished = has_list && !data_file::has_journal(&path);
-    let seed = if is_finished { None } else { Some(read_seed(args)?) };
+    let seed = read_seed_for(args, &path, has_list)?;
     let lock = database::flock(&path).map_err(failed)?;
     let made_from = match seed {
         Some((colors, name)) => database::fill(&path, &colors).map_err(failed)?.then_some(name),
@@ -74,26 +73,27 @@ pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
 /// Fails as a start would, or describes the list. Changes nothing: a service may be running on the
 /// same file.
 pub(crate) fn check(args: &Args) -> Result<String, Failure> {
-    if let Some(file) = args.data.as_deref() {
-        let failed = |error| unusable(file, error);
-        if args.read_only {
-            return Ok(follows(file, replica::read_once(file, true).map_err(failed)?.len()));
-        }
-        let (path, has_list) = data_file::writable(file).map_err(failed)?;
-        if has_list {
-            return match replica::read_once(&path, true) {
-                Ok(colors) => Ok(format!("{} kept in {}", count(colors.len()), file.display())),
-                Err(DatabaseError::HotJournal) => Ok(format!(
-                    "what {} has, after the journal beside it is rolled back",
-                    file.display()
-                )),
-                Err(error) => Err(failed(error)),
-            };
-        }
+    let Some(file) = args.data.as_deref() else {
+        let (colors, source) = read_seed(args)?;
+        return Ok(format!("{} from {source}", count(colors.len())));
+    };
+    let (name, failed) = (file.display(), |error| unusable(file, error));
+    if args.read_only {
+        return Ok(follows(file, replica::read_once(file, true).map_err(failed)?.len()));
     }
-    let (colors, source) = read_seed(args)?;
-    let place = args.data.as_deref().map(|file| format!(", for {}", file.display()));
-    Ok(format!("{} from {source}{}", count(colors.len()), place.unwrap_or_default()))
+    let (path, has_list) = data_file::writable(file).map_err(failed)?;
+    if let Some((colors, source)) = read_seed_for(args, &path, has_list)?
+        && !has_list
+    {
+        return Ok(format!("{} from {source}, for {name}", count(colors.len())));
+    }
+    match replica::read_once(&path, true) {
+        Ok(colors) => Ok(format!("{} kept in {name}", count(colors.len()))),
+        Err(DatabaseError::HotJournal) => {
+            Ok(format!("what {name} has, after the journal beside it is rolled back"))
+        }
+        Err(error) => Err(failed(error)),
+    }
 }
 
 /// Prints the list of a database as `GET /colors` answers it.
@@ -106,22 +106,28 @@ fn unusable(file: &Path, error: DatabaseError) -> Failure {
     Failure::DataFile(file.display().to_string(), error)
 }
 
+/// Reads the seed, unless FILE is certain to have a list when a start has opened it: rolling back a
+/// journal may leave none.
+fn read_seed_for(
+    args: &Args,
+    path: &Path,
+    has_list: bool,
+) -> Result<Option<(Colors, String)>, Failure> {
+    let is_finished = has_list && !data_file::has_journal(path);
+    (!is_finished).then(|| read_seed(args)).transpose()
+}
+
 /// Reads the seed. Returns its colors and its name.
 fn read_seed(args: &Args) -> Result<(Colors, String), Failure> {
     let default = || Some(Path::new(SEED_FILE)).filter(|file| file.exists());
     let (name, content) = match args.seed.as_deref().or_else(default) {
-        None => ("the built-in seed".to_owned(), BUILT_IN.to_vec()),
-        Some(file) => {
-            let name = file.display().to_string();
-            match fs::read(file) {
-                Ok(content) => (name, content),
-                Err(error) => return Err(Failure::SeedUnreadable(name, error)),
-            }
-        }
+        None => ("the built-in seed".to_owned(), Ok(BUILT_IN.to_vec())),
+        Some(file) => (file.display().to_string(), fs::read(file)),
     };
-    match json::from_list(&content) {
-        Ok(colors) => Ok((colors, name)),
-        Err(error) => Err(Failure::Malformed(name, error)),
+    match content.map(|content| json::from_list(&content)) {
+        Ok(Ok(colors)) => Ok((colors, name)),
+        Ok(Err(error)) => Err(Failure::Malformed(name, error)),
+        Err(error) => Err(Failure::SeedUnreadable(name, error)),
     }
 }
 

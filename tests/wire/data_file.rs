@@ -24,13 +24,14 @@ fn run_in(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String)
     run(command.current_dir(directory))
 }
 
-/// The reason for which a start with this file fails, and the check of it.
+/// The reason for which a start cannot use this file, and the check of it.
 #[track_caller]
 fn failed_start(directory: &Path, file: &str) -> String {
     let [start, check] = [&["--listen", "127.0.0.1:0"][..], &["--check"]].map(|mode| {
         let (code, out, error) = run_in(directory, &[mode, &["--data", file]].concat());
         assert_eq!((code, out.as_str(), error.lines().count()), (Some(1), "", 1), "{error}");
-        error.trim_end().split_once("[ERROR] ").unwrap().1.to_owned()
+        let prefix = format!("[ERROR] cannot use {file}: ");
+        error.trim_end().split_once(&prefix).expect(&error).1.to_owned()
     });
     assert_eq!(check, start);
     start
@@ -96,17 +97,13 @@ fn a_path_that_is_no_file_stops_the_start_and_leaves_nothing() {
     mknodat(CWD, scratch.0.join("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     symlink("dir", scratch.0.join("link")).unwrap();
     let before = scratch.names();
+    let directory = "it names a directory; name a file in it with --data";
     for file in [".", "..", "dir", "dir/", "dir/.", "dir/..", "link", "link/", "/", "missing/"] {
-        assert_eq!(
-            failed_start(&scratch.0, file),
-            format!("cannot use {file}: it names a directory; name a file in it with --data")
-        );
+        assert_eq!(failed_start(&scratch.0, file), directory);
     }
+    let special = "it is not a regular file; name another file with --data";
     for file in ["fifo", "/dev/null", "/dev/zero"] {
-        assert_eq!(
-            failed_start(&scratch.0, file),
-            format!("cannot use {file}: it is not a regular file; name another file with --data")
-        );
+        assert_eq!(failed_start(&scratch.0, file), special);
     }
     assert_eq!((scratch.names(), Scratch(scratch.0.join("dir")).names()), (before, vec![]));
 }
@@ -140,7 +137,7 @@ fn a_path_that_leads_nowhere_is_told_with_the_part_that_is_to_blame() {
         ("short/colors.db", too_long(512, 9)),
         (&"y".repeat(250), too_long(251, 250)),
     ] {
-        assert_eq!(failed_start(&scratch.0, file), format!("cannot use {file}: {reason}"));
+        assert_eq!(failed_start(&scratch.0, file), reason);
     }
 }
 
@@ -158,8 +155,7 @@ fn what_is_no_database_of_colors_stops_the_start_and_is_left_alone() {
         ("\0", none),
     ] {
         let file = scratch.write("colors.db", content);
-        let failure = failed_start(&scratch.0, "colors.db");
-        assert_eq!(failure, format!("cannot use colors.db: {reason}"));
+        assert_eq!(failed_start(&scratch.0, "colors.db"), reason);
         assert_eq!(fs::read_to_string(&file).unwrap(), content);
         assert_eq!(scratch.names(), ["colors.db"]);
     }
@@ -181,11 +177,8 @@ fn the_database_of_another_program_a_newer_version_or_a_damaged_one_stops_the_st
         "PRAGMA journal_mode=WAL; CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT, value TEXT)",
     );
     let before = fs::read(&foreign).unwrap();
-    assert_eq!(
-        failed_start(&scratch.0, "foreign.db"),
-        "cannot use foreign.db: it is the database of another program, or made by sqlite3 from a dump; name another file with --data, or mark it as ours with \
-         sqlite3 FILE 'PRAGMA application_id=1668246642; PRAGMA user_version=1'"
-    );
+    let reason = "it is the database of another program, or made by sqlite3 from a dump; name";
+    assert!(failed_start(&scratch.0, "foreign.db").starts_with(reason));
     assert_eq!(fs::read(&foreign).unwrap(), before);
 
     let file = scratch.file("colors.db");
@@ -196,7 +189,7 @@ fn the_database_of_another_program_a_newer_version_or_a_damaged_one_stops_the_st
     sqlite3(&file, "PRAGMA user_version=2");
     assert_eq!(
         failed_start(&scratch.0, "colors.db"),
-        "cannot use colors.db: a newer version of colors made it; install that one, or name another file with --data"
+        "a newer version of colors made it; install that one, or name another file with --data"
     );
     for (id, change, reason) in [
         (2, "UPDATE color SET name = CAST(x'ff' AS TEXT) WHERE id = 2", "it is not UTF-8"),
@@ -204,19 +197,15 @@ fn the_database_of_another_program_a_newer_version_or_a_damaged_one_stops_the_st
     ] {
         fs::write(&file, &good).unwrap();
         sqlite3(&file, change);
-        assert_eq!(
-            failed_start(&scratch.0, "colors.db"),
-            format!(
-                "cannot use colors.db: the row of table color with id {id} is not a color: {reason}; correct it with sqlite3"
-            )
-        );
+        let wrong = format!("the row of table color with id {id} is not a color: {reason}; ");
+        assert_eq!(failed_start(&scratch.0, "colors.db"), wrong + "correct it with sqlite3");
     }
     let page = 4096;
     let spoilt = [&good[..3 * page], &vec![0xa5; page], &good[4 * page..]].concat();
     for bytes in [&spoilt[..], &good[..3 * page]] {
         fs::write(&file, bytes).unwrap();
         let reason = failed_start(&scratch.0, "colors.db");
-        assert!(reason.starts_with("cannot use colors.db: it is damaged ("), "{reason}");
+        assert!(reason.starts_with("it is damaged ("), "{reason}");
         let fix = "); move it away, and start with --seed and a backup, which makes a new file";
         assert!(reason.ends_with(fix), "{reason}");
         assert_eq!(fs::read(&file).unwrap(), bytes);
