@@ -32,8 +32,8 @@ const NEW_FILE_MODE: u32 = 0o600;
 const LOCK_TIME: Duration = Duration::from_secs(1);
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// How long a save waits for another program that writes, and how often it looks whether that is
-/// done: one that takes the lock again and again leaves it free for moments only.
+/// How long a save or a read waits for another program that writes, and how often it looks whether
+/// that is done: one that takes the lock again and again leaves it free for moments only.
 pub(super) const BUSY_TIME: Duration = Duration::from_secs(5);
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 

@@ -217,8 +217,6 @@ fn try_read_snapshot<T>(
         if version == [2] {
             return Err(changing());
         }
-        // writers wait for this lock, and SQLite's reader waits for writers
-        drop(file);
         return Ok((read(&open_read_only(path, "")?)?, before.unless_young()));
     }
     let connection = open_read_only(path, "?immutable=1")?;
@@ -248,6 +246,8 @@ fn open_read_only(path: &Path, parameters: &str) -> Result<Connection, DatabaseE
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let uri = format!("{}{parameters}", data_file::uri(path));
     let connection = database::connect(Path::new(&uri), flags)?;
+    // a read is tried again as a whole
+    connection.busy_timeout(Duration::ZERO)?;
     connection.execute_batch("BEGIN")?;
     Ok(connection)
 }

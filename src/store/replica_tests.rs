@@ -135,6 +135,31 @@ fn a_file_that_is_being_changed_under_the_lock_is_waited_for() {
 }
 
 #[test]
+fn a_lock_that_sqlite_meets_is_waited_for_only_once() {
+    let scratch = Directory::new("once");
+    scratch.open("FILE").execute_batch("PRAGMA journal_mode=DELETE").unwrap();
+    let writer = File::options().read(true).write(true).open(scratch.path("FILE")).unwrap();
+    // beside the journal of a transaction that is under way, the reader's locks are those of SQLite
+    let reserved = (PENDING.0 + 1, 1);
+    assert!(set_lock(&writer, libc::F_WRLCK, reserved).unwrap());
+    fs::write(scratch.path("FILE-journal"), "journal").unwrap();
+    let reads = Cell::new(0);
+    let found = read_snapshot(&scratch.path("FILE"), |connection| {
+        reads.set(reads.get() + 1);
+        if reads.get() > 1 {
+            return name_in(connection);
+        }
+        assert!(set_lock(&writer, libc::F_WRLCK, PENDING).unwrap());
+        let begun = Instant::now();
+        let found = name_in(connection);
+        assert!(begun.elapsed() < BUSY_TIME, "{:?}", begun.elapsed());
+        assert!(set_lock(&writer, libc::F_UNLCK, PENDING).unwrap());
+        found
+    });
+    assert_eq!((name(found), reads.get()), ("old".to_owned(), 2));
+}
+
+#[test]
 fn the_lock_is_held_during_a_read_and_not_after_it() {
     let scratch = Directory::new("holding");
     let writer = File::options().read(true).write(true).open(scratch.path("FILE")).unwrap();
