@@ -55,10 +55,11 @@ impl SharedMemory {
         let failed = |error: io::Error| data_file::path_error(&shm, &error);
         let owner = fs::metadata(path).map_err(failed)?;
         let mode = owner.mode() & 0o777;
-        let is_new = !shm.exists();
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(mode);
-        let file = options.open(&shm).map_err(failed)?;
+        let made = options.clone().create_new(true).open(&shm);
+        let is_new = made.is_ok();
+        let file = made.or_else(|_| options.open(&shm)).map_err(failed)?;
         if is_new {
             // https://sqlite.org/wal.html: the owner and the mode of FILE
             file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
@@ -166,4 +167,32 @@ fn replaced(path: &Path) -> DatabaseError {
         "{name} was removed, replaced or cut short; move it back (a copy is another file), or save \
          what GET /colors answers and restart"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn only_one_of_several_that_open_the_index_at_once_has_made_it() {
+        let directory = std::env::temp_dir().join(format!("colors-files-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("FILE");
+        fs::write(&path, "").unwrap();
+        for round in 0..200 {
+            let barrier = Barrier::new(4);
+            let open = || {
+                barrier.wait();
+                SharedMemory::open(&path).unwrap()
+            };
+            let opened = thread::scope(|scope| {
+                [(); 4].map(|()| scope.spawn(open)).map(|opening| opening.join().unwrap())
+            });
+            assert_eq!(opened.iter().filter(|shm| shm.is_new).count(), 1, "{round}");
+        }
+        fs::remove_dir_all(&directory).unwrap();
+    }
 }
