@@ -37,10 +37,8 @@ pub(crate) struct Opened {
 pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
     let Some(file) = args.data.as_deref() else {
         let (colors, source) = read_seed(args)?;
-        let details = format!(
-            "{} from {source}, in memory: changes are lost when it stops",
-            count(colors.len())
-        );
+        let count = count(colors.len());
+        let details = format!("{count} from {source}, in memory: changes are lost when it stops");
         let store = Store::in_memory(colors, memory_max);
         return Ok(Opened { store, thread: None, details, is_new: false });
     };

@@ -161,7 +161,7 @@ pub(super) fn resolve(path: &Path) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-pub(super) fn directory_of(path: &Path) -> &Path {
+fn directory_of(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
 

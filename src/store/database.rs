@@ -46,12 +46,14 @@ const UPDATE: &str = "UPDATE color SET value = ?3 WHERE id = ?1";
 const DELETE: &str = "DELETE FROM color WHERE id = ?1";
 const DELETE_ALL: &str = "DELETE FROM color";
 
+/// Finds a number that changes when another connection commits.
+const DATA_VERSION: &str = "PRAGMA data_version";
+
 /// An open database.
 pub(crate) struct Database {
     connection: Connection,
     files: Files,
-    /// What it was when the list was last read: it changes when another program commits. `None` if
-    /// the list has to be read again.
+    /// What [`DATA_VERSION`] found when the list was last read; `None` if that has to be read again.
     data_version: Option<i64>,
     /// Against other processes of the service; dropped after the connection.
     _lock: File,
@@ -83,8 +85,9 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
     // still with a rollback journal: the file's header has to say whose it is before there is a
     // write-ahead log
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // changed pages stay in memory until the commit, which writes the first page first
-    connection.execute_batch("PRAGMA cache_spill=OFF")?;
+    // Changed pages stay in memory until the commit, which writes the first page first. EXTRA syncs
+    // the directory as well, which the file and the end of its journal are in.
+    connection.execute_batch("PRAGMA cache_spill=OFF; PRAGMA synchronous=EXTRA")?;
     let transaction =
         connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     if value::<i64>(&transaction, "SELECT count(*) FROM sqlite_schema")? > 0 {
@@ -100,10 +103,6 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
     }
     drop(insert);
     transaction.commit()?;
-    let directory = data_file::directory_of(path);
-    File::open(directory)
-        .and_then(|directory| directory.sync_all())
-        .map_err(|error| data_file::path_error(directory, &error))?;
     Ok(true)
 }
 
@@ -128,7 +127,7 @@ pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connect
 
 /// The one value that a query finds.
 fn value<T: FromSql>(connection: &Connection, query: &str) -> rusqlite::Result<T> {
-    connection.query_row(query, [], |row| row.get(0))
+    connection.prepare_cached(query)?.query_row([], |row| row.get(0))
 }
 
 /// Looks for damage that reading does not find.
@@ -215,11 +214,6 @@ fn rewrite_page(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "application_id", data_file::APPLICATION_ID)
 }
 
-/// Changes when another connection has committed.
-fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
-}
-
 impl Database {
     /// Opens a locked database. `given`: FILE as `--data` names it, which leads to `path`.
     pub(crate) fn open(
@@ -242,7 +236,7 @@ impl Database {
         // SQLite makes FILE-wal at the first transaction
         connection.execute_batch("BEGIN")?;
         let colors = read_list(&connection, &Colors::default())?;
-        let data_version = Some(data_version(&connection)?);
+        let data_version = Some(value(&connection, DATA_VERSION)?);
         files.note_opened(value(&connection, "PRAGMA page_size")?)?;
         let database = Self { connection, files, data_version, _lock: lock };
         database.roll_back();
@@ -281,7 +275,7 @@ impl Database {
     ) -> Result<Option<Colors>, DatabaseError> {
         self.files.check()?;
         self.execute(statement, [])?;
-        let data_version = Some(data_version(&self.connection)?);
+        let data_version = Some(value(&self.connection, DATA_VERSION)?);
         if data_version == self.data_version {
             return Ok(None);
         }

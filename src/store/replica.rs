@@ -118,7 +118,6 @@ impl Follower {
         if now.is_some() && now == self.seen {
             return Ok(());
         }
-        self.seen = None;
         let known = self.list.version();
         let (colors, seen) =
             read_snapshot(&self.path, |connection| database::read_list(connection, &known))?;

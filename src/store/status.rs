@@ -6,13 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::database_error::DatabaseError;
+use super::DatabaseError;
+use super::database::BUSY_TIME;
 use crate::metrics::SaveMetrics;
 use crate::service_manager;
-
-/// A save or a read that takes longer is a fault: as long as one waits for a lock of another
-/// program.
-const TIME_MAX: Duration = Duration::from_secs(5);
 
 pub(crate) struct DatabaseStatus {
     /// What is wrong when the last save, or of a follower the last read, has failed.
@@ -54,8 +51,9 @@ impl DatabaseStatus {
         if let Some(failure) = self.current().failure {
             return Some(format!("{}: {failure}", self.complaint));
         }
-        (self.elapsed() > TIME_MAX)
-            .then(|| format!("the database has not answered for {} s", TIME_MAX.as_secs()))
+        // one that waits for a lock of another program ends by then
+        (self.elapsed() > BUSY_TIME)
+            .then(|| format!("the database has not answered for {} s", BUSY_TIME.as_secs()))
     }
 
     /// How long the save or read that is under way takes so far.
