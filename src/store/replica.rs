@@ -24,8 +24,9 @@ const CLOCK_STEPS: Duration = Duration::from_millis(20);
 
 /// The bytes of FILE that SQLite locks (`os_unix.c`, `sqlite3PendingByte`): a reader holds a read
 /// lock on the shared range, which it may take while nobody has the pending byte. Who changes FILE
-/// itself has write locks on both.
+/// itself has write locks on all, and on the reserved byte from the beginning of its transaction.
 const PENDING: (i64, i64) = (0x4000_0000, 1);
+const RESERVED: (i64, i64) = (0x4000_0001, 1);
 const SHARED: (i64, i64) = (0x4000_0002, 510);
 
 /// The byte of FILE-shm that a writer locks from before what it writes to FILE-wal until that can be
@@ -185,7 +186,15 @@ fn try_read_snapshot<T>(
     let [Some(opened), wal] = &before.0 else { return Err(changing()) };
     check_applied(path, opened)?;
     let shm = File::open(data_file::with_suffix(path, "-shm"));
-    if wal.is_none() && shm.is_ok() {
+    let (has_journal, mut version) = (data_file::has_journal(path), [0]);
+    file.read_at(&mut version, READ_VERSION).map_err(failed)?;
+    let has_log = version == [2];
+    if has_log && has_journal {
+        // of a change of the mode, under way or ended in the middle; SQLite would make FILE-wal
+        let is_hot = set_lock(&file, libc::F_RDLCK, RESERVED).map_err(failed)?;
+        return Err(if is_hot { DatabaseError::HotJournal } else { changing() });
+    }
+    if has_log && wal.is_none() && shm.is_ok() {
         // for a moment at a start; otherwise what was in the log is missing
         return Err(DatabaseError::Changing("FILE-wal is missing beside FILE-shm; move it back"));
     }
@@ -209,13 +218,7 @@ fn try_read_snapshot<T>(
             found => Ok((found?, seen)),
         };
     }
-    if data_file::has_journal(path) {
-        let mut version = [0];
-        file.read_exact_at(&mut version, READ_VERSION).map_err(failed)?;
-        // SQLite would make FILE-wal
-        if version == [2] {
-            return Err(changing());
-        }
+    if has_journal {
         return Ok((read(&open_read_only(path, "")?)?, before.unless_young()));
     }
     let connection = open_read_only(path, "?immutable=1")?;

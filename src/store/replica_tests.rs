@@ -140,8 +140,7 @@ fn a_lock_that_sqlite_meets_is_waited_for_only_once() {
     scratch.open("FILE").execute_batch("PRAGMA journal_mode=DELETE").unwrap();
     let writer = File::options().read(true).write(true).open(scratch.path("FILE")).unwrap();
     // beside the journal of a transaction that is under way, the reader's locks are those of SQLite
-    let reserved = (PENDING.0 + 1, 1);
-    assert!(set_lock(&writer, libc::F_WRLCK, reserved).unwrap());
+    assert!(set_lock(&writer, libc::F_WRLCK, RESERVED).unwrap());
     fs::write(scratch.path("FILE-journal"), "journal").unwrap();
     let reads = Cell::new(0);
     let found = read_snapshot(&scratch.path("FILE"), |connection| {
@@ -293,4 +292,17 @@ fn a_journal_is_read_under_unless_it_is_hot() {
     assert!(data_file::has_journal(&scratch.path("copy")));
     drop(scratch.open("copy").execute_batch("SELECT * FROM color"));
     assert_eq!(name(read_snapshot(&scratch.path("copy"), name_in)), "new");
+}
+
+#[test]
+fn a_journal_of_a_change_of_the_mode_is_waited_for_unless_that_was_ended() {
+    let scratch = Directory::new("mode");
+    let path = scratch.path("FILE");
+    fs::write(scratch.path("FILE-journal"), "journal").unwrap();
+    let writer = File::options().read(true).write(true).open(&path).unwrap();
+    assert!(set_lock(&writer, libc::F_WRLCK, RESERVED).unwrap());
+    assert_eq!(try_read_snapshot(&path, name_in), Err(changing()));
+    assert!(set_lock(&writer, libc::F_UNLCK, RESERVED).unwrap());
+    assert_eq!(try_read_snapshot(&path, name_in), Err(DatabaseError::HotJournal));
+    assert_eq!(scratch.names(), ["FILE", "FILE-journal"]);
 }

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 use crate::common::client::request;
 use crate::common::harness::{
-    DEADLINE, Scratch, Server, colors_below_strace, eventually, stored, wait_until,
+    DEADLINE, Scratch, Server, colors, colors_below_strace, eventually, run, stored, wait_until,
 };
 
 pub(super) const A: &str = r#"{"name":"a","value":"1"}"#;
@@ -281,7 +281,7 @@ fn a_first_start_that_is_killed_leaves_nothing_that_a_second_one_stumbles_over()
     let seed: Vec<String> =
         (0..5000).map(|number| format!(r#"{{"name":"{number}","value":"1"}}"#)).collect();
     let seed = scratch.write("seed.json", format!("[{}]", seed.join(",")));
-    for sync in 1..=6 {
+    for sync in 1..=10 {
         let file = scratch.file(&format!("{sync}.db"));
         let inject = format!("inject=fsync,fdatasync:signal=KILL:when={sync}");
         let options = ["-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", &inject];
@@ -295,6 +295,8 @@ fn a_first_start_that_is_killed_leaves_nothing_that_a_second_one_stumbles_over()
         );
         let _ = killed.kill();
         killed.wait().unwrap();
+        let check = run(&mut colors(&["--check", "--seed", &seed, "--data", &file]));
+        assert_eq!(check.0, Some(0), "{sync}: {}", check.2);
         let again = Server::start(&["--seed", &seed, "--data", &file]);
         assert_eq!(again.list().matches("\"name\"").count(), 5000, "{sync}");
         again.stop();
