@@ -50,7 +50,7 @@ pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
         return Ok(Opened { store, thread, details, is_new: false });
     }
     let (path, has_list) = data_file::writable(file).map_err(failed)?;
-    let seed = read_seed_for(args, &path, has_list)?;
+    let seed = seed_for(args, &path, has_list)?;
     let lock = database::flock(&path).map_err(failed)?;
     let made_from = match seed {
         Some((colors, name)) => database::fill(&path, &colors).map_err(failed)?.then_some(name),
@@ -80,7 +80,7 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
         return Ok(follows(file, replica::read_once(file, true).map_err(failed)?.len()));
     }
     let (path, has_list) = data_file::writable(file).map_err(failed)?;
-    if let Some((colors, source)) = read_seed_for(args, &path, has_list)?
+    if let Some((colors, source)) = seed_for(args, &path, has_list)?
         && !has_list
     {
         return Ok(format!("{} from {source}, for {name}", count(colors.len())));
@@ -106,11 +106,7 @@ fn unusable(file: &Path, error: DatabaseError) -> Failure {
 
 /// Reads the seed, unless FILE is certain to have a list when a start has opened it: rolling back a
 /// journal may leave none.
-fn read_seed_for(
-    args: &Args,
-    path: &Path,
-    has_list: bool,
-) -> Result<Option<(Colors, String)>, Failure> {
+fn seed_for(args: &Args, path: &Path, has_list: bool) -> Result<Option<(Colors, String)>, Failure> {
     let is_finished = has_list && !data_file::has_journal(path);
     (!is_finished).then(|| read_seed(args)).transpose()
 }
@@ -134,8 +130,5 @@ fn follows(file: &Path, colors: usize) -> String {
 }
 
 fn count(colors: usize) -> String {
-    match colors {
-        1 => "1 color".to_owned(),
-        count => format!("{count} colors"),
-    }
+    format!("{colors} color{}", if colors == 1 { "" } else { "s" })
 }

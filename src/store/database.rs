@@ -10,13 +10,13 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::mem::forget;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::thread;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use imbl::OrdMap;
 use rusqlite::config::DbConfig;
 use rusqlite::types::FromSql;
-use rusqlite::{Connection, OpenFlags, Params, ffi};
+use rusqlite::{Connection, OpenFlags, Params, TransactionBehavior, ffi};
 
 use super::color::NAME_BYTES_MAX;
 use super::colors::Edit;
@@ -27,14 +27,14 @@ use super::{Color, Colors, DatabaseError, data_file};
 /// the owner of FILE.
 const NEW_FILE_MODE: u32 = 0o600;
 
-/// Longest wait for another process of the service, which may be stopping. flock(2) cannot wait for
-/// a limited time, so the lock is tried after each pause.
+/// Longest wait for another process of the service, which may be stopping.
 const LOCK_TIME: Duration = Duration::from_secs(1);
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// How long a save or a read waits for another program that writes, and how often it looks whether
-/// that is done: one that takes the lock again and again leaves it free for moments only.
+/// Longest wait of a save or a read for another program that writes.
 pub(super) const BUSY_TIME: Duration = Duration::from_secs(5);
+
+/// How often a lock that is waited for is tried. flock(2) cannot wait for a limited time, and a
+/// program that takes SQLite's lock again and again leaves it free for moments only.
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 const SCHEMA: &str =
@@ -72,9 +72,7 @@ pub(crate) fn flock(path: &Path) -> Result<File, DatabaseError> {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
-            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_TIME => {
-                thread::sleep(LOCK_PAUSE);
-            }
+            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_TIME => sleep(BUSY_PAUSE),
             Err(TryLockError::WouldBlock) => return Err(DatabaseError::Busy),
         }
     }
@@ -88,20 +86,17 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
     // Changed pages stay in memory until the commit, which writes the first page first. EXTRA syncs
     // the directory as well, which the file and the end of its journal are in.
     connection.execute_batch("PRAGMA cache_spill=OFF; PRAGMA synchronous=EXTRA")?;
-    let transaction =
-        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if value::<i64>(&transaction, "SELECT count(*) FROM sqlite_schema")? > 0 {
         return Ok(false);
     }
     transaction.pragma_update(None, "application_id", data_file::APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", data_file::VERSION)?;
     transaction.execute_batch(SCHEMA)?;
-    let mut insert = transaction.prepare(INSERT)?;
     for (id, color) in colors.iter() {
         let fields = color.fields();
-        insert.execute((id, fields.name, fields.value))?;
+        transaction.prepare_cached(INSERT)?.execute((id, fields.name, fields.value))?;
     }
-    drop(insert);
     transaction.commit()?;
     Ok(true)
 }
@@ -115,7 +110,7 @@ pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connect
         if tries == 0 {
             begun = Instant::now();
         }
-        thread::sleep(BUSY_PAUSE);
+        sleep(BUSY_PAUSE);
         begun.elapsed() < BUSY_TIME
     }))?;
     // 512 KiB of pages: reading is done once, and a write needs few. Foreign keys of other tables
