@@ -7,12 +7,15 @@ use crate::store::{DatabaseError, JsonError};
 
 /// Why the service cannot start or go on; each is one line, and exit code 1.
 pub(crate) enum Failure {
+    /// When the system does not let the seed be read.
     SeedUnreadable(String, io::Error),
     /// When the seed is not a file of colors.
     Malformed(String, JsonError),
     /// When the database cannot be opened, read or created.
     DataFile(String, DatabaseError),
+    /// When the token file cannot be read, or has a line that is not as it should be.
     TokenFile(String, io::Error),
+    /// When an address or a socket file is not to be had.
     Listen(String, io::Error),
     /// When a socket handed over by the parent process is of no use.
     Inherited(io::Error),

@@ -30,8 +30,8 @@ pub(super) const NEWER: &str =
 const PATH_BYTES_MAX: usize = 512 - 8;
 const FILE_NAME_BYTES_MAX: usize = 255 - 8;
 
-/// True if there is a database of colors, false if the file is missing, empty or unfinished; an
-/// error for anything else.
+/// True if there is a database of colors, false if the file is missing or empty; an error for
+/// anything else.
 pub(super) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
     let unusable = |reason: &str| Err(DatabaseError::other(reason));
     let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();

@@ -59,9 +59,10 @@ pub(crate) struct Database {
     _lock: File,
 }
 
-/// Locks the file against other processes of this service; creates it if it is missing. Drop the
-/// lock after the connection: when a process closes any descriptor of a file, it loses SQLite's
-/// locks on it (<https://sqlite.org/howtocorrupt.html>, section 2.2).
+/// Locks the file against other processes of this service; creates it if it is missing. `Busy` if
+/// one has it for [`LOCK_TIME`]. Drop the lock after the connection: when a process closes any
+/// descriptor of a file, it loses SQLite's locks on it (<https://sqlite.org/howtocorrupt.html>,
+/// section 2.2).
 pub(crate) fn flock(path: &Path) -> Result<File, DatabaseError> {
     let failed = |error| data_file::path_error(path, &error);
     let mut options = OpenOptions::new();
@@ -78,7 +79,7 @@ pub(crate) fn flock(path: &Path) -> Result<File, DatabaseError> {
     }
 }
 
-/// Makes the tables and the rows of these colors in a locked file; false if it has tables.
+/// Makes the table and the rows of these colors in a locked file, durably; false if it has tables.
 pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> {
     // still with a rollback journal: the file's header has to say whose it is before there is a
     // write-ahead log
@@ -180,8 +181,7 @@ fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
     // ALTER TABLE writes names in quotes, and who types it may use other spaces
     let plain = |sql: &str| sql.to_lowercase().replace(|c: char| c == '"' || c.is_whitespace(), "");
     if plain(&found) != plain(SCHEMA) {
-        let same =
-            SCHEMA.bytes().zip(found.bytes()).take_while(|(one, other)| one == other).count();
+        let same = SCHEMA.bytes().zip(found.bytes()).take_while(|(a, b)| a == b).count();
         return Err(DatabaseError::Other(format!(
             "its table color is another one: it has \"{:.100}\" in place of \"{}\"; copy the rows \
              into a table as the service makes it, with sqlite3",
@@ -263,13 +263,9 @@ impl Database {
         found
     }
 
-    fn begin_by(
-        &mut self,
-        statement: &str,
-        known: &Colors,
-    ) -> Result<Option<Colors>, DatabaseError> {
+    fn begin_by(&mut self, sql: &str, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
         self.files.check()?;
-        self.execute(statement, [])?;
+        self.execute(sql, [])?;
         let data_version = Some(value(&self.connection, DATA_VERSION)?);
         if data_version == self.data_version {
             return Ok(None);
@@ -294,14 +290,14 @@ impl Database {
         }
     }
 
-    fn put(&mut self, statement: &str, id: i64, color: &Color) -> Result<(), DatabaseError> {
+    fn put(&mut self, sql: &str, id: i64, color: &Color) -> Result<(), DatabaseError> {
         self.files.make_room_for(color.json_len() as u64)?;
         let fields = color.fields();
-        self.execute(statement, (id, fields.name, fields.value))
+        self.execute(sql, (id, fields.name, fields.value))
     }
 
-    fn execute(&self, statement: &str, values: impl Params) -> Result<(), DatabaseError> {
-        self.connection.prepare_cached(statement)?.execute(values)?;
+    fn execute(&self, sql: &str, values: impl Params) -> Result<(), DatabaseError> {
+        self.connection.prepare_cached(sql)?.execute(values)?;
         Ok(())
     }
 

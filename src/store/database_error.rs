@@ -7,7 +7,7 @@ use rusqlite::{ErrorCode, ffi};
 /// Why a database cannot be opened, read or written. `Display` names the cause and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DatabaseError {
-    /// When another process has the write lock for longer than a save waits.
+    /// When another process has a lock for longer than that is waited for.
     Busy,
     /// When another program is in the middle of changing the file: a later read may succeed.
     Changing(&'static str),

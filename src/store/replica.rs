@@ -1,6 +1,6 @@
 //! Follows a FILE that other programs write, or reads its list once, whatever they write it with:
 //! SQLite in either of its journal modes, Litestream, which writes pages in place, or a rename.
-//! Writes nothing itself: no FILE-wal, no FILE-shm, no lock that stays.
+//! Leaves nothing behind: no FILE-wal, no FILE-shm, no lock.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -36,6 +36,9 @@ const WRITER: (i64, i64) = (120, 1);
 /// Where the header of a database has the version of its format for readers: 2 with a write-ahead
 /// log (<https://sqlite.org/fileformat2.html>, section 1.3).
 const READ_VERSION: u64 = 19;
+
+const CHANGING: DatabaseError =
+    DatabaseError::Changing("another program keeps changing it; try again");
 
 /// What tells whether FILE or FILE-wal has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,6 +171,7 @@ fn read_snapshot<T>(
     }
 }
 
+/// One try of [`read_snapshot`]. `path`: without links.
 fn try_read_snapshot<T>(
     path: &Path,
     read: impl Fn(&Connection) -> Result<T, DatabaseError>,
@@ -183,7 +187,7 @@ fn try_read_snapshot<T>(
         return Err(DatabaseError::Busy);
     }
     let before = Stamps::of(path).map_err(failed)?;
-    let [Some(opened), wal] = &before.0 else { return Err(changing()) };
+    let [Some(opened), wal] = &before.0 else { return Err(CHANGING) };
     check_applied(path, opened)?;
     let shm = File::open(data_file::with_suffix(path, "-shm"));
     let (has_journal, mut version) = (data_file::has_journal(path), [0]);
@@ -192,7 +196,7 @@ fn try_read_snapshot<T>(
     if has_log && has_journal {
         // of a change of the mode, under way or ended in the middle; SQLite would make FILE-wal
         let is_hot = set_lock(&file, libc::F_RDLCK, RESERVED).map_err(failed)?;
-        return Err(if is_hot { DatabaseError::HotJournal } else { changing() });
+        return Err(if is_hot { DatabaseError::HotJournal } else { CHANGING });
     }
     if has_log && wal.is_none() && shm.is_ok() {
         // for a moment at a start; otherwise what was in the log is missing
@@ -214,7 +218,7 @@ fn try_read_snapshot<T>(
         let found = open_read_only(path, "?readonly_shm=1").and_then(|reader| read(&reader));
         // who opens or closes the database meanwhile makes its files anew, or removes them
         return match found {
-            Err(_) if Stamps::of(path).map_err(failed)? != before => Err(changing()),
+            Err(_) if Stamps::of(path).map_err(failed)? != before => Err(CHANGING),
             found => Ok((found?, seen)),
         };
     }
@@ -224,7 +228,7 @@ fn try_read_snapshot<T>(
     let connection = open_read_only(path, "?immutable=1")?;
     // SQLite has opened what is locked, unless another file has taken its place
     if Stamps::of(path).map_err(failed)? != before || !is_still(&file, opened).map_err(failed)? {
-        return Err(changing());
+        return Err(CHANGING);
     }
     if before.clone().unless_young().is_none() {
         sleep(CLOCK_STEPS);
@@ -234,16 +238,12 @@ fn try_read_snapshot<T>(
     // changed FILE, what was found means nothing, be it damage.
     let [_, wal_now] = Stamps::of(path).map_err(failed)?.0;
     if wal_now != *wal || !is_still(&file, opened).map_err(failed)? {
-        return Err(changing());
+        return Err(CHANGING);
     }
     Ok((found?, Some(before)))
 }
 
-fn changing() -> DatabaseError {
-    DatabaseError::Changing("another program keeps changing it; try again")
-}
-
-/// Opens a database to read what it has now. `parameters`: of the URI.
+/// Opens a database to read what it has at the first query. `parameters`: of the URI.
 fn open_read_only(path: &Path, parameters: &str) -> Result<Connection, DatabaseError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let uri = format!("{}{parameters}", data_file::uri(path));

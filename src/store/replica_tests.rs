@@ -301,7 +301,7 @@ fn a_journal_of_a_change_of_the_mode_is_waited_for_unless_that_was_ended() {
     fs::write(scratch.path("FILE-journal"), "journal").unwrap();
     let writer = File::options().read(true).write(true).open(&path).unwrap();
     assert!(set_lock(&writer, libc::F_WRLCK, RESERVED).unwrap());
-    assert_eq!(try_read_snapshot(&path, name_in), Err(changing()));
+    assert_eq!(try_read_snapshot(&path, name_in), Err(CHANGING));
     assert!(set_lock(&writer, libc::F_UNLCK, RESERVED).unwrap());
     assert_eq!(try_read_snapshot(&path, name_in), Err(DatabaseError::HotJournal));
     assert_eq!(scratch.names(), ["FILE", "FILE-journal"]);
