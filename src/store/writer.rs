@@ -57,14 +57,17 @@ impl Writer {
         let (mut unsaved, mut closed) = (Vec::new(), None);
         let mut yielding = Yielding::new();
         while closed.is_none() || !unsaved.is_empty() {
-            let first = match unsaved.is_empty().then(|| self.receive(&mut yielding)) {
-                Some(Err(RecvTimeoutError::Disconnected)) => break,
-                Some(Err(RecvTimeoutError::Timeout)) => {
-                    self.look();
-                    continue;
+            let mut first = None;
+            if unsaved.is_empty() {
+                match self.receive(&mut yielding) {
+                    Ok(message) => first = Some(message),
+                    Err(RecvTimeoutError::Timeout) => {
+                        self.look();
+                        continue;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => break,
                 }
-                first => first.and_then(Result::ok),
-            };
+            }
             for message in first.into_iter().chain(self.messages.try_iter()) {
                 match message {
                     WriterMessage::Change(change, reply) => unsaved.push((change, reply)),
