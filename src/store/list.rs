@@ -182,7 +182,7 @@ impl SharedList {
 }
 
 /// Poisoning is ignored: nothing that is done under these locks is known to panic.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
