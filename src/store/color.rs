@@ -57,6 +57,15 @@ impl Color {
         Name::deserialize(&mut json).expect("it begins with a name").0
     }
 
+    /// Whether this is its name. Most names have no escapes, and are compared where they are.
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        let json = &self.json.bytes()[NAME_BEGIN.len() + 1..];
+        match json.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
+            Some(end) if json[end] == b'"' => &json[..end] == name.as_bytes(),
+            _ => self.name() == name,
+        }
+    }
+
     /// Name and value, parsed from the JSON: there is no other place for them.
     pub(crate) fn fields(&self) -> ColorFields<'_> {
         serde_json::from_slice(self.json.bytes()).expect("it was made of a name and a value")
@@ -87,8 +96,11 @@ mod tests {
 
     #[test]
     fn a_name_is_read_from_the_json_whatever_it_has() {
-        for name in ["", "a", "a\"", "a\\", "\u{e9}\n", "a\",\"value\":\""] {
-            assert_eq!(Color::new(name, "").name(), name);
+        let names = ["", "a", "a\"", "a\\", "a\\\\", "\u{e9}\n", "\u{e9}\\n", "a\",\"value\":\""];
+        for name in names {
+            let color = Color::new(name, "");
+            assert_eq!(color.name(), name);
+            assert_eq!(names.map(|other| color.is_named(other)), names.map(|other| other == name));
         }
     }
 }

@@ -17,8 +17,11 @@ pub(crate) struct Colors {
     /// By the id of their rows in the database, which rises along the list. Duplicates of a name
     /// are entries like any other (spec, Color, rule 3).
     colors: OrdMap<i64, Color>,
-    /// The hash of each name, with the id of the color. No name is in it, only in the JSON.
-    index: OrdSet<(u64, i64)>,
+    /// The hashes of all names, each with the id of the first color that has it. No name is in it,
+    /// only in the JSON.
+    index: OrdMap<u64, i64>,
+    /// The same of the other colors.
+    further: OrdSet<(u64, i64)>,
     /// With keys of its own, so that no client can choose names that have the same hash.
     hasher: RandomState,
     /// Bytes of all colors as JSON.
@@ -46,15 +49,33 @@ impl Colors {
         let hasher = RandomState::new();
         let bytes = colors.values().map(Color::json_len).sum();
         let hash = |color: &Color| hasher.hash_one(&*color.name());
-        let mut index: Vec<_> = colors.iter().map(|(id, color)| (hash(color), *id)).collect();
+        let mut ids: Vec<_> = colors.iter().map(|(id, color)| (hash(color), *id)).collect();
         // in random order, most steps would wait for memory
-        index.sort_unstable();
-        let index = index.into_iter().collect();
-        Self { colors, index, hasher, bytes, envelope: Arc::default() }
+        ids.sort_unstable();
+        let same = ids.chunk_by(|(one, _), (next, _)| one == next);
+        let index = same.clone().map(|same| same[0]).collect();
+        let further = same.flat_map(|same| &same[1..]).copied().collect();
+        Self { colors, index, further, hasher, bytes, envelope: Arc::default() }
     }
 
-    fn index_entry(&self, id: i64, color: &Color) -> (u64, i64) {
-        (self.hasher.hash_one(&*color.name()), id)
+    fn index(&mut self, id: i64, color: &Color) {
+        let hash = self.hasher.hash_one(&*color.name());
+        if let Some(other) = self.index.insert(hash, id) {
+            // most often this one is the last, but not if the edit undoes another
+            self.index.insert(hash, id.min(other));
+            self.further.insert((hash, id.max(other)));
+        }
+    }
+
+    fn remove_from_index(&mut self, id: i64, color: &Color) {
+        let hash = self.hasher.hash_one(&*color.name());
+        if self.further.remove(&(hash, id)).is_none() {
+            self.index.remove(&hash);
+            let next = self.further.get_next(&(hash, id)).filter(|next| next.0 == hash).copied();
+            if let Some(next) = next.and_then(|next| self.further.remove(&next)) {
+                self.index.insert(hash, next.1);
+            }
+        }
     }
 
     /// Duplicates included.
@@ -80,16 +101,9 @@ impl Colors {
     /// The first color whose name equals `name` exactly, and its id.
     pub(super) fn find(&self, name: &str) -> Option<(i64, &Color)> {
         let hash = self.hasher.hash_one(name);
-        let mut from = i64::MIN;
-        loop {
-            // a range would take longer than all else that a read does
-            let (_, id) = self.index.get_next(&(hash, from)).filter(|next| next.0 == hash)?;
-            let color = self.get(*id)?;
-            if color.name() == name {
-                return Some((*id, color));
-            }
-            from = id.checked_add(1)?;
-        }
+        let named = |id: i64| Some((id, self.get(id).filter(|color| color.is_named(name))?));
+        let further = || self.further.range((hash, i64::MIN)..=(hash, i64::MAX));
+        named(*self.index.get(&hash)?).or_else(|| further().find_map(|(_, id)| named(*id)))
     }
 
     /// Makes an edit that was decided for this version. Returns the one that would undo it, with what
@@ -99,7 +113,7 @@ impl Colors {
         match edit {
             Edit::Append(id, color) => {
                 self.bytes += color.json_len();
-                self.index.insert(self.index_entry(id, &color));
+                self.index(id, &color);
                 self.colors.insert(id, color);
                 Edit::Remove(id)
             }
@@ -112,7 +126,7 @@ impl Colors {
             Edit::Remove(id) => {
                 let color = self.colors.remove(&id).expect("it was found in the list");
                 self.bytes -= color.json_len();
-                self.index.remove(&self.index_entry(id, &color));
+                self.remove_from_index(id, &color);
                 Edit::Append(id, color)
             }
             Edit::ReplaceAll(colors) => Edit::ReplaceAll(replace(self, colors)),
@@ -229,7 +243,8 @@ mod tests {
         let mut colors = Colors::from_iter([color("a", "1"), color("b", "2"), color("a", "3")]);
         for name in ["a", "b", "c"] {
             let hash = colors.hasher.hash_one(name);
-            colors.index.extend((1..=3).map(|id| (hash, id)));
+            colors.index.insert(hash, 1);
+            colors.further.extend((2..=3).map(|id| (hash, id)));
         }
         for (name, value) in [("a", Some("1")), ("b", Some("2")), ("c", None)] {
             assert_eq!(found(&colors, name), value.map(|value| color(name, value)));
@@ -256,6 +271,14 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(1);
         let (mut colors, mut model) = (Colors::default(), Vec::<(String, u32)>::new());
         let mut kept = Vec::new();
+        // makes an edit, undoes it, and makes it again
+        let edit = |colors: &mut Colors, name: &str, edit| {
+            let before = (found(colors, name), colors.clone());
+            let undo = colors.apply(edit);
+            let edit = colors.apply(undo);
+            assert_eq!((found(colors, name), colors.clone()), before);
+            colors.apply(edit);
+        };
         for step in 0..20_000 {
             let name = &names[random.usize(..names.len())];
             let place = model.iter().position(|(other, _)| other == name);
@@ -268,15 +291,15 @@ mod tests {
                 (0 | 1, ..) => {
                     model.push((name.clone(), step));
                     let id = colors.next_id().unwrap();
-                    colors.apply(Edit::Append(id, color(name, &step.to_string())));
+                    edit(&mut colors, name, Edit::Append(id, color(name, &step.to_string())));
                 }
                 (2, Some(place), Some(id)) => {
                     model[place].1 = step;
-                    colors.apply(Edit::Replace(id, color(name, &step.to_string())));
+                    edit(&mut colors, name, Edit::Replace(id, color(name, &step.to_string())));
                 }
                 (_, Some(place), Some(id)) => {
                     model.remove(place);
-                    colors.apply(Edit::Remove(id));
+                    edit(&mut colors, name, Edit::Remove(id));
                 }
                 _ if step % 500 == 0 => {
                     model.truncate(random.usize(..=model.len()));
