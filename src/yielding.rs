@@ -35,7 +35,7 @@ impl Yielding {
             thread::yield_now();
             let found = look();
             let now = Instant::now();
-            if now - before > YIELD_TIME_MAX {
+            if now > before + YIELD_TIME_MAX {
                 self.paused_until = now + PAUSE;
             }
             if found.is_some() {

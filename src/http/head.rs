@@ -266,11 +266,13 @@ fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// browsers send it when they open a page. `*/*`, which curl and `fetch` send, and `text/*` do not
 /// count. A comma or semicolon within a quoted string, which no browser sends, separates as well.
 fn asks_for_html(value: &[u8]) -> bool {
-    members(value).any(|range| {
+    let html = b"text/html";
+    let has_html = |range: &[u8]| {
         let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-        parts.next().is_some_and(|name| name.eq_ignore_ascii_case(b"text/html"))
+        parts.next().is_some_and(|name| name.eq_ignore_ascii_case(html))
             && !parts.any(is_zero_weight)
-    })
+    };
+    value.len() >= html.len() && members(value).any(has_html)
 }
 
 /// Whether a parameter is `q` with the value 0: "not acceptable" (RFC 9110 §12.4.2).
