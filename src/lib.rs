@@ -38,16 +38,13 @@
 //!   - `files`: the files of a database that is open
 //!   - `replica`: follows a file that others write
 //! - `http`: RFC 9110 and 9112 on values
-//!   - `parser`: bytes to requests
+//!   - `parser`: bytes to requests, or why they are none
 //!   - `head`: the request line and the fields
-//!   - `host`: the value of Host
 //!   - `chunked`: content in chunks
-//!   - `syntax`: pieces of the grammar
-//!   - `error`: why a request cannot be read
+//!   - `syntax`: pieces of the grammar, and the value of Host
 //!   - `request`: a request as a value
 //!   - `conditional`: If-Match and If-None-Match
-//!   - `response`: a response as a value, and its head as bytes
-//!   - `date`: the value of Date
+//!   - `response`: a response as a value, and its head as bytes; the value of Date
 //! - what all of them may use
 //!   - `metrics`: what is counted, and the text that Prometheus reads
 //!   - `signals`: stop the service, or have tokens read again

@@ -5,7 +5,7 @@ pub(crate) mod reference;
 use tiny_http::Method;
 
 use self::reference::{PlainEnd, PlainRequest};
-use super::error::ProtocolError;
+use super::parser::ProtocolError;
 use super::{Parser, Request};
 
 /// Small, so that inputs reach it.

@@ -3,7 +3,7 @@
 
 use memchr::memchr;
 
-use super::error::ProtocolError;
+use super::parser::ProtocolError;
 use super::syntax::{is_tchar, parse_digits};
 
 /// Bytes of one chunk-size line with its extensions, or of one trailer field. The size itself takes

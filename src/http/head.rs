@@ -6,10 +6,9 @@ use std::sync::Arc;
 use memchr::memchr;
 
 use super::chunked::ChunkedDecoder;
-use super::error::{FIELD_LINES_MAX, ProtocolError};
-use super::host::Host;
+use super::parser::{FIELD_LINES_MAX, ProtocolError};
 use super::request::{Credentials, Fields, Request};
-use super::syntax::{parse_digits, split_absolute_form};
+use super::syntax::{Host, parse_digits, split_absolute_form};
 
 const REQUEST_LINE: ProtocolError = ProtocolError::Malformed(
     "the request line has to be method, target and HTTP/1.1, with one space between",

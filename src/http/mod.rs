@@ -3,27 +3,21 @@
 
 mod chunked;
 mod conditional;
-mod date;
-mod error;
 #[cfg(fuzzing)]
 #[path = "../../fuzz/inside/http.rs"]
 pub(crate) mod fuzzing;
 mod head;
-mod host;
 mod parser;
 mod request;
 mod response;
 mod syntax;
 
 pub(crate) use conditional::Conditions;
-pub(crate) use date::Date;
-pub(crate) use error::ProtocolError;
-pub(crate) use host::Host;
-pub(crate) use parser::Parser;
+pub(crate) use parser::{Parser, ProtocolError};
 #[cfg(test)]
 pub(crate) use request::Fields;
 pub(crate) use request::{Credentials, Request};
 pub(crate) use response::{
-    CLOSES, Challenge, CommonFields, Content, Representation, Response, stays_open,
+    CLOSES, Challenge, CommonFields, Content, Date, Representation, Response, stays_open,
 };
-pub(crate) use syntax::{has_valid_escapes, split_absolute_form};
+pub(crate) use syntax::{Host, has_valid_escapes, split_absolute_form};

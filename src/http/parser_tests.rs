@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::http::Fields;
-use crate::http::error::FIELD_LINES_MAX;
 
 /// Method and target, the content, and whether the connection stays.
 type Expected<'a> = Result<(&'a str, &'a str, bool), ProtocolError>;

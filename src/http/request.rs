@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use tiny_http::Method;
 
-use super::host::Host;
+use super::syntax::Host;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {

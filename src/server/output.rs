@@ -87,10 +87,9 @@ impl Output {
     /// The content that is being sent, if others share it: one of the list, the page or the OpenAPI
     /// document.
     pub(super) fn shared_content(&self) -> Option<&Arc<Representation>> {
-        if let Content::Shared(representation) = &self.content {
-            Some(representation)
-        } else {
-            None
+        match &self.content {
+            Content::Shared(representation) => Some(representation),
+            _ => None,
         }
     }
 

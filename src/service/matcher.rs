@@ -99,17 +99,16 @@ pub(super) fn find<'a>(
     let query = path.bytes().position(|byte| byte == b'?');
     let path = &path[..query.unwrap_or(path.len())];
     let has_escapes = path.bytes().any(|byte| byte == b'%');
-    if has_escapes {
-        // a malformed path is a 400 wherever it points
-        decode(path)?;
+    // a malformed path is a 400 wherever it points
+    if has_escapes && (!has_valid_escapes(path) || percent_decode_str(path).decode_utf8().is_err())
+    {
+        return Err(TargetError::Escape);
     }
     // `'/'` without the array would be searched for by memchr, which is slower in short paths
-    let mut segments = path.split(['/']).map(|segment| {
-        if has_escapes {
-            decode(segment).expect("the whole path decodes")
-        } else {
-            Cow::Borrowed(segment)
-        }
+    let mut segments = path.split(['/']).map(|segment| match has_escapes {
+        // RFC 3986 §2.1; `+` stays a plus sign
+        true => percent_decode_str(segment).decode_utf8().expect("the whole path decodes"),
+        false => Cow::Borrowed(segment),
     });
     let mut base = base.0.split(['/']).skip(1);
     if !base.all(|expected| segments.next().as_deref() == Some(expected)) {
@@ -124,14 +123,6 @@ pub(super) fn find<'a>(
         (None | Some(""), None, None) => Ok(Resource::Page),
         _ => Err(TargetError::Unknown),
     }
-}
-
-/// Percent-decodes one segment (RFC 3986 §2.1); `+` stays a plus sign.
-fn decode(segment: &str) -> Result<Cow<'_, str>, TargetError> {
-    if !has_valid_escapes(segment) {
-        return Err(TargetError::Escape);
-    }
-    percent_decode_str(segment).decode_utf8().map_err(|_| TargetError::Escape)
 }
 
 #[cfg(test)]
