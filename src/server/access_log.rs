@@ -28,11 +28,8 @@ pub(super) fn log(
     } else if response.status == StatusCode::FORBIDDEN {
         logging::FORBIDDEN.log(format_args!("{detail}"));
     }
-    let is_logged = match service.access_log {
-        AccessLog::All => true,
-        AccessLog::Changes => response.is_change,
-        AccessLog::None => false,
-    };
+    let is_logged = service.access_log == AccessLog::All
+        || (service.access_log == AccessLog::Changes && response.is_change);
     if !is_logged && (status < 400 || !log::log_enabled!(log::Level::Debug)) {
         return;
     }
