@@ -148,7 +148,7 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let shared = Arc::new(Shared::new(service, limits));
     // one more for answers that take long
     let pool = start_pool(workers + 1).map_err(Failure::System)?;
-    let accept_loop =
+    let mut accept_loop =
         AcceptLoop::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
     // last, since it has the database open: what fails before leaves that as it was
     if let Some(load::Thread { name, run }) = thread {
@@ -158,14 +158,14 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     // after everything that can fail: a failed start logs one line, its error
     log_start(args, &endpoints, &details, is_new);
     log_advice(args, &endpoints, is_activated, loaded);
-    let accept_loop = accept_loop.run(&signals).map_err(Failure::System)?;
+    let ended = accept_loop.run(&signals);
     let deadline = Instant::now() + STOP_TIME;
     accept_loop.stop(deadline - CLOSE_TIME);
     if !shared.service.store.close(deadline) {
         log::warn!("the database was not closed in time; keep FILE and FILE-wal together");
     }
     log::info!("stopped");
-    Ok(())
+    ended.map_err(Failure::System)
 }
 
 /// What requests are answered from.

@@ -14,9 +14,10 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use serde_json::Value;
 use threadpool::ThreadPool;
 
+use super::Shared;
 use super::connection::{Connection, Event, Next, Pass};
 use super::inbox::{Inbox, Mail};
-use super::limits::{Limits, Quota, Shared};
+use super::limits::{Limits, Quota};
 use crate::http::fuzzing::fill;
 use crate::http::fuzzing::reference::{self, PlainEnd, PlainRequest};
 use crate::logging::AccessLog;

@@ -14,10 +14,10 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 use tiny_http::Method;
 
-use super::access_log;
 use super::inbox::Inbox;
-use super::limits::{Quota, Shared, memory_of};
+use super::limits::{Quota, memory_of};
 use super::output::{Output, Sent};
+use super::{Shared, access_log};
 use crate::http::{CLOSES, Parser, ProtocolError, Request, Response};
 use crate::metrics::{Closing, WorkerCounters};
 use crate::service::{Answer, Arrival};
@@ -109,15 +109,15 @@ pub(super) enum Next {
 /// One pass of a worker over the connections that are ready.
 pub(super) struct Pass<'a> {
     pub(super) shared: &'a Shared,
-    /// That of the worker.
+    /// The worker's inbox.
     pub(super) inbox: &'a Arc<Inbox>,
     /// The id of the connection that is served.
     pub(super) id: u64,
-    /// Those of the worker.
+    /// The worker's counters.
     pub(super) counters: &'a WorkerCounters,
-    /// When it began.
+    /// When the pass began.
     pub(super) now: Instant,
-    /// The same for the field Date.
+    /// The value of Date in responses of this pass.
     pub(super) date: &'a str,
     /// The receive buffer of all connections.
     pub(super) scratch: &'a mut [u8],
@@ -166,7 +166,7 @@ impl Connection {
     pub(super) fn advance(&mut self, event: Event, pass: &mut Pass<'_>) -> Next {
         let next = self.handle(event, pass).unwrap_or_else(|error| match error.kind() {
             // by TCP_USER_TIMEOUT
-            io::ErrorKind::TimedOut => self.close(Closing::Unread, pass),
+            io::ErrorKind::TimedOut => self.give_up(Closing::Unread, pass),
             // the client has gone
             _ => Next::Close,
         });
@@ -224,26 +224,27 @@ impl Connection {
             // some
             (Event::Deadline, &State::Writing(after)) => match self.send(after, pass)? {
                 Next::Wait(EventFlags::OUT) if self.since != pass.now => {
-                    Ok(self.close(Closing::Unread, pass))
+                    Ok(self.give_up(Closing::Unread, pass))
                 }
                 next => Ok(next),
             },
             (Event::Deadline, State::Reading) if pass.shared.limit_reached.load(Relaxed) => {
                 self.refuse(None, &ProtocolError::Overloaded, pass)?;
-                Ok(self.close(Closing::NoRoom, pass))
+                Ok(self.give_up(Closing::NoRoom, pass))
             }
             (Event::Deadline, State::Reading) => {
                 pass.counters.count_closed(Closing::Request, 1);
                 self.refuse(None, &ProtocolError::Timeout, pass)
             }
-            (Event::Deadline, State::New | State::Idle) => Ok(self.close(Closing::Idle, pass)),
-            // its client has had the time to read; no other pair comes up
-            _ => Ok(Next::Close),
+            (Event::Deadline, State::New | State::Idle) => Ok(self.give_up(Closing::Idle, pass)),
+            (Event::Deadline, State::Lingering { .. }) => Ok(Next::Close),
+            _ => unreachable!("no such event comes in this state"),
         }
     }
 
-    /// Has the connection closed for this reason, or because the connection limit is reached.
-    fn close(&self, reason: Closing, pass: &Pass<'_>) -> Next {
+    /// Gives the connection up: counts and logs the reason, which is lack of room while the
+    /// connection limit is reached.
+    fn give_up(&self, reason: Closing, pass: &Pass<'_>) -> Next {
         let is_full = pass.shared.limit_reached.load(Relaxed);
         let reason = if is_full { Closing::NoRoom } else { reason };
         pass.counters.count_closed(reason, 1);
@@ -302,10 +303,10 @@ impl Connection {
                         return self.send(After::Close, pass);
                     }
                 }
-                Ok(Answer::Later) => return self.wait_for_answer(Arc::new(request)),
+                Ok(Answer::Saving) => return self.wait_for_answer(Arc::new(request)),
                 Ok(Answer::Deferred) => {
                     let request = Arc::new(request);
-                    inbox.answer_later(pass.id, Arc::clone(&request), self.checks_host);
+                    inbox.defer(pass.id, Arc::clone(&request), self.checks_host);
                     return self.wait_for_answer(request);
                 }
                 Err(_) => return self.refuse(Some(&request), &ProtocolError::Panicked, pass),

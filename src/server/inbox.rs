@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::event::{EventfdFlags, eventfd};
 use threadpool::ThreadPool;
 
+use super::Shared;
 use super::connection::{Connection, Event};
-use super::limits::Shared;
 use crate::http::{ProtocolError, Request};
 use crate::service::{Answer, Arrival, Service};
 use crate::store::{Outcome, Reply};
@@ -23,8 +23,8 @@ pub(super) struct Inbox {
     /// The number of the worker.
     pub(super) worker: usize,
     pub(super) shared: Arc<Shared>,
-    /// Has a thread more than there are workers. That makes answers that take long, one after the
-    /// other, so that no client waits for them but those who asked.
+    /// Has one thread more than there are workers. It makes the answers that take long, one after
+    /// the other, so that they delay no clients but those who asked for them.
     pub(super) pool: ThreadPool,
 }
 
@@ -64,13 +64,9 @@ impl Inbox {
         let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
     }
 
-    /// Has a request of the connection with this id answered, however long that takes.
-    pub(super) fn answer_later(
-        self: &Arc<Self>,
-        id: u64,
-        request: Arc<Request>,
-        checks_host: bool,
-    ) {
+    /// Has a request of the connection with this id answered by a thread of the pool, however long
+    /// that takes.
+    pub(super) fn defer(self: &Arc<Self>, id: u64, request: Arc<Request>, checks_host: bool) {
         let inbox = Arc::clone(self);
         self.pool.execute(move || {
             let reply = || inbox.reply(id);
@@ -104,7 +100,7 @@ impl Inbox {
         let response = match answer {
             Ok(Answer::Now(response)) => Ok(response),
             // its reply posts it
-            Ok(Answer::Later | Answer::Deferred) => return,
+            Ok(Answer::Saving | Answer::Deferred) => return,
             Err(_) => Err(ProtocolError::Panicked),
         };
         self.post(Mail::Event(id, Event::Response { response, is_saved }));

@@ -1,16 +1,16 @@
-//! How much clients may use of time, memory and connections, and how much they do use; and what else
-//! the accept loop and the workers share.
+//! How much time, memory and connections clients may use, by the options and by what the system
+//! leaves to the process; and each connection's part of that.
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::http::{Request, stays_open};
-use crate::service::Service;
+use super::Shared;
+use crate::http::Request;
 
 /// Bytes of requests and responses in the buffers of all connections together: 500 requests of 64
 /// KiB.
@@ -23,7 +23,7 @@ const MEMORY_MIN: usize = 2 * 1024 * 1024;
 /// however much the others take.
 const UNCOUNTED_BYTES: usize = 4096;
 
-/// What a list takes, as a multiple of its JSON: 176 bytes for the shortest color, which has 24 in
+/// What a list takes, as a multiple of its JSON: 176 bytes for the shortest color, which has 22 in
 /// JSON.
 const LIST_FACTOR: usize = 8;
 
@@ -88,49 +88,6 @@ fn lowest_limit(root: &Path, groups: &str) -> Option<usize> {
     let files = above.filter_map(|group| fs::read_to_string(group.join("memory.max")).ok());
     // without a limit it is "max"
     files.filter_map(|limit| limit.trim_ascii().parse().ok()).min()
-}
-
-pub(crate) struct Shared {
-    pub(crate) service: Service,
-    pub(crate) limits: Limits,
-    /// The fields about the connection of responses after which it stays open.
-    pub(super) stays_open: String,
-    /// Bytes counted against [`Limits::memory_max`].
-    memory: AtomicUsize,
-    /// The connection limit is reached and clients wait: idle and stalled connections are closed,
-    /// the others after their next response.
-    pub(super) limit_reached: AtomicBool,
-}
-
-impl Shared {
-    pub(crate) fn new(service: Service, limits: Limits) -> Self {
-        // in whole seconds, and not 0, which some clients take for no limit
-        let stays_open = stays_open(limits.keep_alive.as_secs().max(1));
-        let (memory, limit_reached) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self { service, limits, stays_open, memory, limit_reached }
-    }
-
-    /// How many connections are open.
-    pub(super) fn connections(&self) -> usize {
-        self.service.metrics.connections()
-    }
-
-    /// Whether the connection limit is reached.
-    pub(super) fn is_full(&self) -> bool {
-        self.connections() >= self.service.metrics.connections_max
-    }
-
-    /// The worker for the next connection: the one that has the fewest.
-    pub(super) fn next_worker(&self) -> usize {
-        let workers = self.service.metrics.workers.iter();
-        let connections = workers.map(|worker| worker.connections.load(Relaxed)).enumerate();
-        connections.min_by_key(|(_, connections)| *connections).expect("there is a worker").0
-    }
-
-    /// Whether connections are to be closed sooner than their clients were told.
-    pub(super) fn closes_early(&self) -> bool {
-        self.service.is_stopping.load(Relaxed) || self.limit_reached.load(Relaxed)
-    }
 }
 
 /// Bytes that a request takes until it is answered: what it asks to be changed may be a whole list.

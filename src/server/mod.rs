@@ -16,7 +16,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -27,11 +27,13 @@ use threadpool::ThreadPool;
 use connection::Connection;
 use inbox::{Inbox, Mail};
 use limits::Quota;
-pub(crate) use limits::{Limits, Shared, connections_max, control_group_limit, memory_max};
+pub(crate) use limits::{Limits, connections_max, control_group_limit, memory_max};
 pub(crate) use listen::{Endpoint, Listener, clash, inherited, listen};
 use worker::Worker;
 
+use crate::http::stays_open;
 use crate::logging;
+use crate::service::Service;
 use crate::service_manager::{self, Watchdog};
 use crate::signals::Signals;
 
@@ -44,6 +46,50 @@ const RETRY_TIME: Duration = Duration::from_millis(20);
 
 /// Connections accepted from one listener in a row.
 const ACCEPTS_IN_A_ROW: usize = 64;
+
+/// What the accept loop and all workers share.
+pub(crate) struct Shared {
+    pub(crate) service: Service,
+    pub(crate) limits: Limits,
+    /// The fields about the connection of responses after which it stays open.
+    pub(super) stays_open: String,
+    /// Bytes counted against [`Limits::memory_max`].
+    memory: AtomicUsize,
+    /// The connection limit is reached and clients wait: idle and stalled connections are closed,
+    /// the others after their next response.
+    pub(super) limit_reached: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(service: Service, limits: Limits) -> Self {
+        // in whole seconds, and not 0, which some clients take for no limit
+        let stays_open = stays_open(limits.keep_alive.as_secs().max(1));
+        let (memory, limit_reached) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { service, limits, stays_open, memory, limit_reached }
+    }
+
+    /// How many connections are open.
+    pub(super) fn connections(&self) -> usize {
+        self.service.metrics.connections()
+    }
+
+    /// Whether the connection limit is reached.
+    pub(super) fn is_full(&self) -> bool {
+        self.connections() >= self.service.metrics.connections_max
+    }
+
+    /// The worker for the next connection: the one that has the fewest.
+    pub(super) fn next_worker(&self) -> usize {
+        let workers = self.service.metrics.workers.iter();
+        let connections = workers.map(|worker| worker.connections.load(Relaxed)).enumerate();
+        connections.min_by_key(|(_, connections)| *connections).expect("there is a worker").0
+    }
+
+    /// Whether connections are to be closed sooner than their clients were told.
+    pub(super) fn closes_early(&self) -> bool {
+        self.service.is_stopping.load(Relaxed) || self.limit_reached.load(Relaxed)
+    }
+}
 
 pub(crate) struct AcceptLoop {
     shared: Arc<Shared>,
@@ -70,7 +116,7 @@ impl AcceptLoop {
     }
 
     /// Serves until a signal says stop. When one says reload, reads the tokens again.
-    pub(crate) fn run(mut self, signals: &Signals) -> io::Result<Self> {
+    pub(crate) fn run(&mut self, signals: &Signals) -> io::Result<()> {
         service_manager::ready();
         while !self.accept_ready(signals)? {
             let save_time = self.shared.service.store.status.elapsed();
@@ -78,7 +124,7 @@ impl AcceptLoop {
                 self.inboxes.iter().for_each(|inbox| inbox.post(Mail::Ping(Arc::clone(question))));
             });
         }
-        Ok(self)
+        Ok(())
     }
 
     /// Waits for connections and accepts them. True if the service has to stop.

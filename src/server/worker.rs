@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
+use super::Shared;
 use super::connection::{Connection, Event, Next, Pass};
 use super::inbox::{Inbox, Mail};
-use super::limits::Shared;
 use crate::http::Date;
 use crate::logging;
 use crate::metrics::Closing;
@@ -35,7 +35,7 @@ struct Entry {
     connection: Connection,
     /// What epoll watches the socket for; without any, it is not in epoll.
     watched: EventFlags,
-    /// It is in the run queue.
+    /// It is in the run queue, which would have to be searched for it.
     queued: bool,
 }
 
@@ -119,9 +119,9 @@ impl Worker {
         }
     }
 
-    /// Waits until a connection is ready, there is mail, or it is time to look at the deadlines;
-    /// `events` are then what is ready, and none if epoll fails, as when a signal arrives. Returns
-    /// the time after it, `before` being that before it. `is_busy`: there was something to do.
+    /// Waits until a connection is ready, there is mail, or it is time to look at the deadlines, and
+    /// puts what is ready into `events`. Returns when the pass begins: now, or `before`, the end of
+    /// the pass before, if there was no wait. `is_busy`: the pass before had something to do.
     fn wait(&mut self, events: &mut Vec<epoll::Event>, before: Instant, is_busy: bool) -> Instant {
         // room for all connections, so that one call reports all that are ready
         events.reserve(self.connections.len() + 1);

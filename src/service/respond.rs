@@ -1,5 +1,5 @@
-//! The rules of the HTTP contract: a request in, an answer out; of a change that has to be saved
-//! first, its outcome in, and a response out. No sockets; logs nothing.
+//! The rules of the HTTP contract: [`Service::respond`] answers a request, and
+//! [`Service::respond_to_outcome`] one whose change had to be saved first. No sockets; logs nothing.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -58,8 +58,8 @@ pub(crate) struct Arrival<'a> {
 pub(crate) enum Answer {
     Now(Response),
     /// When the change is saved, [`Arrival::reply`] takes its outcome, and
-    /// [`Service::respond_to_outcome`] has the response.
-    Later,
+    /// [`Service::respond_to_outcome`] makes the response.
+    Saving,
     /// It would take long: ask again where nobody waits, with [`Arrival::may_defer`] unset.
     Deferred,
 }
@@ -163,7 +163,7 @@ impl Service {
             }
             Ok(change) => match self.store.make(change, arrival.reply) {
                 Some(outcome) => Answer::Now(self.respond_to_outcome(Ok(outcome))),
-                None => Answer::Later,
+                None => Answer::Saving,
             },
             // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with
             // invalid content

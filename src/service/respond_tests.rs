@@ -46,7 +46,7 @@ pub(super) fn respond(service: &Service, request: &Request) -> Response {
     let reply = &|| panic!("the list is in memory");
     match service.respond(request, Arrival { checks_host: true, may_defer: false, reply }) {
         Answer::Now(response) => response,
-        Answer::Later | Answer::Deferred => panic!("nothing is to be waited for"),
+        Answer::Saving | Answer::Deferred => panic!("nothing is to be waited for"),
     }
 }
 

@@ -54,7 +54,7 @@ impl Writer {
     }
 
     fn save_until_closed(mut self) {
-        let (mut unsaved, mut closed) = (Vec::new(), None);
+        let (mut unsaved, mut closed, mut long_first) = (Vec::new(), None, false);
         let mut yielding = Yielding::new();
         while closed.is_none() || !unsaved.is_empty() {
             let mut first = None;
@@ -74,13 +74,16 @@ impl Writer {
                     WriterMessage::Close(told) => closed = Some(told),
                 }
             }
-            // those that may take long are last, so that the others wait for no more than one of
-            // them
-            unsaved.sort_by_key(|(change, _): &(Change, Reply)| change.needs_tag_of_list);
+            // Changes that may take long are made after the others, so that those wait for no more
+            // than one of them, but first when the last commit has had no time for any.
+            let may_take_long = |(change, _): &(Change, Reply)| change.needs_tag_of_list;
+            unsaved.sort_by_key(|unsaved| may_take_long(unsaved) != long_first);
             if !unsaved.is_empty() {
                 let outcomes = self.save(&unsaved);
                 let saved = unsaved.drain(..outcomes.len());
                 saved.zip(outcomes).for_each(|((_, reply), outcome)| reply(outcome));
+                let is_light_left = unsaved.first().is_some_and(|first| !may_take_long(first));
+                long_first = is_light_left && !long_first;
             }
         }
         self.database.close();
@@ -181,5 +184,49 @@ impl Writer {
             self.status.note_saved();
         }
         Ok(outcomes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use tiny_http::Method;
+
+    use super::super::{Action, Color, Store, database};
+    use super::*;
+    use crate::http::{Conditions, Fields, Request};
+
+    #[test]
+    fn a_change_that_needs_the_tag_is_not_kept_waiting_by_those_that_do_not() {
+        let directory = std::env::temp_dir().join(format!("colors-writer-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("colors.db");
+        let lock = database::flock(&path).unwrap();
+        database::fill(&path, &Colors::default()).unwrap();
+        let (database, colors) = Database::open(&path, &path, lock).unwrap();
+        let (store, writer) = Store::in_database(database, colors, 1 << 20);
+        let (told, outcomes) = channel();
+        let ask = |action, if_match: Option<String>| {
+            let fields = Fields { if_match, ..Fields::default() };
+            let conditions = Conditions::of(&Request::plain(Method::Put, fields)).unwrap();
+            let told = told.clone();
+            store.make(Change::new(action, conditions), &|| {
+                let told = told.clone();
+                Box::new(move |outcome| told.send(outcome.unwrap()).unwrap())
+            });
+        };
+        let long: Colors = (0..5_000).map(|name| Color::new(&name.to_string(), "")).collect();
+        ask(Action::Create(Color::new("a", "")), Some(format!("\"{:032}\"", 0)));
+        (0..12).for_each(|_| ask(Action::ReplaceAll(long.clone()), None));
+        let writing = thread::spawn(|| writer.run());
+        assert!(store.close(Instant::now() + Duration::from_secs(60)));
+        writing.join().unwrap();
+        let outcomes: Vec<Outcome> = outcomes.try_iter().collect();
+        let place = outcomes.iter().position(|outcome| *outcome == Outcome::ConditionFailed);
+        assert!((1..12).contains(&place.unwrap()), "{place:?} of {}", outcomes.len());
+        fs::remove_dir_all(&directory).unwrap();
     }
 }
