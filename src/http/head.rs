@@ -80,8 +80,7 @@ pub(super) fn parse(
     if target.bytes().any(|byte| !byte.is_ascii() || byte == b'#') {
         return malformed("the request target has a character that belongs percent-encoded");
     }
-    let is_1_1 = minor == 1;
-    let mut lines = FieldLines { is_1_1, ..FieldLines::default() };
+    let mut lines = FieldLines { is_1_1: minor == 1, ..FieldLines::default() };
     for line in parsed.headers {
         lines.add(line.name, line.value)?;
     }
@@ -93,7 +92,7 @@ pub(super) fn parse(
         host,
         rare_fields: lines.rare,
         content: Vec::new(),
-        keep_alive: !lines.close && (is_1_1 || lines.keep_alive),
+        keep_alive: !lines.close && (lines.is_1_1 || lines.keep_alive),
     };
     Ok(Incoming { request, framing, expects_continue: lines.expects_continue })
 }

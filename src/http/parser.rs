@@ -14,7 +14,7 @@ use super::{Host, Request};
 
 /// Bytes of request line and fields together; Apache allows 8 KiB a line, browsers' cookies stay
 /// below 16 KiB in all.
-pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
+const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Field lines in one request; Apache's limit, several times what browsers behind proxies send.
 pub(super) const FIELD_LINES_MAX: usize = 100;
