@@ -91,7 +91,7 @@ pub(super) enum Event {
     Resume,
     /// What [`State::Answering`] waits for. `is_saved`: the change of the request was to be saved
     /// first.
-    Response { response: Result<Response, ProtocolError>, is_saved: bool },
+    Response { response: Result<Box<Response>, ProtocolError>, is_saved: bool },
     /// [`Connection::deadline`] has passed.
     Deadline,
 }
@@ -267,7 +267,7 @@ impl Connection {
     /// Answers the requests in the buffer, up to [`ANSWERS_IN_A_ROW`].
     fn answer(&mut self, pass: &mut Pass<'_>) -> io::Result<Next> {
         for _ in 0..ANSWERS_IN_A_ROW {
-            if !self.output.has_room() {
+            if !self.output.has_room() || self.parser.is_idle() {
                 break;
             }
             let request = match self.parser.next_request(pass.shared.limits.content_max) {
@@ -326,14 +326,14 @@ impl Connection {
     fn take_response(
         &mut self,
         request: &Request,
-        response: Result<Response, ProtocolError>,
+        response: Result<Box<Response>, ProtocolError>,
         pass: &mut Pass<'_>,
     ) -> io::Result<Next> {
         // the time until the next request begins now
         (self.state, self.since) = (State::Idle, pass.now);
         match response {
             Ok(response) => {
-                let after = self.respond(request, response, pass);
+                let after = self.respond(request, *response, pass);
                 self.send(after, pass)
             }
             Err(error) => self.refuse(Some(request), &error, pass),

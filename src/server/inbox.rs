@@ -98,7 +98,7 @@ impl Inbox {
     fn post_response(&self, id: u64, is_saved: bool, respond: impl FnOnce(&Service) -> Answer) {
         let answer = catch_unwind(AssertUnwindSafe(|| respond(&self.shared.service)));
         let response = match answer {
-            Ok(Answer::Now(response)) => Ok(response),
+            Ok(Answer::Now(response)) => Ok(Box::new(response)),
             // its reply posts it
             Ok(Answer::Saving | Answer::Deferred) => return,
             Err(_) => Err(ProtocolError::Panicked),
