@@ -14,9 +14,8 @@ use clap::{
 };
 use log::LevelFilter;
 
-use crate::logging::AccessLog;
 use crate::server::{Endpoint, clash};
-use crate::service::{BasePath, parse_host, parse_origin};
+use crate::service::{AccessLog, BasePath, parse_host, parse_origin};
 
 /// Closes the help.
 const ENVIRONMENT: &str = "\

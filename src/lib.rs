@@ -83,7 +83,7 @@ use crate::args::Args;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
 use crate::server::{AcceptLoop, Endpoint, Limits, Listener, Shared};
-use crate::service::{Allowlist, Loaded, Service, Tokens};
+use crate::service::{Allowlist, LoadedTokens, Service, Tokens};
 use crate::signals::Signals;
 use crate::store::Store;
 
@@ -194,7 +194,12 @@ fn log_start(args: &Args, endpoints: &[Endpoint], details: &str, is_new: bool) {
 }
 
 /// Logs which settings may not be as intended, and which tokens there are.
-fn log_advice(args: &Args, endpoints: &[Endpoint], is_activated: bool, loaded: Option<Loaded>) {
+fn log_advice(
+    args: &Args,
+    endpoints: &[Endpoint],
+    is_activated: bool,
+    loaded: Option<LoadedTokens>,
+) {
     args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
     if let (true, Some(name)) = (is_activated, &args.listen_name) {
         log::warn!(
@@ -221,7 +226,7 @@ fn check(args: &Args) -> Result<(), Failure> {
 }
 
 /// The tokens of the token file, if there is one.
-fn load_tokens(args: &Args) -> Result<Option<(Tokens, Loaded)>, Failure> {
+fn load_tokens(args: &Args) -> Result<Option<(Tokens, LoadedTokens)>, Failure> {
     let Some(file) = args.token_file.as_deref() else { return Ok(None) };
     let tokens = Tokens::new(file, args.private);
     let loaded =

@@ -17,7 +17,6 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use simplelog::{ConfigBuilder, FormatItem, WriteLogger, format_description};
 
@@ -54,18 +53,6 @@ pub(crate) static FORBIDDEN: Limiter =
 /// Connections that are closed, or not accepted, for lack of something.
 pub(crate) static CONNECTIONS: Limiter =
     Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about connections");
-
-/// Which requests are logged: `--access-log`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AccessLog {
-    // those that have changed the list
-    Changes,
-    // the words of the other options, and of clap
-    #[value(name = "true", aliases = ["yes", "on", "1", "y", "t"])]
-    All,
-    #[value(name = "false", aliases = ["no", "off", "0", "n", "f"])]
-    None,
-}
 
 /// Starts logging at this level, panics included.
 pub(crate) fn start(level: LevelFilter) -> io::Result<()> {

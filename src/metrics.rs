@@ -34,7 +34,7 @@ colors_save_duration_seconds histogram Time of a save that succeeded.
 colors_read_timestamp_seconds gauge When the file that is followed was last read anew.
 colors_changed_timestamp_seconds gauge When the list that was read was last another one.
 colors_log_lines_dropped_total counter Log lines dropped: standard error was not read fast enough.
-colors_log_warnings_total counter Warnings, those that were left out of the log included.
+colors_log_warnings_total counter Warnings that were logged, or left out because there were too many.
 colors_build_info gauge The version of the program, with the commit unless it is a release.
 process_start_time_seconds gauge Start of the process in seconds since 1970.
 process_cpu_seconds_total counter Processor time in user and in kernel mode.

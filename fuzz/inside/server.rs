@@ -20,9 +20,8 @@ use super::inbox::{Inbox, Mail};
 use super::limits::{Limits, Quota};
 use crate::http::fuzzing::fill;
 use crate::http::fuzzing::reference::{self, PlainEnd, PlainRequest};
-use crate::logging::AccessLog;
 use crate::metrics::Metrics;
-use crate::service::{Allowlist, BasePath, Service, Tokens, openapi};
+use crate::service::{AccessLog, Allowlist, BasePath, Service, Tokens, openapi};
 use crate::store::{Colors, Store, json};
 
 const CONTENT_MAX: usize = 20_000; // bytes; the filling of an input is a little shorter

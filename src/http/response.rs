@@ -194,13 +194,6 @@ impl Response {
         Self { detail, ..Self::new(status, Content::Own(body.into_bytes())) }
     }
 
-    /// The answer when no entry has the requested name: the Error body without a message
-    /// (specification, Endpoints, rule 5).
-    pub(crate) fn no_such_color() -> Self {
-        let content = Content::Own(b"{\"error\":true}\n".to_vec());
-        Self { detail: Cow::Borrowed("no such color"), ..Self::new(StatusCode::NOT_FOUND, content) }
-    }
-
     /// Appends status line and fields.
     pub(crate) fn write_head(&self, out: &mut Vec<u8>, common: &CommonFields<'_>) {
         let reason = match self.status {
@@ -336,7 +329,7 @@ mod tests {
     #[test]
     fn a_response_carries_the_common_fields() {
         written(
-            &Response::no_such_color(),
+            &Response::new(StatusCode::NOT_FOUND, Content::Own(b"{\"error\":true}\n".to_vec())),
             &stays_open(75),
             "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\nCache-Control: no-cache\r\n\
              X-Content-Type-Options: nosniff\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\
@@ -371,7 +364,6 @@ mod tests {
             response.content.bytes(),
             b"{\"error\":true,\"message\":\"missing field \\\"name\\\"\"}\n"
         );
-        assert_eq!(Response::no_such_color().content.bytes(), b"{\"error\":true}\n");
     }
 
     #[test]

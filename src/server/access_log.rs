@@ -7,8 +7,8 @@ use std::time::Instant;
 use tiny_http::StatusCode;
 
 use crate::http::{Challenge, Request, Response};
-use crate::logging::{self, AccessLog, excerpt};
-use crate::service::Service;
+use crate::logging::{self, excerpt};
+use crate::service::{AccessLog, Service};
 
 /// Logs a response. With the access log: client, method, target, status, bytes, microseconds since
 /// the request was `received`, and the reason of an error, or what a change has made. Otherwise

@@ -182,12 +182,12 @@ mod tests {
     fn short_responses_go_together() {
         let mut output = Output::default();
         output.push_continue();
-        output.push(&mut Response::no_such_color(), false, &COMMON);
-        output.push(&mut Response::no_such_color(), true, &COMMON);
+        output.push(&mut Response::error(StatusCode::NOT_FOUND, "none"), false, &COMMON);
+        output.push(&mut Response::error(StatusCode::NOT_FOUND, "none"), true, &COMMON);
         let Some([bytes, b""]) = output.rest() else { panic!("one buffer") };
         let text = str::from_utf8(bytes).unwrap();
         assert_eq!(
-            (text.matches("HTTP/1.1 404 ").count(), text.matches(r#"{"error":true}"#).count()),
+            (text.matches("HTTP/1.1 404 ").count(), text.matches(r#""none"}"#).count()),
             (2, 1)
         );
         assert!(text.ends_with("Connection: close\r\n\r\n"));

@@ -6,7 +6,65 @@ mod page;
 mod respond;
 mod token;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::ValueEnum;
+
 pub(crate) use matcher::BasePath;
 pub(crate) use origin::{Allowlist, parse_host, parse_origin};
-pub(crate) use respond::{Answer, Arrival, Service, openapi};
-pub(crate) use token::{Loaded, Tokens};
+pub(crate) use respond::openapi;
+pub(crate) use token::{LoadedTokens, Tokens};
+
+use crate::http::{Representation, Response};
+use crate::metrics::Metrics;
+use crate::store::{Reply, Store};
+
+/// What requests are answered from.
+pub(crate) struct Service {
+    pub(crate) store: Store,
+    pub(crate) base: BasePath,
+    /// The document that [`openapi`] returned for `base`.
+    pub(crate) openapi: Arc<Representation>,
+    /// POST, PUT and DELETE are not allowed.
+    pub(crate) read_only: bool,
+    pub(crate) access_log: AccessLog,
+    pub(crate) allowlist: Allowlist,
+    /// A write needs one of these; `None` when everybody may write.
+    pub(crate) tokens: Option<Tokens>,
+    pub(crate) metrics: Metrics,
+    /// Each response closes its connection, and `/health` says so.
+    pub(crate) is_stopping: AtomicBool,
+}
+
+/// What the server knows of a request besides its bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrival<'a> {
+    /// A request for a foreign host name is refused.
+    pub(crate) checks_host: bool,
+    /// Other clients wait for the answer, so one that takes long should be [`Answer::Deferred`].
+    pub(crate) may_defer: bool,
+    /// Makes what takes the outcome of a change that has to be saved first.
+    pub(crate) reply: &'a dyn Fn() -> Reply,
+}
+
+pub(crate) enum Answer {
+    Now(Response),
+    /// When the change is saved, [`Arrival::reply`] takes its outcome, and
+    /// [`Service::respond_to_outcome`] makes the response.
+    Saving,
+    /// It would take long: ask again where nobody waits, with [`Arrival::may_defer`] unset.
+    Deferred,
+}
+
+/// Which requests are logged: `--access-log`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AccessLog {
+    // those that have changed the list
+    Changes,
+    // the words of the other options, and of clap
+    #[value(name = "true", aliases = ["yes", "on", "1", "y", "t"])]
+    All,
+    #[value(name = "false", aliases = ["no", "off", "0", "n", "f"])]
+    None,
+}

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::SystemTime;
 
 use time::OffsetDateTime;
@@ -11,58 +11,18 @@ use time::format_description::well_known::Rfc3339;
 use tiny_http::{Method, StatusCode};
 
 use super::matcher::{self, BasePath, Resource, TargetError};
-use super::origin::Allowlist;
-use super::page;
-use super::token::Tokens;
+use super::{AccessLog, Answer, Arrival, Service, page};
 use crate::http::{
     Challenge, CommonFields, Conditions, Content, Representation, Request, Response,
 };
-use crate::logging::{AccessLog, excerpt};
-use crate::metrics::Metrics;
-use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, Reply, Store, json};
+use crate::logging::excerpt;
+use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, Store, json};
 
 /// Prometheus' text format, by its version.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Longer content takes longer to parse than all else that a request needs.
 const LONG_CONTENT_BYTES: usize = 16 * 1024;
-
-/// What requests are answered from.
-pub(crate) struct Service {
-    pub(crate) store: Store,
-    pub(crate) base: BasePath,
-    /// The document that [`openapi`] returned for `base`.
-    pub(crate) openapi: Arc<Representation>,
-    /// POST, PUT and DELETE are not allowed.
-    pub(crate) read_only: bool,
-    pub(crate) access_log: AccessLog,
-    pub(crate) allowlist: Allowlist,
-    /// A write needs one of these; `None` when everybody may write.
-    pub(crate) tokens: Option<Tokens>,
-    pub(crate) metrics: Metrics,
-    /// Each response closes its connection, and `/health` says so.
-    pub(crate) is_stopping: AtomicBool,
-}
-
-/// What the server knows of a request besides its bytes.
-#[derive(Clone, Copy)]
-pub(crate) struct Arrival<'a> {
-    /// A request for a foreign host name is refused.
-    pub(crate) checks_host: bool,
-    /// Other clients wait for the answer, so one that takes long should be [`Answer::Deferred`].
-    pub(crate) may_defer: bool,
-    /// Makes what takes the outcome of a change that has to be saved first.
-    pub(crate) reply: &'a dyn Fn() -> Reply,
-}
-
-pub(crate) enum Answer {
-    Now(Response),
-    /// When the change is saved, [`Arrival::reply`] takes its outcome, and
-    /// [`Service::respond_to_outcome`] makes the response.
-    Saving,
-    /// It would take long: ask again where nobody waits, with [`Arrival::may_defer`] unset.
-    Deferred,
-}
 
 /// The OpenAPI 3.1 document of a service below `base`. Its server is that path: clients resolve it
 /// against the address that they read the document from (OpenAPI 3.1, Server Object). Scheme and
@@ -139,7 +99,7 @@ impl Service {
             }
             (Resource::Color(name), _) => match list.first(&name) {
                 Some(color) => read(request, &color.json),
-                None => Response::no_such_color(),
+                None => no_such_color(),
             },
             (Resource::Health, _) => self.health(request),
             (Resource::Metrics, _) => self.metrics(),
@@ -168,7 +128,7 @@ impl Service {
             // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with
             // invalid content
             Err(_) if name.is_some_and(|name| self.store.list.first(name).is_none()) => {
-                Answer::Now(Response::no_such_color())
+                Answer::Now(no_such_color())
             }
             Err(refusal) => Answer::Now(refusal),
         }
@@ -207,7 +167,7 @@ impl Service {
                 let content = Content::Shared(self.store.list.envelope_of(&list));
                 Response { detail, is_change, ..Response::new(StatusCode::OK, content) }
             }
-            Ok(Outcome::NotFound) => Response::no_such_color(),
+            Ok(Outcome::NotFound) => no_such_color(),
             Ok(Outcome::ConditionFailed) => condition_failed(),
             Ok(Outcome::Contended) => {
                 let message =
@@ -289,7 +249,7 @@ impl Service {
             "version": env!("BUILD_VERSION"),
             "colors": store.list.size().0,
         });
-        let times = store.status.current();
+        let times = store.status.now();
         if store.is_durable() {
             health["saved"] = times.saved.map(rfc3339).into();
         }
@@ -309,7 +269,7 @@ impl Service {
 
     fn metrics(&self) -> Response {
         let Store { list, status, .. } = &self.store;
-        let times = status.current();
+        let times = status.now();
         let times = [times.read, times.changed];
         let text = self.metrics.exposition(list.size(), &status.metrics, times);
         Response {
@@ -417,6 +377,13 @@ fn read(request: &Request, representation: &Arc<Representation>) -> Response {
     };
     response.tag = Some(tag);
     response
+}
+
+/// The answer when no entry has the requested name: the Error body without a message (spec,
+/// Endpoints, rule 5).
+fn no_such_color() -> Response {
+    let content = Content::Own(b"{\"error\":true}\n".to_vec());
+    Response { detail: "no such color".into(), ..Response::new(StatusCode::NOT_FOUND, content) }
 }
 
 fn condition_failed() -> Response {

@@ -4,6 +4,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
 use crate::http::{Fields, Host, Parser};
+use crate::metrics::Metrics;
+use crate::service::Allowlist;
 use crate::store::{Color, Colors};
 
 impl Service {

@@ -43,7 +43,7 @@ struct Accepted {
 }
 
 /// What to log once the tokens are loaded.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedTokens {
     message: String,
     warning: Option<String>,
 }
@@ -60,7 +60,7 @@ impl Tokens {
 
     /// Reads the file and replaces all tokens by those in it. After an error, when it cannot be
     /// read or a line of it is wrong, the previous tokens stay.
-    pub(crate) fn load(&self) -> io::Result<Loaded> {
+    pub(crate) fn load(&self) -> io::Result<LoadedTokens> {
         // opening a FIFO would block the accept loop
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let (file, mut content) =
@@ -82,7 +82,7 @@ impl Tokens {
         let warning = format!(
             "others can use the token file {file}, its mode is {mode:04o}; run chmod 600 on it"
         );
-        Ok(Loaded {
+        Ok(LoadedTokens {
             message: format!("{count} token{plural} loaded from {file}"),
             warning: is_open.then_some(warning),
         })
@@ -107,7 +107,7 @@ impl Tokens {
     }
 }
 
-impl Loaded {
+impl LoadedTokens {
     pub(crate) fn log(&self) {
         log::info!("{}", self.message);
         self.warning.iter().for_each(|warning| log::warn!("{warning}"));

@@ -32,7 +32,7 @@ const FILE_NAME_BYTES_MAX: usize = 255 - 8;
 
 /// True if there is a database of colors, false if the file is missing or empty; an error for
 /// anything else.
-pub(super) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
+pub(super) fn inspect(path: &Path) -> Result<bool, DatabaseError> {
     let unusable = |reason: &str| Err(DatabaseError::other(reason));
     let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
     let is_directory = matches!(last, Some(b"" | b"." | b".."));
@@ -104,7 +104,7 @@ pub(crate) fn has_journal(path: &Path) -> bool {
 /// Where the file of `--data` is, and whether it has a list. Fails if this process may not write the
 /// file, or not make it or its log where it is.
 pub(crate) fn writable(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
-    let has_list = has_list(file)?;
+    let has_list = inspect(file)?;
     let path = resolve(file);
     let check = |path: &Path, access| {
         rustix::fs::access(path, access).map_err(|error| path_error(path, &error.into()))
@@ -150,7 +150,7 @@ pub(super) fn path_error(path: &Path, error: &io::Error) -> DatabaseError {
 }
 
 /// Where a path leads, as an absolute path; follows symbolic links even to a file that does not
-/// exist. Functions that are given another path call it first.
+/// exist.
 pub(super) fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     // as many as the kernel follows (path_resolution(7))

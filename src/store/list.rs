@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::{Change, Color, Colors, Outcome};
 use crate::http::Representation;
 
-/// Old representations may take this many times the longest of them, if that is more than the limit.
+/// Old representations may take more memory than the limit: this many times the longest of them.
 const LONGEST_FACTOR: usize = 2;
 
-/// Shorter representations are not limited: each connection may have this many bytes.
+/// Bytes from which on a representation is tracked; each connection may have a shorter one.
 const LIMITED_BYTES_MIN: usize = 4096;
 
-/// All old representations are looked for when this part of the limit was read for the first time,
-/// and not at each read: a list may have many long colors, none of them old.
-const LOOK_PART: usize = 8;
+/// The tracked representations are examined whenever clients have read new ones of this part of the
+/// limit, since that takes time, and most of those in a list of many long colors are not old.
+const EXAMINED_PART: usize = 8;
 
 /// How often the tag of the list is made for a change that needs it: other clients may change the
 /// list all the time.
@@ -27,19 +27,19 @@ const SHORT_LIST_COLORS: usize = 2000;
 
 pub(crate) struct SharedList {
     current: Mutex<Colors>,
-    sent: Mutex<Sent>,
+    tracking: Mutex<Tracking>,
     /// Bytes that old representations may take, however often the list changes.
     old_max: usize,
     /// How many were withdrawn because all of them took more.
     withdrawals: AtomicUsize,
 }
 
-/// Long representations that were read and may still be sent.
+/// Long representations that clients have read, and may still be reading.
 #[derive(Default)]
-struct Sent {
+struct Tracking {
     /// The oldest first.
     tracked: Vec<Tracked>,
-    /// Bytes of those that were added since all were looked at.
+    /// Bytes of those that were added since all were examined.
     new_bytes: usize,
 }
 
@@ -52,8 +52,8 @@ struct Tracked {
 impl SharedList {
     /// `old_max`: bytes of old representations that are still being sent.
     pub(super) fn new(colors: Colors, old_max: usize) -> Self {
-        let (current, sent) = (Mutex::new(colors), Mutex::default());
-        Self { current, sent, old_max, withdrawals: AtomicUsize::new(0) }
+        let (current, tracking) = (Mutex::new(colors), Mutex::default());
+        Self { current, tracking, old_max, withdrawals: AtomicUsize::new(0) }
     }
 
     /// The list as it is now.
@@ -106,20 +106,24 @@ impl SharedList {
         self.track(&color.json, || Some(color.name().into_owned()));
     }
 
-    /// Tracks one that is sent for the first time. If those that are not current any more take too
-    /// much memory, withdraws the oldest of them.
+    /// Tracks a representation that is sent for the first time, unless it is short.
     fn track(&self, new: &Arc<Representation>, name: impl FnOnce() -> Option<String>) {
         if new.bytes().len() < LIMITED_BYTES_MIN || !new.track() {
             return;
         }
-        // before the version is read: one that is published later must not be taken for an old one
-        let mut sent = lock(&self.sent);
-        sent.tracked.push(Tracked { representation: Arc::downgrade(new), name: name() });
-        sent.new_bytes += new.bytes().len();
-        if sent.new_bytes < self.old_max / LOOK_PART {
-            return;
+        let mut tracking = lock(&self.tracking);
+        tracking.tracked.push(Tracked { representation: Arc::downgrade(new), name: name() });
+        tracking.new_bytes += new.bytes().len();
+        if tracking.new_bytes >= self.old_max / EXAMINED_PART {
+            self.withdraw_old(tracking);
         }
-        sent.new_bytes = 0;
+    }
+
+    /// If the representations that are not current any more take too much memory, withdraws the
+    /// oldest of them.
+    fn withdraw_old(&self, mut tracking: MutexGuard<'_, Tracking>) {
+        tracking.new_bytes = 0;
+        // under the lock: what is published and tracked later must not be taken for old
         let version = self.version();
         let is_current = |name: Option<&str>, sent: &Arc<Representation>| {
             let current = match name {
@@ -128,13 +132,13 @@ impl SharedList {
             };
             current.is_some_and(|current| Arc::ptr_eq(current, sent))
         };
-        sent.tracked.retain(|tracked| tracked.representation.strong_count() > 0);
-        let old = sent.tracked.iter().filter_map(|Tracked { representation, name }| {
+        tracking.tracked.retain(|tracked| tracked.representation.strong_count() > 0);
+        let old = tracking.tracked.iter().filter_map(|Tracked { representation, name }| {
             let sent = representation.upgrade()?;
             (!sent.is_withdrawn() && !is_current(name.as_deref(), &sent)).then_some(sent)
         });
         let old: Vec<Arc<Representation>> = old.collect();
-        drop(sent);
+        drop(tracking);
         let lengths = || old.iter().map(|old| old.bytes().len());
         let max = self.old_max.max(LONGEST_FACTOR * lengths().max().unwrap_or(0));
         let mut bytes: usize = lengths().sum();
@@ -232,7 +236,7 @@ mod tests {
             list.envelope();
             list.make(&delete(&number.to_string()));
         }
-        assert_eq!((list.withdrawals(), lock(&list.sent).tracked.len() <= 200), (0, true));
+        assert_eq!((list.withdrawals(), lock(&list.tracking).tracked.len() <= 200), (0, true));
     }
 
     /// A list of one color of 20 MiB.

@@ -118,10 +118,15 @@ impl Store {
     /// Makes a change, or finds that it cannot be made. `None` if it has to be saved: then what
     /// `reply` makes is called when it is on the disk and readers see it, or when it was not made.
     pub(crate) fn make(&self, change: Change, reply: &dyn Fn() -> Reply) -> Option<Outcome> {
-        let Kept::Saved(writer) = &self.kept else { return Some(self.list.make(&change)) };
-        // The writer ends when the service does, which answers nobody any more.
-        let _ = writer.send(WriterMessage::Change(change, reply()));
-        None
+        match &self.kept {
+            Kept::InMemory => Some(self.list.make(&change)),
+            Kept::Saved(writer) => {
+                // The writer ends when the service does, which answers nobody any more.
+                let _ = writer.send(WriterMessage::Change(change, reply()));
+                None
+            }
+            Kept::Followed(_) => unreachable!("nobody may change a list that is followed"),
+        }
     }
 
     /// Tells the writer to save what is queued and to close the database. False if that is not done

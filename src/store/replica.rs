@@ -177,7 +177,7 @@ fn try_read_snapshot<T>(
     read: impl Fn(&Connection) -> Result<T, DatabaseError>,
 ) -> Result<(T, Option<Stamps>), DatabaseError> {
     let failed = |error: io::Error| data_file::path_error(path, &error);
-    if !data_file::has_list(path)? {
+    if !data_file::inspect(path)? {
         return Err(DatabaseError::other(
             "it does not exist, or is empty; name the file of a service, or a copy, with --data",
         ));

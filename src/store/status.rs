@@ -28,8 +28,9 @@ pub(crate) struct Status {
     begun: Option<Instant>,
     /// When changes were last saved; `None` before the first since the start.
     pub(crate) saved: Option<SystemTime>,
-    /// When a follower last read the list anew, and when that last was another one.
+    /// When a follower last read the file.
     pub(crate) read: Option<SystemTime>,
+    /// When a follower last read another list than before, or the first one.
     pub(crate) changed: Option<SystemTime>,
 }
 
@@ -38,17 +39,17 @@ impl DatabaseStatus {
         Self { complaint, relief, current: Mutex::default(), metrics: SaveMetrics::default() }
     }
 
-    fn status(&self) -> MutexGuard<'_, Status> {
+    fn lock(&self) -> MutexGuard<'_, Status> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn current(&self) -> Status {
-        self.status().clone()
+    pub(crate) fn now(&self) -> Status {
+        self.lock().clone()
     }
 
     /// What is wrong now, if anything is.
     pub(crate) fn fault(&self) -> Option<String> {
-        if let Some(failure) = self.current().failure {
+        if let Some(failure) = self.now().failure {
             return Some(format!("{}: {failure}", self.complaint));
         }
         // one that waits for a lock of another program ends by then
@@ -58,7 +59,7 @@ impl DatabaseStatus {
 
     /// How long the save or read that is under way takes so far.
     pub(crate) fn elapsed(&self) -> Duration {
-        self.status().begun.map_or(Duration::ZERO, |begun| begun.elapsed())
+        self.lock().begun.map_or(Duration::ZERO, |begun| begun.elapsed())
     }
 
     /// Runs a save or a read. Notes when it began and whether it has failed, and tells of a failure
@@ -67,11 +68,11 @@ impl DatabaseStatus {
         &self,
         run: impl FnOnce() -> Result<T, DatabaseError>,
     ) -> Result<T, DatabaseError> {
-        self.status().begun = Some(Instant::now());
+        self.lock().begun = Some(Instant::now());
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(DatabaseError::Panicked));
         let failure = result.as_ref().err();
         let before = {
-            let mut status = self.status();
+            let mut status = self.lock();
             status.begun = None;
             replace(&mut status.failure, failure.cloned())
         };
@@ -90,12 +91,12 @@ impl DatabaseStatus {
     }
 
     pub(super) fn note_saved(&self) {
-        self.status().saved = Some(SystemTime::now());
+        self.lock().saved = Some(SystemTime::now());
     }
 
     pub(super) fn note_read(&self, is_changed: bool) {
         let now = Some(SystemTime::now());
-        let mut status = self.status();
+        let mut status = self.lock();
         status.read = now;
         if is_changed || status.changed.is_none() {
             status.changed = now;

@@ -105,7 +105,7 @@ impl Writer {
     /// Has readers see what other programs have committed. If the last save failed, finds out
     /// whether changes can be saved again.
     fn look(&mut self) {
-        if self.status.current().failure.is_some() {
+        if self.status.now().failure.is_some() {
             self.save(&[]);
             return;
         }
@@ -159,7 +159,7 @@ impl Writer {
     /// made.
     fn try_save(&mut self, changes: &[(Change, Reply)]) -> Result<Vec<Outcome>, DatabaseError> {
         let known = self.list.version();
-        let has_failed = self.status.current().failure.is_some();
+        let has_failed = self.status.now().failure.is_some();
         let found = self.database.begin(&known, has_failed)?;
         self.adopt(&known, found);
         let begun = Instant::now();
