@@ -18,6 +18,7 @@
 //!   - `output`: what it has to send
 //!   - `access_log`: what the log says of a response
 //! - `service`: the contract, a request in and a response out
+//!   - `mod`: what requests are answered from, and what their answers are
 //!   - `respond`: the table of resources and methods, and their responses
 //!   - `matcher`: what a path names
 //!   - `origin`: which web pages may do what
@@ -36,7 +37,8 @@
 //!   - `database_error`: why a database cannot be used
 //!   - `data_file`: what is at the path of `--data`
 //!   - `files`: the files of a database that is open
-//!   - `replica`: follows a file that others write
+//!   - `snapshot`: reads a file that others may be writing
+//!   - `follower`: reads it again whenever it has changed
 //! - `http`: RFC 9110 and 9112 on values
 //!   - `parser`: bytes to requests, or why they are none
 //!   - `head`: the request line and the fields

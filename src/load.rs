@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::args::Args;
 use crate::failure::Failure;
-use crate::store::{Colors, Database, DatabaseError, Store, data_file, database, json, replica};
+use crate::store::{Colors, Database, DatabaseError, Store, data_file, database, json, snapshot};
 
 /// The seed if no option names one; it is there when the service is started in a checkout.
 const SEED_FILE: &str = "seed/colors.json";
@@ -77,7 +77,7 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
     };
     let (name, failed) = (file.display(), |error| unusable(file, error));
     if args.read_only {
-        return Ok(follows(file, replica::read_once(file, true).map_err(failed)?.len()));
+        return Ok(follows(file, snapshot::read_once(file, true).map_err(failed)?.len()));
     }
     let (path, has_list) = data_file::writable(file).map_err(failed)?;
     if let Some((colors, source)) = seed_for(args, &path, has_list)?
@@ -85,7 +85,7 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
     {
         return Ok(format!("{} from {source}, for {name}", count(colors.len())));
     }
-    match replica::read_once(&path, true) {
+    match snapshot::read_once(&path, true) {
         Ok(colors) => Ok(format!("{} kept in {name}", count(colors.len()))),
         Err(DatabaseError::HotJournal) => {
             Ok(format!("what {name} has, after the journal beside it is rolled back"))
@@ -96,7 +96,7 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
 
 /// Prints the list of a database as `GET /colors` answers it.
 pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
-    let colors = replica::read_once(file, false).map_err(|error| unusable(file, error))?;
+    let colors = snapshot::read_once(file, false).map_err(|error| unusable(file, error))?;
     io::stdout().write_all(colors.envelope().bytes()).map_err(Failure::Output)
 }
 

@@ -112,7 +112,7 @@ impl Worker {
             if self.next_check.is_some_and(|check| check <= before) {
                 self.end_overdue(before, &mut pass);
             }
-            self.close_withdrawn();
+            self.heed_withdrawals();
             let end = Instant::now();
             counters.immediate.add(pass.answered, end - now);
             before = end;
@@ -187,7 +187,7 @@ impl Worker {
 
     fn serve(&mut self, id: u64, event: Event, pass: &mut Pass<'_>) {
         // first, since this request may lead to another list that is kept in memory
-        self.close_withdrawn();
+        self.heed_withdrawals();
         // a connection in the run queue waits for its turn there
         let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else {
             return;
@@ -231,18 +231,24 @@ impl Worker {
         };
         let overdue: Vec<u64> = self.connections.iter().filter_map(overdue).collect();
         overdue.into_iter().for_each(|id| self.serve(id, Event::Deadline, pass));
+        // also what was withdrawn before it came here, of which the number does not tell any more
+        self.close_withdrawn();
         let first =
             self.connections.values().filter_map(|entry| entry.connection.next_check(pass)).min();
         self.next_check = first.map(|first| first.max(now + TICK));
     }
 
+    /// Looks whether representations were withdrawn.
+    fn heed_withdrawals(&mut self) {
+        let withdrawals = self.shared.service.store.list.withdrawals();
+        if self.withdrawals != withdrawals {
+            self.withdrawals = withdrawals;
+            self.close_withdrawn();
+        }
+    }
+
     /// Closes the connections that still send a representation that was withdrawn.
     fn close_withdrawn(&mut self) {
-        let withdrawals = self.shared.service.store.list.withdrawals();
-        if self.withdrawals == withdrawals {
-            return;
-        }
-        self.withdrawals = withdrawals;
         let is_withdrawn = |entry: &Entry| {
             entry.connection.output.shared_content().is_some_and(|content| content.is_withdrawn())
         };

@@ -143,3 +143,17 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
         (0, 1)
     );
 }
+
+#[test]
+fn what_was_withdrawn_before_it_was_sent_is_not_sent_for_long() {
+    let mut worker = worker(&"x".repeat(4_000_000));
+    worker.shared.service.store.list.first("red").unwrap().json.withdraw();
+    let (mut client, socket) = UnixStream::pair().unwrap();
+    client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    add(&worker, socket);
+    pass_at(&mut worker, Instant::now(), Worker::take_mail);
+    assert_eq!(worker.connections.len(), 1);
+    let now = Instant::now() + TICK;
+    pass_at(&mut worker, now, |worker, pass| worker.end_overdue(now, pass));
+    assert_eq!(worker.connections.len(), 0);
+}

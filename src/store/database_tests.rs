@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::*;
-use crate::store::replica::read_once;
+use crate::store::snapshot::read_once;
 
 fn color(id: i64, name: &str) -> (i64, Color) {
     (id, Color::new(name, "value"))

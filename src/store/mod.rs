@@ -9,12 +9,13 @@ pub(crate) mod data_file;
 pub(crate) mod database;
 mod database_error;
 mod files;
+mod follower;
 #[cfg(fuzzing)]
 #[path = "../../fuzz/inside/store.rs"]
 pub(crate) mod fuzzing;
 pub(crate) mod json;
 mod list;
-pub(crate) mod replica;
+pub(crate) mod snapshot;
 mod status;
 mod writer;
 
@@ -28,9 +29,9 @@ pub(crate) use color::Color;
 pub(crate) use colors::Colors;
 pub(crate) use database::Database;
 pub(crate) use database_error::DatabaseError;
+pub(crate) use follower::Follower;
 pub(crate) use json::JsonError;
 use list::SharedList;
-pub(crate) use replica::Follower;
 pub(crate) use status::DatabaseStatus;
 use writer::WriterMessage;
 pub(crate) use writer::{Reply, Writer};

@@ -12,7 +12,7 @@ struct Directory(PathBuf);
 impl Directory {
     fn new(name: &str) -> Self {
         let directory =
-            std::env::temp_dir().join(format!("colors-replica-{name}-{}", std::process::id()));
+            std::env::temp_dir().join(format!("colors-snapshot-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).unwrap();
         let scratch = Self(directory);
@@ -41,7 +41,7 @@ impl Directory {
     }
 
     fn read(&self) -> Result<(String, Option<Stamps>), DatabaseError> {
-        read_snapshot(&self.path("FILE"), name_in)
+        read_snapshot(&self.path("FILE"), &name_in)
     }
 
     fn names(&self) -> Vec<String> {
@@ -83,7 +83,7 @@ fn what_is_changed_without_the_lock_during_a_read_is_read_again() {
     let scratch = Directory::new("changed");
     scratch.fill("new", "new");
     let reads = Cell::new(0);
-    let found = read_snapshot(&scratch.path("FILE"), |connection| {
+    let found = read_snapshot(&scratch.path("FILE"), &|connection| {
         reads.set(reads.get() + 1);
         let found = name_in(connection);
         if reads.get() == 1 {
@@ -93,7 +93,7 @@ fn what_is_changed_without_the_lock_during_a_read_is_read_again() {
     });
     assert_eq!((name(found), reads.get()), ("new".to_owned(), 2));
     // and so is what then looks damaged
-    let found = read_snapshot(&scratch.path("FILE"), |connection| {
+    let found = read_snapshot(&scratch.path("FILE"), &|connection| {
         reads.set(reads.get() + 1);
         if reads.get() == 3 {
             scratch.overwrite("new");
@@ -108,7 +108,7 @@ fn what_is_changed_without_the_lock_during_a_read_is_read_again() {
 fn a_log_that_appears_during_a_read_is_read() {
     let scratch = Directory::new("log");
     let writer = Cell::new(None);
-    let found = read_snapshot(&scratch.path("FILE"), |connection| {
+    let found = read_snapshot(&scratch.path("FILE"), &|connection| {
         let found = name_in(connection);
         if writer.take().is_none() {
             let other = scratch.open("FILE");
@@ -143,7 +143,7 @@ fn a_lock_that_sqlite_meets_is_waited_for_only_once() {
     assert!(set_lock(&writer, libc::F_WRLCK, RESERVED).unwrap());
     fs::write(scratch.path("FILE-journal"), "journal").unwrap();
     let reads = Cell::new(0);
-    let found = read_snapshot(&scratch.path("FILE"), |connection| {
+    let found = read_snapshot(&scratch.path("FILE"), &|connection| {
         reads.set(reads.get() + 1);
         if reads.get() > 1 {
             return name_in(connection);
@@ -163,7 +163,7 @@ fn the_lock_is_held_during_a_read_and_not_after_it() {
     let scratch = Directory::new("holding");
     let writer = File::options().read(true).write(true).open(scratch.path("FILE")).unwrap();
     let is_free = || set_lock(&writer, libc::F_WRLCK, SHARED).unwrap();
-    let during = read_snapshot(&scratch.path("FILE"), |connection| {
+    let during = read_snapshot(&scratch.path("FILE"), &|connection| {
         // a lock of the process would end when it closes a descriptor of the file
         drop(File::open(scratch.path("FILE")).unwrap());
         name_in(connection).map(|_| is_free())
@@ -176,7 +176,7 @@ fn what_is_read_in_place_of_another_file_is_one_of_both() {
     let scratch = Directory::new("renamed");
     let path = scratch.path("FILE");
     let number = Cell::new(0);
-    let (found, seen) = read_snapshot(&path, |connection| {
+    let (found, seen) = read_snapshot(&path, &|connection| {
         let found = name_in(connection);
         // always, and always before it ends
         number.set(number.get() + 1);
@@ -203,10 +203,10 @@ fn changes_that_are_applied_in_part_are_not_read() {
     {
         set_time("FILE", file);
         set_time("FILE-txid", txid);
-        let found = try_read_snapshot(&scratch.path("FILE"), name_in);
+        let found = try_read_snapshot(&scratch.path("FILE"), &name_in);
         assert_eq!(found.is_ok(), is_read, "{file} {txid}: {found:?}");
     }
-    let Err(error) = try_read_snapshot(&scratch.path("FILE"), name_in) else {
+    let Err(error) = try_read_snapshot(&scratch.path("FILE"), &name_in) else {
         panic!("it was read")
     };
     assert!(matches!(error, DatabaseError::Changing(_)), "{error}");
@@ -231,7 +231,7 @@ fn a_log_is_read_through_and_nothing_is_made_or_left() {
     assert!(found == "newer" && (seen.is_none() || !is_young));
     // who closes it cannot remove the log meanwhile, which SQLite would make again
     let writer = Cell::new(Some(writer));
-    let found = read_snapshot(&scratch.path("FILE"), |connection| {
+    let found = read_snapshot(&scratch.path("FILE"), &|connection| {
         drop(writer.take());
         assert_eq!(scratch.names(), names);
         name_in(connection)
@@ -248,7 +248,7 @@ fn a_log_without_its_index_is_an_error_that_says_what_to_do() {
         fs::copy(scratch.path(&format!("FILE{suffix}")), scratch.path(&format!("copy{suffix}")))
             .unwrap();
     }
-    let error = read_snapshot(&scratch.path("copy"), name_in).unwrap_err();
+    let error = read_snapshot(&scratch.path("copy"), &name_in).unwrap_err();
     let reason =
         "there is a FILE-wal without FILE-shm; open it once with sqlite3, which makes that";
     assert_eq!(error, DatabaseError::other(reason));
@@ -276,7 +276,7 @@ fn a_journal_is_read_under_unless_it_is_hot() {
     // left over beside another file
     scratch.fill("copy", "with a log");
     fs::copy(scratch.path("FILE-journal"), scratch.path("copy-journal")).unwrap();
-    assert_eq!(name(read_snapshot(&scratch.path("copy"), name_in)), "with a log");
+    assert_eq!(name(read_snapshot(&scratch.path("copy"), &name_in)), "with a log");
     // under way: nobody else sees it yet
     writer.execute_batch("BEGIN IMMEDIATE; UPDATE color SET name = 'newer'").unwrap();
     assert_eq!(name(scratch.read()), "new");
@@ -288,10 +288,10 @@ fn a_journal_is_read_under_unless_it_is_hot() {
         fs::copy(scratch.path(&format!("FILE{suffix}")), scratch.path(&format!("copy{suffix}")))
             .unwrap();
     }
-    assert_eq!(read_snapshot(&scratch.path("copy"), name_in), Err(DatabaseError::HotJournal));
+    assert_eq!(read_snapshot(&scratch.path("copy"), &name_in), Err(DatabaseError::HotJournal));
     assert!(data_file::has_journal(&scratch.path("copy")));
     drop(scratch.open("copy").execute_batch("SELECT * FROM color"));
-    assert_eq!(name(read_snapshot(&scratch.path("copy"), name_in)), "new");
+    assert_eq!(name(read_snapshot(&scratch.path("copy"), &name_in)), "new");
 }
 
 #[test]
@@ -301,8 +301,8 @@ fn a_journal_of_a_change_of_the_mode_is_waited_for_unless_that_was_ended() {
     fs::write(scratch.path("FILE-journal"), "journal").unwrap();
     let writer = File::options().read(true).write(true).open(&path).unwrap();
     assert!(set_lock(&writer, libc::F_WRLCK, RESERVED).unwrap());
-    assert_eq!(try_read_snapshot(&path, name_in), Err(CHANGING));
+    assert_eq!(try_read_snapshot(&path, &name_in), Err(CHANGING));
     assert!(set_lock(&writer, libc::F_UNLCK, RESERVED).unwrap());
-    assert_eq!(try_read_snapshot(&path, name_in), Err(DatabaseError::HotJournal));
+    assert_eq!(try_read_snapshot(&path, &name_in), Err(DatabaseError::HotJournal));
     assert_eq!(scratch.names(), ["FILE", "FILE-journal"]);
 }

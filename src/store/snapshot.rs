@@ -1,12 +1,11 @@
-//! Follows a FILE that other programs write, or reads its list once, whatever they write it with:
-//! SQLite in either of its journal modes, Litestream, which writes pages in place, or a rename.
-//! Leaves nothing behind: no FILE-wal, no FILE-shm, no lock.
+//! Reads a FILE that other programs may be writing, whatever they write it with: SQLite in either of
+//! its journal modes, Litestream, which writes pages in place, or a rename. Leaves nothing behind: no
+//! FILE-wal, no FILE-shm, no lock.
 
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,7 +15,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::database::{self, BUSY_PAUSE, BUSY_TIME};
 use super::files::SharedMemory;
-use super::{Colors, DatabaseError, DatabaseStatus, LOOK_INTERVAL, SharedList, data_file};
+use super::{Colors, DatabaseError, data_file};
 
 /// The clock of a file system goes on in steps, of 1 to 10 ms. Behind a time that is younger than
 /// two of them, a second change may hide.
@@ -95,45 +94,12 @@ impl Stamps {
     }
 }
 
-/// Reads the list of FILE anew when that has changed, on a thread of its own.
-pub(crate) struct Follower {
-    pub(super) path: PathBuf,
-    pub(super) list: Arc<SharedList>,
-    pub(super) status: Arc<DatabaseStatus>,
-    /// What FILE was when the list was read; `None` if it has to be read again.
-    pub(super) seen: Option<Stamps>,
-}
+/// What is done with a connection that sees one state of a database.
+type Read<'a, T> = &'a dyn Fn(&Connection) -> Result<T, DatabaseError>;
 
-impl Follower {
-    /// Follows the file until the process ends.
-    pub(crate) fn run(mut self) {
-        let status = Arc::clone(&self.status);
-        loop {
-            sleep(LOOK_INTERVAL);
-            // The status has told of a failure.
-            let _ = status.watch(|| self.look());
-        }
-    }
-
-    /// Publishes the list if the file has changed. If that cannot be read, the last list stays.
-    pub(super) fn look(&mut self) -> Result<(), DatabaseError> {
-        // if it fails, reading says why
-        let now = Stamps::of(&self.path).ok();
-        if now.is_some() && now == self.seen {
-            return Ok(());
-        }
-        let known = self.list.version();
-        let (colors, seen) =
-            read_snapshot(&self.path, |connection| database::read_list(connection, &known))?;
-        let is_changed = colors != known;
-        if is_changed {
-            self.list.replace(colors);
-        }
-        self.status.note_read(is_changed);
-        self.seen = seen;
-        Ok(())
-    }
-}
+/// What was read, with what tells whether the files have changed since; that is `None` if they should
+/// be read again in any case.
+type Found<T> = Result<(T, Option<Stamps>), DatabaseError>;
 
 /// Reads the list of a database that may be in use, and changes nothing in it. `check`: also looks
 /// for damage that reading does not find.
@@ -148,19 +114,15 @@ pub(crate) fn read_once(path: &Path, check: bool) -> Result<Colors, DatabaseErro
         }
         database::read_list(connection, &Colors::default())
     };
-    Ok(read_snapshot(path, read)?.0)
+    Ok(read_snapshot(path, &read)?.0)
 }
 
-/// Reads a database by `read`, with what tells whether it has changed since; that is `None` if it
-/// should be read again in any case. While another program is in the middle of changing it, tries
-/// again for [`BUSY_TIME`].
-fn read_snapshot<T>(
-    path: &Path,
-    read: impl Fn(&Connection) -> Result<T, DatabaseError>,
-) -> Result<(T, Option<Stamps>), DatabaseError> {
+/// Reads a database. While another program is in the middle of changing it, tries again for
+/// [`BUSY_TIME`].
+pub(super) fn read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
     let begun = Instant::now();
     loop {
-        match try_read_snapshot(&data_file::resolve(path), &read) {
+        match try_read_snapshot(&data_file::resolve(path), read) {
             Err(DatabaseError::Busy | DatabaseError::Changing(_))
                 if begun.elapsed() < BUSY_TIME =>
             {
@@ -172,10 +134,7 @@ fn read_snapshot<T>(
 }
 
 /// One try of [`read_snapshot`]. `path`: without links.
-fn try_read_snapshot<T>(
-    path: &Path,
-    read: impl Fn(&Connection) -> Result<T, DatabaseError>,
-) -> Result<(T, Option<Stamps>), DatabaseError> {
+fn try_read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
     let failed = |error: io::Error| data_file::path_error(path, &error);
     if !data_file::inspect(path)? {
         return Err(DatabaseError::other(
@@ -192,42 +151,54 @@ fn try_read_snapshot<T>(
     let shm = File::open(data_file::with_suffix(path, "-shm"));
     let (has_journal, mut version) = (data_file::has_journal(path), [0]);
     file.read_at(&mut version, READ_VERSION).map_err(failed)?;
-    let has_log = version == [2];
-    if has_log && has_journal {
+    let is_wal_mode = version == [2];
+    if is_wal_mode && has_journal {
         // of a change of the mode, under way or ended in the middle; SQLite would make FILE-wal
         let is_hot = set_lock(&file, libc::F_RDLCK, RESERVED).map_err(failed)?;
         return Err(if is_hot { DatabaseError::HotJournal } else { CHANGING });
     }
-    if has_log && wal.is_none() && shm.is_ok() {
+    if is_wal_mode && wal.is_none() && shm.is_ok() {
         // for a moment at a start; otherwise what was in the log is missing
         return Err(DatabaseError::Changing("FILE-wal is missing beside FILE-shm; move it back"));
     }
     if wal.as_ref().is_some_and(|wal| wal.length > 0) {
-        let Ok(shm) = shm else {
-            return Err(DatabaseError::other(
+        return match shm {
+            Ok(shm) => read_through_log(path, before, &shm, read),
+            Err(_) => Err(DatabaseError::other(
                 "there is a FILE-wal without FILE-shm; open it once with sqlite3, which makes that",
-            ));
-        };
-        // A commit can be read only after it is synced, and that changes no stamp.
-        let mut writer = range_lock(libc::F_RDLCK, WRITER);
-        fcntl(&shm, FcntlArg::F_OFD_GETLK(&mut writer)).map_err(|error| failed(error.into()))?;
-        let seen =
-            before.clone().unless_young().filter(|_| i32::from(writer.l_type) == libc::F_UNLCK);
-        // Through the log, as its readers do. The lock keeps who closes the database from removing
-        // FILE-wal, which SQLite would make again.
-        let found = open_read_only(path, "?readonly_shm=1").and_then(|reader| read(&reader));
-        // who opens or closes the database meanwhile makes its files anew, or removes them
-        return match found {
-            Err(_) if Stamps::of(path).map_err(failed)? != before => Err(CHANGING),
-            found => Ok((found?, seen)),
+            )),
         };
     }
     if has_journal {
         return Ok((read(&open_read_only(path, "")?)?, before.unless_young()));
     }
+    read_in_place(path, before, &file, read)
+}
+
+/// Reads through FILE-wal, as its other readers do. Call it with the lock on FILE, which keeps who
+/// closes the database from removing FILE-wal: SQLite would make that again.
+fn read_through_log<T>(path: &Path, before: Stamps, shm: &File, read: Read<'_, T>) -> Found<T> {
+    let failed = |error: io::Error| data_file::path_error(path, &error);
+    // A commit can be read only after it is synced, and that changes no stamp.
+    let mut writer = range_lock(libc::F_RDLCK, WRITER);
+    fcntl(shm, FcntlArg::F_OFD_GETLK(&mut writer)).map_err(|error| failed(error.into()))?;
+    let is_written = i32::from(writer.l_type) != libc::F_UNLCK;
+    let seen = before.clone().unless_young().filter(|_| !is_written);
+    match open_read_only(path, "?readonly_shm=1").and_then(|reader| read(&reader)) {
+        // who opens or closes the database meanwhile makes its files anew, or removes them
+        Err(_) if Stamps::of(path).map_err(failed)? != before => Err(CHANGING),
+        found => Ok((found?, seen)),
+    }
+}
+
+/// Reads FILE alone, without the locks of SQLite. `file` is FILE, with the lock on it.
+fn read_in_place<T>(path: &Path, before: Stamps, file: &File, read: Read<'_, T>) -> Found<T> {
+    let failed = |error: io::Error| data_file::path_error(path, &error);
+    let [Some(opened), wal] = &before.0 else { return Err(CHANGING) };
+    let is_still = || is_still(file, opened).map_err(failed);
     let connection = open_read_only(path, "?immutable=1")?;
     // SQLite has opened what is locked, unless another file has taken its place
-    if Stamps::of(path).map_err(failed)? != before || !is_still(&file, opened).map_err(failed)? {
+    if Stamps::of(path).map_err(failed)? != before || !is_still()? {
         return Err(CHANGING);
     }
     if before.clone().unless_young().is_none() {
@@ -236,8 +207,8 @@ fn try_read_snapshot<T>(
     let found = read(&connection);
     // The lock keeps away all programs that ask for it. A checkpoint does not ask: if one has
     // changed FILE, what was found means nothing, be it damage.
-    let [_, wal_now] = Stamps::of(path).map_err(failed)?.0;
-    if wal_now != *wal || !is_still(&file, opened).map_err(failed)? {
+    let [_, wal_now] = &Stamps::of(path).map_err(failed)?.0;
+    if wal_now != wal || !is_still()? {
         return Err(CHANGING);
     }
     Ok((found?, Some(before)))
@@ -309,5 +280,5 @@ fn check_applied(path: &Path, file: &Stamp) -> Result<(), DatabaseError> {
 }
 
 #[cfg(test)]
-#[path = "replica_tests.rs"]
+#[path = "snapshot_tests.rs"]
 mod tests;

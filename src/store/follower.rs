@@ -1,0 +1,49 @@
+//! Follows a FILE that other programs write: looks once a second whether it has changed, and then
+//! publishes its list.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::sleep;
+
+use super::snapshot::{Stamps, read_snapshot};
+use super::{DatabaseError, DatabaseStatus, LOOK_INTERVAL, SharedList, database};
+
+/// Reads the list of FILE anew when that has changed, on a thread of its own.
+pub(crate) struct Follower {
+    pub(super) path: PathBuf,
+    pub(super) list: Arc<SharedList>,
+    pub(super) status: Arc<DatabaseStatus>,
+    /// What FILE was when the list was read; `None` if it has to be read again.
+    pub(super) seen: Option<Stamps>,
+}
+
+impl Follower {
+    /// Follows the file until the process ends.
+    pub(crate) fn run(mut self) {
+        let status = Arc::clone(&self.status);
+        loop {
+            sleep(LOOK_INTERVAL);
+            // The status has told of a failure.
+            let _ = status.watch(|| self.look());
+        }
+    }
+
+    /// Publishes the list if the file has changed. If that cannot be read, the last list stays.
+    pub(super) fn look(&mut self) -> Result<(), DatabaseError> {
+        // if it fails, reading says why
+        let now = Stamps::of(&self.path).ok();
+        if now.is_some() && now == self.seen {
+            return Ok(());
+        }
+        let known = self.list.version();
+        let (colors, seen) =
+            read_snapshot(&self.path, &|connection| database::read_list(connection, &known))?;
+        let is_changed = colors != known;
+        if is_changed {
+            self.list.replace(colors);
+        }
+        self.status.note_read(is_changed);
+        self.seen = seen;
+        Ok(())
+    }
+}
