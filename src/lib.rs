@@ -1,6 +1,7 @@
 //! `colors`: a JSON web service that keeps an ordered list of named colors.
 //!
-//! A map of the code, with one line for each file. Each group uses only those below it.
+//! A map of the code, with one line for each file. Each group uses only those below it. How a
+//! change goes through them is told in CONTRIBUTING.md, "A change on its way".
 //!
 //! - the program
 //!   - `lib`: from the start to the end, in reading order
@@ -9,14 +10,14 @@
 //!   - `failure`: why a start fails, in words that say what to do
 //!   - `documents_tests`: man page and completions are those of the options
 //! - `server`: sockets and threads
-//!   - `mod`: the accept loop
+//!   - `mod`: the accept loop, and what it shares with the workers
 //!   - `listen`: addresses, the sockets that listen there, and the files of unix sockets
-//!   - `limits`: what clients may use, and how much of that they do use
+//!   - `limits`: how much clients may use, and each connection's part of it
 //!   - `worker`: an event loop, which keeps its connections until they end
-//!   - `inbox`: how other threads reach a worker, and how answers come that take longer
+//!   - `inbox`: how other threads reach a worker, with connections and with late responses
 //!   - `connection`: the state machine of a connection
-//!   - `output`: what it has to send
-//!   - `access_log`: what the log says of a response
+//!   - `output`: what a connection has to send
+//!   - `access_log`: what the log says about a response
 //! - `service`: the contract, a request in and a response out
 //!   - `mod`: what requests are answered from, and what their answers are
 //!   - `respond`: the table of resources and methods, and their responses
@@ -32,13 +33,13 @@
 //!   - `json`: content and files that become colors
 //!   - `change`: what a change does to a version
 //!   - `writer`: group commit, and looks for what other programs have committed
-//!   - `status`: whether saving works
+//!   - `status`: whether the database can be saved to, or read
 //!   - `database`: rows in SQLite
 //!   - `database_error`: why a database cannot be used
 //!   - `data_file`: what is at the path of `--data`
 //!   - `files`: the files of a database that is open
 //!   - `snapshot`: reads a file that others may be writing
-//!   - `follower`: reads it again whenever it has changed
+//!   - `follower`: reads such a file again whenever it has changed
 //! - `http`: RFC 9110 and 9112 on values
 //!   - `parser`: bytes to requests, or why they are none
 //!   - `head`: the request line and the fields

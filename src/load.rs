@@ -80,9 +80,9 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
         return Ok(follows(file, snapshot::read_once(file, true).map_err(failed)?.len()));
     }
     let (path, has_list) = data_file::writable(file).map_err(failed)?;
-    if let Some((colors, source)) = seed_for(args, &path, has_list)?
-        && !has_list
-    {
+    let seed = seed_for(args, &path, has_list)?;
+    // with a list, it was read only to know that a start could read it
+    if let Some((colors, source)) = seed.filter(|_| !has_list) {
         return Ok(format!("{} from {source}, for {name}", count(colors.len())));
     }
     match snapshot::read_once(&path, true) {

@@ -209,7 +209,9 @@ impl Connection {
                 self.receive_requests(pass)
             }
             (Event::Ready, &State::Lingering { left }) => self.drop_received(left, pass.scratch),
-            (Event::Resume, State::New | State::Idle | State::Reading) => self.answer(pass),
+            (Event::Resume, State::New | State::Idle | State::Reading) => {
+                self.answer_requests(pass)
+            }
             (Event::Response { response, is_saved }, State::Answering(request)) => {
                 let times =
                     if is_saved { &pass.counters.durable } else { &pass.counters.immediate };
@@ -261,11 +263,11 @@ impl Connection {
             Some(received) => self.parser.append(received),
             None => {}
         }
-        self.answer(pass)
+        self.answer_requests(pass)
     }
 
     /// Answers the requests in the buffer, up to [`ANSWERS_IN_A_ROW`].
-    fn answer(&mut self, pass: &mut Pass<'_>) -> io::Result<Next> {
+    fn answer_requests(&mut self, pass: &mut Pass<'_>) -> io::Result<Next> {
         for _ in 0..ANSWERS_IN_A_ROW {
             if !self.output.has_room() || self.parser.is_idle() {
                 break;
@@ -299,7 +301,7 @@ impl Connection {
             match answer {
                 Ok(Answer::Now(response)) => {
                     pass.answered += 1;
-                    if self.respond(&request, response, pass) == After::Close {
+                    if self.append_answer(&request, response, pass) == After::Close {
                         return self.send(After::Close, pass);
                     }
                 }
@@ -333,7 +335,7 @@ impl Connection {
         (self.state, self.since) = (State::Idle, pass.now);
         match response {
             Ok(response) => {
-                let after = self.respond(request, *response, pass);
+                let after = self.append_answer(request, *response, pass);
                 self.send(after, pass)
             }
             Err(error) => self.refuse(Some(request), &error, pass),
@@ -341,11 +343,11 @@ impl Connection {
     }
 
     /// Appends the response to a request to the output. Returns what follows.
-    fn respond(&mut self, request: &Request, response: Response, pass: &Pass<'_>) -> After {
+    fn append_answer(&mut self, request: &Request, response: Response, pass: &Pass<'_>) -> After {
         let shared = pass.shared;
         let is_last = !request.keep_alive || shared.closes_early();
         let connection = if is_last { CLOSES } else { shared.stays_open.as_str() };
-        self.push(Some(request), response, connection, pass);
+        self.append(Some(request), response, connection, pass);
         if is_last { After::Close } else { After::Answer }
     }
 
@@ -359,12 +361,12 @@ impl Connection {
     ) -> io::Result<Next> {
         let unfinished = self.parser.refuse();
         let response = Response::error(error.status(), error.to_string());
-        self.push(request.or(unfinished.as_ref()), response, CLOSES, pass);
+        self.append(request.or(unfinished.as_ref()), response, CLOSES, pass);
         self.send(After::Linger, pass)
     }
 
     /// Appends a response to the output, counts it, and logs it.
-    fn push(
+    fn append(
         &mut self,
         request: Option<&Request>,
         mut response: Response,
