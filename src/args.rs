@@ -1,5 +1,5 @@
-//! The options: from `COLORS_*` variables, and from the command line, which overrides them.
-//! Checks values, and those that do not go together; opens nothing.
+//! The options, from `COLORS_*` variables and from the command line, which overrides them. Checks
+//! each value, and whether the options go together; opens no file.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,18 +17,18 @@ use log::LevelFilter;
 use crate::server::{Endpoint, clash};
 use crate::service::{AccessLog, BasePath, parse_host, parse_origin};
 
-/// Closes the help.
+/// The last paragraph of the help.
 const ENVIRONMENT: &str = "\
 Each option but --check and --dump can also be a variable: COLORS_ and its name, as in
 COLORS_MAX_BODY=64K or COLORS_READ_ONLY=true; several values with commas. The option overrides it.";
 
-/// What the name of each variable begins with.
+/// What the name of every variable begins with.
 const PREFIX: &str = "COLORS_";
 
-/// Options that no variable sets.
+/// The ids of options that no variable can set.
 const LINE_ONLY: [&str; 4] = ["help", "version", "check", "dump"];
 
-/// Variables in `/etc/default/colors` that others read: colors-backup.service.
+/// Variables in `/etc/default/colors` that are not for this program, but for colors-backup.service.
 const OF_OTHERS: [&str; 1] = ["COLORS_BACKUPS"];
 
 const LEVELS: [&str; 5] = ["off", "error", "warn", "info", "debug"];
@@ -150,8 +150,8 @@ impl Args {
         }
     }
 
-    /// Which options do not go together. This is not left to clap, which would judge the command
-    /// line without the variables.
+    /// Why the options do not go together; `None` if they do. clap is not asked, since it would
+    /// judge the command line without the variables.
     fn conflict(&self, is_on_line: impl Fn(&str) -> bool) -> Option<String> {
         let name_of = |id: &str| name(id, is_on_line(id));
         if let Some(clash) = clash(&self.listen) {
@@ -171,7 +171,7 @@ impl Args {
     }
 
     pub(crate) fn worker_count(&self) -> usize {
-        // at least two, so that one long answer does not delay all other clients
+        // at least two workers, so that one long answer does not delay all other clients
         let of_system = || available_parallelism().map_or(2, |count| count.get().clamp(2, 256));
         self.workers.unwrap_or_else(of_system)
     }
@@ -189,8 +189,8 @@ fn parse(command: &mut Command, line: &[OsString]) -> clap::error::Result<ArgMat
     })
 }
 
-/// Returns the variables as options, except those that the command line sets, and warnings about
-/// variables that do nothing. The error for an invalid value names the variable.
+/// Returns the variables as options, except where the command line sets the same option, and
+/// warnings about variables that do nothing. The error for an invalid value names the variable.
 fn read_variables(
     command: &mut Command,
     line: &ArgMatches,
@@ -201,7 +201,7 @@ fn read_variables(
         let Some(key) = name.strip_prefix(PREFIX) else { continue };
         let id = key.to_ascii_lowercase();
         if value.is_empty() {
-            // this is how service managers and containers say that there is none
+            // with an empty value, unit files and container tools say that a variable is not set
             warnings.push(format!("the variable {name} is empty, which is the same as not set"));
         } else if !is_known(command, &id) || name != variable(&id) {
             let hint = hint(command, &id).unwrap_or_default();
@@ -220,7 +220,7 @@ fn read_variables(
             options.push(option);
         }
     }
-    // the environment has no order of its own
+    // the environment has no fixed order
     warnings.sort_unstable();
     Ok((options, warnings))
 }
@@ -230,7 +230,7 @@ fn is_known(command: &Command, id: &str) -> bool {
     !LINE_ONLY.contains(&id) && command.get_arguments().any(|option| option.get_id() == id)
 }
 
-/// Which variable may be meant, by the option that clap suggests for a name like this one.
+/// Suggests a variable in place of an unknown one, by the option that clap finds similar.
 fn hint(command: &mut Command, id: &str) -> Option<String> {
     let error = parse(command, &["colors".into(), name(id, true).into()]).err()?;
     let option = error.get(ContextKind::SuggestedArg)?.to_string();
@@ -238,7 +238,7 @@ fn hint(command: &mut Command, id: &str) -> Option<String> {
     is_known(command, &id).then(|| format!("; did you mean {}?", variable(&id)))
 }
 
-/// The name of an option on the command line, or in the environment.
+/// The name of the option `id` on the command line, or else of its variable.
 fn name(id: &str, on_line: bool) -> String {
     if on_line { format!("--{}", id.replace('_', "-")) } else { variable(id) }
 }
@@ -252,7 +252,7 @@ fn parse_workers(text: &str) -> Result<usize, &'static str> {
     workers.ok_or("give a number from 1 to 256")
 }
 
-/// Parses a number of bytes, from 64 to 16 MiB; K and M are binary.
+/// Parses a size from 64 bytes to 16 MiB; K and M stand for KiB and MiB.
 fn parse_size(text: &str) -> Result<usize, &'static str> {
     let (number, unit) = split_unit(text);
     let factor = match unit.to_ascii_lowercase().as_str() {

@@ -1,27 +1,27 @@
-//! Why the service cannot start or go on, in words that say what to do.
+//! The failures that end the process, with messages that say what to do.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
 
 use crate::store::{DatabaseError, JsonError};
 
-/// Why the service cannot start or go on; each is one line, and exit code 1.
+/// Why the service cannot start or go on. The log gets it as one line, and the exit code is 1.
 pub(crate) enum Failure {
-    /// When the system does not let the seed be read.
+    /// When the seed cannot be read.
     SeedUnreadable(String, io::Error),
-    /// When the seed is not a file of colors.
+    /// When the seed is not a list of colors in JSON.
     Malformed(String, JsonError),
     /// When the database cannot be opened, read or created.
     DataFile(String, DatabaseError),
-    /// When the token file cannot be read, or has a line that is not as it should be.
+    /// When the token file cannot be read, has a malformed line, or has no token.
     TokenFile(String, io::Error),
-    /// When an address or a socket file is not to be had.
+    /// When the system refuses to listen on an address or a socket file.
     Listen(String, io::Error),
-    /// When a socket handed over by the parent process is of no use.
+    /// When a socket that the service manager hands over cannot be used.
     Inherited(io::Error),
-    /// When standard output does not take the answer of `--check` or `--dump`.
+    /// When the answer of `--check` or `--dump` cannot be written to standard output.
     Output(io::Error),
-    /// When the system refuses something that no option can fix.
+    /// When the system refuses something that no option can change, such as a thread.
     System(io::Error),
 }
 

@@ -1,15 +1,15 @@
-//! Messages to the service manager (sd_notify(3)), and its watchdog: heartbeats while the workers
-//! answer, and no save hangs. Without a manager, nothing is sent.
+//! Messages to the service manager (sd_notify(3)), and heartbeats for its watchdog while all
+//! workers answer and no save hangs. Without a service manager, nothing is sent.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
-/// How long to wait for a thread that has not answered in time before looking again.
+/// Longest time until the next look after a heartbeat was withheld.
 const LATE_TIME: Duration = Duration::from_secs(1);
 
-/// The service is ready, and changes are saved.
+/// Tells that the service is ready, with the status `ok`.
 pub(crate) fn ready() {
     tell(&[NotifyState::Ready, NotifyState::Status("ok")]);
 }
@@ -18,10 +18,9 @@ pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// What `systemctl status` shows: `ok`, or what is wrong; sent when a save or a read fails, and when
-/// it works again.
+/// Sets what `systemctl status` shows: `ok`, or what is wrong.
 pub(crate) fn status(text: &str) {
-    // each line would be a message of its own
+    // a line feed would begin another message
     tell(&[NotifyState::Status(&text.replace('\n', " "))]);
 }
 
@@ -36,9 +35,9 @@ pub(crate) struct Watchdog {
     /// Time between two heartbeats: half of what the manager allows, as sd_watchdog_enabled(3)
     /// advises. `None` without a watchdog.
     heartbeat: Option<Duration>,
-    /// When to look next whether the threads have answered.
+    /// When the next heartbeat is due, or the next look after one was withheld.
     due: Instant,
-    /// Each thread that was asked has a copy until it answers.
+    /// A thread holds a clone from when it is asked until it answers.
     question: Arc<()>,
 }
 
@@ -49,9 +48,9 @@ impl Watchdog {
         Self { heartbeat, due: now + heartbeat.unwrap_or_default(), question: Arc::default() }
     }
 
-    /// Sends a heartbeat if it is due, all threads have answered, and the save that is under way
-    /// takes no longer than this; call it on every pass of the accept loop. `ask` gives each thread
-    /// a copy, which the thread drops to answer.
+    /// Sends a heartbeat if one is due, unless a thread has not answered or the save under way has
+    /// taken longer (`save_time`) than the time between heartbeats. `ask` has to give each thread a
+    /// clone, which the thread drops to answer. Call it on every pass of the accept loop.
     pub(crate) fn tick(&mut self, now: Instant, save_time: Duration, ask: impl FnOnce(&Arc<()>)) {
         let Some(heartbeat) = self.heartbeat.filter(|_| now >= self.due) else { return };
         if Arc::strong_count(&self.question) > 1 || save_time > heartbeat {
@@ -63,8 +62,7 @@ impl Watchdog {
         tell(&[NotifyState::Watchdog]);
     }
 
-    /// How long the accept loop may wait before the next [`Watchdog::tick`]; `None` for as long as
-    /// nothing happens.
+    /// How long the accept loop may wait for the next tick; `None` without a watchdog.
     pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Duration> {
         self.heartbeat.map(|_| self.due.saturating_duration_since(now))
     }

@@ -1,4 +1,4 @@
-//! Signals: stop the service, or reload its tokens.
+//! The signals that stop the service, or have it read its tokens again.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -9,20 +9,20 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
 
-/// A stream is readable once one of its signals has come.
+/// Each stream becomes readable when one of its signals arrives.
 pub(crate) struct Signals {
-    /// SIGTERM and SIGINT. A second one ends the process at once with exit code 1.
+    /// SIGTERM and SIGINT. The second such signal ends the process at once, with exit code 1.
     pub(crate) stop: UnixStream,
-    /// SIGHUP with `--token-file`; otherwise that ends the process.
+    /// SIGHUP. `None` if it is not handled, and so ends the process.
     pub(crate) reload: Option<UnixStream>,
 }
 
 impl Signals {
-    /// Handles signals from now on. While `is_starting`, those of `stop` end the process with code
-    /// 0.
+    /// Handles signals from now on; SIGHUP only if `reloads`. While `is_starting` is true, SIGTERM
+    /// and SIGINT end the process with exit code 0.
     ///
-    /// Call it before anything that takes time: the kernel drops signals without a handler for
-    /// process 1 of a container.
+    /// Call it before anything that takes time: process 1 of a container does not receive signals
+    /// for which it has no handler (pid_namespaces(7)), so nothing else could stop it.
     pub(crate) fn handle(is_starting: &Arc<AtomicBool>, reloads: bool) -> io::Result<Self> {
         let (stop, signalled) = UnixStream::pair()?;
         let was_signalled = Arc::new(AtomicBool::new(false));
@@ -32,8 +32,8 @@ impl Signals {
             flag::register(signal, Arc::clone(&was_signalled))?;
             pipe::register(signal, signalled.try_clone()?)?;
         }
-        // Makes a file size limit an error of the write, and not the end of the process. Nobody
-        // reads the flag.
+        // With a handler for SIGXFSZ, a write beyond the file size limit is an error, and not the
+        // end of the process. Nobody reads the flag.
         flag::register(SIGXFSZ, Arc::default())?;
         let mut signals = Self { stop, reload: None };
         if reloads {

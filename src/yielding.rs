@@ -1,6 +1,6 @@
-//! Yielding before sleeping. To sleep and to be woken takes longer than to answer a request. So a
-//! thread that has just had work lets those run who wait for its processor, most likely those who
-//! will bring more, and looks again before it sleeps.
+//! Yielding before sleeping. To sleep and be woken takes longer than to answer a request. So a
+//! thread that has just run out of work yields its processor to the threads that wait for it, which
+//! most likely bring more work, and looks again before it sleeps.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 /// How often a thread yields before it sleeps.
 const YIELDS_MAX: usize = 2;
 
-/// A yield that takes longer gave the processor to a program that computes: the scheduler lets that
-/// run for some milliseconds.
+/// A yield that takes longer has given the processor to a program that computes, which the
+/// scheduler lets run for some milliseconds each time.
 const YIELD_TIME_MAX: Duration = Duration::from_millis(1);
 
-/// How long a thread does not yield after that.
+/// How long a thread does not yield after a yield of more than [`YIELD_TIME_MAX`].
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether one thread yields at present.
+/// Whether one thread yields at present; each thread has its own.
 pub(crate) struct Yielding {
     paused_until: Instant,
 }
@@ -25,7 +25,7 @@ impl Yielding {
         Self { paused_until: Instant::now() }
     }
 
-    /// Yields until `look` finds something. `None`: it is time to sleep.
+    /// Yields until `look` finds something, or [`YIELDS_MAX`] times. `None`: it is time to sleep.
     pub(crate) fn until<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         let mut before = Instant::now();
         for _ in 0..YIELDS_MAX {
@@ -58,7 +58,7 @@ mod tests {
             looks += 1;
             found.then_some(looks)
         };
-        // a machine that is busy pauses the first yield, and the second is then none
+        // on a busy machine, the first yield may take so long that there is no second
         assert_eq!(yielding.until(|| look(false)), None);
         yielding.paused_until = Instant::now();
         assert!(yielding.until(|| look(true)).is_some());

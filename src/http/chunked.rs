@@ -6,12 +6,12 @@ use memchr::memchr;
 use super::parser::ProtocolError;
 use super::syntax::{is_tchar, parse_digits};
 
-/// Bytes of one chunk-size line with its extensions, or of one trailer field. The size itself takes
-/// 16 digits, leading zeros aside.
+/// Longest chunk-size line with its extensions, or trailer field, in bytes. The size itself has at
+/// most 16 digits, leading zeros aside.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// Bytes of chunk extensions and trailer fields in one content. They are ignored, but must not keep
-/// the service busy forever.
+/// Most bytes of chunk extensions and trailer fields in one content. They are ignored, but must not
+/// keep the service busy forever.
 const EXTRA_BYTES_MAX: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct ChunkedDecoder {
 enum ChunkPart {
     #[default]
     SizeLine,
-    /// As many more bytes of data, and CR LF.
+    /// So many more bytes of data, then CR LF.
     Data(usize),
     /// A trailer field, or the empty line that ends the content.
     Trailer,
@@ -33,7 +33,7 @@ enum ChunkPart {
 
 impl ChunkedDecoder {
     /// Decodes `received` from `start` on, appends the data to `content`, and moves `start` to the
-    /// first byte that it did not use. True at the end of the content.
+    /// first byte that it did not use. Returns true at the end of the content.
     pub(super) fn decode(
         &mut self,
         received: &[u8],
@@ -48,8 +48,7 @@ impl ChunkedDecoder {
                     let Some(line) = take_line(received, start)? else { return Ok(false) };
                     let extension = memchr(b';', line);
                     self.count_extra(extension.map_or(0, |begin| line.len() - begin))?;
-                    // RFC 9110 §5.6.3: white space may come before the `;` of an extension, only
-                    // there
+                    // RFC 9110 §5.6.3: white space may come only before the `;` of an extension
                     let digits = extension.map_or(line, |begin| line[..begin].trim_ascii_end());
                     self.part = match parse_digits(digits, 16).ok_or(ProtocolError::Chunk)? {
                         0 => ChunkPart::Trailer,
@@ -96,8 +95,8 @@ impl ChunkedDecoder {
     }
 }
 
-/// The line at `start` without its CR LF, after which `start` is then; `None` if its end has not
-/// arrived.
+/// Takes the line at `start`: returns it without its CR LF, and moves `start` behind that. `None`
+/// if the end of the line has not arrived.
 fn take_line<'a>(received: &'a [u8], start: &mut usize) -> Result<Option<&'a [u8]>, ProtocolError> {
     let rest = &received[*start..];
     let window = &rest[..rest.len().min(LINE_BYTES_MAX)];

@@ -7,9 +7,8 @@ use tiny_http::StatusCode;
 use super::request::Request;
 use super::response::{EntityTag, Response};
 
-/// The conditions of a request: each is `*` or a well-formed list of tags, as received, since a
-/// vector of tags would take up to ten times the memory. A change keeps a copy of them until it is
-/// saved.
+/// The conditions of a request as received, each `*` or a well-formed list of tags: a vector of
+/// tags would take up to ten times the memory while a change waits to be saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
     if_match: Option<String>,
@@ -17,7 +16,7 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// The error is a 400, when a value is neither `*` nor a list of entity tags. A malformed
+    /// Fails with a 400 if a value is neither `*` nor a list of entity tags. A malformed
     /// If-None-Match on a safe method is ignored: a full response is never wrong.
     pub(crate) fn of(request: &Request) -> Result<Self, Response> {
         let Some(fields) = &request.rare_fields else { return Ok(Self::default()) };
@@ -29,25 +28,26 @@ impl Conditions {
         Ok(Self { if_match, if_none_match })
     }
 
-    /// Whether they depend on which tag is the current one.
+    /// Whether the current tag is needed: a list has a tag of the form that the service makes.
     pub(crate) fn need_tag(&self) -> bool {
         let has_ours = |tags: &String| any_tag(tags, |tag, _| EntityTag::may_be(tag)) == Some(true);
         [&self.if_match, &self.if_none_match].into_iter().flatten().any(has_ours)
     }
 
-    /// RFC 9110 §13.1.1. `current` is called only for a list with a tag that may be it, since
-    /// computing the tag of the list takes time.
+    /// Whether If-Match holds or is not given (RFC 9110 §13.1.1). `current`, which may take long,
+    /// is called only if a tag in the list has the form of the service's own.
     pub(crate) fn if_match_holds(&self, current: impl FnOnce() -> EntityTag) -> bool {
         self.if_match.as_ref().is_none_or(|tags| contain(tags, current, false))
     }
 
-    /// RFC 9110 §13.1.2. `current` is called only for such a list.
+    /// Whether If-None-Match holds or is not given (RFC 9110 §13.1.2). `current` is called as by
+    /// [`Conditions::if_match_holds`].
     pub(crate) fn if_none_match_holds(&self, current: impl FnOnce() -> EntityTag) -> bool {
         self.if_none_match.as_ref().is_none_or(|tags| !contain(tags, current, true))
     }
 }
 
-/// A copy of the value of a field, if that is well-formed.
+/// Returns a copy of a field's value if that is well-formed, and fails with a 400 otherwise.
 fn checked(field: &str, value: &Option<String>) -> Result<Option<String>, Response> {
     let is_valid = |tags: &String| tags == "*" || any_tag(tags, |_, _| true).is_some();
     if value.as_ref().is_none_or(is_valid) {
@@ -58,8 +58,8 @@ fn checked(field: &str, value: &Option<String>) -> Result<Option<String>, Respon
     Err(Response::error(StatusCode::BAD_REQUEST, message))
 }
 
-/// By the weak or the strong comparison of RFC 9110 §8.8.3.2; `current`, being the service's own,
-/// is a strong tag.
+/// Whether `tags` is `*` or has the tag `current`, by the weak or the strong comparison (RFC 9110
+/// §8.8.3.2). `current` is a strong tag, as all of the service are.
 fn contain(tags: &str, current: impl FnOnce() -> EntityTag, weakly: bool) -> bool {
     let current = LazyCell::new(|| current().text());
     let is_current = |tag: &str| EntityTag::may_be(tag) && tag.as_bytes() == *current;
@@ -121,8 +121,8 @@ mod tests {
         ))
     }
 
-    /// Checks whether the tags, with `T` for the current one, have that; `None` if they are
-    /// malformed.
+    /// Checks whether `tags`, where `T` stands for the current tag, has that tag by each
+    /// comparison; `None` if it is malformed.
     #[track_caller]
     fn check(tags: &str, strongly_and_weakly: Option<(bool, bool)>) {
         let if_match = conditions(Method::Put, Some(tags), None);

@@ -17,12 +17,12 @@ const REQUEST_LINE: ProtocolError = ProtocolError::Malformed(
 const AUTHORITY: ProtocolError =
     ProtocolError::Malformed("the authority of the request target is not of the form host[:port]");
 
-/// Longest host that is kept for the next request; a DNS name has at most 253 bytes.
+/// Longest Host, in bytes, that is kept for the next request: enough for a DNS name and a port.
 const KEPT_HOST_BYTES_MAX: usize = 260;
 
 /// A request whose head has arrived.
 pub(super) struct Incoming {
-    /// Its content is what has been decoded so far.
+    /// The request, with as much of its content as is decoded.
     pub(super) request: Request,
     pub(super) framing: Framing,
     /// The client waits for `100 Continue`.
@@ -46,12 +46,12 @@ struct FieldLines<'a> {
     close: bool,
     keep_alive: bool,
     expects_continue: bool,
-    /// What the request keeps, if it has any of these.
+    /// The fields for [`Request::rare_fields`], if there are any.
     rare: Option<Box<Fields>>,
 }
 
-/// Parses a head that ends with its empty line. `last_host` is that of the request before on the
-/// connection, and most often of this one.
+/// Parses a whole head, its empty line included. `last_host` is the host of the previous request on
+/// the connection; the same host is not parsed again, and another one takes its place.
 pub(super) fn parse(
     head: &[u8],
     content_max: usize,
@@ -76,7 +76,7 @@ pub(super) fn parse(
     else {
         return Err(REQUEST_LINE);
     };
-    // httparse refuses control characters
+    // httparse has refused control characters already
     if target.bytes().any(|byte| !byte.is_ascii() || byte == b'#') {
         return malformed("the request target has a character that belongs percent-encoded");
     }
@@ -97,8 +97,8 @@ pub(super) fn parse(
     Ok(Incoming { request, framing, expects_continue: lines.expects_continue })
 }
 
-/// Parses a head that is malformed or incomplete as far as possible, for the response and the log:
-/// the method, and the target and the fields before the error. `None` if there is no method.
+/// Parses as much as possible of a head that is malformed or incomplete, for the response and the
+/// log: the method, and the target and the fields before the error. `None` if there is no method.
 pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     let mut headers = [httparse::EMPTY_HEADER; FIELD_LINES_MAX];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -106,7 +106,7 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     let _ = parsed.parse(head);
     let mut lines = FieldLines::default();
     for line in parsed.headers {
-        // The request is refused already; the other fields still count.
+        // The request is refused in any case; a bad line does not keep out the others.
         let _ = lines.add(line.name, line.value);
     }
     Some(Request {
@@ -119,8 +119,8 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     })
 }
 
-/// A head as one of HTTP/1.1, which a later minor version of 1 is served as (RFC 9110 §2.5). For
-/// versions that httparse does not know.
+/// Rewrites a head of HTTP/1.2 to 1.9 as one of HTTP/1.1, as which it is served (RFC 9110 §2.5):
+/// httparse knows only 1.0 and 1.1. Fails for any other version.
 fn as_1_1(head: &[u8]) -> Result<Vec<u8>, ProtocolError> {
     let line_end = memchr(b'\r', head).unwrap_or(head.len());
     let version = head[..line_end].rsplit(|byte| *byte == b' ').next().unwrap_or_default();
@@ -134,8 +134,8 @@ fn as_1_1(head: &[u8]) -> Result<Vec<u8>, ProtocolError> {
 }
 
 impl<'a> FieldLines<'a> {
-    /// Adds one line. Fails when it is a second one of a field that may be given only once, or
-    /// expects what the service does not do.
+    /// Adds one field line. Fails if it repeats a field that may be given only once, or expects
+    /// what the service does not do.
     fn add(&mut self, name: &str, value: &'a [u8]) -> Result<(), ProtocolError> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         let has = |wanted: &[u8]| members(value).any(|member| member.eq_ignore_ascii_case(wanted));
@@ -151,7 +151,7 @@ impl<'a> FieldLines<'a> {
                 self.close |= has(b"close");
                 self.keep_alive |= has(b"keep-alive");
             }
-            // RFC 9110 §10.1.1: HTTP/1.0 has no expectations
+            // RFC 9110 §10.1.1: an expectation in HTTP/1.0 is ignored
             _ if is("expect") && self.is_1_1 => {
                 if has_other(b"100-continue") {
                     return Err(ProtocolError::Expectation);
@@ -169,14 +169,14 @@ impl<'a> FieldLines<'a> {
                 join(&mut self.rare().content_coding, value);
             }
             _ if is("accept") && asks_for_html(value) => self.rare().asks_for_html = true,
-            // RFC 9110 §11.6.2: it is not a list, and of two, a proxy might check the other one
+            // RFC 9110 §11.6.2: the field is no list; if the service took one of two, a proxy might
+            // have checked the other
             _ if is("authorization") => {
                 let credentials = Credentials(value.into());
                 let field = &mut self.rare().authorization;
                 once(field, credentials, ProtocolError::Authorization)?;
             }
-            // each proxy appends the address of its client; the client may have sent the ones
-            // before
+            // each proxy appends its client's address; that client may have sent the others
             _ if is("x-forwarded-for") => {
                 let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
                 let address = str::from_utf8(last).ok().and_then(|last| last.trim().parse().ok());
@@ -241,7 +241,7 @@ impl<'a> FieldLines<'a> {
     }
 }
 
-/// Sets what may be given only once; fails the second time.
+/// Sets a field that may be given only once; fails with `error` the second time.
 fn once<T>(field: &mut Option<T>, value: T, error: ProtocolError) -> Result<(), ProtocolError> {
     if field.replace(value).is_some() { Err(error) } else { Ok(()) }
 }

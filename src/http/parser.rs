@@ -1,5 +1,5 @@
-//! Makes requests of the bytes that a connection receives (RFC 9112), or says why they are none.
-//! Knows no socket, no clock and no color.
+//! Turns the bytes that a connection receives into requests (RFC 9112), or says why they are not
+//! requests. Knows no socket, no clock and no color.
 
 use std::fmt;
 use std::mem::take;
@@ -12,28 +12,28 @@ use super::head::{self, Framing, Incoming};
 use super::syntax::is_tchar;
 use super::{Host, Request};
 
-/// Bytes of request line and fields together; Apache allows 8 KiB a line, browsers' cookies stay
-/// below 16 KiB in all.
+/// Longest request line and fields together, in bytes. Apache allows 8 KiB per line; the cookies of
+/// browsers stay below 16 KiB in all.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Field lines in one request; Apache's limit, several times what browsers behind proxies send.
+/// Most field lines in one request: Apache's limit, and several times what browsers send.
 pub(super) const FIELD_LINES_MAX: usize = 100;
 
-/// Capacity up to which an empty buffer is kept for the next request.
+/// Largest capacity, in bytes, that the buffer keeps for the next request.
 const KEEP_BYTES_MAX: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct Parser {
-    /// The bytes before `start` are parsed.
+    /// What was received; the bytes before `start` are parsed.
     received: Vec<u8>,
     start: usize,
-    /// How many bytes from `start` on are known not to have the end of a head.
+    /// How many bytes from `start` on have been searched for the end of a head.
     searched: usize,
-    /// The one empty line that is allowed before a request has come.
+    /// The one empty line that may come before a request has been skipped.
     skipped_empty_line: bool,
-    /// The next request, when its head is parsed.
+    /// The next request, once its head is parsed.
     incoming: Option<Incoming>,
-    /// The host of the request before.
+    /// The host of the previous request, and most often of the next one too.
     last_host: Option<Arc<Host>>,
 }
 
@@ -42,7 +42,7 @@ impl Parser {
         self.drop_used();
         let (length, missing) = (self.received.len(), self.missing());
         if length + bytes.len() > self.received.capacity() && missing > 0 {
-            // double the capacity, but not beyond the end of a content whose length is known
+            // double the length, but do not go beyond the end of a content whose length is known
             let enough = (2 * length).min(length + missing).max(length + bytes.len());
             self.received.reserve_exact(enough - length);
         }
@@ -115,7 +115,7 @@ impl Parser {
     }
 
     /// Drops everything received, so that nothing of it is parsed as a request. Returns what is
-    /// known of the one that is refused, if that has a method.
+    /// known of the refused request, if its method is.
     pub(crate) fn refuse(&mut self) -> Option<Request> {
         let Self { received, start, searched, incoming, .. } = take(self);
         incoming
@@ -123,14 +123,14 @@ impl Parser {
             .or_else(|| head::parse_in_part(&received[start..start + searched]))
     }
 
-    /// The end of the next head, if it has arrived.
+    /// The index in `received` at which the next head ends, if all of it has arrived.
     fn find_head_end(&mut self) -> Result<Option<usize>, ProtocolError> {
         // RFC 9112 §2.2: an empty line before the request line is ignored
         if !self.skipped_empty_line && self.received[self.start..].starts_with(b"\r\n") {
             (self.start, self.searched, self.skipped_empty_line) = (self.start + 2, 0, true);
         }
         let bytes = &self.received[self.start..];
-        // the answer must not depend on how much is received at a time
+        // look no further than the limit: the result must not depend on how much arrives at a time
         let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX + 1)];
         if bytes.first().is_some_and(|first| !is_tchar(first) && *first != b'\r') {
             return Err(ProtocolError::Malformed("this is not an HTTP request"));
@@ -160,8 +160,8 @@ impl Parser {
     }
 }
 
-/// Why the service does not answer a request, or takes what it receives for none. After the
-/// response it closes the connection.
+/// Why a request is refused, or bytes are not taken for a request. After the response the service
+/// closes the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ProtocolError {
     /// When the bytes do not begin like a request, or a line of the head does not parse: 400. The
@@ -173,8 +173,8 @@ pub(crate) enum ProtocolError {
     Version,
     /// When the head is longer than 64 KiB or has more than 100 field lines: 431.
     HeadTooLarge,
-    /// When HTTP/1.1 comes without Host, or any version with several or with one that is not
-    /// `host[:port]`: 400 (RFC 9112 §3.2).
+    /// When a request of HTTP/1.1 has no Host, or a request of any version has several, or one that
+    /// is not `host[:port]`: 400 (RFC 9112 §3.2).
     Host,
     /// When Content-Length is given more than once, is not digits alone, or does not fit 64 bits:
     /// 400 (RFC 9112 §6.3).
@@ -183,12 +183,13 @@ pub(crate) enum ProtocolError {
     Authorization,
     /// When both Content-Length and Transfer-Encoding are given: 400 (RFC 9112 §6.1).
     TwoLengths,
-    /// When Transfer-Encoding comes with HTTP/1.0, or chunked is not its one last coding: 400 (RFC
-    /// 9112 §6.1).
+    /// When Transfer-Encoding comes with HTTP/1.0, or `chunked` is not its last coding, or is given
+    /// twice: 400 (RFC 9112 §6.1).
     TransferEncoding,
-    /// When there is a transfer coding besides chunked: 501 (RFC 9112 §6.1).
+    /// When another transfer coding comes before `chunked`: 501 (RFC 9112 §6.1).
     UnknownCoding,
-    /// When a chunk, its size line or the trailer section does not parse: 400 (RFC 9112 §7.1).
+    /// When a chunk, its size line or a trailer field does not parse, or extensions and trailer
+    /// fields are too long: 400 (RFC 9112 §7.1).
     Chunk,
     /// When the content is longer than this limit in bytes, or announced to be: 413.
     ContentTooLarge(usize),

@@ -13,25 +13,27 @@ pub(crate) struct Request {
     pub(crate) method: Method,
     /// The request target as received: origin-form, absolute-form or `*` (RFC 9112 §3.2).
     pub(crate) target: String,
-    /// Host, or the authority of an absolute-form target; `None` only with HTTP/1.0.
+    /// Host, or the authority of an absolute-form target; `None` for HTTP/1.0 without Host, and for
+    /// a request that is refused before Host is evaluated.
     pub(crate) host: Option<Arc<Host>>,
-    /// Those of [`Request::fields`], if it has any: most have none, and are small without them.
+    /// What [`Request::fields`] returns, if the request has any of these fields. Most have none,
+    /// and are small without them.
     pub(crate) rare_fields: Option<Box<Fields>>,
-    /// Without its transfer coding.
+    /// The content, its transfer coding removed.
     pub(crate) content: Vec<u8>,
     /// The client may send another request on this connection (RFC 9112 §9.3).
     pub(crate) keep_alive: bool,
 }
 
-/// Further fields that the service evaluates. Values of repeated ones are joined by commas (RFC
+/// Further fields that the service evaluates. Texts of repeated fields are joined by commas (RFC
 /// 9110 §5.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
     pub(crate) authorization: Option<Credentials>,
-    /// Content-Encoding, unless it is `identity`.
+    /// Content-Encoding, unless it says only `identity`.
     pub(crate) content_coding: Option<String>,
-    /// The last address of X-Forwarded-For. Every client can send one, so believe it only when it
-    /// comes from a trusted proxy.
+    /// The last address of X-Forwarded-For. Every client can send this field, so believe it only
+    /// when a trusted proxy has sent it.
     pub(crate) forwarded_for: Option<IpAddr>,
     pub(crate) if_match: Option<String>,
     pub(crate) if_none_match: Option<String>,
@@ -40,13 +42,13 @@ pub(crate) struct Fields {
     /// Access-Control-Request-Method, which makes an OPTIONS request a preflight (Fetch standard,
     /// CORS protocol).
     pub(crate) preflight_method: Option<String>,
-    /// Accept has `text/html`: a browser opens the page.
+    /// Accept names `text/html`, as when a browser opens the page.
     pub(crate) asks_for_html: bool,
 }
 
-static NONE: LazyLock<Fields> = LazyLock::new(Fields::default);
+static NO_FIELDS: LazyLock<Fields> = LazyLock::new(Fields::default);
 
-/// The value of Authorization (RFC 9110 §11.6.2), hidden from logs.
+/// The value of Authorization (RFC 9110 §11.6.2); its `Debug` hides it from logs.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Credentials(pub(crate) Box<[u8]>);
 
@@ -58,21 +60,21 @@ impl fmt::Debug for Credentials {
 
 impl Request {
     pub(crate) fn fields(&self) -> &Fields {
-        self.rare_fields.as_deref().unwrap_or(&NONE)
+        self.rare_fields.as_deref().unwrap_or(&NO_FIELDS)
     }
 
-    /// RFC 9110 §9.2.1.
+    /// Whether the method is GET, HEAD or OPTIONS, which are safe (RFC 9110 §9.2.1).
     pub(crate) fn is_safe(&self) -> bool {
         matches!(self.method, Method::Get | Method::Head | Method::Options)
     }
 
-    /// Whether a browser asks what a page of another origin may send (Fetch standard, CORS
-    /// protocol).
+    /// Whether this is a CORS preflight, by which a browser asks what a page of another origin may
+    /// send (Fetch standard, CORS protocol).
     pub(crate) fn is_preflight(&self) -> bool {
         self.method == Method::Options && self.fields().preflight_method.is_some()
     }
 
-    /// Bytes on the heap.
+    /// Bytes that the texts and the content of the request take on the heap.
     pub(crate) fn memory(&self) -> usize {
         let fields = self.fields();
         let texts = [

@@ -16,21 +16,21 @@ use tiny_http::StatusCode;
 pub(crate) struct EntityTag([u8; 16]);
 
 impl EntityTag {
-    /// Whether this text, with its quotes, has the form of a tag of this service.
+    /// Whether `tag`, with its quotes, has the form of a tag of this service.
     pub(crate) fn may_be(tag: &str) -> bool {
         let digits = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
         let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(is_digit))
     }
 
-    /// The same bytes have the same tag in every process. The hash is cryptographic: no two
+    /// The tag of these bytes, the same in every process. The hash is cryptographic: no two
     /// contents with the same tag can be found.
     pub(crate) fn of(representation: &[u8]) -> Self {
         let hash = blake3::hash(representation);
         Self(*hash.as_bytes().first_chunk().expect("it has 32 bytes"))
     }
 
-    /// As it is written in a field. By hand, since every read has one: `{:032x}` takes 600
+    /// The tag as a field has it. Written by hand, since every read has one: `{:032x}` takes 600
     /// instructions more.
     pub(super) fn text(self) -> [u8; 34] {
         let mut text = [b'"'; 34];
@@ -51,7 +51,7 @@ pub(crate) enum Content {
     Shared(Arc<Representation>),
 }
 
-/// A representation (RFC 9110 §3.2) that any number of responses are sent from.
+/// A representation (RFC 9110 §3.2) that any number of responses share.
 #[derive(Debug, Default)]
 pub(crate) struct Representation {
     bytes: Box<[u8]>,
@@ -81,17 +81,17 @@ impl Representation {
         *self.tag.get_or_init(|| EntityTag::of(&self.bytes))
     }
 
-    /// Whether [`Representation::tag`] has it already.
+    /// Whether the tag is computed already.
     pub(crate) fn has_tag(&self) -> bool {
         self.tag.get().is_some()
     }
 
-    /// True the first time.
+    /// Notes that the list watches its memory from now on. True only the first time.
     pub(crate) fn track(&self) -> bool {
         !self.is_tracked.load(Relaxed) && !self.is_tracked.swap(true, Relaxed)
     }
 
-    /// Asks those who send it to end that, so that its memory is free.
+    /// Asks the workers to close the connections that send it, so that its memory is freed.
     pub(crate) fn withdraw(&self) {
         self.is_withdrawn.store(true, Relaxed);
     }
@@ -121,7 +121,7 @@ pub(crate) struct Response {
     /// Further fields: names and values.
     pub(crate) fields: Vec<(&'static str, Cow<'static, str>)>,
     pub(crate) varies_by_accept: bool,
-    /// WWW-Authenticate: on a 401, and on the answer to OPTIONS where a write needs another token.
+    /// WWW-Authenticate: on a 401, and on OPTIONS if the client would get a 401 for a write.
     pub(crate) challenge: Option<Challenge>,
     /// The request has changed the list.
     pub(crate) is_change: bool,
@@ -129,46 +129,46 @@ pub(crate) struct Response {
     pub(crate) detail: Cow<'static, str>,
 }
 
-/// What decides the fields that do not depend on what is answered.
+/// What decides those fields of a response that do not depend on its content.
 pub(crate) struct CommonFields<'a> {
     /// An IMF-fixdate (RFC 9110 §5.6.7).
     pub(crate) date: &'a str,
     /// [`CLOSES`], or what [`stays_open`] returned.
     pub(crate) connection: &'a str,
-    /// The Origin of the request, if it is allowed: then there are CORS fields (Fetch standard).
+    /// The Origin of the request, if it is allowed, for the CORS fields (Fetch standard).
     pub(crate) allowed_origin: Option<&'a str>,
     /// The request asks what a page of that origin may send.
     pub(crate) is_preflight: bool,
     /// The response depends on the Origin of the request.
     pub(crate) varies_by_origin: bool,
-    /// No shared cache may keep it.
+    /// No shared cache may keep the response.
     pub(crate) is_private: bool,
 }
 
 /// Why a token is asked for (RFC 6750 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
-    /// When the request has none, or credentials of another scheme.
+    /// When the request has no credentials, or those of another scheme than Bearer.
     NoToken,
     InvalidToken,
 }
 
-/// The fields about the connection when it closes after the response, each with CR LF before it.
+/// The connection fields of a response after which the connection closes, with CR LF before each.
 pub(crate) const CLOSES: &str = "\r\nConnection: close";
 
-/// The same when it stays open, and how long it may be idle then (RFC 2068 §19.7.1.1). RFC 9110
-/// §7.6.1: Connection MUST list such fields; the option that it has for Keep-Alive also tells
-/// HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
+/// The connection fields of a response after which the connection stays open, and may be idle for
+/// `seconds` (RFC 2068 §19.7.1.1). RFC 9110 §7.6.1: Connection MUST list Keep-Alive; that also
+/// tells HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
 pub(crate) fn stays_open(seconds: u64) -> String {
     format!("\r\nConnection: keep-alive\r\nKeep-Alive: timeout={seconds}")
 }
 
-/// What a page of an allowed origin may send.
+/// The methods and further fields that a page of an allowed origin may send.
 const PREFLIGHT_FIELDS: &str = "\r\nAccess-Control-Allow-Methods: GET, HEAD, POST, PUT, DELETE\
     \r\nAccess-Control-Allow-Headers: Accept, Authorization, Content-Type, If-Match, If-None-Match\
     \r\nAccess-Control-Max-Age: 600"; // seconds
 
-/// What it may read of a response besides the fields that every page may read.
+/// What a page of an allowed origin may read besides the fields that every page may read.
 const EXPOSED_FIELDS: &str = "\r\nAccess-Control-Expose-Headers: ETag, Location";
 
 impl Response {
@@ -186,8 +186,8 @@ impl Response {
         }
     }
 
-    /// The Error body of the specification. The message is for the author of the client, in lower
-    /// case and without a full stop.
+    /// A response with the Error body of the specification. `message` is for the author of the
+    /// client, in lower case and without a full stop.
     pub(crate) fn error(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         let detail = message.into();
         let body = format!("{}\n", json!({"error": true, "message": detail}));
@@ -197,7 +197,8 @@ impl Response {
     /// Appends status line and fields.
     pub(crate) fn write_head(&self, out: &mut Vec<u8>, common: &CommonFields<'_>) {
         let reason = match self.status {
-            StatusCode::PAYLOAD_TOO_LARGE => "Content Too Large", // RFC 9110 §15.5.14; the library has the older name
+            // RFC 9110 §15.5.14; tiny_http has the older name
+            StatusCode::PAYLOAD_TOO_LARGE => "Content Too Large",
             status => status.default_reason_phrase(),
         };
         let cache_control = match (self.challenge, common.is_private) {
@@ -258,7 +259,6 @@ impl Challenge {
     }
 }
 
-/// Appends these parts.
 fn push<const COUNT: usize>(out: &mut Vec<u8>, parts: [&str; COUNT]) {
     parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
 }
@@ -268,7 +268,7 @@ fn push<const COUNT: usize>(out: &mut Vec<u8>, parts: [&str; COUNT]) {
 #[derive(Debug, Default)]
 pub(crate) struct Date {
     text: String,
-    /// When the second is over.
+    /// When the current second is over.
     end: Option<Instant>,
 }
 

@@ -1,5 +1,5 @@
 //! Small pieces of the grammar of RFC 9110, RFC 9112 and RFC 3986 that several parsers need, Host
-//! (RFC 9110 §7.2) among them. Does not decide which hosts a service has.
+//! (RFC 9110 §7.2) among them. Does not decide which hosts the service answers to.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,10 +8,10 @@ pub(super) fn is_tchar(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
 
-/// Splits an absolute-form target into authority and path with query (RFC 9112 §3.2.2). The scheme
-/// is `http` or `https`, in upper or lower case (RFC 3986 §3.1).
+/// Splits an absolute-form target into authority and path with query (RFC 9112 §3.2.2). `None` for
+/// any other target. The scheme is `http` or `https`, in upper or lower case (RFC 3986 §3.1).
 pub(crate) fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
-    // as nearly all do
+    // origin-form, as nearly all targets are
     if target.starts_with('/') {
         return None;
     }
@@ -20,7 +20,7 @@ pub(crate) fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
     is_known.then(|| rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())))
 }
 
-/// A number that consists of digits alone: `from_str_radix` would allow a plus sign before them.
+/// Parses a number of digits alone: `from_str_radix` would allow a plus sign before them.
 pub(super) fn parse_digits(digits: &[u8], radix: u32) -> Option<u64> {
     let digits = str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
     u64::from_str_radix(digits, radix).ok()
@@ -34,13 +34,13 @@ pub(crate) fn has_valid_escapes(text: &str) -> bool {
     text.as_bytes().split(|byte| *byte == b'%').skip(1).all(is_escape)
 }
 
-/// The value of Host, or the authority of a target: `uri-host [":" port]`, and the host not empty
-/// (RFC 3986 §3.2.2).
+/// The value of Host, or the authority of a target: `uri-host [":" port]`, with a host that is not
+/// empty (RFC 3986 §3.2.2).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     text: String,
-    /// It is an IP address, or `localhost` or a name below it (RFC 6761 §6.3): no answer of a DNS
-    /// server leads to these.
+    /// The host is an IP address, `localhost` or a name below that (RFC 6761 §6.3): clients reach
+    /// it without DNS, so DNS rebinding cannot use it.
     pub(crate) needs_no_dns: bool,
 }
 
@@ -71,7 +71,7 @@ impl Host {
         split_port(&self.text).0
     }
 
-    /// Whether this is its name, in upper or lower case.
+    /// Whether `name` is the host, in upper or lower case.
     pub(crate) fn is_named(&self, name: &str) -> bool {
         without_root(self.name()).eq_ignore_ascii_case(without_root(name))
     }
@@ -84,7 +84,7 @@ fn split_port(host: &str) -> (&str, &str) {
     host.split_at(colon.unwrap_or(host.len()))
 }
 
-/// A host name without the dot of the DNS root, which may follow any (RFC 1034 §3.1).
+/// A host name without the dot of the DNS root, which may end any name (RFC 1034 §3.1).
 fn without_root(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
