@@ -1,11 +1,11 @@
 //! Log lines: how they look, how many a client can cause, and how they reach standard error.
 //!
-//! What may come many times has a [`Limiter`] each, so that none hides another: [`FAULTS`] of the
-//! service itself, and the warnings that any client can cause. Everything else, the access log
-//! included, is logged by the macros of `log`.
+//! Each kind of line that may come many times has its own [`Limiter`], so that no kind hides
+//! another: [`FAULTS`] of the service, and the warnings that any client can cause. Everything else,
+//! the access log included, is logged by the macros of `log`.
 //!
 //! A slow reader of the log must not slow down the service: one thread writes the lines, from a
-//! bounded queue. Lines that do not fit are dropped and counted.
+//! bounded queue. Lines that do not fit into it are dropped and counted.
 
 use std::fmt::{self, Display};
 use std::io::{self, LineWriter, Write};
@@ -21,36 +21,35 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 use simplelog::{ConfigBuilder, FormatItem, WriteLogger, format_description};
 
 const QUEUE_LINES: usize = 1024;
-const LINE_BYTES: usize = 16 * 1024; // longer ones are written in parts
-/// After a write, so that a busy access log does not wake the thread for each line. The end of the
-/// process looks as often whether all are written.
+const LINE_BYTES: usize = 16 * 1024; // longer lines are written in parts
+/// How long the thread sleeps after a write, so that a busy access log does not wake it for each
+/// line. [`end`] looks as often whether all lines are written.
 const GATHER_TIME: Duration = Duration::from_millis(5);
-/// At the end of the process: if the lines take longer, nobody reads them.
+/// How long [`end`] waits for the lines to be written: if that takes longer, nobody reads them.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
 const CLIENT_WARNINGS_MAX: u64 = 5; // of one kind, per second
 const FAULTS_MAX: u64 = 100; // per second
 const EXCERPT_CHARS: usize = 200; // after escaping
 
-/// Times in UTC as in RFC 3339, with milliseconds: all are of one length.
+/// UTC in the form of RFC 3339, with milliseconds, so that all times have the same length.
 const TIME_FORMAT: &[FormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
-/// To the thread that writes: whole lines, or parts of long ones.
+/// Whole lines, or parts of long ones, for the thread that writes.
 static QUEUE: OnceLock<SyncSender<Vec<u8>>> = OnceLock::new();
-/// How many of them are queued or being written.
+/// How many entries of [`QUEUE`] wait or are being written.
 static UNWRITTEN: AtomicUsize = AtomicUsize::new(0);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static WARNINGS: AtomicU64 = AtomicU64::new(0);
 
-/// Clients should not be able to cause these. One that finds a way may cause many, so they are
-/// limited as well.
+/// Panics. Clients should not be able to cause any; one that finds a way may cause many.
 pub(crate) static FAULTS: Limiter = Limiter::new(Level::Error, FAULTS_MAX, "faults of the service");
 pub(crate) static WRONG_TOKENS: Limiter =
     Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about wrong tokens");
-/// Requests of other origins, or for foreign hosts.
+/// Requests refused with 403: changes from other origins, and requests for foreign hosts.
 pub(crate) static FORBIDDEN: Limiter =
     Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about requests refused with 403");
-/// Connections that are closed, or not accepted, for lack of something.
+/// Connections closed or not accepted for lack of a resource, such as memory or descriptors.
 pub(crate) static CONNECTIONS: Limiter =
     Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about connections");
 
@@ -66,7 +65,7 @@ pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
     Ok(())
 }
 
-/// Logs why the process fails, if so, whatever the log level is. Then waits until all lines are
+/// Logs `failure`, if there is one, whatever the log level is. Then waits until all lines are
 /// written, but no longer than [`FLUSH_TIME`], or 4 times that for a failure. Call it before the
 /// process ends.
 pub(crate) fn end(failure: Option<&impl Display>) {
@@ -81,14 +80,13 @@ pub(crate) fn end(failure: Option<&impl Display>) {
     }
 }
 
-/// How many lines were dropped, and how many warnings there were, those that were left out
-/// included.
+/// The number of dropped lines, and of warnings, including those that a [`Limiter`] left out.
 pub(crate) fn counts() -> (u64, u64) {
     (DROPPED.load(Relaxed), WARNINGS.load(Relaxed))
 }
 
-/// What a client sent, for a log line: escaped as by `{:?}`, and cut with `…` if that is longer
-/// than 200 characters.
+/// Quotes what a client sent, for a log line: escaped as by `{:?}`, and cut, with `…` behind it,
+/// after [`EXCERPT_CHARS`] characters.
 pub(crate) fn excerpt(text: &str) -> String {
     let mut length = 0;
     let end = text.char_indices().find_map(|(at, c)| {
@@ -104,17 +102,17 @@ pub(crate) fn excerpt(text: &str) -> String {
 /// Lets a number of lines per second through, and counts the others.
 pub(crate) struct Limiter {
     level: Level,
-    /// What is left out, in the plural.
+    /// What kind of lines these are, in the plural, for the line that says how many were left out.
     what: &'static str,
     rate: Mutex<Rate>,
 }
 
 impl Limiter {
     const fn new(level: Level, max: u64, what: &'static str) -> Self {
-        Self { level, what, rate: Mutex::new(Rate { max, second: None, said: 0, left_out: 0 }) }
+        Self { level, what, rate: Mutex::new(Rate { max, second: None, admitted: 0, left_out: 0 }) }
     }
 
-    /// Logs a line, unless there were too many in this second.
+    /// Logs a line, unless there were too many in this second. Says how many were left out before.
     pub(crate) fn log(&self, text: fmt::Arguments<'_>) {
         if !log::log_enabled!(self.level) {
             return;
@@ -134,35 +132,36 @@ impl Limiter {
     }
 }
 
-/// The lines of the current second.
+/// How many lines were admitted in the current second, and how many left out since the last.
 struct Rate {
     max: u64,
+    /// When the current second began; `None` before the first line.
     second: Option<Instant>,
-    said: u64,
+    admitted: u64,
     left_out: u64,
 }
 
 impl Rate {
-    /// `None` if this line is one too many; otherwise how many were left out before it.
+    /// `None` if this line is one too many; otherwise how many lines were left out before it.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.second.is_none_or(|begun| now.duration_since(begun) >= Duration::from_secs(1)) {
-            (self.second, self.said) = (Some(now), 0);
+            (self.second, self.admitted) = (Some(now), 0);
         }
-        if self.said == self.max {
+        if self.admitted == self.max {
             self.left_out += 1;
             return None;
         }
-        self.said += 1;
+        self.admitted += 1;
         Some(take(&mut self.left_out))
     }
 }
 
-/// The way to the thread that writes, for whole lines.
+/// Puts what the logger writes, whole lines, into [`QUEUE`].
 struct Queue;
 
 impl Write for Queue {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        // that thread could not be started, which is the last that is logged
+        // there is no thread when it could not be started: only that error is logged then
         let Some(queue) = QUEUE.get() else { return io::stderr().write(lines) };
         UNWRITTEN.fetch_add(1, Relaxed);
         if queue.try_send(lines.to_vec()).is_err() {
@@ -177,12 +176,12 @@ impl Write for Queue {
     }
 }
 
-/// Writes what is in the queue, several lines at a time.
+/// Writes what is in the queue to standard error, several lines at a time.
 fn write_forever(lines: &Receiver<Vec<u8>>) {
     let mut reported = 0;
     while let Ok(first) = lines.recv() {
         let taken: Vec<_> = once(first).chain(lines.try_iter().take(QUEUE_LINES)).collect();
-        // There is nowhere to complain.
+        // A failure of the log cannot be logged.
         let _ = io::stderr().write_all(&taken.concat());
         let dropped = DROPPED.load(Relaxed);
         if dropped > reported && log::log_enabled!(Level::Warn) {
@@ -195,27 +194,27 @@ fn write_forever(lines: &Receiver<Vec<u8>>) {
     }
 }
 
-/// Writes a warning past the queue, which may be full again, for as long as that takes.
+/// Writes a warning itself, for as long as that takes: the queue may be full again.
 fn warn_past_queue(text: fmt::Arguments<'_>) {
     let record = Record::builder().level(Level::Warn).args(text).build();
     match is_journal() {
-        // There is nowhere to complain.
+        // A failure of the log cannot be logged.
         true => drop(io::stderr().write_all(journal_lines(&record).as_bytes())),
         false => plain(io::stderr()).log(&record),
     }
 }
 
-/// Whether standard error goes to the journal, whose device and inode `JOURNAL_STREAM` has
-/// (systemd.exec(5)).
+/// Whether standard error goes to the journal: its device and inode are then those that
+/// `JOURNAL_STREAM` has (systemd.exec(5)).
 fn is_journal() -> bool {
     let Ok(file) = rustix::fs::fstat(io::stderr()) else { return false };
     let identity = format!("{}:{}", file.st_dev, file.st_ino);
     std::env::var("JOURNAL_STREAM").is_ok_and(|journal| journal == identity)
 }
 
-/// Counts warnings, and passes lines on. The level is set for the whole program, not here.
+/// Counts warnings, and queues lines. The level is set for the whole program, not here.
 struct Logger {
-    /// `None` for the journal, which adds time and program itself (sd-daemon(3)).
+    /// `None` for the journal, which adds the time and the name of the program (sd-daemon(3)).
     plain: Option<Box<WriteLogger<LineWriter<Queue>>>>,
 }
 
@@ -230,7 +229,7 @@ impl Log for Logger {
         }
         match &self.plain {
             Some(plain) => plain.log(record),
-            // The queue takes every line, or counts it.
+            // The queue counts the lines that it cannot take.
             None => drop(Queue.write(journal_lines(record).as_bytes())),
         }
     }
@@ -238,7 +237,8 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// Makes lines with a time and a level; simplelog writes each in a dozen pieces.
+/// Makes lines with a time and a level. simplelog writes a line in a dozen pieces, which the
+/// [`LineWriter`] joins.
 fn plain<W: Write + Send + 'static>(to: W) -> Box<WriteLogger<LineWriter<W>>> {
     let config = ConfigBuilder::new()
         .set_thread_level(LevelFilter::Off)
@@ -249,7 +249,7 @@ fn plain<W: Write + Send + 'static>(to: W) -> Box<WriteLogger<LineWriter<W>>> {
     WriteLogger::new(LevelFilter::Trace, config, LineWriter::with_capacity(LINE_BYTES, to))
 }
 
-/// Each line of a record has its own priority, since the journal takes each for an entry.
+/// The record with its priority before each line, since the journal makes an entry of each line.
 fn journal_lines(record: &Record<'_>) -> String {
     let priority = match record.level() {
         Level::Error => 3,
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_number_of_lines_per_second_is_admitted_and_the_others_are_counted() {
-        let mut rate = Rate { max: 5, second: None, said: 0, left_out: 0 };
+        let mut rate = Rate { max: 5, second: None, admitted: 0, left_out: 0 };
         let start = Instant::now();
         for _ in 0..5 {
             assert_eq!(rate.admit(start), Some(0));

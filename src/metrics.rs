@@ -1,7 +1,7 @@
 //! What the service counts, and the text that Prometheus reads.
 //!
-//! Each [`Counter`] is written by one thread, and summed when `/metrics` is read: workers share no
-//! cache line for counting.
+//! Each [`Counter`] is written by one thread alone, so that workers share no cache line for
+//! counting. `/metrics` tells the sums.
 
 use std::fmt::Display;
 use std::fs;
@@ -14,7 +14,7 @@ use tiny_http::{Method, StatusCode};
 
 use crate::logging;
 
-/// Each family on a line: name, kind and help.
+/// The metric families, one per line: name, type and help.
 const FAMILIES: &str = "\
 colors_http_requests_total counter Responses by method and class of status; other: also what is no \
 request.
@@ -43,26 +43,27 @@ process_open_fds gauge Open file descriptors.
 process_max_fds gauge Most file descriptors.
 ";
 
-/// The labels of methods. All others share one: a client must not be able to create time series.
+/// The values of the label `method`. All other methods are `other`: a client must not be able to
+/// create time series.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"];
 
-/// Why the service has closed a connection, as a label; the rest are closed by their clients, or
-/// after a last response.
+/// Why the service has closed a connection. Those that their clients close, or that end with their
+/// last response, are not counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Closing {
-    /// It was idle for the keep-alive time, or had no first request.
+    /// It was idle for the keep-alive time, or its first request did not begin in time.
     Idle,
-    /// A request was not there in time.
+    /// A request did not arrive as a whole in time.
     Request,
-    /// The client did not read its response.
+    /// The client did not read a response in time.
     Unread,
-    /// It was reading an old list, and those took too much memory.
+    /// It was still being sent an old list or color, and those took too much memory.
     OldList,
-    /// There was no room for it.
+    /// The connection limit was reached, or epoll did not take the socket.
     NoRoom,
 }
 
-/// The labels of [`Closing`], in its order.
+/// The values of the label `reason`, in the order of [`Closing`].
 const CLOSINGS: [&str; 5] = ["idle", "request", "unread", "old_list", "no_room"];
 
 impl Closing {
@@ -71,14 +72,14 @@ impl Closing {
     }
 }
 
-/// The classes of final statuses (RFC 9110 §15).
+/// The values of the label `status`: the classes of final statuses (RFC 9110 §15).
 const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
 /// The upper bound of a histogram's first bucket in nanoseconds: a read of one color takes less.
 /// Each further bound is twice the one before.
 const FIRST_BOUND: u64 = 10_000;
 
-/// The last bound is 10.5 s, for a sync of a slow disk.
+/// How many bounds there are. The last is 10.5 s, for a sync of a slow disk.
 const BOUNDS: usize = 21;
 
 /// A number that one thread counts up and every thread may read.
@@ -86,7 +87,7 @@ const BOUNDS: usize = 21;
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds without a locked instruction. Only for the one thread that writes it.
+    /// Adds `count` without a locked instruction. Only for the one thread that writes the counter.
     pub(crate) fn add(&self, count: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
     }
@@ -99,7 +100,7 @@ impl Counter {
 /// How often something took how long.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
-    /// One for each bound, not cumulative, and one for what took longer.
+    /// One counter for each bound, not cumulative, and one for what took longer.
     buckets: [Counter; BOUNDS + 1],
     nanoseconds: Counter,
 }
@@ -114,23 +115,24 @@ impl Histogram {
     }
 }
 
-/// What one worker counts, on cache lines of its own; processors fetch them in pairs of 64 bytes.
+/// What one worker counts, on cache lines of its own: processors fetch these in pairs of 64 bytes.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerCounters {
     /// Open connections, those in the inbox included. It is no [`Counter`], since two threads write
-    /// it: the accept loop adds a connection, and the worker takes it off.
+    /// it: the accept loop adds connections, and the worker subtracts them.
     pub(crate) connections: AtomicUsize,
-    /// By method and class of status.
+    /// Responses by [`METHODS`] and [`CLASSES`].
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
-    /// By [`Closing`].
+    /// Closed connections by [`Closing`].
     pub(crate) closed: [Counter; CLOSINGS.len()],
-    /// Times of requests that were answered without a save: from the start of the pass that
-    /// received the last byte to the end of that pass, so that the clock is read once per pass, or
-    /// to the answer that took long. The time in the kernel's receive buffer and in the run queue is
-    /// not included.
+    /// Times of requests that were answered without a save: from the start to the end of the pass
+    /// that answered them, so that the clock is read once per pass; for an answer that took long,
+    /// from the pass that received the last byte to the answer. Before, a request may have waited
+    /// in the kernel's receive buffer or in the run queue.
     pub(crate) immediate: Histogram,
-    /// How long changes took that had to be saved first, up to their answers.
+    /// Times of changes that had to be saved first: from the pass that received the last byte to
+    /// the answer.
     pub(crate) durable: Histogram,
 }
 
@@ -139,7 +141,7 @@ impl WorkerCounters {
         self.closed[reason as usize].add(count as u64);
     }
 
-    /// Counts a response; `None` is what could not be read as a request.
+    /// Counts a response. `method` is `None` for what could not be read as a request.
     pub(crate) fn count_response(&self, method: Option<&Method>, status: StatusCode) {
         let name = method.map_or("other", Method::as_str);
         let method = METHODS.iter().position(|known| *known == name).unwrap_or(METHODS.len() - 1);
@@ -148,17 +150,17 @@ impl WorkerCounters {
     }
 }
 
-/// What the writer counts of saves, or a follower of reads.
+/// What the writer counts of saves. Reads that fail, also those of a follower, count as failures.
 #[derive(Debug, Default)]
 pub(crate) struct SaveMetrics {
-    /// Of those that succeeded.
+    /// Times of the saves that succeeded.
     pub(crate) durations: Histogram,
     pub(crate) failures: Counter,
 }
 
 /// The numbers of the whole service.
 pub(crate) struct Metrics {
-    /// By worker.
+    /// By the number of the worker.
     pub(crate) workers: Box<[WorkerCounters]>,
     /// The connection limit.
     pub(crate) connections_max: usize,
@@ -176,15 +178,16 @@ impl Metrics {
         self.workers.iter().map(|worker| worker.connections.load(Relaxed)).sum()
     }
 
-    /// All of it in the text format of Prometheus, version 0.0.4. `list`: how many colors and bytes
-    /// it has; `read` and `changed`: when it was, if it follows a file.
+    /// All metrics in the text format of Prometheus, version 0.0.4. `list`: its number of colors
+    /// and of bytes. `read` and `changed`: when a followed file was last read, and when that led to
+    /// another list; `None` if no file is followed.
     pub(crate) fn exposition(
         &self,
         list: (usize, usize),
         saves: &SaveMetrics,
         [read, changed]: [Option<SystemTime>; 2],
     ) -> String {
-        // bytes; the text has 7 KiB
+        // in bytes; the text has 7 KiB
         let mut text = Exposition { text: String::with_capacity(8 * 1024), family: "" };
         text.family("colors_http_requests_total");
         for (method, name) in METHODS.iter().enumerate() {
@@ -221,17 +224,17 @@ impl Metrics {
         text.family("colors_build_info");
         text.sample(concat!("{version=\"", env!("BUILD_VERSION"), "\"}"), 1);
         text.number("process_start_time_seconds", seconds_since_1970(self.started));
-        // what proc(5) does not tell, as in an empty root directory, is left out
+        // where there is no proc(5), as in an empty root directory, its numbers are left out
         text.optional("process_cpu_seconds_total", processor_seconds());
         text.optional("process_resident_memory_bytes", resident_bytes());
-        // one of them reads the directory
+        // less the one that reads the directory
         let descriptors = fs::read_dir("/proc/self/fd").map(|descriptors| descriptors.count() - 1);
         text.optional("process_open_fds", descriptors.ok());
         text.optional("process_max_fds", getrlimit(Resource::Nofile).current);
         text.text
     }
 
-    /// The sum of one counter of each worker.
+    /// The sum of one counter over all workers.
     fn sum(&self, counter: impl Fn(&WorkerCounters) -> &Counter) -> u64 {
         self.workers.iter().map(|worker| counter(worker).read()).sum()
     }
@@ -244,8 +247,8 @@ fn seconds_since_1970(time: SystemTime) -> f64 {
 /// The processor time of the process in user and in kernel mode.
 fn processor_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // utime and stime are the 14th and 15th field, in the unit of user space, 10 ms; the second
-    // field is the name, in parentheses
+    // proc_pid_stat(5): utime and stime are fields 14 and 15, in ticks of 10 ms; field 2, the name,
+    // is in parentheses and may have spaces
     let (_, fields) = stat.rsplit_once(") ")?;
     let times = fields.split(' ').skip(11).take(2);
     Some(times.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0)
@@ -261,7 +264,7 @@ fn resident_bytes() -> Option<u64> {
 /// Metrics as text: families, each with its samples.
 struct Exposition {
     text: String,
-    /// The name of the last one.
+    /// The name of the family that was begun last.
     family: &'static str,
 }
 
@@ -278,7 +281,7 @@ impl Exposition {
         self.text += &format!("{}{labels} {value}\n", self.family);
     }
 
-    /// A family with one sample.
+    /// Adds a family with one sample.
     fn number(&mut self, name: &'static str, value: impl Display) {
         self.family(name);
         self.sample("", value);
@@ -290,7 +293,8 @@ impl Exposition {
         }
     }
 
-    /// A histogram that is the sum of these, with this label; buckets are cumulative here.
+    /// Adds the samples of a histogram that is the sum of `parts`. Here, as Prometheus wants it,
+    /// each bucket includes those before it.
     fn histogram<'a>(&mut self, label: &str, parts: impl Iterator<Item = &'a Histogram> + Clone) {
         let (separator, labels) =
             if label.is_empty() { ("", String::new()) } else { (",", format!("{{{label}}}")) };

@@ -17,7 +17,7 @@ use listenfd::ListenFd;
 use rustix::fs::Mode;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
-/// Length of the kernel's queue of connections that are not accepted yet; it caps this at
+/// Length of the kernel's queue of connections that are not accepted yet. The kernel caps it at
 /// `net.core.somaxconn`, 4,096 by default.
 const BACKLOG: i32 = 4096;
 
@@ -34,18 +34,18 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    /// A TCP address of this host alone, which web pages can reach by DNS rebinding.
+    /// Whether this is a loopback TCP address, which web pages can reach by DNS rebinding.
     pub(crate) fn is_loopback(&self) -> bool {
         matches!(self, Self::Tcp(address) if address.ip().to_canonical().is_loopback())
     }
 
-    /// Other hosts can connect to it.
+    /// Whether this is a TCP address that other hosts may reach.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self, Self::Tcp(_)) && !self.is_loopback()
     }
 
-    /// Whether a process that listens on this one cannot listen on the other as well. An IPv6
-    /// wildcard covers IPv4, see [`listen`].
+    /// Whether listening on this endpoint rules out listening on `other` as well. An IPv6 wildcard
+    /// covers IPv4, see [`listen`].
     fn covers(&self, other: &Self) -> bool {
         let (Self::Tcp(one), Self::Tcp(two)) = (self, other) else { return self == other };
         // with port 0 the kernel picks a free one
@@ -71,7 +71,7 @@ impl FromStr for Endpoint {
                 .then(|| Self::Unix(path.into()))
                 .ok_or_else(|| format!("give a path of 1 to {UNIX_PATH_BYTES_MAX} bytes, as in unix:/run/colors/colors.sock"));
         }
-        // clients for which localhost is ::1 first try 127.0.0.1 next
+        // 127.0.0.1 alone will do for localhost: clients that try ::1 first try it next
         let port = text.strip_prefix("localhost:").unwrap_or(text);
         if let Some(port) = port.parse().ok().filter(|_| !port.starts_with('+')) {
             return Ok(Self::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
@@ -116,12 +116,12 @@ pub(crate) fn clash(endpoints: &[Endpoint]) -> Option<String> {
 /// A listening socket. It is closed, but never shut down, since another process may have it as
 /// well.
 pub(crate) struct Listener {
-    /// The socket file, if this process created one. It is the first field to be dropped: while the
-    /// socket listens, no process replaces the file.
+    /// The socket file, if this process created one. It is the first field, so that it is removed
+    /// before the socket closes: while that listens, no process replaces the file.
     file: Option<SocketFile>,
     /// Nonblocking.
     pub(crate) socket: tiny_http::Listener,
-    /// With the port that the kernel picked in place of 0.
+    /// Where the socket listens, with the port that the kernel picked in place of 0.
     pub(crate) endpoint: Endpoint,
 }
 
@@ -140,15 +140,15 @@ impl Listener {
     }
 }
 
-/// `mode` are the permissions of a unix socket's file; `unsent` limits how long the kernel goes on
-/// sending to a client that does not answer.
+/// Opens a listening socket. `mode`: the permissions of a unix socket's file. `unsent`: how long
+/// the kernel waits for a TCP client to acknowledge data before it gives up the connection.
 pub(crate) fn listen(endpoint: &Endpoint, mode: u32, unsent: Duration) -> io::Result<Listener> {
     match endpoint {
         Endpoint::Tcp(address) => {
             let domain = Domain::for_address(*address);
             let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-            // without it, a restart fails while the kernel has connections of the previous process
-            // in TIME-WAIT
+            // without it, a restart fails while connections of the previous process are in
+            // TIME-WAIT
             socket.set_reuse_address(true)?;
             if address.is_ipv6() {
                 socket.set_only_v6(false)?;
@@ -179,7 +179,7 @@ pub(crate) fn inherited(unsent: Duration) -> io::Result<Vec<Listener>> {
 }
 
 fn inherit(sockets: &mut ListenFd, index: usize, unsent: Duration) -> io::Result<Listener> {
-    // a socket of another kind than the one asked for is an error, and stays where it is
+    // asking for a socket of another kind fails, and leaves the socket in its place
     let tcp = sockets.take_tcp_listener(index).ok().flatten().map(tiny_http::Listener::from);
     let unix = || sockets.take_unix_listener(index).ok().flatten().map(tiny_http::Listener::from);
     match tcp.or_else(unix) {
@@ -191,16 +191,15 @@ fn inherit(sockets: &mut ListenFd, index: usize, unsent: Duration) -> io::Result
     }
 }
 
-/// Sets the options of a listening socket; accepted connections inherit those of TCP on Linux.
+/// Sets the options of a listening socket; on Linux, accepted connections inherit those of TCP.
 fn adopt(socket: tiny_http::Listener, unsent: Duration) -> io::Result<Listener> {
     let options = SockRef::from(&socket);
     options.set_nonblocking(true)?;
     let address = options.local_addr()?;
     let endpoint = if let Some(address) = address.as_socket() {
-        // without it, the second segment of a response waits up to 40 ms for the acknowledgement of
-        // the first
+        // otherwise the second segment of a response may wait 40 ms for an acknowledgement
         options.set_tcp_nodelay(true)?;
-        // by default it is many minutes
+        // by default, the kernel waits for many minutes
         options.set_tcp_user_timeout(Some(unsent))?;
         Endpoint::Tcp(address)
     } else {
@@ -213,10 +212,10 @@ fn adopt(socket: tiny_http::Listener, unsent: Duration) -> io::Result<Listener> 
     Ok(Listener { file: None, socket, endpoint })
 }
 
-/// A socket file that this process made; removed when dropped.
+/// A socket file that this process created; dropping this removes it.
 struct SocketFile {
     path: PathBuf,
-    /// Device and inode: another process may have replaced the file since.
+    /// Device and inode, since another process may have replaced the file meanwhile.
     identity: (u64, u64),
 }
 
@@ -228,7 +227,7 @@ impl SocketFile {
         // the file starts with the socket's own mode less the umask (bind_bsd in the kernel's
         // net/unix/af_unix.c), never with a wider one
         rustix::fs::fchmod(socket, Mode::from_raw_mode(mode))?;
-        // where there is a file, bind fails
+        // bind fails where there is a file
         remove_stale(path, &address)?;
         socket.bind(&address)?;
         let file = Self { path: path.to_owned(), identity: identity(path)? };
@@ -246,7 +245,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Removes the file at the path, if there is one, and it is a socket on which nobody listens.
+/// Removes a socket file on which nobody listens. Fails if a process does, or it is no socket.
 fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
     let Ok(file) = fs::symlink_metadata(path) else { return Ok(()) };
     if !file.file_type().is_socket() {

@@ -18,11 +18,11 @@ const COPY_BYTES_MAX: usize = 1024;
 /// Bytes of responses that are collected before they are sent: 16 responses with one color each.
 const BATCH_BYTES: usize = 8 * 1024;
 
-/// Capacity up to which an empty buffer is kept for the next response.
+/// Largest capacity, in bytes, that the empty buffer keeps for the next response.
 const KEPT_BUFFER_BYTES_MAX: usize = 1024;
 
 /// Bytes that are sent before other connections get their turn; the kernel may take megabytes at a
-/// time. With much less, it gave up clients that read slowly (TCP_USER_TIMEOUT).
+/// time. With much less, the kernel timed out clients that read slowly (TCP_USER_TIMEOUT).
 const TURN_BYTES: usize = 512 * 1024;
 
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
@@ -34,7 +34,7 @@ pub(super) struct Output {
     buffer: Vec<u8>,
     /// The long content of the last response.
     content: Content,
-    /// How many bytes of both are sent.
+    /// How many bytes of `buffer` and `content` together are sent.
     sent: usize,
 }
 
@@ -42,14 +42,15 @@ pub(super) struct Output {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     All,
-    /// As much as is one turn: there may be room for more.
+    /// [`TURN_BYTES`] or more: the socket may have room for more.
     Turn,
     Some,
     Nothing,
 }
 
 impl Output {
-    /// Appends a response, and takes its content. Returns its length in bytes.
+    /// Appends a response, and takes the content out of it. Returns the length of head and content
+    /// in bytes. `is_head`: it answers a HEAD request.
     pub(super) fn push(
         &mut self,
         response: &mut Response,
@@ -73,19 +74,19 @@ impl Output {
         self.buffer.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
     }
 
-    /// Whether another response may be appended before this is sent.
+    /// Whether another response may be appended before the output is sent.
     pub(super) fn has_room(&self) -> bool {
         matches!(self.content, Content::None) && self.buffer.len() < BATCH_BYTES
     }
 
-    /// Bytes of memory of this connection alone: a content that others share does not count.
+    /// Bytes of memory that the output takes; shared content does not count.
     pub(super) fn memory(&self) -> usize {
         let own = if let Content::Own(json) = &self.content { json.capacity() } else { 0 };
         if self.buffer.is_empty() { 0 } else { self.buffer.capacity() + own }
     }
 
-    /// The content that is being sent, if others share it: one of the list, the page or the OpenAPI
-    /// document.
+    /// The content that is being sent, if it is shared: the list, a long color, the page or the
+    /// OpenAPI document.
     pub(super) fn shared_content(&self) -> Option<&Arc<Representation>> {
         match &self.content {
             Content::Shared(representation) => Some(representation),
@@ -93,7 +94,7 @@ impl Output {
         }
     }
 
-    /// Sends what the socket has room for, and no more than is one turn.
+    /// Sends what the socket has room for, but no more than about one turn.
     pub(super) fn send(&mut self, socket: impl AsFd) -> io::Result<Sent> {
         let before = self.sent;
         while let Some(rest) = self.rest() {
@@ -124,7 +125,7 @@ impl Output {
         Ok(Sent::All)
     }
 
-    /// What is not sent yet of buffer and content, cut to one turn; `None` if there is nothing.
+    /// What is not sent yet of `buffer` and `content`, cut to one turn; `None` if all is sent.
     fn rest(&self) -> Option<[&[u8]; 2]> {
         let buffer = &self.buffer[self.sent.min(self.buffer.len())..];
         let content = &self.content.bytes()[self.sent.saturating_sub(self.buffer.len())..];
