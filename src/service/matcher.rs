@@ -7,7 +7,7 @@ use tiny_http::Method;
 
 use crate::http::{has_valid_escapes, split_absolute_form};
 
-/// Bytes of a Location: nginx takes 4 KiB for the whole head of a response, most others 8 KiB.
+/// Longest path in a Location, in bytes: nginx takes 4 KiB of response head, most others 8 KiB.
 const LOCATION_BYTES_MAX: usize = 3500;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum Resource<'a> {
     Health,
     Metrics,
     OpenApi,
-    /// The base path itself: the page, for those who ask for HTML.
+    /// The base path itself, where clients that ask for HTML find the page.
     Page,
     /// The service itself: the target `*` of OPTIONS (RFC 9110 §9.3.7).
     Asterisk,
@@ -28,12 +28,12 @@ pub(super) enum Resource<'a> {
 /// Why a request target names nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TargetError {
-    /// When it is well-formed but nothing is there: 404.
+    /// When the target is well-formed, but nothing is there: 404.
     Unknown,
     /// When a percent escape is cut short, not hexadecimal, or the decoded bytes are not UTF-8:
     /// 400.
     Escape,
-    /// When it is neither origin-form nor absolute-form (RFC 9112 §3.2): 400.
+    /// When the target is neither origin-form nor absolute-form (RFC 9112 §3.2): 400.
     Form,
 }
 
@@ -64,8 +64,7 @@ impl BasePath {
     /// The path of the color `name`, for a Location field (RFC 3986 §3.3).
     ///
     /// `None` for `.` and `..`: the URL standard takes `%2E` for a dot segment, so clients that
-    /// follow it would reach another color. `None` as well for a path that proxies and clients may
-    /// fail on.
+    /// follow it would reach another resource. `None` also for more than [`LOCATION_BYTES_MAX`].
     pub(super) fn location_of(&self, name: &str) -> Option<String> {
         /// All but the unreserved characters of RFC 3986 §2.3.
         const RESERVED: &AsciiSet =
@@ -75,7 +74,7 @@ impl BasePath {
     }
 }
 
-/// Finds the resource that `target` names below `base`. `*` is one for OPTIONS alone.
+/// Finds the resource that `target` names below `base`. With OPTIONS, the target `*` names one too.
 ///
 /// The path is split at `/` first, then each segment is percent-decoded, so `%2F` is part of a
 /// name; the query is ignored.
@@ -104,7 +103,7 @@ pub(super) fn find<'a>(
     if has_escapes && !decodes() {
         return Err(TargetError::Escape);
     }
-    // `'/'` without the array would be searched for by memchr, which is slower in short paths
+    // an array, since `split('/')` would search by memchr, which is slower in short paths
     let mut segments = path.split(['/']).map(|segment| match has_escapes {
         // RFC 3986 §2.1; `+` stays a plus sign
         true => percent_decode_str(segment).decode_utf8().expect("the whole path decodes"),

@@ -1,7 +1,7 @@
 //! Protects against CSRF (changes that a page of another origin makes a visitor's browser send) and
 //! DNS rebinding (foreign host names on a loopback address). Browsers say where a request comes
-//! from; curl and other programs do not, and pass the check against CSRF. That of the host is the
-//! same for all.
+//! from; curl and other programs do not, and pass the check against CSRF. The host is checked for
+//! all of them.
 
 use tiny_http::StatusCode;
 
@@ -19,8 +19,8 @@ pub(crate) struct Allowlist {
 }
 
 impl Allowlist {
-    /// Refuses an intrusion with 403. `checks_host`: the listener can be reached by DNS rebinding,
-    /// as far as the service knows.
+    /// Refuses with 403 a change from a page of another origin and, if `checks_host`, a request for
+    /// a foreign host. Set that for a listener that DNS rebinding may reach.
     pub(super) fn check(&self, request: &Request, checks_host: bool) -> Result<(), Response> {
         if let Some(host) = request.host.as_deref()
             && checks_host
@@ -29,23 +29,24 @@ impl Allowlist {
         {
             return Err(foreign_host(host.name()));
         }
-        // RFC 9110 §9.2.1: these change nothing
-        if request.is_safe() || self.is_same_origin(request) {
+        // RFC 9110 §9.2.1: safe methods change nothing
+        if request.is_safe() || self.may_change(request) {
             Ok(())
         } else {
             Err(cross_origin(request))
         }
     }
 
-    /// The origin of the page that a request is from, if the operator allowed it, byte for byte.
+    /// The Origin of a request, if the operator allows it. The two are compared byte for byte.
     pub(super) fn allowed_origin<'a>(&self, request: &'a Request) -> Option<&'a str> {
         let origin = request.fields().origin.as_deref()?;
         self.origins.iter().any(|allowed| allowed == origin).then_some(origin)
     }
 
-    /// The algorithm of `http.CrossOriginProtection` of Go 1.25, after Filippo Valsorda's research
-    /// of 2025. No browser sends an empty field; it is the same as none, as in Go.
-    fn is_same_origin(&self, request: &Request) -> bool {
+    /// Whether a request is from a page of the service, from an allowed one, or from no browser:
+    /// the algorithm of `http.CrossOriginProtection` of Go 1.25. An empty field, which no browser
+    /// sends, counts as none, as in Go.
+    fn may_change(&self, request: &Request) -> bool {
         let fields = request.fields();
         match (given(&fields.sec_fetch_site), given(&fields.origin)) {
             (Some("same-origin" | "none"), _) | (None, None) => true,
@@ -60,7 +61,7 @@ impl Allowlist {
     }
 }
 
-/// For a page of another origin that would change something, as far as the browser says.
+/// The 403 for a change that a page of another origin asks for, as far as the browser says.
 fn cross_origin(request: &Request) -> Response {
     let origin = given(&request.fields().origin);
     let log = match origin {
@@ -68,10 +69,10 @@ fn cross_origin(request: &Request) -> Response {
         None => "refused a change from another site, the browser did not say which".to_owned(),
     };
     let advice = match given(&request.fields().sec_fetch_site) {
-        // no option allows `null`, nor what is no origin at all
+        // no option takes `null`, or what is no origin at all
         _ if origin.is_none_or(|origin| parse_origin(origin).is_err()) => "",
         Some(_) => "; --allow-origin with it would allow that",
-        // the Origin is not the Host: a proxy may have changed that
+        // Origin was compared with Host, which a proxy may have changed
         None => {
             "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that"
         }
@@ -79,8 +80,7 @@ fn cross_origin(request: &Request) -> Response {
     forbidden("a page of another origin may not change the list", &log, advice)
 }
 
-/// For a Host that is a name which anyone's DNS may have pointed at the loopback address (DNS
-/// rebinding).
+/// The 403 for a foreign host name, which DNS rebinding may have led to a loopback address.
 fn foreign_host(host: &str) -> Response {
     let log = format!("refused a request to the host {}", excerpt(host));
     let advice = match parse_host(host) {
@@ -90,8 +90,8 @@ fn foreign_host(host: &str) -> Response {
     forbidden("the service does not have this host name", &log, advice)
 }
 
-/// A message for the client, and a warning for the log. `advice`: what would allow the request,
-/// with the option; empty where none does.
+/// A 403 with a message for the client and one for the log. `advice`: which option would allow the
+/// request; empty if none would.
 fn forbidden(message: &str, log: &str, advice: &str) -> Response {
     let response = Response::error(StatusCode::FORBIDDEN, format!("{message}{advice}"));
     Response { detail: format!("{log}{advice}").into(), ..response }
@@ -117,8 +117,7 @@ pub(crate) fn parse_origin(text: &str) -> Result<String, String> {
     is_valid.then(|| text.to_owned()).ok_or_else(|| fix.to_owned())
 }
 
-/// Parses a host name of `--allow-host`: without scheme, port or path. Refuses what could equal no
-/// host name of a request.
+/// Parses a host name of `--allow-host`: letters, digits, `-`, `.` and `_`; no port, no path.
 pub(crate) fn parse_host(text: &str) -> Result<String, String> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     let is_valid = !text.is_empty() && text.chars().all(is_allowed);

@@ -1,9 +1,8 @@
-//! The page for browsers: one HTML document, put together from its parts when the program is
-//! compiled, and served as they are written. Decides nothing.
+//! The page for browsers: one HTML document, joined from its parts, as they are, when the program
+//! is compiled. Does not decide who gets it.
 //!
-//! Style and script stand in the document, so that the page is one request and needs to know no
-//! path but its own. The scripts are one module: each part may use what the parts before it
-//! declare.
+//! Style and script are in the document, so that the page is one request and needs to know no path
+//! but its own. The scripts are one module: each part may use what the parts before it declare.
 
 use std::sync::{Arc, LazyLock};
 
@@ -30,10 +29,10 @@ const HTML: &str = concat!(
     "</script>\n</html>\n",
 );
 
-/// What a browser may do for the page (Content Security Policy Level 3).
+/// What a browser lets the page do (Content Security Policy Level 3).
 ///
-/// Nothing runs or shows but what has these hashes, nothing is asked of another host, and no text
-/// becomes markup. After a change of style or script the test below tells the new hashes.
+/// Only the script and the style with these hashes count, nothing is asked of another host, and no
+/// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
     "Ss6/A7IakgbfKd33Uv8hLDByjQoZ4TloNoE1iPCZw9A=",
@@ -49,7 +48,7 @@ mod tests {
 
     const BYTES_MAX: usize = 64 * 1024;
 
-    /// What is between the tags of an element without attributes that matter here.
+    /// What is between `begin` and `end`, the tags of an element.
     fn content_of(begin: &str, end: &str) -> &'static str {
         HTML.split_once(begin).unwrap().1.split_once(end).unwrap().0
     }

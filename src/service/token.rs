@@ -10,19 +10,19 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::http::{Challenge, Credentials};
 
-/// Characters of a token: 16 of base64 are 96 bits, which nobody guesses; 512 fit any proxy's limit
-/// for a field.
+/// Fewest and most characters of a token: 16 of base64 are 96 bits, which nobody guesses; 512 fit
+/// any proxy's limit for a field.
 const TOKEN_CHARACTERS: RangeInclusive<usize> = 16..=512;
 const TOKEN_LENGTH: &str = "a token has 16 to 512 characters";
 
-/// b64token (RFC 6750 §2.1).
+/// The rule `b64token` (RFC 6750 §2.1).
 const TOKEN_SYNTAX: &str =
     r#"a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#;
 
-/// Bytes of a token file: 128 tokens of any length.
+/// Most bytes of a token file: more than 100 tokens of any length, with names.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Characters of a token's name.
+/// Most characters of a token's name.
 const NAME_CHARACTERS_MAX: usize = 64;
 const NAME_SYNTAX: &str =
     r#"a name has 1 to 64 letters, digits, "-", "." and "_", and must not be a token itself"#;
@@ -38,7 +38,7 @@ pub(crate) struct Tokens {
 #[derive(Clone, Debug, PartialEq)]
 struct Accepted {
     hash: blake3::Hash,
-    /// Its owner, for the log.
+    /// The name of the token's owner, for the log.
     name: Option<Arc<str>>,
 }
 
@@ -58,10 +58,10 @@ impl Tokens {
         &self.file
     }
 
-    /// Reads the file and replaces all tokens by those in it. After an error, when it cannot be
-    /// read or a line of it is wrong, the previous tokens stay.
+    /// Reads the file and replaces all tokens by those in it. Fails if the file cannot be read or a
+    /// line of it is wrong; then the previous tokens stay.
     pub(crate) fn load(&self) -> io::Result<LoadedTokens> {
-        // opening a FIFO would block the accept loop
+        // O_NONBLOCK, since opening a FIFO would block the accept loop
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let (file, mut content) =
             (OpenOptions::new().read(true).custom_flags(nonblocking).open(&self.file)?, Vec::new());
@@ -88,7 +88,7 @@ impl Tokens {
         })
     }
 
-    /// Returns the challenge for a request without a valid token.
+    /// Fails with the challenge for a request without a valid token.
     pub(super) fn check(&self, credentials: Option<&Credentials>) -> Result<(), Challenge> {
         let token = credentials.and_then(token_of).ok_or(Challenge::NoToken)?;
         self.find(token).map(drop).ok_or(Challenge::InvalidToken)
@@ -99,7 +99,7 @@ impl Tokens {
         self.find(credentials.and_then(token_of)?)?.name
     }
 
-    /// What is compared are hashes, so the time that this takes reveals no token.
+    /// Finds a token by its hash, so that the time that this takes reveals no token.
     fn find(&self, token: &[u8]) -> Option<Accepted> {
         let hash = blake3::hash(token);
         let accepted = self.accepted.read().unwrap_or_else(PoisonError::into_inner);
@@ -114,17 +114,17 @@ impl LoadedTokens {
     }
 }
 
-/// Whether the file is a credential from systemd. The service's user may read it by an access
-/// control list, whose mask looks like permissions of the group (acl(5)); the directory keeps all
-/// others out.
+/// Whether the file is a credential from systemd (systemd.exec(5)). The service's user may read it
+/// by an access control list, whose mask looks like permissions of the group (acl(5)); its
+/// directory keeps all other users out.
 fn is_credential(file: &Path) -> bool {
     std::env::var_os("CREDENTIALS_DIRECTORY")
         .is_some_and(|directory| file.parent() == Some(Path::new(&directory)))
 }
 
 /// The tokens of a file: one per line, after its name if it has one. A line that begins with `#` is
-/// a comment. An error names the line by its number, counted from 1, and does not show it, since it
-/// may be most of a token.
+/// a comment. An error names a line by its number, counted from 1, and does not show the line,
+/// which may be most of a token.
 fn parse(content: &str) -> Result<Vec<Accepted>, String> {
     let lines = content.lines().map(str::trim_ascii).zip(1..);
     let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
