@@ -7,20 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::http::Representation;
 
-/// Bytes of UTF-8. Percent-encoded it is at most three times as long, which fits into the head of a
-/// request, 64 KiB.
+/// Longest name in bytes of UTF-8. Percent-encoded, it is at most three times as long, which fits
+/// into the head of a request, 64 KiB.
 pub(super) const NAME_BYTES_MAX: usize = 4096;
 
-/// Bytes of JSON whose tag takes more than some microseconds.
+/// Longest JSON, in bytes, whose tag takes no more than some microseconds.
 const LONG_BYTES: usize = 16 * 1024;
 
-/// What is before the name in the JSON of a color.
+/// What comes before the name in the JSON of a color.
 const NAME_BEGIN: &[u8] = br#"{"name":"#;
 
-/// Small, since a change of the list copies some of its neighbors. Colors are equal when they have
-/// the same name and value.
+/// A pointer to the JSON, so that a copy takes little: a change of the list copies some neighbors
+/// of the color. Colors are equal when they have the same name and value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Color {
+    /// With a line feed at the end.
     pub(crate) json: Arc<Representation>,
 }
 
@@ -36,14 +37,15 @@ pub(crate) struct ColorFields<'a> {
 
 impl Color {
     pub(crate) fn new(name: &str, value: &str) -> Self {
-        let mut json = Vec::with_capacity(24 + name.len() + value.len()); // bytes; 23 of them are not the name or the value
+        // in bytes: 23 besides name and value, if these have no escapes
+        let mut json = Vec::with_capacity(24 + name.len() + value.len());
         let fields = ColorFields { name: name.into(), value: value.into() };
         serde_json::to_writer(&mut json, &fields)
             .expect("strings always serialize, and a Vec takes every byte");
         json.push(b'\n');
         let json = Representation::new(json);
         if json.bytes().len() > LONG_BYTES {
-            // now, and not when somebody reads it
+            // so that no reader waits for it
             json.tag();
         }
         Self { json: Arc::new(json) }
@@ -57,7 +59,7 @@ impl Color {
         Name::deserialize(&mut json).expect("it begins with a name").0
     }
 
-    /// Whether this is its name. Most names have no escapes, and are compared where they are.
+    /// Whether the color has this name. Most names have no escapes, and are compared in the JSON.
     pub(super) fn is_named(&self, name: &str) -> bool {
         let json = &self.json.bytes()[NAME_BEGIN.len() + 1..];
         match json.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
@@ -66,7 +68,7 @@ impl Color {
         }
     }
 
-    /// Name and value, parsed from the JSON: there is no other place for them.
+    /// Name and value, parsed from the JSON: they are kept nowhere else.
     pub(crate) fn fields(&self) -> ColorFields<'_> {
         serde_json::from_slice(self.json.bytes()).expect("it was made of a name and a value")
     }

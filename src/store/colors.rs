@@ -1,6 +1,6 @@
-//! One version of the list. A clone shares everything with the list that it was made from, and
-//! takes the same time however long that is: a change is tried out on a clone, and readers keep the
-//! version that they have begun with. Knows no files and no mutex.
+//! One version of the list. A clone shares its memory with the original, and takes the same time
+//! for a list of any length: a change is tried out on a clone, and readers keep the version that
+//! they have begun with. Knows no files and no mutex.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::mem::replace;
@@ -14,32 +14,32 @@ use crate::http::Representation;
 /// All colors in stored order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Colors {
-    /// By the id of their rows in the database, which rises along the list. Duplicates of a name
+    /// By the ids of their rows in the database, which rise along the list. Duplicates of a name
     /// are entries like any other (spec, Color, rule 3).
     colors: OrdMap<i64, Color>,
-    /// The hashes of all names, each with the id of the first color that has it. No name is in it,
-    /// only in the JSON.
+    /// The hash of each name, with the id of the first color whose name has that hash. The names
+    /// themselves are only in the JSON.
     index: OrdMap<u64, i64>,
-    /// The same of the other colors.
+    /// The hash of the name and the id of every color that is not in `index`.
     further: OrdSet<(u64, i64)>,
-    /// With keys of its own, so that no client can choose names that have the same hash.
+    /// With random keys, so that no client can choose names that have the same hash.
     hasher: RandomState,
-    /// Bytes of all colors as JSON.
+    /// Bytes of all colors as JSON, without what is between them.
     bytes: usize,
-    /// Shared by the clones of this version, and made by the first that needs it.
+    /// The JSON of the list, shared by the clones of this version, and made by the first use.
     envelope: Arc<OnceLock<Arc<Representation>>>,
 }
 
 /// One step from a version to the next.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Edit {
-    /// A color with an id that is not in the list.
+    /// Adds this color with a new id: at the end of the list, unless this undoes a removal.
     Append(i64, Color),
-    /// The color with this id, by one of the same name.
+    /// Puts this color, which has the same name, in place of the one with this id.
     Replace(i64, Color),
-    /// The color with this id.
+    /// Removes the color with this id.
     Remove(i64),
-    /// The whole list.
+    /// Puts this list in place of the whole one.
     ReplaceAll(Colors),
 }
 
@@ -50,7 +50,7 @@ impl Colors {
         let bytes = colors.values().map(Color::json_len).sum();
         let hash = |color: &Color| hasher.hash_one(&*color.name());
         let mut ids: Vec<_> = colors.iter().map(|(id, color)| (hash(color), *id)).collect();
-        // in random order, most steps would wait for memory
+        // sorted, since in random order most insertions would wait for memory
         ids.sort_unstable();
         let same = ids.chunk_by(|(one, _), (next, _)| one == next);
         let index = same.clone().map(|same| same[0]).collect();
@@ -61,7 +61,7 @@ impl Colors {
     fn index(&mut self, id: i64, color: &Color) {
         let hash = self.hasher.hash_one(&*color.name());
         if let Some(other) = self.index.insert(hash, id) {
-            // most often this one is the last, but not if the edit undoes another
+            // `id` is the higher one, unless the edit undoes another
             self.index.insert(hash, id.min(other));
             self.further.insert((hash, id.max(other)));
         }
@@ -78,7 +78,7 @@ impl Colors {
         }
     }
 
-    /// Duplicates included.
+    /// The number of colors, duplicates included.
     pub(crate) fn len(&self) -> usize {
         self.colors.len()
     }
@@ -93,7 +93,7 @@ impl Colors {
         self.colors.get(&id)
     }
 
-    /// The id of a color that is appended; `None` if another program has used the highest.
+    /// The id for a color to append; `None` if another program has used the highest.
     pub(super) fn next_id(&self) -> Option<i64> {
         self.colors.get_max().map_or(Some(1), |(id, _)| id.checked_add(1))
     }
@@ -106,8 +106,8 @@ impl Colors {
         named(*self.index.get(&hash)?).or_else(|| further().find_map(|(_, id)| named(*id)))
     }
 
-    /// Makes an edit that was decided for this version. Returns the one that would undo it, with what
-    /// was taken out of the list: freeing that may take long, and is not to be done under a lock.
+    /// Makes an edit that was decided for this version. Returns the edit that would undo it. That
+    /// has what was taken out of the list, so drop it without a lock: freeing may take long.
     pub(super) fn apply(&mut self, edit: Edit) -> Edit {
         self.envelope = Arc::default();
         match edit {
@@ -139,7 +139,7 @@ impl Colors {
         ENVELOPE[0].len() + self.bytes + self.len().saturating_sub(1) + ENVELOPE[1].len()
     }
 
-    /// The collection envelope of the specification, if it is made.
+    /// The collection envelope of the specification, if it is made already.
     pub(super) fn made_envelope(&self) -> Option<&Arc<Representation>> {
         self.envelope.get()
     }
@@ -164,14 +164,13 @@ impl Colors {
         })
     }
 
-    /// Whether the ids are the same as those of a list with the same colors.
+    /// Whether both lists have the same ids.
     pub(super) fn has_ids_of(&self, other: &Self) -> bool {
         self.colors.keys().eq(other.colors.keys())
     }
 }
 
-/// What is before and behind the colors: `{"data":[...]}` and the line feed at the end of all
-/// contents.
+/// What comes before and after the colors in the envelope. A line feed ends every content.
 const ENVELOPE: [&[u8]; 2] = [br#"{"data":["#, b"]}\n"];
 
 impl FromIterator<Color> for Colors {

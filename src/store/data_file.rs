@@ -1,5 +1,5 @@
-//! What is at the path of `--data`, read from its first bytes: SQLite gets to open only databases
-//! of colors, since opening may change a file.
+//! Finds out what is at the path of `--data` from its first bytes, so that SQLite opens only
+//! databases of colors: opening may change a file.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,20 +13,20 @@ use rustix::fs::Access;
 
 use super::database_error::DatabaseError;
 
-/// "colr", where the header of a database says whose it is (<https://sqlite.org/fileformat2.html>).
+/// "colr", which names the program in a database's header (<https://sqlite.org/fileformat2.html>).
 pub(super) const APPLICATION_ID: i32 = 0x636f_6c72;
 
-/// The version of the tables; a later one is of a newer version of the program.
+/// The version of the tables; a newer version of the program may have a higher one.
 pub(super) const VERSION: i32 = 1;
 
-/// What is said of a database of somebody else, and of a later version.
+/// Messages about a database of another program, and of a higher [`VERSION`].
 pub(super) const FOREIGN: &str =
     "it is the database of another program; name another file with --data";
 pub(super) const NEWER: &str =
     "a newer version of colors made it; install that one, or name another file with --data";
 
-/// Bytes that SQLite leaves for the path of FILE, without links, and the system for its name, with
-/// `-journal` behind them.
+/// Most bytes of the path of FILE, without links, and of its name: SQLite takes paths of 512, and
+/// the system names of 255, with `-journal` behind them.
 const PATH_BYTES_MAX: usize = 512 - 8;
 const FILE_NAME_BYTES_MAX: usize = 255 - 8;
 
@@ -76,7 +76,7 @@ pub(super) fn inspect(path: &Path) -> Result<bool, DatabaseError> {
         _ if start.is_empty() => Ok(false),
         (Some(APPLICATION_ID), Some(..=VERSION)) if is_database => Ok(true),
         (Some(APPLICATION_ID), Some(_)) if is_database => unusable(NEWER),
-        // what `.dump` of sqlite3 prints lacks both numbers
+        // a database made from what `.dump` of sqlite3 prints has 0 for both numbers
         (Some(0), _) if is_database => unusable(&format!(
             "it is the database of another program, or made by sqlite3 from a dump; name another file with --data, or mark it as ours with \
              sqlite3 FILE 'PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}'"
@@ -89,9 +89,10 @@ pub(super) fn inspect(path: &Path) -> Result<bool, DatabaseError> {
     }
 }
 
-/// Whether there is a transaction beside the file that did not end, or is under way: SQLite rolls
-/// it back in the first case, which may leave the file empty. It clears the first byte of a journal
-/// that it leaves there (`PRAGMA journal_mode=PERSIST`), and sets it before it changes the file.
+/// Whether FILE-journal has a transaction that is under way or did not end: in the second case
+/// SQLite rolls it back, which may leave the file empty. In a journal that stays (`PRAGMA
+/// journal_mode=PERSIST`), SQLite clears the first byte, and sets it again before it changes the
+/// file.
 pub(crate) fn has_journal(path: &Path) -> bool {
     let mut first = [0];
     let journal = File::open(with_suffix(path, "-journal"));
@@ -101,8 +102,8 @@ pub(crate) fn has_journal(path: &Path) -> bool {
     }
 }
 
-/// Where the file of `--data` is, and whether it has a list. Fails if this process may not write the
-/// file, or not make it or its log where it is.
+/// Where the file of `--data` is, without links, and whether it has a list. Fails if this process
+/// may not write the file, or may not create files in its directory.
 pub(crate) fn writable(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
     let has_list = inspect(file)?;
     let path = resolve(file);
@@ -116,8 +117,8 @@ pub(crate) fn writable(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
     Ok((path, has_list))
 }
 
-/// The error for an absolute path that the system refuses; names the part of it that is to blame,
-/// and if that is for lack of permission, its owner and the user of this process.
+/// The error for an absolute path that the system refuses. Names the part of the path that is to
+/// blame and, if permission is lacking, the owner of that part and the user of this process.
 pub(super) fn path_error(path: &Path, error: &io::Error) -> DatabaseError {
     let user = rustix::process::geteuid().as_raw();
     let found = path.ancestors().find_map(|part| Some((part, fs::metadata(part).ok()?)));
@@ -149,11 +150,10 @@ pub(super) fn path_error(path: &Path, error: &io::Error) -> DatabaseError {
     DatabaseError::Other(reason)
 }
 
-/// Where a path leads, as an absolute path; follows symbolic links even to a file that does not
-/// exist.
+/// Where a path leads, as an absolute path; follows links even to a file that does not exist.
 pub(super) fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    // as many as the kernel follows (path_resolution(7))
+    // as many links as the kernel follows (path_resolution(7))
     for _ in 0..40 {
         let Ok(target) = fs::read_link(&path) else { break };
         path = path.parent().unwrap_or(Path::new("")).join(target);
@@ -165,14 +165,14 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
 
-/// A file that SQLite has beside FILE, such as FILE-wal.
+/// The path of a file that SQLite has beside FILE, such as FILE-wal.
 pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
 }
 
-/// The file as SQLite's URI (<https://sqlite.org/uri.html>).
+/// The path as a URI for SQLite (<https://sqlite.org/uri.html>).
 pub(super) fn uri(path: &Path) -> String {
     const RESERVED: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
     format!("file://{}", percent_encode(path.as_os_str().as_bytes(), RESERVED))

@@ -27,42 +27,43 @@ use super::{Color, Colors, DatabaseError, data_file};
 /// the owner of FILE.
 const NEW_FILE_MODE: u32 = 0o600;
 
-/// Longest wait for another process of the service, which may be stopping.
+/// Longest wait for the lock of another process of the service, which may be stopping.
 const LOCK_TIME: Duration = Duration::from_secs(1);
 
 /// Longest wait of a save or a read for another program that writes.
 pub(super) const BUSY_TIME: Duration = Duration::from_secs(5);
 
-/// How often a lock that is waited for is tried. flock(2) cannot wait for a limited time, and a
-/// program that takes SQLite's lock again and again leaves it free for moments only.
+/// Time between two tries to take a lock: flock(2) cannot wait for a limited time, and a program
+/// that takes SQLite's lock again and again leaves it free for moments only.
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 const SCHEMA: &str =
     "CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT";
 
 const INSERT: &str = "INSERT INTO color (id, name, value) VALUES (?1, ?2, ?3)";
-/// Has the parameters of [`INSERT`]; the second, the name, is not used.
+/// Takes the parameters of [`INSERT`], but does not use the second, the name.
 const UPDATE: &str = "UPDATE color SET value = ?3 WHERE id = ?1";
 const DELETE: &str = "DELETE FROM color WHERE id = ?1";
 const DELETE_ALL: &str = "DELETE FROM color";
 
-/// Finds a number that changes when another connection commits.
+/// Returns a number that changes when another connection commits.
 const DATA_VERSION: &str = "PRAGMA data_version";
 
-/// An open database.
+/// An open database. Its fields are dropped in their order, the connection first: when a process
+/// closes any descriptor of a file, it loses SQLite's locks on that file
+/// (<https://sqlite.org/howtocorrupt.html>, section 2.2).
 pub(crate) struct Database {
     connection: Connection,
     files: Files,
-    /// What [`DATA_VERSION`] found when the list was last read; `None` if that has to be read again.
+    /// What [`DATA_VERSION`] returned when the list was last read; `None` to read it again.
     data_version: Option<i64>,
-    /// Against other processes of the service; dropped after the connection.
+    /// Keeps out other processes of the service.
     _lock: File,
 }
 
-/// Locks the file against other processes of this service; creates it if it is missing. `Busy` if
-/// one has it for [`LOCK_TIME`]. Drop the lock after the connection: when a process closes any
-/// descriptor of a file, it loses SQLite's locks on it (<https://sqlite.org/howtocorrupt.html>,
-/// section 2.2).
+/// Locks the file, which it creates if it is missing, against other processes of this service.
+/// `Busy` if one has the lock for [`LOCK_TIME`]. Drop the lock after the connection, see
+/// [`Database`].
 pub(crate) fn flock(path: &Path) -> Result<File, DatabaseError> {
     let failed = |error| data_file::path_error(path, &error);
     let mut options = OpenOptions::new();
@@ -79,13 +80,13 @@ pub(crate) fn flock(path: &Path) -> Result<File, DatabaseError> {
     }
 }
 
-/// Makes the table and the rows of these colors in a locked file, durably; false if it has tables.
+/// Creates the table with these colors, durably, in a locked file; false if that has tables.
 pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> {
     // still with a rollback journal: the file's header has to say whose it is before there is a
     // write-ahead log
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // Changed pages stay in memory until the commit, which writes the first page first. EXTRA syncs
-    // the directory as well, which the file and the end of its journal are in.
+    // Changed pages stay in memory until the commit, which writes the first page first. EXTRA also
+    // syncs the directory, so that the file and the removal of its journal are durable.
     connection.execute_batch("PRAGMA cache_spill=OFF; PRAGMA synchronous=EXTRA")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if value::<i64>(&transaction, "SELECT count(*) FROM sqlite_schema")? > 0 {
@@ -114,8 +115,8 @@ pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connect
         sleep(BUSY_PAUSE);
         begun.elapsed() < BUSY_TIME
     }))?;
-    // 512 KiB of pages: reading is done once, and a write needs few. Foreign keys of other tables
-    // are the business of who made them.
+    // A cache of 512 KiB: the list is read once, and a save needs few pages. Foreign keys of other
+    // tables are left to the programs that made them.
     let pragmas = "PRAGMA temp_store=MEMORY; PRAGMA cache_size=-512; PRAGMA foreign_keys=OFF";
     connection.execute_batch(pragmas)?;
     Ok(connection)
@@ -126,7 +127,7 @@ fn value<T: FromSql>(connection: &Connection, query: &str) -> rusqlite::Result<T
     connection.prepare_cached(query)?.query_row([], |row| row.get(0))
 }
 
-/// Looks for damage that reading does not find.
+/// Fails if SQLite finds damage; reading the list does not find all of it.
 pub(super) fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
     match value::<String>(connection, "PRAGMA quick_check(1)")?.as_str() {
         "ok" => Ok(()),
@@ -134,10 +135,10 @@ pub(super) fn check_pages(connection: &Connection) -> Result<(), DatabaseError> 
     }
 }
 
-/// Reads the list, or says why it cannot be used. A color that is the same as the one of its row in
-/// `known` shares its memory.
+/// Reads the list, or says why it cannot be used. A color that `known` has with the same id shares
+/// the memory of that one.
 pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
-    // FILE-wal may have newer ones than the header of FILE
+    // FILE-wal may have newer numbers than the header of FILE, which was read before
     if value::<i32>(connection, "PRAGMA application_id")? != data_file::APPLICATION_ID {
         return Err(DatabaseError::other(data_file::FOREIGN));
     }
@@ -167,10 +168,10 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
     Ok(Colors::with_ids(colors))
 }
 
-/// Fails if the rows that are written could be refused or changed: by another table in place of
-/// [`SCHEMA`], a trigger, or an index that is more than an order of names or values.
+/// Fails if the database could refuse or change the rows that are written: by a table other than
+/// [`SCHEMA`], a trigger, or an index that is unique, partial or on an expression.
 fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
-    // on one line, for messages
+    // the result of a query on one line, for messages
     let text = |query: &str| {
         value::<String>(connection, query).map(|text| text.replace(char::is_control, " "))
     };
@@ -178,7 +179,7 @@ fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
         "SELECT ifnull(max(sql), '') FROM sqlite_schema \
          WHERE type IN ('table', 'view') AND name = 'color' COLLATE NOCASE",
     )?;
-    // ALTER TABLE writes names in quotes, and who types it may use other spaces
+    // ALTER TABLE writes names in quotes, and what a person types may have other spaces and case
     let plain = |sql: &str| sql.to_lowercase().replace(|c: char| c == '"' || c.is_whitespace(), "");
     if plain(&found) != plain(SCHEMA) {
         let same = SCHEMA.bytes().zip(found.bytes()).take_while(|(a, b)| a == b).count();
@@ -204,13 +205,13 @@ fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
     Ok(())
 }
 
-/// Writes a page, and so a frame of the log, and changes nothing.
+/// Writes a page, and so a frame of FILE-wal, and changes nothing.
 fn rewrite_page(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "application_id", data_file::APPLICATION_ID)
 }
 
 impl Database {
-    /// Opens a locked database. `given`: FILE as `--data` names it, which leads to `path`.
+    /// Opens a locked database. `given`: FILE as `--data` names it; `path`: where that leads.
     pub(crate) fn open(
         given: &Path,
         path: &Path,
@@ -219,14 +220,14 @@ impl Database {
         let mut files = Files::new(given, path)?;
         let has_log = data_file::with_suffix(path, "-wal").exists();
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        // a start that is refused leaves both as they are
+        // a start that is refused leaves FILE and FILE-wal as they are
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
         check_pages(&connection)?;
         if value::<String>(&connection, "PRAGMA journal_mode=WAL")? != "wal" {
             let reason = "its file system has no shared memory for a log; name a file on a local disk with --data";
             return Err(DatabaseError::other(reason));
         }
-        // bytes that a WAL is cut back to, after a reader has made it grow
+        // journal_size_limit: bytes that FILE-wal is cut back to after a reader has made it grow
         connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304")?;
         // SQLite makes FILE-wal at the first transaction
         connection.execute_batch("BEGIN")?;
@@ -239,8 +240,8 @@ impl Database {
     }
 
     /// Begins a save: waits for the write lock. Returns the list if another program has committed
-    /// since it was read, or if the last save failed. In the second case it also writes a page that
-    /// changes no color, so that a commit tells whether the disk works.
+    /// since it was last read, or if the last save failed (`has_failed`). After a failed save it
+    /// also writes a page that changes no color, so that a commit tells whether the disk works.
     pub(super) fn begin(
         &mut self,
         known: &Colors,
@@ -256,7 +257,7 @@ impl Database {
         Ok(found)
     }
 
-    /// The list, if another program has committed since it was read. Call it between saves.
+    /// The list, if another program has committed since it was last read. Call it between saves.
     pub(super) fn look(&mut self, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
         let found = self.begin_by("BEGIN", known);
         self.roll_back();
@@ -270,7 +271,7 @@ impl Database {
         if data_version == self.data_version {
             return Ok(None);
         }
-        // that program may have made FILE-wal longer while it was waited for
+        // the other program may have made FILE-wal longer while this one waited for the lock
         self.files.check()?;
         let colors = read_list(&self.connection, known)?;
         self.data_version = data_version;
@@ -320,13 +321,13 @@ impl Database {
     /// Forgets what was written since [`Database::begin`], and gives up the write lock.
     pub(super) fn roll_back(&self) {
         if !self.connection.is_autocommit() {
-            // It ends the transaction whatever it returns.
+            // The transaction ends whatever this returns.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
     }
 
-    /// After a failed sync the refused commit may be complete in the WAL, and the next start would
-    /// replay it. Commits another frame over its first one, so that the replay stops there.
+    /// After a failed sync, the refused commit may be whole in FILE-wal, and the next start would
+    /// replay it. Commits another frame over its first one, where the replay then stops.
     fn erase_refused_commit(&self) -> rusqlite::Result<()> {
         self.roll_back();
         // NORMAL leaves out the sync of a commit, which may fail again, but not those of a
@@ -337,23 +338,23 @@ impl Database {
         erased.and(restored)
     }
 
-    /// Writes the WAL into FILE and removes it, so that FILE alone is the list. Where another
-    /// program has the database open, FILE-wal stays as well.
+    /// Copies what FILE-wal has into FILE and removes FILE-wal, so that FILE alone is the list.
+    /// Where another program has the database open, FILE-wal stays as well.
     pub(super) fn close(self) {
         let Self { connection, files, .. } = self;
         if !files.shm.is_whole() {
             log::warn!(
                 "keep FILE and FILE-wal together: FILE-shm was cut short while the service ran"
             );
-            // closing it would read what is not there any more; the system frees it with the
+            // closing would read what FILE-shm has lost; the system frees the connection with the
             // process
             return forget(connection);
         }
-        // who reads all the time, as Litestream does, is not waited for
+        // programs that read all the time, as Litestream does, are not waited for
         let checkpointed = connection
             .busy_timeout(Duration::ZERO)
             .and_then(|()| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())))
-            // it removes FILE-wal
+            // closing then removes FILE-wal
             .and_then(|()| {
                 connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
             });

@@ -1,4 +1,4 @@
-//! Why the database cannot be used, in words that name the cause and what to do.
+//! The errors of the database, made from those of SQLite.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use rusqlite::{ErrorCode, ffi};
 /// Why a database cannot be opened, read or written. `Display` names the cause and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DatabaseError {
-    /// When another process has a lock for longer than that is waited for.
+    /// When another process holds a lock for longer than the service waits for it.
     Busy,
     /// When another program is in the middle of changing the file: a later read may succeed.
     Changing(&'static str),
-    /// When a transaction of another program that did not end has to be rolled back first, which
+    /// When another program was ended in a transaction, which has to be rolled back first: that
     /// takes a write.
     HotJournal,
-    /// When the service panicked on this change, or on this list.
+    /// When the service panicked while it saved this change or read this list.
     Panicked,
     /// Everything else.
     Other(String),
@@ -29,7 +29,7 @@ impl DatabaseError {
         Self::other("the disk is full; make room on it")
     }
 
-    /// `what`: what SQLite finds.
+    /// `what`: the damage that SQLite reports.
     pub(super) fn damaged(what: &str) -> Self {
         Self::Other(format!(
             "it is damaged ({what}); move it away, and start with --seed and a backup, which makes \

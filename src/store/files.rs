@@ -1,6 +1,6 @@
-//! The files of an open database: FILE, FILE-wal and FILE-shm. Looks at them before SQLite uses
-//! them, since SQLite keeps writing to files that are not there any more, and a FILE-shm without
-//! room ends the process. Knows no SQL.
+//! The files of an open database: FILE, FILE-wal and FILE-shm. Checks them before SQLite uses them:
+//! it keeps writing to files that were removed or replaced, and ends the process by SIGBUS where
+//! FILE-shm has no room. Knows no SQL.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -17,34 +17,33 @@ use super::{DatabaseError, data_file};
 const REGION_BYTES: u64 = 32 * 1024;
 const REGION_FRAMES: u64 = 4096;
 
-/// Bytes of the shortest page; the service makes databases with 4,096. A frame of FILE-wal is a page
-/// with a header.
+/// Bytes of SQLite's shortest page; the service makes databases with 4,096. A frame of FILE-wal is
+/// a page with a header.
 const PAGE_BYTES_MIN: u64 = 512;
 
-/// The files of a database. Make it before the connection and drop it after that: when a process
-/// closes any descriptor of a file, it loses SQLite's locks on it.
+/// The files of a database. Make it before the connection, and drop it after that, see
+/// [`Database`](super::Database).
 pub(super) struct Files {
-    /// FILE as `--data` names it, FILE-wal and FILE-shm; with their device and inode when SQLite had
-    /// opened them.
+    /// FILE as `--data` names it, FILE-wal and FILE-shm, each with its device and inode, which are
+    /// noted once SQLite has opened it.
     opened: [(PathBuf, Option<(u64, u64)>); 3],
     pub(super) shm: SharedMemory,
     page_bytes: u64,
-    /// How many bytes of pages FILE-wal may have after the save that is under way.
+    /// Upper bound of the bytes of pages in FILE-wal after the save that is under way.
     bytes: u64,
 }
 
 /// FILE-shm. SQLite maps it into memory, where writing to a place for which the disk has no room,
 /// or behind the end, is a SIGBUS. SQLite makes room by writing one byte in 4,096, which is not
-/// enough where blocks are smaller.
+/// enough where the blocks of the file system are smaller.
 ///
-/// Drop it after the connection: when a process closes any descriptor of a file, it loses SQLite's
-/// locks on it.
+/// Drop it after the connection, see [`Database`](super::Database).
 pub(super) struct SharedMemory {
     file: File,
     path: PathBuf,
-    /// It was made here, and not by SQLite, which would remove it as well.
+    /// The file was created here, so it is removed here if SQLite never uses it.
     is_new: bool,
-    /// Bytes from its beginning that were allocated here.
+    /// Bytes from the beginning of the file that it has to have: those that were allocated here.
     room: u64,
 }
 
@@ -61,21 +60,21 @@ impl SharedMemory {
         let is_new = made.is_ok();
         let file = made.or_else(|_| options.open(&shm)).map_err(failed)?;
         if is_new {
-            // https://sqlite.org/wal.html: the owner and the mode of FILE
+            // the owner and the mode of FILE, as SQLite gives them (os_unix.c)
             file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
-            // Only root may, and who else gets here is the owner in most cases.
+            // Only root may change an owner; other users that get here are most often the owner.
             let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
         }
         Ok(Self { file, path: shm, is_new, room: 0 })
     }
 
-    /// Allocates what SQLite will map for a log of so many frames, and a region more.
+    /// Allocates what SQLite will map for a FILE-wal of so many frames, and a region more.
     fn make_room(&mut self, frames: u64) -> Result<(), DatabaseError> {
         let needed = REGION_BYTES * (frames / REGION_FRAMES + 2);
         if needed > self.room {
             match fallocate(&self.file, FallocateFlags::empty(), 0, needed) {
                 Ok(()) => self.room = needed,
-                // a file system that cannot allocate in advance
+                // the file system cannot allocate in advance
                 Err(Errno::OPNOTSUPP) => self.room = self.length(),
                 Err(Errno::NOSPC | Errno::DQUOT) => return Err(DatabaseError::full()),
                 Err(error) => return Err(data_file::path_error(&self.path, &error.into())),
@@ -88,24 +87,24 @@ impl SharedMemory {
         self.file.metadata().map_or(0, |file| file.len())
     }
 
-    /// Whether it has all that SQLite has mapped: if another program has cut it, SQLite must not be
-    /// called any more.
+    /// Whether the file still has all that SQLite has mapped. If another program has cut it, SQLite
+    /// must not be called any more.
     pub(super) fn is_whole(&self) -> bool {
         self.length() >= self.room
     }
 }
 
 impl Drop for SharedMemory {
-    /// Removes it if it was made for nothing: SQLite did not get as far as using it.
+    /// Removes the file if it was created here and SQLite did not get as far as using it.
     fn drop(&mut self) {
         let id = |file: io::Result<Metadata>| file.ok().map(|file| (file.dev(), file.ino()));
         let is_this = || id(self.file.metadata()) == id(fs::metadata(&self.path));
-        // whoever uses it has a lock on it
+        // every program that uses the file has a lock on it
         if self.is_new
             && is_this()
             && fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
         {
-            // The next process that opens the database uses it.
+            // A file that stays is used by the next process that opens the database.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -113,8 +112,8 @@ impl Drop for SharedMemory {
 
 impl Files {
     /// `given`: FILE as `--data` names it, which may be a symbolic link that leads to `path`. Makes
-    /// room for the log as it is: the first process that opens FILE-shm cuts it, and has the room
-    /// free when it makes the index anew.
+    /// room for FILE-wal as it is: the first process that opens FILE-shm cuts it to nothing, and
+    /// then has the room free on the disk for the new index.
     pub(super) fn new(given: &Path, path: &Path) -> Result<Self, DatabaseError> {
         let beside = |suffix| data_file::with_suffix(path, suffix);
         let opened = [given.to_owned(), beside("-wal"), beside("-shm")].map(|path| (path, None));
@@ -124,16 +123,16 @@ impl Files {
         Ok(Self { opened, shm, page_bytes: PAGE_BYTES_MIN, bytes: 0 })
     }
 
-    /// Notes which files SQLite has opened, and the length of their pages.
+    /// Notes which files SQLite has opened, and the length of their pages in bytes.
     pub(super) fn note_opened(&mut self, page_bytes: u32) -> Result<(), DatabaseError> {
         self.page_bytes = page_bytes.into();
-        // SQLite may have cut it
+        // SQLite may have cut FILE-shm
         self.shm.room = 0;
         self.check()
     }
 
-    /// Fails if a file is not the one that was opened, or FILE-shm was cut: SQLite must not use
-    /// them then. Makes room in FILE-shm.
+    /// Fails if a file is not the one that was opened, or FILE-shm was cut: then SQLite must not
+    /// use them. Makes room in FILE-shm for a save that adds no text.
     pub(super) fn check(&mut self) -> Result<(), DatabaseError> {
         let mut lengths = [0; 3];
         for ((path, opened), length) in self.opened.iter_mut().zip(&mut lengths) {
@@ -148,13 +147,13 @@ impl Files {
         if shm < self.shm.room {
             return Err(replaced(&self.opened[2].0));
         }
-        // a save appends each page at most once, be it in FILE, or in FILE-wal alone
+        // a save appends each page to FILE-wal at most once, and each is in FILE or in FILE-wal
         self.bytes = file + 2 * wal;
         self.make_room_for(0)
     }
 
-    /// Makes room in FILE-shm for a save that adds a text of so many bytes: its rows and their pages
-    /// have twice as many at most.
+    /// Makes room in FILE-shm for a save that adds `text` bytes of text: the pages of its rows have
+    /// at most twice as many.
     pub(super) fn make_room_for(&mut self, text: u64) -> Result<(), DatabaseError> {
         self.bytes += 2 * text;
         self.shm.make_room(self.bytes / self.page_bytes)

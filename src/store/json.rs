@@ -1,5 +1,5 @@
-//! The three forms in which colors are read: content of a create, content of an update, a list.
-//! Knows JSON, and nothing of changes.
+//! The three forms of JSON that colors are read from: content of a create, content of an update, a
+//! list. Knows nothing of how a list is changed.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use super::color::{Color, ColorFields, NAME_BYTES_MAX};
 use super::colors::Colors;
 
-/// What is read as a color, or as an update of one.
+/// The form of a color, and of an update of one, for messages.
 const COLOR_FORM: &str = r##"an object, as in {"name":"red","value":"#f00"}"##;
 
-/// What is read as a list.
+/// The forms of a list, for messages.
 const LIST_FORMS: &str = r##"an array of colors, as in [{"name":"red","value":"#f00"}], or an object with it as "data""##;
 
-/// Characters of a wrong value that an error message quotes.
+/// Most characters of an error message up to the end of the wrong value that it quotes.
 const QUOTED_CHARS_MAX: usize = 100;
 
 /// Why content, or a file, is not what it should be.
@@ -24,7 +24,7 @@ const QUOTED_CHARS_MAX: usize = 100;
 pub(crate) struct JsonError {
     /// Lower case, no full stop.
     pub(crate) reason: String,
-    /// Counted from 1; 0 when there is nothing to point at.
+    /// Counted from 1; 0 if the error has no place.
     pub(crate) line: usize,
     /// Counted from 1 in bytes; 0 when the line is empty.
     pub(crate) column: usize,
@@ -94,12 +94,12 @@ pub(crate) fn from_update(content: &[u8]) -> Result<Option<String>, JsonError> {
     }
     match first_byte(content) {
         Some(b'{') => parse::<Update>(content, COLOR_FORM).map(|update| update.value),
-        // no object: refused as a create would be
+        // not an object: refused as for a create, in the same words
         _ => parse::<Color>(content, COLOR_FORM).map(|_| None),
     }
 }
 
-/// A null is not a missing value.
+/// Refuses null, which serde would take for a missing value.
 fn not_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     String::deserialize(deserializer).map(Some)
 }
@@ -119,13 +119,13 @@ pub(crate) fn from_list(content: &[u8]) -> Result<Colors, JsonError> {
     })
 }
 
-/// Parses JSON of this form. For what is none at all, such as a form or CSV, the parser has no
-/// words that would help.
+/// Parses JSON. `form` is for the message about content that is no JSON at all, such as CSV: what
+/// the parser says of that would not help.
 fn parse<'a, T: Deserialize<'a>>(content: &'a [u8], form: &str) -> Result<T, JsonError> {
     let text = text(content)?;
     serde_json::from_str(text).map_err(|error| match first_byte(content) {
         Some(b'{' | b'[') => error.into(),
-        // such as a string
+        // JSON, but neither an object nor an array
         _ if serde_json::from_str::<IgnoredAny>(text).is_ok() => error.into(),
         _ => JsonError::without_place(format!(
             "this is not JSON; send JSON, without a byte order mark: {form}"
@@ -137,7 +137,7 @@ fn first_byte(content: &[u8]) -> Option<u8> {
     content.trim_ascii_start().first().copied()
 }
 
-/// JSON is UTF-8 (RFC 8259 §8.1), also in fields that are ignored.
+/// The content as text. JSON is UTF-8 (RFC 8259 §8.1), also in fields that are ignored.
 fn text(content: &[u8]) -> Result<&str, JsonError> {
     str::from_utf8(content).map_err(|error| {
         let before = &content[..error.valid_up_to()];
@@ -148,7 +148,7 @@ fn text(content: &[u8]) -> Result<&str, JsonError> {
     })
 }
 
-/// From an object alone; what serde derives would take an array of the fields as well.
+/// Reads an object alone; what serde derives would take an array of the fields as well.
 impl<'de> Deserialize<'de> for Color {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ColorVisitor;
@@ -173,7 +173,7 @@ impl<'de> Deserialize<'de> for Color {
     }
 }
 
-/// Reads an array of colors; an error in one says which.
+/// Reads an array of colors; an error says which color is wrong.
 impl<'de> Deserialize<'de> for Colors {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ListVisitor;
@@ -186,7 +186,7 @@ impl<'de> Deserialize<'de> for Colors {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Colors, A::Error> {
                 let colors = (1..).map_while(|number| {
-                    // serde_json takes the place from the end of the text
+                    // serde_json takes line and column from the end of this text
                     let wrong = |error| A::Error::custom(format_args!("color {number}: {error}"));
                     array.next_element::<Color>().map_err(wrong).transpose()
                 });
