@@ -22,8 +22,8 @@ use simplelog::{ConfigBuilder, FormatItem, WriteLogger, format_description};
 
 const QUEUE_LINES: usize = 1024;
 const LINE_BYTES: usize = 16 * 1024; // longer lines are written in parts
-/// How long the thread sleeps after a write, so that a busy access log does not wake it for each
-/// line. [`end`] looks as often whether all lines are written.
+/// How long the thread that writes sleeps after each write, so that a busy access log does not wake
+/// it for each line. [`end`] looks as often whether all lines are written.
 const GATHER_TIME: Duration = Duration::from_millis(5);
 /// How long [`end`] waits for the lines to be written: if that takes longer, nobody reads them.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
@@ -161,7 +161,7 @@ struct Queue;
 
 impl Write for Queue {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        // there is no thread when it could not be started: only that error is logged then
+        // without the thread, only the error that it could not be started is logged
         let Some(queue) = QUEUE.get() else { return io::stderr().write(lines) };
         UNWRITTEN.fetch_add(1, Relaxed);
         if queue.try_send(lines.to_vec()).is_err() {

@@ -128,8 +128,8 @@ pub(crate) struct WorkerCounters {
     pub(crate) closed: [Counter; CLOSINGS.len()],
     /// Times of requests that were answered without a save: from the start to the end of the pass
     /// that answered them, so that the clock is read once per pass; for an answer that took long,
-    /// from the pass that received the last byte to the answer. Before, a request may have waited
-    /// in the kernel's receive buffer or in the run queue.
+    /// from the start of the pass that received the last byte to the answer. Before, a request may
+    /// have waited in the kernel's receive buffer or in the run queue.
     pub(crate) immediate: Histogram,
     /// Times of changes that had to be saved first: from the pass that received the last byte to
     /// the answer.
@@ -178,9 +178,9 @@ impl Metrics {
         self.workers.iter().map(|worker| worker.connections.load(Relaxed)).sum()
     }
 
-    /// All metrics in the text format of Prometheus, version 0.0.4. `list`: its number of colors
-    /// and of bytes. `read` and `changed`: when a followed file was last read, and when that led to
-    /// another list; `None` if no file is followed.
+    /// All metrics in the text format of Prometheus, version 0.0.4. `list`: how many colors it has,
+    /// and bytes of JSON. `read` and `changed`: when a followed file was last read, and when a read
+    /// last found another list; `None` if no file is followed.
     pub(crate) fn exposition(
         &self,
         list: (usize, usize),

@@ -115,7 +115,7 @@ impl Parser {
     }
 
     /// Drops everything received, so that nothing of it is parsed as a request. Returns what is
-    /// known of the refused request, if its method is.
+    /// known of the refused request; `None` if not even its method is.
     pub(crate) fn refuse(&mut self) -> Option<Request> {
         let Self { received, start, searched, incoming, .. } = take(self);
         incoming

@@ -86,7 +86,7 @@ impl Representation {
         self.tag.get().is_some()
     }
 
-    /// Notes that the list watches its memory from now on. True only the first time.
+    /// Marks the representation as tracked by the list. True only for the call that marks it.
     pub(crate) fn track(&self) -> bool {
         !self.is_tracked.load(Relaxed) && !self.is_tracked.swap(true, Relaxed)
     }

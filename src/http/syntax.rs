@@ -71,7 +71,7 @@ impl Host {
         split_port(&self.text).0
     }
 
-    /// Whether `name` is the host, in upper or lower case.
+    /// Whether `name` is the host, in any case, with or without the dot of the DNS root.
     pub(crate) fn is_named(&self, name: &str) -> bool {
         without_root(self.name()).eq_ignore_ascii_case(without_root(name))
     }

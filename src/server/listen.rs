@@ -71,7 +71,7 @@ impl FromStr for Endpoint {
                 .then(|| Self::Unix(path.into()))
                 .ok_or_else(|| format!("give a path of 1 to {UNIX_PATH_BYTES_MAX} bytes, as in unix:/run/colors/colors.sock"));
         }
-        // 127.0.0.1 alone will do for localhost: clients that try ::1 first try it next
+        // 127.0.0.1 is enough for localhost: clients that try ::1 first then try 127.0.0.1
         let port = text.strip_prefix("localhost:").unwrap_or(text);
         if let Some(port) = port.parse().ok().filter(|_| !port.starts_with('+')) {
             return Ok(Self::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
@@ -102,7 +102,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Why one process cannot listen on all of these; `None` if it can.
+/// Why one process cannot listen on all these endpoints; `None` if it can.
 pub(crate) fn clash(endpoints: &[Endpoint]) -> Option<String> {
     let mut pairs = endpoints.iter().flat_map(|one| endpoints.iter().map(move |two| (one, two)));
     let (one, two) = pairs.find(|(one, two)| !ptr::eq(*one, *two) && one.covers(two))?;
@@ -245,7 +245,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Removes a socket file on which nobody listens. Fails if a process does, or it is no socket.
+/// Removes a socket file on which nobody listens. Fails if a process listens, or it is no socket.
 fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
     let Ok(file) = fs::symlink_metadata(path) else { return Ok(()) };
     if !file.file_type().is_socket() {

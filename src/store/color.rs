@@ -21,7 +21,7 @@ const NAME_BEGIN: &[u8] = br#"{"name":"#;
 /// of the color. Colors are equal when they have the same name and value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Color {
-    /// With a line feed at the end.
+    /// Name and value as JSON, with a line feed at the end.
     pub(crate) json: Arc<Representation>,
 }
 

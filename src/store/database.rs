@@ -82,8 +82,8 @@ pub(crate) fn flock(path: &Path) -> Result<File, DatabaseError> {
 
 /// Creates the table with these colors, durably, in a locked file; false if that has tables.
 pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> {
-    // still with a rollback journal: the file's header has to say whose it is before there is a
-    // write-ahead log
+    // still with a rollback journal: the header of FILE has to name its program before there is a
+    // FILE-wal
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // Changed pages stay in memory until the commit, which writes the first page first. EXTRA also
     // syncs the directory, so that the file and the removal of its journal are durable.

@@ -1,6 +1,6 @@
 //! The files of an open database: FILE, FILE-wal and FILE-shm. Checks them before SQLite uses them:
-//! it keeps writing to files that were removed or replaced, and ends the process by SIGBUS where
-//! FILE-shm has no room. Knows no SQL.
+//! SQLite keeps writing to files that were removed or replaced, and ends the process by SIGBUS
+//! where FILE-shm has no room. Knows no SQL.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;

@@ -24,7 +24,7 @@ const QUOTED_CHARS_MAX: usize = 100;
 pub(crate) struct JsonError {
     /// Lower case, no full stop.
     pub(crate) reason: String,
-    /// Counted from 1; 0 if the error has no place.
+    /// Counted from 1; 0 if the error is not at a line.
     pub(crate) line: usize,
     /// Counted from 1 in bytes; 0 when the line is empty.
     pub(crate) column: usize,
