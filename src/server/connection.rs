@@ -287,7 +287,7 @@ impl Connection {
             };
             // what follows is another request, with a time of its own
             (self.state, self.since) = (State::Idle, pass.now);
-            if self.quota.is_refused(memory_of(&request) + self.output.memory()) {
+            if self.quota.is_refused(request.memory() + self.output.memory()) {
                 return self.refuse(Some(&request), &ProtocolError::Overloaded, pass);
             }
             let (service, inbox) = (&pass.shared.service, pass.inbox);

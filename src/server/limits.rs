@@ -90,7 +90,8 @@ fn lowest_limit(root: &Path, groups: &str) -> Option<usize> {
     files.filter_map(|limit| limit.trim_ascii().parse().ok()).min()
 }
 
-/// Bytes that a request takes until it is answered: what it asks to be changed may be a whole list.
+/// Bytes that a request counts with while its answer is waited for: its content may become a list.
+/// Whether it is let through depends on [`Request::memory`] alone.
 pub(super) fn memory_of(request: &Request) -> usize {
     request.memory() * if request.is_safe() { 1 } else { LIST_FACTOR }
 }
