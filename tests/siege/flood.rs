@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
-use rustix::net::{AddressFamily, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::common::harness::{DEADLINE, SEED, Server, assert_same_list, figures, wait_until};
@@ -169,7 +169,9 @@ pub(crate) fn narrow(address: SocketAddr) -> TcpStream {
 
 /// A new connection with buffers of about so many bytes on this side.
 pub(crate) fn connect_with_buffers(address: SocketAddr, bytes: usize) -> TcpStream {
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    // not for the services that other tests start meanwhile
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
     set_socket_recv_buffer_size(&socket, bytes).unwrap();
     set_socket_send_buffer_size(&socket, bytes).unwrap();
     rustix::net::connect(&socket, &address).expect("the service listens");
