@@ -133,11 +133,8 @@ impl Worker {
             self.yielding.until(|| poll(&self.epoll, events, Some(Duration::ZERO)));
         }
         if events.is_empty() {
-            poll(
-                &self.epoll,
-                events,
-                self.next_check.map(|check| check.saturating_duration_since(before)),
-            );
+            let time = self.next_check.map(|check| check.saturating_duration_since(before));
+            poll(&self.epoll, events, time);
         }
         Instant::now()
     }

@@ -86,7 +86,7 @@ impl Service {
                 Some(envelope) => read(request, &envelope),
                 None => return Answer::Deferred,
             },
-            (Resource::Colors, _) => read(request, &list.envelope()),
+            (Resource::Colors, _) => read(request, &list.envelope_of(&list.version())),
             (Resource::Color(name), Method::Put) => {
                 let update = json::from_update(content).map(|value| {
                     let color = value.map(|value| Color::new(&name, &value));

@@ -88,12 +88,7 @@ impl SharedList {
         Some(envelope)
     }
 
-    /// The collection envelope of the specification.
-    pub(crate) fn envelope(&self) -> Arc<Representation> {
-        self.envelope_of(&self.version())
-    }
-
-    /// The envelope of a version, which need not be the current one any more.
+    /// The collection envelope of a version, which need not be the current one any more.
     pub(crate) fn envelope_of(&self, version: &Colors) -> Arc<Representation> {
         // without the lock: it may take long
         let envelope = version.envelope();
@@ -196,6 +191,12 @@ mod tests {
     use super::super::{Action, Change};
     use super::*;
     use crate::http::Conditions;
+
+    impl SharedList {
+        fn envelope(&self) -> Arc<Representation> {
+            self.envelope_of(&self.version())
+        }
+    }
 
     const OLD_MAX: usize = 64 * 1024 * 1024;
 

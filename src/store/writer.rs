@@ -87,10 +87,8 @@ impl Writer {
             }
         }
         self.database.close();
-        if let Some(closed) = closed {
-            // The thread that waited may have given up.
-            let _ = closed.send(());
-        }
+        // The thread that waited may have given up.
+        let _ = closed.map(|closed| closed.send(()));
     }
 
     /// Waits for a message, but no longer than [`LOOK_INTERVAL`].
