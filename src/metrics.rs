@@ -59,7 +59,7 @@ pub(crate) enum Closing {
     Unread,
     /// It was still being sent an old list or color, and those took too much memory.
     OldList,
-    /// The connection limit was reached, or epoll did not take the socket.
+    /// The limit of connections or that of memory was reached, or epoll did not take the socket.
     NoRoom,
 }
 

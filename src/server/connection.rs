@@ -232,7 +232,7 @@ impl Connection {
             },
             (Event::Deadline, State::Reading) if pass.shared.limit_reached.load(Relaxed) => {
                 self.refuse(None, &ProtocolError::Overloaded, pass)?;
-                Ok(self.give_up(Closing::NoRoom, pass))
+                Ok(Next::Close)
             }
             (Event::Deadline, State::Reading) => {
                 pass.counters.count_closed(Closing::Request, 1);
@@ -359,6 +359,9 @@ impl Connection {
         error: &ProtocolError,
         pass: &mut Pass<'_>,
     ) -> io::Result<Next> {
+        if *error == ProtocolError::Overloaded {
+            pass.counters.count_closed(Closing::NoRoom, 1);
+        }
         let unfinished = self.parser.refuse();
         let response = Response::error(error.status(), error.to_string());
         self.append(request.or(unfinished.as_ref()), response, CLOSES, pass);
