@@ -100,10 +100,19 @@ impl Colors {
 
     /// The first color whose name equals `name` exactly, and its id.
     pub(super) fn find(&self, name: &str) -> Option<(i64, &Color)> {
+        let id = *self.index.get(&self.hasher.hash_one(name))?;
+        // Most often it is this one; to look for others takes longer than all else that a read does.
+        let first = self.get(id).filter(|color| color.is_named(name));
+        first.map(|color| (id, color)).or_else(|| self.named(name).next())
+    }
+
+    /// All colors with this name in order, each with its id.
+    pub(super) fn named<'a>(&'a self, name: &str) -> impl Iterator<Item = (i64, &'a Color)> {
         let hash = self.hasher.hash_one(name);
-        let named = |id: i64| Some((id, self.get(id).filter(|color| color.is_named(name))?));
-        let further = || self.further.range((hash, i64::MIN)..=(hash, i64::MAX));
-        named(*self.index.get(&hash)?).or_else(|| further().find_map(|(_, id)| named(*id)))
+        let further = self.further.range((hash, i64::MIN)..=(hash, i64::MAX));
+        let ids = self.index.get(&hash).into_iter().chain(further.map(|(_, id)| id));
+        let colors = ids.filter_map(|id| Some((*id, self.get(*id)?)));
+        colors.filter(move |(_, color)| color.is_named(name))
     }
 
     /// Makes an edit that was decided for this version. Returns the edit that would undo it. That
@@ -142,11 +151,6 @@ impl Colors {
     /// The collection envelope of the specification, if it is made already.
     pub(super) fn made_envelope(&self) -> Option<&Arc<Representation>> {
         self.envelope.get()
-    }
-
-    /// Whether the envelope is made and its tag is known.
-    pub(super) fn has_tag(&self) -> bool {
-        self.made_envelope().is_some_and(|envelope| envelope.has_tag())
     }
 
     /// The collection envelope of the specification; made at its first use, which takes longer the

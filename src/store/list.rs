@@ -1,6 +1,7 @@
 //! The list that everybody sees: one mutex around its current version, which all workers share.
 //! Knows no disk.
 
+use std::collections::{BTreeSet, HashSet};
 use std::mem::replace;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -22,8 +23,8 @@ const EXAMINED_PART: usize = 8;
 /// list all the time.
 const TAG_TRIES_MAX: usize = 3;
 
-/// The envelope of so many colors is made in a tenth of a millisecond.
-const SHORT_LIST_COLORS: usize = 2000;
+/// Bytes of an envelope that is made, with its tag, in a fifth of a millisecond.
+const SHORT_LIST_BYTES: usize = 64 * 1024;
 
 pub(crate) struct SharedList {
     current: Mutex<Colors>,
@@ -79,7 +80,7 @@ impl SharedList {
             let current = lock(&self.current);
             match current.made_envelope() {
                 Some(envelope) => return envelope.has_tag().then(|| Arc::clone(envelope)),
-                None if current.len() > SHORT_LIST_COLORS => return None,
+                None if current.envelope_len() > SHORT_LIST_BYTES => return None,
                 None => current.clone(),
             }
         };
@@ -120,19 +121,17 @@ impl SharedList {
         tracking.new_bytes = 0;
         // under the lock: what is published and tracked later must not be taken for old
         let version = self.version();
-        let is_current = |name: Option<&str>, sent: &Arc<Representation>| {
-            let current = match name {
-                None => version.made_envelope(),
-                Some(name) => version.find(name).map(|(_, color)| &color.json),
-            };
-            current.is_some_and(|current| Arc::ptr_eq(current, sent))
-        };
         tracking.tracked.retain(|tracked| tracked.representation.strong_count() > 0);
-        let old = tracking.tracked.iter().filter_map(|Tracked { representation, name }| {
-            let sent = representation.upgrade()?;
-            (!sent.is_withdrawn() && !is_current(name.as_deref(), &sent)).then_some(sent)
-        });
-        let old: Vec<Arc<Representation>> = old.collect();
+        let names: BTreeSet<&str> =
+            tracking.tracked.iter().filter_map(|tracked| tracked.name.as_deref()).collect();
+        let colors =
+            names.iter().flat_map(|name| version.named(name)).map(|(_, color)| &color.json);
+        let current: HashSet<_> = colors.chain(version.made_envelope()).map(Arc::as_ptr).collect();
+        let sent = tracking.tracked.iter().filter_map(|tracked| tracked.representation.upgrade());
+        let is_old = |sent: &Arc<Representation>| {
+            !sent.is_withdrawn() && !current.contains(&Arc::as_ptr(sent))
+        };
+        let old: Vec<_> = sent.filter(is_old).collect();
         drop(tracking);
         let lengths = || old.iter().map(|old| old.bytes().len());
         let max = self.old_max.max(LONGEST_FACTOR * lengths().max().unwrap_or(0));
@@ -162,7 +161,8 @@ impl SharedList {
                 return outcome;
             }
             let mut current = lock(&self.current);
-            if !change.needs_tag_of_list || current.has_tag() {
+            let has_tag = || current.made_envelope().is_some_and(|envelope| envelope.has_tag());
+            if !change.needs_tag_of_list || has_tag() {
                 let (outcome, edit) = change.decide(&current);
                 let removed = edit.map(|edit| current.apply(edit));
                 drop(current);
@@ -266,6 +266,14 @@ mod tests {
         assert_eq!(list.withdrawals(), 5);
         (0..9).for_each(|_| drop(list.envelope()));
         assert_eq!(list.withdrawals(), 5);
+    }
+
+    #[test]
+    fn colors_of_one_name_are_all_current() {
+        let long = "x".repeat(20 * 1024 * 1024);
+        let list = SharedList::new((0..5).map(|_| Color::new("dup", &long)).collect(), OLD_MAX);
+        list.version().iter().for_each(|(_, color)| list.note_sent(color));
+        assert_eq!(list.withdrawals(), 0);
     }
 
     #[test]

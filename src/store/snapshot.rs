@@ -128,7 +128,7 @@ pub(super) fn read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
             {
                 sleep(BUSY_PAUSE);
             }
-            read => return read,
+            found => return found,
         }
     }
 }

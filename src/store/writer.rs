@@ -54,7 +54,7 @@ impl Writer {
     }
 
     fn save_until_closed(mut self) {
-        let (mut unsaved, mut closed, mut long_first) = (Vec::new(), None, false);
+        let (mut unsaved, mut closed, mut tag_first) = (Vec::new(), None, false);
         let mut yielding = Yielding::new();
         while closed.is_none() || !unsaved.is_empty() {
             let mut first = None;
@@ -74,16 +74,16 @@ impl Writer {
                     WriterMessage::Close(told) => closed = Some(told),
                 }
             }
-            // Changes that may take long are made after the others, so that those wait for no more
-            // than one of them, but first when the last commit has had no time for any.
-            let may_take_long = |(change, _): &(Change, Reply)| change.needs_tag_of_list;
-            unsaved.sort_by_key(|unsaved| may_take_long(unsaved) != long_first);
+            // Changes that need the tag may take long. They are made last, so that the others wait
+            // for no more than one of them, but first when the commit before had no time for any.
+            let needs_tag = |(change, _): &(Change, Reply)| change.needs_tag_of_list;
+            unsaved.sort_by_key(|unsaved| needs_tag(unsaved) != tag_first);
             if !unsaved.is_empty() {
                 let outcomes = self.save(&unsaved);
+                let (saved, rest) = unsaved.split_at(outcomes.len());
+                tag_first = !saved.iter().any(needs_tag) && rest.iter().any(needs_tag);
                 let saved = unsaved.drain(..outcomes.len());
                 saved.zip(outcomes).for_each(|((_, reply), outcome)| reply(outcome));
-                let is_light_left = unsaved.first().is_some_and(|first| !may_take_long(first));
-                long_first = is_light_left && !long_first;
             }
         }
         self.database.close();
