@@ -154,7 +154,7 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let mut accept_loop =
         AcceptLoop::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
     // last, since it has the database open: what fails before leaves that as it was
-    if let Some(load::Thread { name, run }) = thread {
+    if let Some(load::Background { name, run }) = thread {
         let thread = thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
         thread.spawn(run).map_err(|error| Failure::System(thread_error(&error)))?;
     }
@@ -245,7 +245,7 @@ fn listen_all(args: &Args) -> Result<Vec<Listener>, Failure> {
     args.listen.iter().map(listen).collect()
 }
 
-/// Starts the threads of the workers.
+/// Starts the threads of the workers, and the one for answers that take long.
 fn start_pool(threads: usize) -> io::Result<ThreadPool> {
     // threadpool panics when it cannot start a thread: the error says all there is to say
     let hook = panic::take_hook();

@@ -17,7 +17,7 @@ const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 
 /// What has to run on a thread of its own as long as the service does: it saves changes, or follows
 /// those of others.
-pub(crate) struct Thread {
+pub(crate) struct Background {
     pub(crate) name: &'static str,
     pub(crate) run: Box<dyn FnOnce() + Send>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Thread {
 /// What the service starts with.
 pub(crate) struct Opened {
     pub(crate) store: Store,
-    pub(crate) thread: Option<Thread>,
+    pub(crate) thread: Option<Background>,
     /// For the first line of the log: how many colors, from where, and whether changes are kept.
     pub(crate) details: String,
     /// The file was made now. That is a warning: where a disk is not mounted, the file is not the
@@ -46,7 +46,7 @@ pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
     if args.read_only {
         let (store, follower) = Store::following(file, memory_max).map_err(failed)?;
         let details = follows(file, store.list.size().0);
-        let thread = Some(Thread { name: "follower", run: Box::new(|| follower.run()) });
+        let thread = Some(Background { name: "follower", run: Box::new(|| follower.run()) });
         return Ok(Opened { store, thread, details, is_new: false });
     }
     let (path, has_list) = data_file::writable(file).map_err(failed)?;
@@ -64,7 +64,7 @@ pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
     let (database, colors) = Database::open(file, &path, lock).map_err(failed)?;
     let details = format!("{} kept in {}, {origin}", count(colors.len()), file.display());
     let (store, writer) = Store::in_database(database, colors, memory_max);
-    let thread = Some(Thread { name: "writer", run: Box::new(|| writer.run()) });
+    let thread = Some(Background { name: "writer", run: Box::new(|| writer.run()) });
     Ok(Opened { store, thread, details, is_new: made_from.is_some() })
 }
 

@@ -18,6 +18,6 @@ pub(crate) use parser::{Parser, ProtocolError};
 pub(crate) use request::Fields;
 pub(crate) use request::{Credentials, Request};
 pub(crate) use response::{
-    CLOSES, Challenge, CommonFields, Content, Date, Representation, Response, stays_open,
+    CLOSES, Challenge, CommonFields, Content, Date, Representation, Response, keep_alive_fields,
 };
 pub(crate) use syntax::{Host, has_valid_escapes, split_absolute_form};

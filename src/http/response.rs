@@ -133,7 +133,7 @@ pub(crate) struct Response {
 pub(crate) struct CommonFields<'a> {
     /// An IMF-fixdate (RFC 9110 §5.6.7).
     pub(crate) date: &'a str,
-    /// [`CLOSES`], or what [`stays_open`] returned.
+    /// [`CLOSES`], or what [`keep_alive_fields`] returned.
     pub(crate) connection: &'a str,
     /// The Origin of the request, if it is allowed, for the CORS fields (Fetch standard).
     pub(crate) allowed_origin: Option<&'a str>,
@@ -159,7 +159,7 @@ pub(crate) const CLOSES: &str = "\r\nConnection: close";
 /// The connection fields of a response after which the connection stays open, and may be idle for
 /// `seconds` (RFC 2068 §19.7.1.1). RFC 9110 §7.6.1: Connection MUST list Keep-Alive; that also
 /// tells HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
-pub(crate) fn stays_open(seconds: u64) -> String {
+pub(crate) fn keep_alive_fields(seconds: u64) -> String {
     format!("\r\nConnection: keep-alive\r\nKeep-Alive: timeout={seconds}")
 }
 
@@ -330,7 +330,7 @@ mod tests {
     fn a_response_carries_the_common_fields() {
         written(
             &Response::new(StatusCode::NOT_FOUND, Content::Own(b"{\"error\":true}\n".to_vec())),
-            &stays_open(75),
+            &keep_alive_fields(75),
             "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\nCache-Control: no-cache\r\n\
              X-Content-Type-Options: nosniff\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\
              Connection: keep-alive\r\nKeep-Alive: timeout=75\r\n\r\n",

@@ -89,9 +89,8 @@ pub(super) enum Event {
     /// The other connections have been served: go on with the output, or the requests in the
     /// buffer.
     Resume,
-    /// What [`State::Answering`] waits for. `is_saved`: the change of the request was to be saved
-    /// first.
-    Response { response: Result<Box<Response>, ProtocolError>, is_saved: bool },
+    /// What [`State::Answering`] waits for. `durable`: the writer had the change.
+    Response { response: Result<Box<Response>, ProtocolError>, durable: bool },
     /// [`Connection::deadline`] has passed.
     Deadline,
 }
@@ -212,9 +211,8 @@ impl Connection {
             (Event::Resume, State::New | State::Idle | State::Reading) => {
                 self.answer_requests(pass)
             }
-            (Event::Response { response, is_saved }, State::Answering(request)) => {
-                let times =
-                    if is_saved { &pass.counters.durable } else { &pass.counters.immediate };
+            (Event::Response { response, durable }, State::Answering(request)) => {
+                let times = if durable { &pass.counters.durable } else { &pass.counters.immediate };
                 let request = Arc::clone(request);
                 let next = self.take_response(&request, response, pass);
                 times.add(1, self.received.elapsed());
@@ -294,7 +292,7 @@ impl Connection {
             let arrival = Arrival {
                 checks_host: self.checks_host,
                 may_defer: true,
-                reply: &|| inbox.reply(pass.id),
+                make_reply: &|| inbox.make_reply(pass.id),
             };
             // after a panic the list is consistent: a change is made as a whole or not at all
             let answer = catch_unwind(AssertUnwindSafe(|| service.respond(&request, arrival)));

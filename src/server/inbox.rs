@@ -69,19 +69,19 @@ impl Inbox {
     pub(super) fn defer(self: &Arc<Self>, id: u64, request: Arc<Request>, checks_host: bool) {
         let inbox = Arc::clone(self);
         self.pool.execute(move || {
-            let reply = || inbox.reply(id);
-            let arrival = Arrival { checks_host, may_defer: false, reply: &reply };
+            let make_reply = &|| inbox.make_reply(id);
+            let arrival = Arrival { checks_host, may_defer: false, make_reply };
             inbox.post_response(id, false, |service| service.respond(&request, arrival));
         });
     }
 
     /// What takes the outcome of a change that the connection with this id has asked for.
-    pub(super) fn reply(self: &Arc<Self>, id: u64) -> Reply {
+    pub(super) fn make_reply(self: &Arc<Self>, id: u64) -> Reply {
         let inbox = Arc::clone(self);
         Box::new(move |outcome| {
             // its envelope has to be made
-            let takes_long = matches!(outcome, Ok(Outcome::Replaced(..)));
-            let pool = takes_long.then(|| inbox.pool.clone());
+            let has_envelope = matches!(outcome, Ok(Outcome::Replaced(..)));
+            let pool = has_envelope.then(|| inbox.pool.clone());
             let respond = move || {
                 inbox.post_response(id, true, |service| {
                     Answer::Now(service.respond_to_outcome(outcome))
@@ -95,7 +95,7 @@ impl Inbox {
     }
 
     /// Posts the response that `respond` makes for the connection with this id.
-    fn post_response(&self, id: u64, is_saved: bool, respond: impl FnOnce(&Service) -> Answer) {
+    fn post_response(&self, id: u64, durable: bool, respond: impl FnOnce(&Service) -> Answer) {
         let answer = catch_unwind(AssertUnwindSafe(|| respond(&self.shared.service)));
         let response = match answer {
             Ok(Answer::Now(response)) => Ok(Box::new(response)),
@@ -103,6 +103,6 @@ impl Inbox {
             Ok(Answer::Saving | Answer::Deferred) => return,
             Err(_) => Err(ProtocolError::Panicked),
         };
-        self.post(Mail::Event(id, Event::Response { response, is_saved }));
+        self.post(Mail::Event(id, Event::Response { response, durable }));
     }
 }

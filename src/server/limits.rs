@@ -32,7 +32,7 @@ const CONNECTIONS_MAX: usize = 8192;
 
 /// One connection for so many bytes of the control group's limit. An idle one takes 5 KiB here, and
 /// about as much in the kernel.
-const LIMIT_PER_CONNECTION: usize = 64 * 1024;
+const MEMORY_PER_CONNECTION: usize = 64 * 1024;
 
 /// Descriptors kept for other uses than connections: standard streams, signals, the database, files
 /// that are read.
@@ -58,7 +58,7 @@ pub(crate) fn memory_max(limit: Option<usize>) -> usize {
 }
 
 /// The connection limit: as many as there are descriptors left for, and memory by
-/// [`LIMIT_PER_CONNECTION`], at most [`CONNECTIONS_MAX`]. Raises the soft limit of descriptors to
+/// [`MEMORY_PER_CONNECTION`], at most [`CONNECTIONS_MAX`]. Raises the soft limit of descriptors to
 /// the hard one.
 pub(crate) fn connections_max(memory: Option<usize>, listeners: usize, workers: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
@@ -69,7 +69,7 @@ pub(crate) fn connections_max(memory: Option<usize>, listeners: usize, workers: 
     // each worker has an epoll instance and an inbox
     descriptors
         .saturating_sub(DESCRIPTORS_RESERVED + listeners + 2 * workers)
-        .min(memory.unwrap_or(usize::MAX) / LIMIT_PER_CONNECTION)
+        .min(memory.unwrap_or(usize::MAX) / MEMORY_PER_CONNECTION)
         .clamp(1, CONNECTIONS_MAX)
 }
 
@@ -91,7 +91,6 @@ fn lowest_limit(root: &Path, groups: &str) -> Option<usize> {
 }
 
 /// Bytes that a request counts with while its answer is waited for: its content may become a list.
-/// Whether it is let through depends on [`Request::memory`] alone.
 pub(super) fn memory_of(request: &Request) -> usize {
     request.memory() * if request.is_safe() { 1 } else { LIST_FACTOR }
 }

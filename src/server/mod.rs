@@ -31,7 +31,7 @@ pub(crate) use limits::{Limits, connections_max, control_group_limit, memory_max
 pub(crate) use listen::{Endpoint, Listener, clash, inherited, listen};
 use worker::Worker;
 
-use crate::http::stays_open;
+use crate::http::keep_alive_fields;
 use crate::logging;
 use crate::service::Service;
 use crate::service_manager::{self, Watchdog};
@@ -63,19 +63,14 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(service: Service, limits: Limits) -> Self {
         // in whole seconds, and not 0, which some clients take for no limit
-        let stays_open = stays_open(limits.keep_alive.as_secs().max(1));
+        let stays_open = keep_alive_fields(limits.keep_alive.as_secs().max(1));
         let (memory, limit_reached) = (AtomicUsize::new(0), AtomicBool::new(false));
         Self { service, limits, stays_open, memory, limit_reached }
     }
 
-    /// How many connections are open.
-    pub(super) fn connections(&self) -> usize {
-        self.service.metrics.connections()
-    }
-
     /// Whether the connection limit is reached.
     pub(super) fn is_full(&self) -> bool {
-        self.connections() >= self.service.metrics.connections_max
+        self.service.metrics.connections() >= self.service.metrics.connections_max
     }
 
     /// The worker for the next connection: the one that has the fewest.
@@ -226,10 +221,10 @@ impl AcceptLoop {
         }
         self.listeners.clear();
         self.shared.limit_reached.store(false, Relaxed);
-        while self.shared.connections() > 0 && Instant::now() < deadline {
+        while self.shared.service.metrics.connections() > 0 && Instant::now() < deadline {
             sleep(RETRY_TIME);
         }
-        let connections = self.shared.connections();
+        let connections = self.shared.service.metrics.connections();
         if connections > 0 {
             let seconds = begun.elapsed().as_secs_f32();
             log::warn!(

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::Shared;
 use super::connection::{Connection, Event, Next, Pass};
 use super::inbox::{Inbox, Mail};
 use crate::http::Date;
@@ -40,7 +39,6 @@ struct Entry {
 }
 
 pub(super) struct Worker {
-    shared: Arc<Shared>,
     inbox: Arc<Inbox>,
     epoll: OwnedFd,
     /// By id; ids are not reused.
@@ -62,7 +60,6 @@ impl Worker {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
         Ok(Self {
-            shared: Arc::clone(&inbox.shared),
             inbox,
             epoll,
             connections: BTreeMap::new(),
@@ -85,7 +82,8 @@ impl Worker {
     }
 
     fn serve_all(&mut self) {
-        let (shared, inbox) = (Arc::clone(&self.shared), Arc::clone(&self.inbox));
+        let inbox = Arc::clone(&self.inbox);
+        let shared = &inbox.shared;
         let (mut scratch, mut events) = (vec![0; RECEIVE_BYTES_MAX], Vec::new());
         let counters = &shared.service.metrics.workers[inbox.worker];
         let (mut before, mut is_busy, mut date) = (Instant::now(), false, Date::default());
@@ -93,7 +91,7 @@ impl Worker {
             let now = self.wait(&mut events, before, is_busy);
             is_busy = !events.is_empty();
             let mut pass = Pass {
-                shared: &shared,
+                shared,
                 inbox: &inbox,
                 id: INBOX,
                 counters,
@@ -228,7 +226,7 @@ impl Worker {
         };
         let overdue: Vec<u64> = self.connections.iter().filter_map(overdue).collect();
         overdue.into_iter().for_each(|id| self.serve(id, Event::Deadline, pass));
-        // also what was withdrawn before it came here, of which the number does not tell any more
+        // a late response may bring what was withdrawn before
         self.close_withdrawn();
         let first =
             self.connections.values().filter_map(|entry| entry.connection.next_check(pass)).min();
@@ -237,7 +235,7 @@ impl Worker {
 
     /// Looks whether representations were withdrawn.
     fn heed_withdrawals(&mut self) {
-        let withdrawals = self.shared.service.store.list.withdrawals();
+        let withdrawals = self.inbox.shared.service.store.list.withdrawals();
         if self.withdrawals != withdrawals {
             self.withdrawals = withdrawals;
             self.close_withdrawn();
@@ -253,7 +251,7 @@ impl Worker {
         self.connections.retain(|_, entry| !is_withdrawn(entry));
         let count = before - self.connections.len();
         if count > 0 {
-            let counters = &self.shared.service.metrics.workers[self.inbox.worker];
+            let counters = &self.inbox.shared.service.metrics.workers[self.inbox.worker];
             counters.count_closed(Closing::OldList, count);
             logging::CONNECTIONS.log(format_args!(
                 "connections closed: {count}; old lists that they were still reading took too much \

@@ -7,7 +7,7 @@ use threadpool::ThreadPool;
 use super::super::limits::Quota;
 use super::*;
 use crate::metrics::Metrics;
-use crate::server::Limits;
+use crate::server::{Limits, Shared};
 use crate::service::Service;
 use crate::store::{Color, Colors};
 
@@ -37,7 +37,7 @@ fn pass_at<T>(
 
 /// Passes a new connection to the worker.
 fn add(worker: &Worker, socket: UnixStream) {
-    let quota = Quota::new(Arc::clone(&worker.shared), 0);
+    let quota = Quota::new(Arc::clone(&worker.inbox.shared), 0);
     let connection = Connection::new(socket.into(), None, false, quota, Instant::now());
     worker.inbox.post(Mail::Connection(Box::new(connection)));
 }
@@ -59,7 +59,7 @@ fn talk(worker: &mut Worker, requests: &str) -> String {
 fn a_panic_is_answered_with_500_and_ends_its_connection_alone() {
     let mut worker = worker("#f00");
     // the page has the number of answers that took up to a second, which overflows
-    let counters = &worker.shared.service.metrics.workers[0];
+    let counters = &worker.inbox.shared.service.metrics.workers[0];
     counters.immediate.add(u64::MAX, Duration::ZERO);
     counters.immediate.add(1, Duration::from_secs(1));
     let red = "GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -91,7 +91,7 @@ fn a_panic_is_answered_with_500_and_ends_its_connection_alone() {
 
 #[test]
 fn the_worker_with_the_fewest_connections_is_next() {
-    let shared = worker("#f00").shared;
+    let shared = Arc::clone(&worker("#f00").inbox.shared);
     let mut open = Vec::new();
     for expected in [0, 1, 0, 1, 0, 1, 0, 1, 0, 1] {
         assert!(!shared.is_full());
@@ -100,13 +100,16 @@ fn the_worker_with_the_fewest_connections_is_next() {
     }
     assert!(shared.is_full());
     open.remove(1);
-    assert_eq!((shared.next_worker(), shared.connections(), shared.is_full()), (1, 9, false));
+    assert_eq!(
+        (shared.next_worker(), shared.service.metrics.connections(), shared.is_full()),
+        (1, 9, false)
+    );
 }
 
 #[test]
 fn connections_are_refused_more_memory_than_all_may_use_together() {
     let worker = worker("#f00");
-    let quota = || Quota::new(Arc::clone(&worker.shared), 0);
+    let quota = || Quota::new(Arc::clone(&worker.inbox.shared), 0);
     let (mut one, other) = (quota(), quota());
     assert!(!other.is_refused(10_001));
     one.set_memory(5_000);
@@ -122,7 +125,7 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
     client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     add(&worker, socket);
     pass_at(&mut worker, Instant::now(), Worker::take_mail);
-    worker.shared.limit_reached.store(true, Relaxed);
+    worker.inbox.shared.limit_reached.store(true, Relaxed);
     let end_overdue = |worker: &mut Worker, seconds: u32| {
         let now = Instant::now() + seconds * Duration::from_secs(60);
         pass_at(worker, now, |worker, pass| worker.end_overdue(now, pass));
@@ -138,7 +141,7 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
     assert_eq!(
         (
             worker.connections.len(),
-            worker.shared.service.metrics.workers[0].closed[Closing::NoRoom as usize].read()
+            worker.inbox.shared.service.metrics.workers[0].closed[Closing::NoRoom as usize].read()
         ),
         (0, 1)
     );
@@ -147,7 +150,7 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
 #[test]
 fn what_was_withdrawn_before_it_was_sent_is_not_sent_for_long() {
     let mut worker = worker(&"x".repeat(4_000_000));
-    worker.shared.service.store.list.first("red").unwrap().json.withdraw();
+    worker.inbox.shared.service.store.list.first("red").unwrap().json.withdraw();
     let (mut client, socket) = UnixStream::pair().unwrap();
     client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     add(&worker, socket);

@@ -45,12 +45,12 @@ pub(crate) struct Arrival<'a> {
     /// Other clients wait for the answer, so one that takes long should be [`Answer::Deferred`].
     pub(crate) may_defer: bool,
     /// Makes what takes the outcome of a change that has to be saved first.
-    pub(crate) reply: &'a dyn Fn() -> Reply,
+    pub(crate) make_reply: &'a dyn Fn() -> Reply,
 }
 
 pub(crate) enum Answer {
     Now(Response),
-    /// When the change is saved, [`Arrival::reply`] takes its outcome, and
+    /// When the change is saved, a reply takes its outcome, and
     /// [`Service::respond_to_outcome`] makes the response.
     Saving,
     /// It would take long: ask again where nobody waits, with [`Arrival::may_defer`] unset.

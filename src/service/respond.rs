@@ -65,7 +65,10 @@ impl Service {
             return Answer::Now(refusal);
         }
         let content = &request.content;
-        if arrival.may_defer && !request.is_safe() && content.len() > LONG_CONTENT_BYTES {
+        // the list that a PUT replaces may be long, and has to be freed
+        let takes_long = content.len() > LONG_CONTENT_BYTES
+            || (resource == Resource::Colors && request.method == Method::Put);
+        if arrival.may_defer && !request.is_safe() && takes_long {
             return Answer::Deferred;
         }
         let list = &self.store.list;
@@ -121,7 +124,7 @@ impl Service {
             Ok(change) if arrival.may_defer && self.store.would_take_long(&change) => {
                 Answer::Deferred
             }
-            Ok(change) => match self.store.make(change, arrival.reply) {
+            Ok(change) => match self.store.make(change, arrival.make_reply) {
                 Some(outcome) => Answer::Now(self.respond_to_outcome(Ok(outcome))),
                 None => Answer::Saving,
             },

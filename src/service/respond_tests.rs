@@ -45,8 +45,8 @@ pub(super) fn request(method: Method, target: &str, fields: Fields, content: &st
 }
 
 pub(super) fn respond(service: &Service, request: &Request) -> Response {
-    let reply = &|| panic!("the list is in memory");
-    match service.respond(request, Arrival { checks_host: true, may_defer: false, reply }) {
+    let make_reply = &|| panic!("the list is in memory");
+    match service.respond(request, Arrival { checks_host: true, may_defer: false, make_reply }) {
         Answer::Now(response) => response,
         Answer::Saving | Answer::Deferred => panic!("nothing is to be waited for"),
     }

@@ -205,7 +205,7 @@ fn lines_of_code(directory: &Path) -> usize {
 #[test]
 fn the_program_is_short() {
     let lines = lines_of_code(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
-    assert!(lines <= 5_698, "{lines}");
+    assert!(lines <= 5_697, "{lines}");
 }
 
 /// The rows of the table whose head begins like this.
