@@ -1,4 +1,5 @@
-//! `colors`: a JSON web service that keeps an ordered list of named colors.
+//! `colors`: a JSON web service that keeps an ordered list of named colors. What clients may rely on
+//! is in docs/http.md.
 //!
 //! A map of the code, with one line for each file. Each group uses only those below it. How a
 //! change goes through them is told in CONTRIBUTING.md, "A change on its way".

@@ -186,7 +186,7 @@ impl Response {
         }
     }
 
-    /// A response with the Error body of the specification. `message` is for the author of the
+    /// A response with the Error body (docs/http.md, Errors). `message` is for the author of the
     /// client, in lower case and without a full stop.
     pub(crate) fn error(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         let detail = message.into();

@@ -73,7 +73,7 @@ impl Service {
         }
         let list = &self.store.list;
         let change = |name: Option<&str>, action| self.write(request, name, action, arrival);
-        // the table of the specification's Endpoints; the methods that a resource does not have are
+        // the table of docs/http.md, Resources; the methods that a resource does not have are
         // refused above
         let response = match (resource, &request.method) {
             (resource @ Resource::Asterisk, _) | (resource, Method::Options) => {
@@ -128,7 +128,7 @@ impl Service {
                 Some(outcome) => Answer::Now(self.respond_to_outcome(Ok(outcome))),
                 None => Answer::Saving,
             },
-            // spec, Endpoints, rule 5: the answer for an unknown name is always the same, even with
+            // docs/http.md, Errors: the answer for an unknown name is always the same, even with
             // invalid content
             Err(_) if name.is_some_and(|name| self.store.list.first(name).is_none()) => {
                 Answer::Now(no_such_color())
@@ -382,8 +382,8 @@ fn read(request: &Request, representation: &Arc<Representation>) -> Response {
     response
 }
 
-/// The answer when no entry has the requested name: the Error body without a message (spec,
-/// Endpoints, rule 5).
+/// The answer when no entry has the requested name: the Error body without a message
+/// (docs/http.md, Errors).
 fn no_such_color() -> Response {
     let content = Content::Own(b"{\"error\":true}\n".to_vec());
     Response { detail: "no such color".into(), ..Response::new(StatusCode::NOT_FOUND, content) }

@@ -16,7 +16,7 @@ pub(crate) struct Change {
     pub(super) needs_tag_of_list: bool,
 }
 
-/// The three writing operations of the specification, and one on the whole list.
+/// The three operations that change a color, and one on the whole list (docs/http.md, Colors).
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Append this color.

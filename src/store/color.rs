@@ -25,7 +25,7 @@ pub(crate) struct Color {
     pub(crate) json: Arc<Representation>,
 }
 
-/// The fields of a color: exactly these, in this order (spec, Color, rule 1).
+/// The fields of a color: exactly these, in this order (docs/http.md, Colors).
 #[derive(Deserialize, Serialize)]
 pub(crate) struct ColorFields<'a> {
     /// At most 4,096 bytes, may be empty, need not be unique.

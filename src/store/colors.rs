@@ -15,7 +15,7 @@ use crate::http::Representation;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Colors {
     /// By the ids of their rows in the database, which rise along the list. Duplicates of a name
-    /// are entries like any other (spec, Color, rule 3).
+    /// are entries like any other (docs/http.md, Colors).
     colors: OrdMap<i64, Color>,
     /// The hash of each name, with the id of the first color whose name has that hash. The names
     /// themselves are only in the JSON.
@@ -148,12 +148,12 @@ impl Colors {
         ENVELOPE[0].len() + self.bytes + self.len().saturating_sub(1) + ENVELOPE[1].len()
     }
 
-    /// The collection envelope of the specification, if it is made already.
+    /// The collection envelope, `{"data":[...]}`, if it is made already.
     pub(super) fn made_envelope(&self) -> Option<&Arc<Representation>> {
         self.envelope.get()
     }
 
-    /// The collection envelope of the specification; made at its first use, which takes longer the
+    /// The collection envelope, `{"data":[...]}`; made at its first use, which takes longer the
     /// longer the list is.
     pub(crate) fn envelope(&self) -> &Arc<Representation> {
         self.envelope.get_or_init(|| {

@@ -69,7 +69,7 @@ fn shorten(reason: &str) -> String {
 }
 
 /// Reads the content of a create: an object with the strings `name` and `value`; further fields are
-/// ignored (spec, Color, rule 2).
+/// ignored (docs/http.md, Colors).
 pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
     if content.is_empty() {
         return Err(JsonError::without_place(
@@ -82,7 +82,7 @@ pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
 /// Reads the content of an update: an object whose optional string `value` is the new value; `name`
 /// and the rest are ignored.
 ///
-/// No content at all means the same as `{}`: keep the value (spec, Endpoints, rule 3).
+/// No content at all means the same as `{}`: keep the value (docs/http.md, Colors).
 pub(crate) fn from_update(content: &[u8]) -> Result<Option<String>, JsonError> {
     #[derive(Deserialize)]
     struct Update {
