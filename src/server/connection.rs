@@ -218,7 +218,7 @@ impl Connection {
                 times.add(1, self.received.elapsed());
                 next
             }
-            // more requests, or the end; epoll would report it in every pass
+            // the client sent more, or has ended; epoll would report that in every pass
             (Event::Ready, State::Answering(_)) => Ok(Next::Wait(EventFlags::empty())),
             (Event::Ready | Event::Resume, &State::Writing(after)) => self.send(after, pass),
             // epoll reports room only when a third of the socket's buffer is free, so there may be
@@ -320,7 +320,7 @@ impl Connection {
     fn wait_for_answer(&mut self, request: Arc<Request>) -> io::Result<Next> {
         self.state = State::Answering(request);
         self.output.send(&self.socket)?;
-        // as before the request, since most clients send nothing more: epoll_ctl takes time
+        // epoll watches for the same as before: most clients send nothing more, epoll_ctl takes time
         Ok(Next::Wait(EventFlags::IN))
     }
 
