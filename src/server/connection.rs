@@ -320,7 +320,7 @@ impl Connection {
     fn wait_for_answer(&mut self, request: Arc<Request>) -> io::Result<Next> {
         self.state = State::Answering(request);
         self.output.send(&self.socket)?;
-        // epoll watches for the same as before: most clients send nothing more, epoll_ctl takes time
+        // epoll watches for the same as before: epoll_ctl takes time, and few clients send more
         Ok(Next::Wait(EventFlags::IN))
     }
 
