@@ -179,35 +179,6 @@ fn options_that_the_documents_name_are_those_of_the_program() {
     }
 }
 
-#[test]
-fn the_documents_are_short() {
-    let words = |document: &str| document.split_whitespace().count();
-    assert!(words(README) <= 1_500, "{}", words(README));
-    let all: usize = DOCUMENTS.iter().map(|(_, document)| words(document)).sum();
-    assert!(all <= 9_500, "{all}");
-}
-
-/// Lines of code of all files in a directory, without tests, blank lines and comments.
-fn lines_of_code(directory: &Path) -> usize {
-    let lines_of = |path: &Path| {
-        let name = path.to_str().expect("our own names are UTF-8");
-        if !name.ends_with(".rs") || name.ends_with("_tests.rs") {
-            return 0;
-        }
-        let source = std::fs::read_to_string(path).unwrap();
-        let code = source.lines().map(str::trim).take_while(|line| *line != "mod tests {");
-        code.filter(|line| !line.is_empty() && !line.starts_with("//")).count()
-    };
-    let paths = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    paths.map(|path| if path.is_dir() { lines_of_code(&path) } else { lines_of(&path) }).sum()
-}
-
-#[test]
-fn the_program_is_short() {
-    let lines = lines_of_code(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
-    assert!(lines <= 5_697, "{lines}");
-}
-
 /// The rows of the table whose head begins like this.
 #[track_caller]
 pub(crate) fn rows<'a>(document: &'a str, head: &str) -> Vec<&'a str> {
