@@ -87,7 +87,7 @@ use crate::args::Args;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
 use crate::server::{AcceptLoop, Endpoint, Limits, Listener, Shared};
-use crate::service::{Allowlist, LoadedTokens, Service, Tokens};
+use crate::service::{Allowlist, CurrentPhase, LoadedTokens, Service, Tokens};
 use crate::signals::Signals;
 use crate::store::Store;
 
@@ -183,7 +183,7 @@ fn service(args: &Args, store: Store, tokens: Option<Tokens>, metrics: Metrics) 
         allowlist: Allowlist { origins: args.allow_origin.clone(), hosts: args.allow_host.clone() },
         tokens,
         metrics,
-        is_stopping: AtomicBool::new(false),
+        phase: CurrentPhase::default(),
     }
 }
 

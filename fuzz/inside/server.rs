@@ -21,7 +21,9 @@ use super::limits::{Limits, Quota};
 use crate::http::fuzzing::fill;
 use crate::http::fuzzing::reference::{self, PlainEnd, PlainRequest};
 use crate::metrics::Metrics;
-use crate::service::{AccessLog, Allowlist, BasePath, Service, Tokens, openapi};
+use crate::service::{
+    AccessLog, Allowlist, BasePath, CurrentPhase, Phase, Service, Tokens, openapi,
+};
 use crate::store::{Colors, Store, json};
 
 const CONTENT_MAX: usize = 20_000; // bytes; the filling of an input is a little shorter
@@ -126,7 +128,7 @@ fn service(base: &str, allowlist: Allowlist, tokens: Option<Tokens>) -> Arc<Shar
         allowlist,
         tokens,
         metrics: Metrics::new(1, 10),
-        is_stopping: std::sync::atomic::AtomicBool::new(false),
+        phase: CurrentPhase::default(),
     };
     let time = Duration::from_secs(60);
     let limits = Limits {

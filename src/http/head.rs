@@ -27,6 +27,8 @@ pub(super) struct Incoming {
     pub(super) framing: Framing,
     /// The client waits for `100 Continue`.
     pub(super) expects_continue: bool,
+    /// [`Parser::take_head`](super::Parser::take_head) has returned it.
+    pub(super) is_admitted: bool,
 }
 
 /// What determines the length of the content (RFC 9112 §6.3).
@@ -93,8 +95,10 @@ pub(super) fn parse(
         rare_fields: lines.rare,
         content: Vec::new(),
         keep_alive: !lines.close && (lines.is_1_1 || lines.keep_alive),
+        head_bytes: head.len(),
     };
-    Ok(Incoming { request, framing, expects_continue: lines.expects_continue })
+    let expects_continue = lines.expects_continue;
+    Ok(Incoming { request, framing, expects_continue, is_admitted: false })
 }
 
 /// Parses as much as possible of a head that is malformed or incomplete, for the response and the
@@ -116,6 +120,7 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
         rare_fields: lines.rare,
         content: Vec::new(),
         keep_alive: false,
+        head_bytes: head.len(),
     })
 }
 

@@ -2,7 +2,7 @@
 //! requests. Knows no socket, no clock and no color.
 
 use std::fmt;
-use std::mem::take;
+use std::mem::{replace, take};
 use std::sync::Arc;
 
 use memchr::memchr;
@@ -15,6 +15,10 @@ use super::{Host, Request};
 /// Longest request line and fields together, in bytes. Apache allows 8 KiB per line; the cookies of
 /// browsers stay below 16 KiB in all.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Longest method in bytes. The longest that is registered has 17 (RFC 5323, RFC 4437); the rest is
+/// slack.
+const METHOD_BYTES_MAX: usize = 32;
 
 /// Most field lines in one request: Apache's limit, and several times what browsers send.
 pub(super) const FIELD_LINES_MAX: usize = 100;
@@ -105,6 +109,13 @@ impl Parser {
         Ok(self.incoming.take_if(|_| is_whole).map(|incoming| incoming.request))
     }
 
+    /// The next request without its content, once its head is parsed. `None` as well after the
+    /// first call for a request.
+    pub(crate) fn take_head(&mut self) -> Option<&Request> {
+        let incoming = self.incoming.as_mut()?;
+        (!replace(&mut incoming.is_admitted, true)).then_some(&incoming.request)
+    }
+
     /// True once for each request whose client waits for `100 Continue` before it sends the
     /// content.
     pub(crate) fn take_expectation(&mut self) -> bool {
@@ -134,6 +145,9 @@ impl Parser {
         let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX + 1)];
         if bytes.first().is_some_and(|first| !is_tchar(first) && *first != b'\r') {
             return Err(ProtocolError::Malformed("this is not an HTTP request"));
+        }
+        if bytes.get(..=METHOD_BYTES_MAX).is_some_and(|start| start.iter().all(is_tchar)) {
+            return Err(ProtocolError::MethodTooLong);
         }
         while let Some(length) = memchr(b'\n', &bytes[self.searched..]) {
             self.searched += length + 1;
@@ -171,6 +185,8 @@ pub(crate) enum ProtocolError {
     BareLineFeed,
     /// When the major version is not 1: 505 (RFC 9110 §15.6.6).
     Version,
+    /// When the method is longer than 32 bytes: 501 (RFC 9112 §3).
+    MethodTooLong,
     /// When the head is longer than 64 KiB or has more than 100 field lines: 431.
     HeadTooLarge,
     /// When a request of HTTP/1.1 has no Host, or a request of any version has several, or one that
@@ -211,7 +227,7 @@ impl ProtocolError {
         match self {
             Self::Version => StatusCode::HTTPVERSION_NOT_SUPPORTED,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Self::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
+            Self::MethodTooLong | Self::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
             Self::ContentTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::Timeout => StatusCode::REQUEST_TIMEOUT,
@@ -228,6 +244,9 @@ impl fmt::Display for ProtocolError {
             Self::Malformed(what) => what,
             Self::BareLineFeed => "a line of the request ends in LF alone, it has to end in CR LF",
             Self::Version => "the protocol version is not supported, use HTTP/1.1",
+            Self::MethodTooLong => {
+                return write!(f, "no method is longer than {METHOD_BYTES_MAX} bytes");
+            }
             Self::HeadTooLarge => {
                 return write!(
                     f,

@@ -309,7 +309,8 @@ fn what_is_wrong_does_not_depend_on_what_has_arrived_beyond_it() {
             "in pieces of {size}"
         );
     }
-    check("a".repeat(HEAD_BYTES_MAX + 1) + "\n", Err(ProtocolError::HeadTooLarge));
+    check("a".repeat(METHOD_BYTES_MAX + 1), Err(ProtocolError::MethodTooLong));
+    check("a".repeat(METHOD_BYTES_MAX) + "\n", Err(ProtocolError::BareLineFeed));
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub(crate) struct Request {
     pub(crate) content: Vec<u8>,
     /// The client may send another request on this connection (RFC 9112 §9.3).
     pub(crate) keep_alive: bool,
+    /// Bytes of the request line and the fields: what is kept of them takes no more.
+    pub(crate) head_bytes: usize,
 }
 
 /// Further fields that the service evaluates. Texts of repeated fields are joined by commas (RFC
@@ -74,21 +76,9 @@ impl Request {
         self.method == Method::Options && self.fields().preflight_method.is_some()
     }
 
-    /// Bytes that the texts and the content of the request take on the heap.
+    /// Bytes of memory that the request counts with: its head and its content.
     pub(crate) fn memory(&self) -> usize {
-        let fields = self.fields();
-        let texts = [
-            &fields.content_coding,
-            &fields.if_match,
-            &fields.if_none_match,
-            &fields.origin,
-            &fields.sec_fetch_site,
-            &fields.preflight_method,
-        ];
-        let texts: usize = texts.into_iter().flatten().map(String::capacity).sum();
-        let credentials = fields.authorization.as_ref().map_or(0, |Credentials(value)| value.len());
-        let host = self.host.as_ref().map_or(0, |host| host.as_str().len());
-        self.target.capacity() + self.content.capacity() + host + texts + credentials
+        self.head_bytes + self.content.capacity()
     }
 }
 
@@ -103,6 +93,7 @@ impl Request {
             rare_fields: Some(fields.into()),
             content: Vec::new(),
             keep_alive: true,
+            head_bytes: 0,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A response as a value, and its head as bytes. Knows no sockets.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -51,14 +51,29 @@ pub(crate) enum Content {
     Shared(Arc<Representation>),
 }
 
+/// Bytes from which on a representation of the list, or of a color, is counted. Each connection may
+/// hold a shorter one.
+const COUNTED_BYTES_MIN: usize = 4096;
+
+/// Bytes of all representations that are counted, those that only a slow client holds included.
+static COUNTED_BYTES: AtomicUsize = AtomicUsize::new(0);
+
 /// A representation (RFC 9110 §3.2) that any number of responses share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Representation {
     bytes: Box<[u8]>,
     /// Computed at its first use.
     tag: OnceLock<EntityTag>,
-    is_tracked: AtomicBool,
-    is_withdrawn: AtomicBool,
+    /// Bytes of it in [`COUNTED_BYTES`].
+    counted: usize,
+}
+
+impl Drop for Representation {
+    fn drop(&mut self) {
+        if self.counted > 0 {
+            COUNTED_BYTES.fetch_sub(self.counted, Relaxed);
+        }
+    }
 }
 
 /// Representations are equal when their bytes are.
@@ -70,7 +85,27 @@ impl PartialEq for Representation {
 
 impl Representation {
     pub(crate) fn new(bytes: impl Into<Box<[u8]>>) -> Self {
-        Self { bytes: bytes.into(), ..Self::default() }
+        Self { bytes: bytes.into(), tag: OnceLock::new(), counted: 0 }
+    }
+
+    /// A representation of the list or of a color. Its memory counts as long as anybody holds it.
+    pub(crate) fn of_list(bytes: impl Into<Box<[u8]>>) -> Self {
+        let mut new = Self::new(bytes);
+        if new.bytes.len() >= COUNTED_BYTES_MIN {
+            new.counted = new.bytes.len();
+            COUNTED_BYTES.fetch_add(new.counted, Relaxed);
+        }
+        new
+    }
+
+    /// Bytes of this one that count; 0 if it is short, or no part of a list.
+    pub(crate) fn counted(&self) -> usize {
+        self.counted
+    }
+
+    /// Bytes of all that count.
+    pub(crate) fn counted_bytes() -> usize {
+        COUNTED_BYTES.load(Relaxed)
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -84,20 +119,6 @@ impl Representation {
     /// Whether the tag is computed already.
     pub(crate) fn has_tag(&self) -> bool {
         self.tag.get().is_some()
-    }
-
-    /// Marks the representation as tracked by the list. True only for the call that marks it.
-    pub(crate) fn track(&self) -> bool {
-        !self.is_tracked.load(Relaxed) && !self.is_tracked.swap(true, Relaxed)
-    }
-
-    /// Asks the workers to close the connections that send it, so that its memory is freed.
-    pub(crate) fn withdraw(&self) {
-        self.is_withdrawn.store(true, Relaxed);
-    }
-
-    pub(crate) fn is_withdrawn(&self) -> bool {
-        self.is_withdrawn.load(Relaxed)
     }
 }
 

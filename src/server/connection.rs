@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
@@ -20,7 +19,7 @@ use super::output::{Output, Sent};
 use super::{Shared, access_log};
 use crate::http::{CLOSES, Parser, ProtocolError, Request, Response};
 use crate::metrics::{Closing, WorkerCounters};
-use crate::service::{Answer, Arrival};
+use crate::service::{Answer, Arrival, Phase};
 
 /// Bytes received at a time: a request of curl takes 84, and a pipelining client has no more in its
 /// buffer.
@@ -36,17 +35,13 @@ const ANSWERS_IN_A_ROW: usize = 16;
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
-/// At the connection limit, while others wait, a connection without progress for this long is
-/// closed: a new client is answered within a second.
-const STALL_TIME: Duration = Duration::from_millis(500);
-
 /// How much longer than the keep-alive time an idle connection stays open, so that a request that
 /// is sent just before that is over still arrives. The field Keep-Alive has whole seconds, at least
 /// one: with this it never promises too much, unless the service stops.
 const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
-/// Longest time until a withdrawn representation is not sent any more.
-const WITHDRAWAL_TIME: Duration = Duration::from_millis(100);
+/// How long an old representation may be sent after there are too many of them.
+const OLD_TIME: Duration = Duration::from_millis(100);
 
 /// The keep-alive time when the service is stopping; a busy client sends its next request sooner.
 const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
@@ -78,8 +73,9 @@ enum After {
     Answer,
     /// There is none: receive more.
     Receive,
+    /// The client has said that it sends nothing more.
     Close,
-    /// The same, but the client may still be sending the request that was refused.
+    /// The client may still be sending: another request, or the one that was refused.
     Linger,
 }
 
@@ -91,8 +87,8 @@ pub(super) enum Event {
     Resume,
     /// What [`State::Answering`] waits for. `durable`: the writer had the change.
     Response { response: Result<Box<Response>, ProtocolError>, durable: bool },
-    /// [`Connection::deadline`] has passed.
-    Deadline,
+    /// [`Connection::deadline`] has passed, or its place is needed: to be closed, for this reason.
+    Overdue(Closing),
 }
 
 /// What the worker has to do for the connection next.
@@ -114,6 +110,8 @@ pub(super) struct Pass<'a> {
     pub(super) id: u64,
     /// The worker's counters.
     pub(super) counters: &'a WorkerCounters,
+    /// When the pass began, the service was in this phase.
+    pub(super) phase: Phase,
     /// When the pass began.
     pub(super) now: Instant,
     /// The value of Date in responses of this pass.
@@ -165,7 +163,7 @@ impl Connection {
     pub(super) fn advance(&mut self, event: Event, pass: &mut Pass<'_>) -> Next {
         let next = self.handle(event, pass).unwrap_or_else(|error| match error.kind() {
             // by TCP_USER_TIMEOUT
-            io::ErrorKind::TimedOut => self.give_up(Closing::Unread, pass),
+            io::ErrorKind::TimedOut => self.close(Closing::Unread, pass),
             // the client has gone
             _ => Next::Close,
         });
@@ -175,30 +173,37 @@ impl Connection {
         next
     }
 
-    /// `None` while an answer is waited for.
-    pub(super) fn deadline(&self, shared: &Shared) -> Option<Instant> {
-        let limits = &shared.limits;
-        let time = match &self.state {
+    /// When the connection is to be closed, and what is the reason then; `None` while an answer is
+    /// waited for.
+    pub(super) fn deadline(&self, pass: &Pass<'_>) -> Option<(Instant, Closing)> {
+        let limits = &pass.shared.limits;
+        let is_stopping = pass.phase == Phase::Stopping;
+        let (time, reason) = match &self.state {
             State::Answering(_) => return None,
-            _ if shared.limit_reached.load(Relaxed) => STALL_TIME,
-            State::New | State::Idle if shared.service.is_stopping.load(Relaxed) => {
-                STOPPING_KEEP_ALIVE.min(limits.keep_alive)
+            State::New | State::Idle if is_stopping => {
+                (STOPPING_KEEP_ALIVE.min(limits.keep_alive), Closing::Idle)
             }
-            State::Idle => limits.keep_alive + KEEP_ALIVE_GRACE,
-            State::New | State::Reading | State::Writing(_) => limits.request_timeout,
-            State::Lingering { .. } => LINGER_TIME,
+            State::New => (limits.request_timeout, Closing::Idle),
+            State::Idle => (limits.keep_alive + KEEP_ALIVE_GRACE, Closing::Idle),
+            State::Reading => (limits.request_timeout, Closing::Request),
+            State::Writing(_) => (limits.request_timeout, Closing::Unread),
+            State::Lingering { .. } => (LINGER_TIME, Closing::Idle),
         };
-        Some(self.since + time)
+        Some((self.since + time, reason))
+    }
+
+    /// Since when the client has made no progress; `None` while an answer is waited for.
+    pub(super) fn stands_still_since(&self) -> Option<Instant> {
+        (!matches!(self.state, State::Answering(_))).then_some(self.since)
     }
 
     /// When the worker has to look at the connection at the latest, although nothing has happened
-    /// to it. One that sends a shared representation is looked at often, since that may be
-    /// withdrawn.
+    /// to it. One that sends a shared representation is looked at often, since that may be old.
     pub(super) fn next_check(&self, pass: &Pass<'_>) -> Option<Instant> {
         if self.output.shared_content().is_some() {
-            Some(pass.now + WITHDRAWAL_TIME)
+            Some(pass.now + OLD_TIME)
         } else {
-            self.deadline(pass.shared)
+            self.deadline(pass).map(|(deadline, _)| deadline)
         }
     }
 
@@ -223,31 +228,28 @@ impl Connection {
             (Event::Ready | Event::Resume, &State::Writing(after)) => self.send(after, pass),
             // epoll reports room only when a third of the socket's buffer is free, so there may be
             // some
-            (Event::Deadline, &State::Writing(after)) => match self.send(after, pass)? {
+            (Event::Overdue(reason), &State::Writing(after)) => match self.send(after, pass)? {
                 Next::Wait(EventFlags::OUT) if self.since != pass.now => {
-                    Ok(self.give_up(Closing::Unread, pass))
+                    Ok(self.close(reason, pass))
                 }
                 next => Ok(next),
             },
-            (Event::Deadline, State::Reading) if pass.shared.limit_reached.load(Relaxed) => {
+            (Event::Overdue(Closing::NoRoom), State::Reading) => {
                 self.refuse(None, &ProtocolError::Overloaded, pass)?;
                 Ok(Next::Close)
             }
-            (Event::Deadline, State::Reading) => {
-                pass.counters.count_closed(Closing::Request, 1);
+            (Event::Overdue(reason), State::Reading) => {
+                pass.counters.count_closed(reason, 1);
                 self.refuse(None, &ProtocolError::Timeout, pass)
             }
-            (Event::Deadline, State::New | State::Idle) => Ok(self.give_up(Closing::Idle, pass)),
-            (Event::Deadline, State::Lingering { .. }) => Ok(Next::Close),
+            (Event::Overdue(reason), State::New | State::Idle) => Ok(self.close(reason, pass)),
+            (Event::Overdue(_), State::Lingering { .. }) => Ok(Next::Close),
             _ => unreachable!("no such event comes in this state"),
         }
     }
 
-    /// Gives the connection up: counts and logs the reason, which is lack of room while the
-    /// connection limit is reached.
-    fn give_up(&self, reason: Closing, pass: &Pass<'_>) -> Next {
-        let is_full = pass.shared.limit_reached.load(Relaxed);
-        let reason = if is_full { Closing::NoRoom } else { reason };
+    /// Closes the connection; counts and logs the reason.
+    fn close(&self, reason: Closing, pass: &Pass<'_>) -> Next {
         pass.counters.count_closed(reason, 1);
         log::debug!("closed {}: {}", access_log::client(self.peer, None), reason.label());
         Next::Close
@@ -273,10 +275,16 @@ impl Connection {
             }
             let request = match self.parser.next_request(pass.shared.limits.content_max) {
                 Ok(Some(request)) => request,
-                Ok(None) if self.quota.is_refused(self.parser.memory()) => {
-                    return self.refuse(None, &ProtocolError::Overloaded, pass);
-                }
                 Ok(None) => {
+                    let head = self.parser.take_head();
+                    let checks_host = self.checks_host;
+                    let admit = |head| pass.shared.service.admit(head, checks_host).err();
+                    if let Some(refusal) = head.and_then(admit) {
+                        return self.refuse_with(None, refusal, pass);
+                    }
+                    if self.quota.is_refused(self.parser.memory()) {
+                        return self.refuse(None, &ProtocolError::Overloaded, pass);
+                    }
                     if self.parser.take_expectation() {
                         self.output.push_continue();
                     }
@@ -300,8 +308,9 @@ impl Connection {
             match answer {
                 Ok(Answer::Now(response)) => {
                     pass.answered += 1;
-                    if self.append_answer(&request, response, pass) == After::Close {
-                        return self.send(After::Close, pass);
+                    let after = self.append_answer(&request, response, pass);
+                    if after != After::Answer {
+                        return self.send(after, pass);
                     }
                 }
                 Ok(Answer::Saving) => return self.wait_for_answer(Arc::new(request)),
@@ -344,11 +353,16 @@ impl Connection {
 
     /// Appends the response to a request to the output. Returns what follows.
     fn append_answer(&mut self, request: &Request, response: Response, pass: &Pass<'_>) -> After {
-        let shared = pass.shared;
-        let is_last = !request.keep_alive || shared.closes_early();
-        let connection = if is_last { CLOSES } else { shared.stays_open.as_str() };
+        let after = match pass.phase {
+            _ if !request.keep_alive => After::Close,
+            // the client does not know, and may be sending its next request
+            Phase::Full | Phase::Stopping => After::Linger,
+            Phase::Serving => After::Answer,
+        };
+        let stays_open = pass.shared.stays_open.as_str();
+        let connection = if after == After::Answer { stays_open } else { CLOSES };
         self.append(Some(request), response, connection, pass);
-        if is_last { After::Close } else { After::Answer }
+        after
     }
 
     /// Responds with an error to a request that cannot be served, or, without one, to what cannot
@@ -362,8 +376,18 @@ impl Connection {
         if *error == ProtocolError::Overloaded {
             pass.counters.count_closed(Closing::NoRoom, 1);
         }
-        let unfinished = self.parser.refuse();
         let response = Response::error(error.status(), error.to_string());
+        self.refuse_with(request, response, pass)
+    }
+
+    /// The same with this response.
+    fn refuse_with(
+        &mut self,
+        request: Option<&Request>,
+        response: Response,
+        pass: &mut Pass<'_>,
+    ) -> io::Result<Next> {
+        let unfinished = self.parser.refuse();
         self.append(request.or(unfinished.as_ref()), response, CLOSES, pass);
         self.send(After::Linger, pass)
     }

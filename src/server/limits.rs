@@ -38,6 +38,10 @@ const MEMORY_PER_CONNECTION: usize = 64 * 1024;
 /// that are read.
 const DESCRIPTORS_RESERVED: usize = 32;
 
+/// Most connections above the limit, for clients that wait until others are closed for them: an
+/// eighth of the limit, if that is less.
+const SPARE_CONNECTIONS_MAX: usize = 64;
+
 /// Limits for clients.
 pub(crate) struct Limits {
     /// Bytes of content in one request: `--max-body`.
@@ -57,8 +61,14 @@ pub(crate) fn memory_max(limit: Option<usize>) -> usize {
     limit.map_or(MEMORY_MAX, |limit| (limit / 16).clamp(MEMORY_MIN, MEMORY_MAX))
 }
 
-/// The connection limit: as many as there are descriptors left for, and memory by
-/// [`MEMORY_PER_CONNECTION`], at most [`CONNECTIONS_MAX`]. Raises the soft limit of descriptors to
+/// How many connections there may be above a limit of so many.
+pub(super) fn spare_connections(connections_max: usize) -> usize {
+    (connections_max / 8).clamp(1, SPARE_CONNECTIONS_MAX)
+}
+
+/// The connection limit: as many as there are descriptors left for, those of
+/// [`spare_connections`] included, and memory by [`MEMORY_PER_CONNECTION`], at most
+/// [`CONNECTIONS_MAX`]. Raises the soft limit of descriptors to
 /// the hard one.
 pub(crate) fn connections_max(memory: Option<usize>, listeners: usize, workers: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
@@ -67,8 +77,9 @@ pub(crate) fn connections_max(memory: Option<usize>, listeners: usize, workers: 
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let descriptors = usize::try_from(limit).unwrap_or(usize::MAX);
     // each worker has an epoll instance and an inbox
-    descriptors
-        .saturating_sub(DESCRIPTORS_RESERVED + listeners + 2 * workers)
+    let available = descriptors.saturating_sub(DESCRIPTORS_RESERVED + listeners + 2 * workers);
+    available
+        .saturating_sub(spare_connections(available))
         .min(memory.unwrap_or(usize::MAX) / MEMORY_PER_CONNECTION)
         .clamp(1, CONNECTIONS_MAX)
 }

@@ -21,6 +21,11 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 /// `net.core.somaxconn`, 4,096 by default.
 const BACKLOG: i32 = 4096;
 
+/// Bytes of unsent and unacknowledged responses that the kernel keeps for a connection. It doubles
+/// the number for what it needs besides (socket(7)). By default it keeps up to 4 MiB, which many
+/// clients that read nothing would fill.
+const SEND_BUFFER_BYTES: usize = 128 * 1024;
+
 /// Longest path of a unix socket: `sun_path` has 108 bytes with the NUL at the end (unix(7)).
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
@@ -199,6 +204,7 @@ fn adopt(socket: tiny_http::Listener, unsent: Duration) -> io::Result<Listener> 
     let endpoint = if let Some(address) = address.as_socket() {
         // otherwise the second segment of a response may wait 40 ms for an acknowledgement
         options.set_tcp_nodelay(true)?;
+        options.set_send_buffer_size(SEND_BUFFER_BYTES)?;
         // by default, the kernel waits for many minutes
         options.set_tcp_user_timeout(Some(unsent))?;
         Endpoint::Tcp(address)

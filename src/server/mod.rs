@@ -16,7 +16,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -26,22 +26,23 @@ use threadpool::ThreadPool;
 
 use connection::Connection;
 use inbox::{Inbox, Mail};
-use limits::Quota;
 pub(crate) use limits::{Limits, connections_max, control_group_limit, memory_max};
+use limits::{Quota, spare_connections};
 pub(crate) use listen::{Endpoint, Listener, clash, inherited, listen};
 use worker::Worker;
 
 use crate::http::keep_alive_fields;
 use crate::logging;
-use crate::service::Service;
+use crate::service::{Phase, Service};
 use crate::service_manager::{self, Watchdog};
 use crate::signals::Signals;
 
 /// How long after the signal connections are still accepted from the kernel's queue.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
 
-/// How long to wait before another try when the connection limit is reached, or the system lacks a
-/// descriptor or memory.
+/// How long to wait before another try when no further connection is accepted, or the system lacks
+/// a descriptor or memory. While there are more connections than the limit, workers look as often
+/// for those that stand still.
 const RETRY_TIME: Duration = Duration::from_millis(20);
 
 /// Connections accepted from one listener in a row.
@@ -55,22 +56,25 @@ pub(crate) struct Shared {
     pub(super) stays_open: String,
     /// Bytes counted against [`Limits::memory_max`].
     memory: AtomicUsize,
-    /// The connection limit is reached and clients wait: idle and stalled connections are closed,
-    /// the others after their next response.
-    pub(super) limit_reached: AtomicBool,
 }
 
 impl Shared {
     pub(crate) fn new(service: Service, limits: Limits) -> Self {
         // in whole seconds, and not 0, which some clients take for no limit
         let stays_open = keep_alive_fields(limits.keep_alive.as_secs().max(1));
-        let (memory, limit_reached) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self { service, limits, stays_open, memory, limit_reached }
+        Self { service, limits, stays_open, memory: AtomicUsize::new(0) }
     }
 
-    /// Whether the connection limit is reached.
+    /// How many connections there are above the limit: clients who wait until as many others are
+    /// closed.
+    pub(super) fn excess(&self) -> usize {
+        let metrics = &self.service.metrics;
+        metrics.connections().saturating_sub(metrics.connections_max)
+    }
+
+    /// Whether no further connection is accepted.
     pub(super) fn is_full(&self) -> bool {
-        self.service.metrics.connections() >= self.service.metrics.connections_max
+        self.excess() >= spare_connections(self.service.metrics.connections_max)
     }
 
     /// The worker for the next connection: the one that has the fewest.
@@ -78,11 +82,6 @@ impl Shared {
         let workers = self.service.metrics.workers.iter();
         let connections = workers.map(|worker| worker.connections.load(Relaxed)).enumerate();
         connections.min_by_key(|(_, connections)| *connections).expect("there is a worker").0
-    }
-
-    /// Whether connections are to be closed sooner than their clients were told.
-    pub(super) fn closes_early(&self) -> bool {
-        self.service.is_stopping.load(Relaxed) || self.limit_reached.load(Relaxed)
     }
 }
 
@@ -124,20 +123,20 @@ impl AcceptLoop {
 
     /// Waits for connections and accepts them. True if the service has to stop.
     fn accept_ready(&mut self, signals: &Signals) -> io::Result<bool> {
-        let limit_reached = self.shared.is_full() && self.listeners.iter().any(has_pending);
-        self.shared.limit_reached.store(limit_reached, Relaxed);
-        if limit_reached {
-            // they have to close connections
-            self.inboxes.iter().for_each(|inbox| inbox.wake());
+        let is_above_limit = self.shared.excess() > 0;
+        let phase = if is_above_limit { Phase::Full } else { Phase::Serving };
+        if phase != self.shared.service.phase.get() {
+            self.set_phase(phase);
         }
-        let time = if limit_reached {
+        let time = if is_above_limit {
             Some(RETRY_TIME)
         } else {
             self.watchdog.poll_timeout(Instant::now())
         };
         let time = time.and_then(|time| Timespec::try_from(time).ok());
         let watch = |socket| PollFd::from_borrowed_fd(socket, PollFlags::IN);
-        let listeners = self.listeners.iter().filter(|_| !limit_reached);
+        let is_full = self.shared.is_full();
+        let listeners = self.listeners.iter().filter(|_| !is_full);
         let mut polled = vec![watch(signals.stop.as_fd())];
         polled.extend(signals.reload.iter().map(|reload| watch(reload.as_fd())));
         polled.extend(listeners.map(|listener| watch(listener.socket.as_fd())));
@@ -161,6 +160,12 @@ impl AcceptLoop {
             self.accept_from(listener);
         }
         Ok(must_stop)
+    }
+
+    /// Sets the phase, and wakes the workers, which have other deadlines in it.
+    fn set_phase(&self, phase: Phase) {
+        self.shared.service.phase.set(phase);
+        self.inboxes.iter().for_each(|inbox| inbox.wake());
     }
 
     fn reload_tokens(&self, reload: &UnixStream) {
@@ -210,8 +215,7 @@ impl AcceptLoop {
         let begun = Instant::now();
         service_manager::stopping();
         self.listeners.iter_mut().for_each(Listener::unlink);
-        self.shared.service.is_stopping.store(true, Relaxed);
-        self.inboxes.iter().for_each(|inbox| inbox.wake());
+        self.set_phase(Phase::Stopping);
         // clients see connections in the kernel's queue as established
         while self.listeners.iter().any(has_pending) && begun.elapsed() < LAST_ACCEPTS {
             if self.shared.is_full() {
@@ -220,7 +224,6 @@ impl AcceptLoop {
             self.listeners.iter().for_each(|listener| self.accept_from(listener));
         }
         self.listeners.clear();
-        self.shared.limit_reached.store(false, Relaxed);
         while self.shared.service.metrics.connections() > 0 && Instant::now() < deadline {
             sleep(RETRY_TIME);
         }

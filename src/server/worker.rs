@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::mem::replace;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,13 +14,21 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::connection::{Connection, Event, Next, Pass};
 use super::inbox::{Inbox, Mail};
-use crate::http::Date;
+use crate::http::{Date, Representation};
 use crate::logging;
 use crate::metrics::Closing;
+use crate::service::Phase;
 use crate::yielding::Yielding;
 
 /// Deadlines are looked at no more often than this, so one may be missed by as much.
 const TICK: Duration = Duration::from_millis(100);
+
+/// The same while there are more connections than the limit, and room has to be made.
+const FULL_TICK: Duration = Duration::from_millis(20);
+
+/// At the connection limit, a connection without progress for this long may be closed: a new client
+/// is answered within a second.
+const STALL_TIME: Duration = Duration::from_millis(500);
 
 /// Connections of the run queue that are served in one pass.
 const RESUMED_PER_PASS: usize = 64;
@@ -48,10 +57,10 @@ pub(super) struct Worker {
     run_queue: VecDeque<u64>,
     /// When to look at all connections, no later than the first needs it; `None` when none does.
     next_check: Option<Instant>,
-    /// The deadlines are those of a service that is stopping, or at the connection limit.
-    closes_early: bool,
-    /// How many representations had been withdrawn at the last look at all connections.
-    withdrawals: usize,
+    /// That of the last pass.
+    phase: Phase,
+    /// What [`Representation::counted_bytes`] was when old ones were last looked for.
+    counted: usize,
     yielding: Yielding,
 }
 
@@ -66,8 +75,8 @@ impl Worker {
             last_id: INBOX,
             run_queue: VecDeque::new(),
             next_check: None,
-            closes_early: false,
-            withdrawals: 0,
+            phase: Phase::Serving,
+            counted: 0,
             yielding: Yielding::new(),
         })
     }
@@ -95,22 +104,23 @@ impl Worker {
                 inbox: &inbox,
                 id: INBOX,
                 counters,
+                phase: shared.service.phase.get(),
                 now,
                 date: date.at(now),
                 scratch: &mut scratch,
                 answered: 0,
             };
-            self.serve_ready(&mut events, &mut pass);
-            let closes_early = shared.closes_early();
-            if self.closes_early != closes_early {
-                (self.closes_early, self.next_check) = (closes_early, Some(before));
+            if replace(&mut self.phase, pass.phase) != pass.phase {
+                // the deadlines are others now
+                self.next_check = Some(before);
             }
+            self.serve_ready(&mut events, &mut pass);
             // Compared with the time before epoll_wait: what had arrived by then was served in this
             // pass, so a slow worker times nobody out.
             if self.next_check.is_some_and(|check| check <= before) {
                 self.end_overdue(before, &mut pass);
             }
-            self.heed_withdrawals();
+            self.close_new_old();
             let end = Instant::now();
             counters.immediate.add(pass.answered, end - now);
             before = end;
@@ -181,8 +191,8 @@ impl Worker {
     }
 
     fn serve(&mut self, id: u64, event: Event, pass: &mut Pass<'_>) {
-        // first, since this request may lead to another list that is kept in memory
-        self.heed_withdrawals();
+        // before the request is answered: that may need memory for another long representation
+        self.close_new_old();
         // a connection in the run queue waits for its turn there
         let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else {
             return;
@@ -219,36 +229,65 @@ impl Worker {
         }
     }
 
-    /// Ends what has passed its deadline by `now`, and finds out when to look again.
+    /// Ends what has passed its deadline by `now`, makes room at the connection limit, and finds out
+    /// when to look again.
     fn end_overdue(&mut self, now: Instant, pass: &mut Pass<'_>) {
         let overdue = |(id, entry): (&u64, &Entry)| {
-            (entry.connection.deadline(pass.shared)? <= now).then_some(*id)
+            let (deadline, reason) = entry.connection.deadline(pass)?;
+            (deadline <= now).then_some((*id, reason))
         };
-        let overdue: Vec<u64> = self.connections.iter().filter_map(overdue).collect();
-        overdue.into_iter().for_each(|id| self.serve(id, Event::Deadline, pass));
-        // a late response may bring what was withdrawn before
-        self.close_withdrawn();
-        let first =
-            self.connections.values().filter_map(|entry| entry.connection.next_check(pass)).min();
-        self.next_check = first.map(|first| first.max(now + TICK));
+        let overdue: Vec<_> = self.connections.iter().filter_map(overdue).collect();
+        for (id, reason) in overdue {
+            self.serve(id, Event::Overdue(reason), pass);
+        }
+        if pass.phase == Phase::Full {
+            self.make_room(now, pass);
+        }
+        self.close_old();
+        let deadlines =
+            self.connections.values().filter_map(|entry| entry.connection.next_check(pass));
+        let first = deadlines.min().map(|first| first.max(now + TICK));
+        self.next_check = if pass.phase == Phase::Full { Some(now + FULL_TICK) } else { first };
     }
 
-    /// Looks whether representations were withdrawn.
-    fn heed_withdrawals(&mut self) {
-        let withdrawals = self.inbox.shared.service.store.list.withdrawals();
-        if self.withdrawals != withdrawals {
-            self.withdrawals = withdrawals;
-            self.close_withdrawn();
+    /// At the connection limit, closes as many connections that stand still as there are clients
+    /// above it, those that have stood still longest first. Each worker closes its share of them.
+    fn make_room(&mut self, now: Instant, pass: &mut Pass<'_>) {
+        let share = pass.shared.excess().div_ceil(pass.shared.service.metrics.workers.len());
+        let connections = self.connections.iter();
+        let mut stalled: Vec<(Instant, u64)> = connections
+            .filter_map(|(id, entry)| Some((entry.connection.stands_still_since()?, *id)))
+            .filter(|(since, _)| *since + STALL_TIME <= now)
+            .collect();
+        stalled.sort_unstable();
+        for (_, id) in stalled.into_iter().take(share) {
+            if pass.shared.excess() == 0 {
+                break;
+            }
+            self.serve(id, Event::Overdue(Closing::NoRoom), pass);
         }
     }
 
-    /// Closes the connections that still send a representation that was withdrawn.
-    fn close_withdrawn(&mut self) {
-        let is_withdrawn = |entry: &Entry| {
-            entry.connection.output.shared_content().is_some_and(|content| content.is_withdrawn())
-        };
+    /// Closes connections that send old representations, if there are new ones since the last look.
+    fn close_new_old(&mut self) {
+        if replace(&mut self.counted, Representation::counted_bytes()) != self.counted {
+            self.close_old();
+        }
+    }
+
+    /// Closes connections that send old representations, if these take too much memory.
+    fn close_old(&mut self) {
+        let list = &self.inbox.shared.service.store.list;
+        if !list.may_have_too_many_old() {
+            return;
+        }
+        let sent = |entry: &Entry| entry.connection.output.shared_content().cloned();
+        let old = list.old_to_close(self.connections.values().filter_map(sent));
         let before = self.connections.len();
-        self.connections.retain(|_, entry| !is_withdrawn(entry));
+        let is_old = |entry: &Entry| {
+            sent(entry).is_some_and(|sent| old.iter().any(|old| Arc::ptr_eq(old, &sent)))
+        };
+        self.connections.retain(|_, entry| !is_old(entry));
         let count = before - self.connections.len();
         if count > 0 {
             let counters = &self.inbox.shared.service.metrics.workers[self.inbox.worker];

@@ -11,7 +11,7 @@ use crate::http::{has_valid_escapes, split_absolute_form};
 const LOCATION_BYTES_MAX: usize = 3500;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Resource<'a> {
+pub(crate) enum Resource<'a> {
     /// The list.
     Colors,
     /// The first color with this name, if there is one.

@@ -7,7 +7,7 @@ mod respond;
 mod token;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use clap::ValueEnum;
 
@@ -33,8 +33,34 @@ pub(crate) struct Service {
     /// A write needs one of these; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,
     pub(crate) metrics: Metrics,
+    pub(crate) phase: CurrentPhase,
+}
+
+/// What the service is doing, as far as clients notice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    #[default]
+    Serving,
+    /// There are more connections than [`Metrics::connections_max`]: each response closes its
+    /// connection, and connections that stand still are closed to make room.
+    Full,
     /// Each response closes its connection, and `/health` says so.
-    pub(crate) is_stopping: AtomicBool,
+    Stopping,
+}
+
+/// The phase, for all threads to read. Only the accept loop sets it.
+#[derive(Debug, Default)]
+pub(crate) struct CurrentPhase(AtomicU8);
+
+impl CurrentPhase {
+    pub(crate) fn get(&self) -> Phase {
+        const PHASES: [Phase; 3] = [Phase::Serving, Phase::Full, Phase::Stopping];
+        PHASES[usize::from(self.0.load(Relaxed))]
+    }
+
+    pub(crate) fn set(&self, phase: Phase) {
+        self.0.store(phase as u8, Relaxed);
+    }
 }
 
 /// What the server knows of a request besides its bytes.

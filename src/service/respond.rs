@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::SystemTime;
 
 use time::OffsetDateTime;
@@ -11,7 +10,7 @@ use time::format_description::well_known::Rfc3339;
 use tiny_http::{Method, StatusCode};
 
 use super::matcher::{self, BasePath, Resource, TargetError};
-use super::{AccessLog, Answer, Arrival, Service, page};
+use super::{AccessLog, Answer, Arrival, Phase, Service, page};
 use crate::http::{
     Challenge, CommonFields, Conditions, Content, Representation, Request, Response,
 };
@@ -40,30 +39,41 @@ pub(crate) fn openapi(base: &BasePath) -> Arc<Representation> {
 impl Service {
     /// Answers a request; an error is a response too.
     pub(crate) fn respond(&self, request: &Request, arrival: Arrival<'_>) -> Answer {
-        if let Err(refusal) = self.allowlist.check(request, arrival.checks_host) {
-            return Answer::Now(refusal);
-        }
-        let found = matcher::find(&request.method, &request.target, &self.base);
-        let is_page = matches!(found, Ok(Resource::Page));
-        let mut answer = match found {
-            // a preflight has the Accept of no request (Fetch standard, CORS-preflight fetch)
-            Ok(Resource::Page) if !request.fields().asks_for_html && !request.is_preflight() => {
-                Answer::Now(self.target_error(TargetError::Unknown))
-            }
+        match self.admit(request, arrival.checks_host) {
             Ok(resource) => self.operate(resource, request, arrival),
-            Err(error) => Answer::Now(self.target_error(error)),
-        };
-        if is_page && let Answer::Now(response) = &mut answer {
-            response.varies_by_accept = true;
+            Err(refusal) => Answer::Now(refusal),
         }
-        answer
+    }
+
+    /// Decides what can be decided by the head of a request, which need not have its content yet:
+    /// Host and Origin, the resource, its methods, and whether a token is needed. Fails with the
+    /// response that refuses the request.
+    pub(crate) fn admit<'a>(
+        &self,
+        request: &'a Request,
+        checks_host: bool,
+    ) -> Result<Resource<'a>, Response> {
+        self.allowlist.check(request, checks_host)?;
+        let found = matcher::find(&request.method, &request.target, &self.base);
+        let resource = found.map_err(|error| self.target_error(error))?;
+        let admitted = match resource {
+            // a preflight has the Accept of no request (Fetch standard, CORS-preflight fetch)
+            Resource::Page if !request.fields().asks_for_html && !request.is_preflight() => {
+                Err(self.target_error(TargetError::Unknown))
+            }
+            _ => self.check_access(&resource, request),
+        };
+        match admitted {
+            Ok(()) => Ok(resource),
+            Err(refusal) => {
+                Err(Response { varies_by_accept: resource == Resource::Page, ..refusal })
+            }
+        }
     }
 
     /// Answers a request for a resource that exists.
     fn operate(&self, resource: Resource<'_>, request: &Request, arrival: Arrival<'_>) -> Answer {
-        if let Err(refusal) = self.check_access(&resource, request) {
-            return Answer::Now(refusal);
-        }
+        let is_page = resource == Resource::Page;
         let content = &request.content;
         // the list that a PUT replaces may be long, and has to be freed
         let takes_long = content.len() > LONG_CONTENT_BYTES
@@ -109,7 +119,7 @@ impl Service {
             (Resource::OpenApi, _) => read(request, &self.openapi),
             (Resource::Page, _) => page(request),
         };
-        Answer::Now(response)
+        Answer::Now(Response { varies_by_accept: is_page, ..response })
     }
 
     /// Makes a change of the color `name`, or of the list.
@@ -146,7 +156,6 @@ impl Service {
             Cow::Owned(if is_logged { detail() } else { String::new() })
         };
         let sent = |color: Color, detail| {
-            self.store.list.note_sent(&color);
             let response = Response::new(StatusCode::OK, Content::Shared(color.json));
             Response { detail, is_change, ..response }
         };
@@ -245,7 +254,8 @@ impl Service {
     /// 200, or 503 with what is wrong. Tells what is known, and waits for nothing.
     fn health(&self, request: &Request) -> Response {
         let store = &self.store;
-        let stopping = || self.is_stopping.load(Relaxed).then(|| "stopping".to_owned());
+        let is_stopping = self.phase.get() == Phase::Stopping;
+        let stopping = || is_stopping.then(|| "stopping".to_owned());
         let fault = store.status.fault().or_else(stopping);
         let mut health = serde_json::json!({
             "status": fault.as_deref().unwrap_or("ok"),

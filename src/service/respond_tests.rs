@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::*;
 use crate::http::{Fields, Host, Parser};
 use crate::metrics::Metrics;
-use crate::service::Allowlist;
+use crate::service::{Allowlist, CurrentPhase};
 use crate::store::{Color, Colors};
 
 impl Service {
@@ -21,7 +21,7 @@ impl Service {
             allowlist: Allowlist::default(),
             tokens: None,
             metrics: Metrics::new(1, 10),
-            is_stopping: std::sync::atomic::AtomicBool::new(false),
+            phase: CurrentPhase::default(),
         }
     }
 }
@@ -212,7 +212,7 @@ fn health_is_ok_until_the_end() {
         json(&ask(&service, Method::Get, "/health", "")),
         concat!(r#"{"colors":3,"status":"ok","version":""#, env!("BUILD_VERSION"), r#""}"#)
     );
-    service.is_stopping.store(true, Relaxed);
+    service.phase.set(Phase::Stopping);
     let response = ask(&service, Method::Get, "/health", "");
     assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(str::from_utf8(response.content.bytes()).unwrap().contains(r#""status":"stopping""#));

@@ -43,7 +43,7 @@ impl Color {
         serde_json::to_writer(&mut json, &fields)
             .expect("strings always serialize, and a Vec takes every byte");
         json.push(b'\n');
-        let json = Representation::new(json);
+        let json = Representation::of_list(json);
         if json.bytes().len() > LONG_BYTES {
             // so that no reader waits for it
             json.tag();
@@ -53,10 +53,15 @@ impl Color {
 
     /// The name; does not read the value.
     pub(crate) fn name(&self) -> Cow<'_, str> {
+        Self::name_in(self.json.bytes()).expect("it begins with a name")
+    }
+
+    /// The name in the JSON of a color; `None` if this is the JSON of something else.
+    pub(super) fn name_in(json: &[u8]) -> Option<Cow<'_, str>> {
         #[derive(Deserialize)]
         struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-        let mut json = serde_json::Deserializer::from_slice(&self.json.bytes()[NAME_BEGIN.len()..]);
-        Name::deserialize(&mut json).expect("it begins with a name").0
+        let mut json = serde_json::Deserializer::from_slice(json.strip_prefix(NAME_BEGIN)?);
+        Some(Name::deserialize(&mut json).ok()?.0)
     }
 
     /// Whether the color has this name. Most names have no escapes, and are compared in the JSON.

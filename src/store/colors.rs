@@ -26,6 +26,8 @@ pub(crate) struct Colors {
     hasher: RandomState,
     /// Bytes of all colors as JSON, without what is between them.
     bytes: usize,
+    /// Bytes of those colors that [`Representation::counted`] counts.
+    counted: usize,
     /// The JSON of the list, shared by the clones of this version, and made by the first use.
     envelope: Arc<OnceLock<Arc<Representation>>>,
 }
@@ -48,6 +50,7 @@ impl Colors {
     pub(super) fn with_ids(colors: OrdMap<i64, Color>) -> Self {
         let hasher = RandomState::new();
         let bytes = colors.values().map(Color::json_len).sum();
+        let counted = colors.values().map(|color| color.json.counted()).sum();
         let hash = |color: &Color| hasher.hash_one(&*color.name());
         let mut ids: Vec<_> = colors.iter().map(|(id, color)| (hash(color), *id)).collect();
         // sorted, since in random order most insertions would wait for memory
@@ -55,7 +58,7 @@ impl Colors {
         let same = ids.chunk_by(|(one, _), (next, _)| one == next);
         let index = same.clone().map(|same| same[0]).collect();
         let further = same.flat_map(|same| &same[1..]).copied().collect();
-        Self { colors, index, further, hasher, bytes, envelope: Arc::default() }
+        Self { colors, index, further, hasher, bytes, counted, envelope: Arc::default() }
     }
 
     fn index(&mut self, id: i64, color: &Color) {
@@ -122,19 +125,23 @@ impl Colors {
         match edit {
             Edit::Append(id, color) => {
                 self.bytes += color.json_len();
+                self.counted += color.json.counted();
                 self.index(id, &color);
                 self.colors.insert(id, color);
                 Edit::Remove(id)
             }
             Edit::Replace(id, color) => {
                 self.bytes += color.json_len();
+                self.counted += color.json.counted();
                 let before = self.colors.insert(id, color).expect("it was found in the list");
                 self.bytes -= before.json_len();
+                self.counted -= before.json.counted();
                 Edit::Replace(id, before)
             }
             Edit::Remove(id) => {
                 let color = self.colors.remove(&id).expect("it was found in the list");
                 self.bytes -= color.json_len();
+                self.counted -= color.json.counted();
                 self.remove_from_index(id, &color);
                 Edit::Append(id, color)
             }
@@ -164,8 +171,22 @@ impl Colors {
                 json.extend_from_slice(color.json_in_list());
             }
             json.extend_from_slice(ENVELOPE[1]);
-            Arc::new(Representation::new(json))
+            Arc::new(Representation::of_list(json))
         })
+    }
+
+    /// Bytes of this version that [`Representation::counted_bytes`] counts.
+    pub(super) fn counted_bytes(&self) -> usize {
+        self.counted + self.made_envelope().map_or(0, |envelope| envelope.counted())
+    }
+
+    /// Whether `sent` is the envelope of this version, or one of its colors.
+    pub(super) fn has(&self, sent: &Arc<Representation>) -> bool {
+        let is_envelope = self.made_envelope().is_some_and(|envelope| Arc::ptr_eq(envelope, sent));
+        is_envelope
+            || Color::name_in(sent.bytes()).is_some_and(|name| {
+                self.named(&name).any(|(_, color)| Arc::ptr_eq(&color.json, sent))
+            })
     }
 
     /// Whether both lists have the same ids.

@@ -1,23 +1,14 @@
 //! The list that everybody sees: one mutex around its current version, which all workers share.
 //! Knows no disk.
 
-use std::collections::{BTreeSet, HashSet};
 use std::mem::replace;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Change, Color, Colors, Outcome};
 use crate::http::Representation;
 
 /// Old representations may take more memory than the limit: this many times the longest of them.
 const LONGEST_FACTOR: usize = 2;
-
-/// Bytes from which on a representation is tracked; each connection may have a shorter one.
-const LIMITED_BYTES_MIN: usize = 4096;
-
-/// The tracked representations are examined whenever clients have read new ones of this part of the
-/// limit, since that takes time, and most of those in a list of many long colors are not old.
-const EXAMINED_PART: usize = 8;
 
 /// How often the tag of the list is made for a change that needs it: other clients may change the
 /// list all the time.
@@ -28,33 +19,14 @@ const SHORT_LIST_BYTES: usize = 64 * 1024;
 
 pub(crate) struct SharedList {
     current: Mutex<Colors>,
-    tracking: Mutex<Tracking>,
     /// Bytes that old representations may take, however often the list changes.
     old_max: usize,
-    /// How many were withdrawn because all of them took more.
-    withdrawals: AtomicUsize,
-}
-
-/// Long representations that clients have read, and may still be reading.
-#[derive(Default)]
-struct Tracking {
-    /// The oldest first.
-    tracked: Vec<Tracked>,
-    /// Bytes of those that were added since all were examined.
-    new_bytes: usize,
-}
-
-struct Tracked {
-    representation: Weak<Representation>,
-    /// The name of the color; `None` for an envelope.
-    name: Option<String>,
 }
 
 impl SharedList {
     /// `old_max`: bytes of old representations that are still being sent.
     pub(super) fn new(colors: Colors, old_max: usize) -> Self {
-        let (current, tracking) = (Mutex::new(colors), Mutex::default());
-        Self { current, tracking, old_max, withdrawals: AtomicUsize::new(0) }
+        Self { current: Mutex::new(colors), old_max }
     }
 
     /// The list as it is now.
@@ -70,8 +42,7 @@ impl SharedList {
 
     /// The color that a path with this name leads to.
     pub(crate) fn first(&self, name: &str) -> Option<Color> {
-        let found = { lock(&self.current).find(name).map(|(_, color)| color.clone()) };
-        found.inspect(|color| self.note_sent(color))
+        lock(&self.current).find(name).map(|(_, color)| color.clone())
     }
 
     /// The envelope of the list, if it is made and its tag is known, or both take no time.
@@ -92,63 +63,33 @@ impl SharedList {
     /// The collection envelope of a version, which need not be the current one any more.
     pub(crate) fn envelope_of(&self, version: &Colors) -> Arc<Representation> {
         // without the lock: it may take long
-        let envelope = version.envelope();
-        self.track(envelope, || None);
-        Arc::clone(envelope)
+        Arc::clone(version.envelope())
     }
 
-    /// Notes that a color is sent, which the list may not have any more before that ends.
-    pub(crate) fn note_sent(&self, color: &Color) {
-        self.track(&color.json, || Some(color.name().into_owned()));
+    /// Whether there are so many representations in memory that too many of them may be old ones.
+    /// Takes no lock, so ask before [`SharedList::old_to_close`].
+    pub(crate) fn may_have_too_many_old(&self) -> bool {
+        Representation::counted_bytes() > self.old_max
     }
 
-    /// Tracks a representation that is sent for the first time, unless it is short.
-    fn track(&self, new: &Arc<Representation>, name: impl FnOnce() -> Option<String>) {
-        if new.bytes().len() < LIMITED_BYTES_MIN || !new.track() {
-            return;
-        }
-        let mut tracking = lock(&self.tracking);
-        tracking.tracked.push(Tracked { representation: Arc::downgrade(new), name: name() });
-        tracking.new_bytes += new.bytes().len();
-        if tracking.new_bytes >= self.old_max / EXAMINED_PART {
-            self.withdraw_old(tracking);
-        }
-    }
-
-    /// If the representations that are not current any more take too much memory, withdraws the
-    /// oldest of them.
-    fn withdraw_old(&self, mut tracking: MutexGuard<'_, Tracking>) {
-        tracking.new_bytes = 0;
-        // under the lock: what is published and tracked later must not be taken for old
+    /// Which of these, which connections send, have to be dropped, so that old representations take
+    /// no more than `old_max`, or [`LONGEST_FACTOR`] times the longest of them: all that the list
+    /// does not have any more, if those in memory take more than that.
+    ///
+    /// What is in memory and not in the list is old, or about to be in the list: the content of a
+    /// change that has not been made. It is bounded as well, by the memory of requests.
+    pub(crate) fn old_to_close(
+        &self,
+        sent: impl Iterator<Item = Arc<Representation>>,
+    ) -> Vec<Arc<Representation>> {
         let version = self.version();
-        tracking.tracked.retain(|tracked| tracked.representation.strong_count() > 0);
-        let names: BTreeSet<&str> =
-            tracking.tracked.iter().filter_map(|tracked| tracked.name.as_deref()).collect();
-        let colors =
-            names.iter().flat_map(|name| version.named(name)).map(|(_, color)| &color.json);
-        let current: HashSet<_> = colors.chain(version.made_envelope()).map(Arc::as_ptr).collect();
-        let sent = tracking.tracked.iter().filter_map(|tracked| tracked.representation.upgrade());
-        let is_old = |sent: &Arc<Representation>| {
-            !sent.is_withdrawn() && !current.contains(&Arc::as_ptr(sent))
-        };
-        let old: Vec<_> = sent.filter(is_old).collect();
-        drop(tracking);
-        let lengths = || old.iter().map(|old| old.bytes().len());
-        let max = self.old_max.max(LONGEST_FACTOR * lengths().max().unwrap_or(0));
-        let mut bytes: usize = lengths().sum();
-        for old in &old {
-            if bytes <= max {
-                break;
-            }
-            bytes -= old.bytes().len();
-            old.withdraw();
-            self.withdrawals.fetch_add(1, Ordering::Release);
+        let all = Representation::counted_bytes().saturating_sub(version.counted_bytes());
+        if all <= self.old_max {
+            return Vec::new();
         }
-    }
-
-    /// How many representations were withdrawn: connections that send one have to be closed.
-    pub(crate) fn withdrawals(&self) -> usize {
-        self.withdrawals.load(Ordering::Acquire)
+        let old: Vec<_> = sent.filter(|sent| sent.counted() > 0 && !version.has(sent)).collect();
+        let longest = old.iter().map(|old| old.counted()).max().unwrap_or(0);
+        if all <= LONGEST_FACTOR * longest { Vec::new() } else { old }
     }
 
     /// Makes a change, or finds that it cannot be made.
@@ -230,83 +171,34 @@ mod tests {
         assert_eq!(str::from_utf8(list.envelope().bytes()).unwrap(), expected);
     }
 
+    /// A service counts the representations of its one list. Other tests of this process have lists
+    /// as well, so the bound here is far above what those take.
     #[test]
-    fn envelopes_that_nobody_reads_are_freed_and_withdraw_none() {
-        let list = list(5000);
-        for number in 0..2000 {
-            list.envelope();
-            list.make(&delete(&number.to_string()));
-        }
-        assert_eq!((list.withdrawals(), lock(&list.tracking).tracked.len() <= 200), (0, true));
-    }
-
-    /// A list of one color of 20 MiB.
-    fn long_list() -> SharedList {
-        SharedList::new(
-            Colors::from_iter([Color::new("long", &"x".repeat(20 * 1024 * 1024))]),
-            OLD_MAX,
-        )
-    }
-
-    #[test]
-    fn the_oldest_of_those_that_are_read_are_withdrawn() {
-        let list = long_list();
-        let versions: Vec<_> = (0..8)
+    fn old_representations_that_take_too_much_are_closed_and_the_current_one_never() {
+        const OLD_MAX: usize = 256 * 1024 * 1024;
+        let long = "x".repeat(32 * 1024 * 1024);
+        let duplicates = (0..2).map(|_| Color::new("long", &long));
+        let list = SharedList::new(duplicates.collect(), OLD_MAX);
+        let old: Vec<_> = (0..5)
             .map(|number| {
                 let envelope = list.envelope();
                 append(&list, &number.to_string());
                 envelope
             })
             .collect();
-        let withdrawn: Vec<bool> = versions.iter().map(|old| old.is_withdrawn()).collect();
-        assert_eq!(withdrawn, [true, true, true, true, false, false, false, false]);
-        assert_eq!(list.withdrawals(), 4);
-        // they do not count any more, and the others count once
-        list.envelope();
-        assert_eq!(list.withdrawals(), 5);
-        (0..9).for_each(|_| drop(list.envelope()));
-        assert_eq!(list.withdrawals(), 5);
-    }
-
-    #[test]
-    fn colors_of_one_name_are_all_current() {
-        let long = "x".repeat(20 * 1024 * 1024);
-        let list = SharedList::new((0..5).map(|_| Color::new("dup", &long)).collect(), OLD_MAX);
-        list.version().iter().for_each(|(_, color)| list.note_sent(color));
-        assert_eq!(list.withdrawals(), 0);
-    }
-
-    #[test]
-    fn envelopes_of_versions_that_are_not_current_any_more_are_limited_as_well() {
-        let list = long_list();
-        let envelopes: Vec<_> = (0..8)
-            .map(|number| {
-                let version = list.version();
-                append(&list, &number.to_string());
-                list.envelope_of(&version)
-            })
-            .collect();
-        assert_eq!(envelopes.iter().filter(|old| old.is_withdrawn()).count(), 5);
-    }
-
-    #[test]
-    fn the_current_one_is_never_withdrawn() {
-        let list = long_list();
-        let before = list.version();
-        append(&list, "current");
-        let current = list.envelope();
-        let others: Vec<_> = (0..8)
-            .map(|number| {
-                let mut version = before.clone();
-                version.apply(Edit::Append(
-                    version.next_id().unwrap(),
-                    Color::new(&number.to_string(), ""),
-                ));
-                list.envelope_of(&version)
-            })
-            .collect();
-        assert!(!current.is_withdrawn());
-        assert_eq!(others.iter().filter(|old| old.is_withdrawn()).count(), 5);
+        let version = list.version();
+        let color = |id| Arc::clone(&version.get(id).unwrap().json);
+        let page = Arc::new(Representation::new(long.into_bytes()));
+        let current = [list.envelope(), color(1), color(2), page];
+        let sent = || old.iter().chain(&current).cloned();
+        assert!(list.may_have_too_many_old());
+        let is_same = |(one, two): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(one, two);
+        let closed = list.old_to_close(sent());
+        assert!(closed.len() == old.len() && closed.iter().zip(&old).all(is_same));
+        drop((closed, old));
+        let before = list.envelope();
+        append(&list, "last");
+        assert!(list.old_to_close([before].into_iter()).is_empty(), "one may be sent to its end");
     }
 
     #[test]

@@ -119,7 +119,15 @@ fn at_the_connection_limit_nobody_is_closed_unless_others_wait() {
     clients[0].expect_nothing_for(Duration::from_millis(2500));
     assert!(!clients.iter().any(|client| client.has_answer()), "nobody needs their places");
     target.server.ask("GET", "/colors/red", "").expect_status(200);
-    wait_until("some have given way", || clients.iter().any(|client| client.has_answer()));
+    // one was in the way, and one that stood still longest among those of its worker is closed
+    let closed: Vec<usize> = (0..limit).filter(|client| clients[*client].has_answer()).collect();
+    assert!(matches!(closed[..], [0..2]), "{closed:?}");
+    clients.remove(closed[0]).response().expect_status(503);
+    let metrics = target.server.ask("GET", "/metrics", "").content;
+    for count in ["request\"} 0", "no_room\"} 2"] {
+        // the connection counts twice: it was closed, and its request refused
+        assert!(metrics.contains(&format!("{{reason=\"{count}\n")), "{metrics}");
+    }
     drop(clients);
     target.check_recovery();
 }

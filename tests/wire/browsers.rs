@@ -139,7 +139,11 @@ fn a_page_of_an_allowed_origin_may_read_why_its_request_was_refused_unread() {
         ("Content-Length: 1\r\nContent-Length: 1\r\nHost: localhost\r\nOrigin: {o}\r\n\r\n", 400),
         ("Origin: {o}\r\n\r\n", 400),
         ("Host: localhost\r\nOrigin: {o}\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n", 400),
-        ("Host: localhost\r\nOrigin: {o}\r\nContent-Length: 9\r\n\r\n{", 408),
+        (
+            "Host: localhost\r\nOrigin: {o}\r\nAuthorization: Bearer a-token-0123456789\r\n\
+             Content-Length: 9\r\n\r\n{",
+            408,
+        ),
         ("Host: localhost\r\nOrigin: {o}\r\nX: ", 408),
         (&format!("Host: localhost\r\nOrigin: {{o}}\r\nX: {}", "y".repeat(70_000)), 431),
     ] {

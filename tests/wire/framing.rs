@@ -4,13 +4,13 @@
 use std::net::Shutdown;
 
 use crate::common::client::request;
-use crate::common::harness::Server;
+use crate::common::harness::{Scratch, Server};
 
 /// A request that would be noticed: it changes the list.
 const SMUGGLED: &str = "DELETE /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// Framing errors as heads without the version, each with the status that answers it in HTTP/1.1.
-const REFUSED: [(&str, u16); 8] = [
+const REFUSED: [(&str, u16); 9] = [
     ("POST /colors {v}\r\nHost: a\r\nHost: a\r\n\r\n", 400),
     ("POST /colors {v}\r\nHost: a\r\nContent-Length: 3, 4\r\n\r\n{}", 400),
     ("POST /colors {v}\r\nHost: a\r\nContent-Length: 10000000000\r\n\r\n{}", 413),
@@ -22,6 +22,7 @@ const REFUSED: [(&str, u16); 8] = [
     ("GET /colors {v}\r\nHost: a\r\nX: a\nContent-Length: 3\r\n\r\n", 400),
     ("GET /colors {v}\r\nHost: a\r\n folded: x\r\n\r\n", 400),
     ("nonsense\r\n\r\n", 400),
+    ("A-METHOD-THAT-IS-LONGER-THAN-ANY-OTHER", 501),
 ];
 
 #[test]
@@ -142,6 +143,33 @@ fn a_client_that_expects_100_is_told_to_go_on_or_refused_at_once() {
         );
         assert!(response.closes());
         client.expect_close();
+    }
+}
+
+#[test]
+fn what_the_head_decides_is_answered_without_waiting_for_the_content() {
+    let scratch = Scratch::new();
+    let tokens = scratch.write_tokens("a-token-0123456789");
+    let server = Server::start(&["--token-file", &tokens]);
+    let evil = "Host: localhost\r\nOrigin: https://evil.example\r\n";
+    for (request_line, fields, status) in [
+        ("POST /colors", "Host: localhost\r\n", 401),
+        ("PUT /colors/red", "Host: localhost\r\nAuthorization: Bearer another-token-0\r\n", 401),
+        ("POST /colors", "Host: evil.example\r\n", 403),
+        ("POST /colors", evil, 403),
+        ("POST /no", "Host: localhost\r\n", 404),
+        ("POST /", "Host: localhost\r\n", 404),
+        ("POST /%", "Host: localhost\r\n", 400),
+        ("DELETE /colors", "Host: localhost\r\n", 405),
+    ] {
+        for framing in ["Content-Length: 5", "Transfer-Encoding: chunked"] {
+            let mut client = server.connect();
+            let expect = "Expect: 100-continue\r\n";
+            client.send(format!("{request_line} HTTP/1.1\r\n{fields}{expect}{framing}\r\n\r\n"));
+            let response = client.response();
+            assert_eq!((response.status, response.closes()), (status, true), "{request_line}");
+            client.expect_close();
+        }
     }
 }
 

@@ -98,6 +98,10 @@ fn a_request_that_has_begun_is_answered_and_closes() {
     let response = client.response();
     assert_eq!((response.status, response.closes()), (200, true));
     client.expect_close();
+    // RFC 9112 §9.6: what was on its way by then must not be met with a reset
+    client.send("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(client.stream.take_error().unwrap().map(|error| error.kind()), None);
+    drop(client);
     assert_eq!(server.wait().0.code(), Some(0));
 }
 
