@@ -9,7 +9,6 @@ use std::iter;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::process::{Resource, getrlimit};
 use tiny_http::{Method, StatusCode};
 
 use crate::logging;
@@ -39,8 +38,6 @@ colors_build_info gauge The version of the program, with the commit unless it is
 process_start_time_seconds gauge Start of the process in seconds since 1970.
 process_cpu_seconds_total counter Processor time in user and in kernel mode.
 process_resident_memory_bytes gauge Resident memory.
-process_open_fds gauge Open file descriptors.
-process_max_fds gauge Most file descriptors.
 ";
 
 /// The values of the label `method`. All other methods are `other`: a client must not be able to
@@ -224,13 +221,10 @@ impl Metrics {
         text.family("colors_build_info");
         text.sample(concat!("{version=\"", env!("BUILD_VERSION"), "\"}"), 1);
         text.number("process_start_time_seconds", seconds_since_1970(self.started));
-        // where there is no proc(5), as in an empty root directory, its numbers are left out
+        // where there is no proc(5), as in an empty root directory, its numbers are left out; the
+        // number of descriptors always, since counting thousands takes milliseconds of a worker
         text.optional("process_cpu_seconds_total", processor_seconds());
         text.optional("process_resident_memory_bytes", resident_bytes());
-        // less the one that reads the directory
-        let descriptors = fs::read_dir("/proc/self/fd").map(|descriptors| descriptors.count() - 1);
-        text.optional("process_open_fds", descriptors.ok());
-        text.optional("process_max_fds", getrlimit(Resource::Nofile).current);
         text.text
     }
 

@@ -218,9 +218,7 @@ fn the_process_is_told_of() {
     assert!((now - value(&page, "process_start_time_seconds")).abs() < 60.0);
     let resident = server.proc_status("VmRSS") as f64 * 1024.0;
     assert!((value(&page, "process_resident_memory_bytes") / resident - 1.0).abs() < 0.5);
-    let descriptors = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count() as f64;
-    assert!((value(&page, "process_open_fds") - descriptors).abs() <= 2.0);
-    assert!(value(&page, "process_max_fds") >= value(&page, "colors_connections_max"));
+    assert!(!page.contains("_fds"), "thousands of descriptors take milliseconds to count: {page}");
     assert_eq!(
         value(&page, &format!("colors_build_info{{version=\"{}\"}}", env!("BUILD_VERSION"))),
         1.0
