@@ -31,7 +31,7 @@ const CONTENT_MAX: usize = 20_000; // bytes; the filling of an input is a little
 /// Bytes that the client writes at a time, at most.
 const WRITE_BYTES: usize = 16 * 1024;
 
-const FIELDS: [&str; 19] = [
+const FIELDS: [&str; 21] = [
     "Access-Control-Allow-Headers",
     "Access-Control-Allow-Methods",
     "Access-Control-Allow-Origin",
@@ -45,12 +45,14 @@ const FIELDS: [&str; 19] = [
     "Content-Length",
     "Content-Security-Policy",
     "Content-Type",
+    "Cross-Origin-Resource-Policy",
     "Date",
     "ETag",
     "Location",
     "Referrer-Policy",
     "Vary",
     "WWW-Authenticate",
+    "X-Frame-Options",
 ];
 
 /// A response without what differs from one to the next: its Date, and the figures of the metrics.

@@ -293,7 +293,13 @@ impl Browser {
     /// Runs a script that calls its last argument when it is done.
     #[track_caller]
     pub(crate) fn await_script(&self, script: &str) -> Value {
-        self.call("POST", "/execute/async", json!({"script": script, "args": []}))
+        self.await_script_with(script, &json!([]))
+    }
+
+    /// The same with arguments before that one.
+    #[track_caller]
+    pub(crate) fn await_script_with(&self, script: &str, arguments: &Value) -> Value {
+        self.call("POST", "/execute/async", json!({"script": script, "args": arguments}))
     }
 
     /// Waits until a script gives something other than null, false, 0 or the empty string.

@@ -8,6 +8,7 @@ mod changing;
 mod driver;
 mod everybody;
 mod files;
+mod foreign;
 mod live;
 mod looking;
 mod opened;

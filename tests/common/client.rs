@@ -280,6 +280,7 @@ fn check_head(response: &Response) {
     ];
     const FIELDS: &str = "WWW-Authenticate Content-Security-Policy Referrer-Policy Date Content-Type \
         Content-Length Cache-Control X-Content-Type-Options ETag Location Allow \
+        Cross-Origin-Resource-Policy X-Frame-Options \
         Accept-Encoding Connection Keep-Alive Vary Access-Control-Allow-Origin \
         Access-Control-Allow-Methods Access-Control-Allow-Headers \
         Access-Control-Max-Age Access-Control-Expose-Headers";
@@ -315,6 +316,8 @@ fn check_head(response: &Response) {
     // OPTIONS
     assert!(response.status == 204 || is_challenged == (response.status == 401), "{response:?}");
     assert_eq!(response.field("x-content-type-options"), Some("nosniff"));
+    assert_eq!(response.field("cross-origin-resource-policy"), Some("same-origin"));
+    assert_eq!(response.field("x-frame-options"), Some("DENY"));
     assert!(httpdate::parse_http_date(response.field("date").unwrap()).is_ok());
     assert_eq!(
         response.field("accept-encoding"),
