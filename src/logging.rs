@@ -28,6 +28,7 @@ const GATHER_TIME: Duration = Duration::from_millis(5);
 /// How long [`end`] waits for the lines to be written: if that takes longer, nobody reads them.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
 const CLIENT_WARNINGS_MAX: u64 = 5; // of one kind, per second
+const PREFLIGHT_WARNINGS_MAX: u64 = 1; // per second
 const FAULTS_MAX: u64 = 100; // per second
 const EXCERPT_CHARS: usize = 200; // after escaping
 
@@ -49,6 +50,9 @@ pub(crate) static WRONG_TOKENS: Limiter =
 /// Requests refused with 403: changes from other origins, and requests for foreign hosts.
 pub(crate) static FORBIDDEN: Limiter =
     Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about requests refused with 403");
+/// Preflights refused to pages of other origins. A page may send many, and one line says it all.
+pub(crate) static PREFLIGHTS: Limiter =
+    Limiter::new(Level::Warn, PREFLIGHT_WARNINGS_MAX, "warnings about refused preflights");
 /// Connections closed or not accepted for lack of a resource, such as memory or descriptors.
 pub(crate) static CONNECTIONS: Limiter =
     Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about connections");

@@ -27,6 +27,10 @@ pub(super) fn log(
         logging::WRONG_TOKENS.log(format_args!("a wrong token from {}", client()));
     } else if response.status == StatusCode::FORBIDDEN {
         logging::FORBIDDEN.log(format_args!("{detail}"));
+    } else if let Some(refused) =
+        request.and_then(|request| service.allowlist.refused_preflight(request))
+    {
+        logging::PREFLIGHTS.log(format_args!("{refused}"));
     }
     let is_logged = service.access_log == AccessLog::All
         || (service.access_log == AccessLog::Changes && response.is_change);

@@ -43,6 +43,18 @@ impl Allowlist {
         self.origins.iter().any(|allowed| allowed == origin).then_some(origin)
     }
 
+    /// For the log: that the browser refuses what the page of a preflight wants to ask, since its
+    /// origin is not allowed. The response is an ordinary 204, so nothing else tells.
+    pub(crate) fn refused_preflight(&self, request: &Request) -> Option<String> {
+        let origin = given(&request.fields().origin)?;
+        if !request.is_preflight() || self.allowed_origin(request).is_some() {
+            return None;
+        }
+        // no option takes `null`, or what is no origin at all
+        let advice = if parse_origin(origin).is_ok() { ALLOW_ORIGIN } else { "" };
+        Some(format!("refused a preflight from the origin {}{advice}", excerpt(origin)))
+    }
+
     /// Whether a request is from a page of the service, from an allowed one, or from no browser:
     /// the algorithm of `http.CrossOriginProtection` of Go 1.25. An empty field, which no browser
     /// sends, counts as none, as in Go.
@@ -61,6 +73,9 @@ impl Allowlist {
     }
 }
 
+/// Which option would allow what an origin was refused.
+const ALLOW_ORIGIN: &str = "; --allow-origin with it would allow that";
+
 /// The 403 for a change that a page of another origin asks for, as far as the browser says.
 fn cross_origin(request: &Request) -> Response {
     let origin = given(&request.fields().origin);
@@ -71,7 +86,7 @@ fn cross_origin(request: &Request) -> Response {
     let advice = match given(&request.fields().sec_fetch_site) {
         // no option takes `null`, or what is no origin at all
         _ if origin.is_none_or(|origin| parse_origin(origin).is_err()) => "",
-        Some(_) => "; --allow-origin with it would allow that",
+        Some(_) => ALLOW_ORIGIN,
         // Origin was compared with Host, which a proxy may have changed
         None => {
             "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that"
@@ -287,6 +302,26 @@ mod tests {
         ] {
             let request = request(Method::Get, Some(HOST), fields(origin));
             assert_eq!(allowlist().allowed_origin(&request), origin.filter(|_| is_allowed));
+        }
+    }
+
+    #[test]
+    fn only_a_preflight_of_another_origin_is_one_that_was_refused() {
+        let preflight = Some("PUT");
+        for (method, asked, origin, advice) in [
+            (Method::Options, preflight, Some("http://evil.example"), Some(ALLOW_ORIGIN)),
+            (Method::Options, preflight, Some("null"), Some("")),
+            (Method::Options, preflight, Some("https://friend.example"), None),
+            (Method::Options, preflight, None, None),
+            (Method::Options, None, Some("http://evil.example"), None),
+            (Method::Get, preflight, Some("http://evil.example"), None),
+        ] {
+            let fields = Fields { preflight_method: owned(asked), ..fields(origin) };
+            let refused = allowlist().refused_preflight(&request(method, Some(HOST), fields));
+            let expected = origin.zip(advice).map(|(origin, advice)| {
+                format!("refused a preflight from the origin {origin:?}{advice}")
+            });
+            assert_eq!(refused, expected, "{origin:?}");
         }
     }
 
