@@ -106,7 +106,7 @@ pub(crate) fn excerpt(text: &str) -> String {
 /// Lets a number of lines per second through, and counts the others.
 pub(crate) struct Limiter {
     level: Level,
-    /// What kind of lines these are, in the plural, for the line that says how many were left out.
+    /// What kind of lines these are, in the plural, to say how many were left out.
     what: &'static str,
     rate: Mutex<Rate>,
 }
@@ -116,7 +116,8 @@ impl Limiter {
         Self { level, what, rate: Mutex::new(Rate { max, second: None, admitted: 0, left_out: 0 }) }
     }
 
-    /// Logs a line, unless there were too many in this second. Says how many were left out before.
+    /// Logs a line, and how many were left out before it, unless there were too many in this
+    /// second.
     pub(crate) fn log(&self, text: fmt::Arguments<'_>) {
         if !log::log_enabled!(self.level) {
             return;
@@ -126,10 +127,10 @@ impl Limiter {
             rate.admit(Instant::now())
         };
         if let Some(left_out) = admitted {
-            if left_out > 0 {
-                log::log!(self.level, "{left_out} more {} were left out", self.what);
+            match left_out {
+                0 => log::log!(self.level, "{text}"),
+                _ => log::log!(self.level, "{text} ({left_out} more {} were left out)", self.what),
             }
-            log::log!(self.level, "{text}");
         } else if self.level == Level::Warn {
             WARNINGS.fetch_add(1, Relaxed);
         }

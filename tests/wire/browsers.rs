@@ -120,10 +120,10 @@ fn a_refused_preflight_is_logged_with_its_remedy_once_a_second_at_most() {
     (0..50).for_each(|_| assert_eq!(ask("OPTIONS", "http://evil.example:81", preflight), 204));
     let seconds = begun.elapsed().as_secs() as usize + 1;
     let log = server.stop();
-    let refused = "[WARN] refused a preflight from the origin \"http://evil.example:81\"; --allow-origin with it would allow that\n";
+    let refused = "[WARN] refused a preflight from the origin \"http://evil.example:81\"; --allow-origin with it would allow that";
     let said = log.matches(refused).count();
     assert!((1..=seconds).contains(&said), "{said} lines in {seconds} s: {log}");
-    assert_eq!(log.matches("] refused ").count(), said, "{log}");
+    assert_eq!(log.matches("[WARN]").count(), said, "{log}");
 }
 
 #[test]

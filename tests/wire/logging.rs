@@ -261,7 +261,9 @@ fn warnings_that_clients_cause_are_few_and_the_others_counted() {
     let mut refused = 300;
     let counted = |line: &str| {
         text(line)
-            .strip_suffix(" more warnings about requests refused with 403 were left out")?
+            .strip_suffix(" more warnings about requests refused with 403 were left out)")?
+            .rsplit_once('(')?
+            .1
             .parse::<usize>()
             .ok()
     };
