@@ -63,14 +63,17 @@ impl BasePath {
 
     /// The path of the color `name`, for a Location field (RFC 3986 §3.3).
     ///
-    /// `None` for `.` and `..`: the URL standard takes `%2E` for a dot segment, so clients that
-    /// follow it would reach another resource. `None` also for more than [`LOCATION_BYTES_MAX`].
+    /// `None` where it would not lead everybody to the color: where the name has a dot segment,
+    /// which clients remove even as `%2E` (URL standard), and proxies behind `%2F`; where it has a
+    /// NUL, which proxies refuse; and for more than [`LOCATION_BYTES_MAX`].
     pub(super) fn location_of(&self, name: &str) -> Option<String> {
         /// All but the unreserved characters of RFC 3986 §2.3.
         const RESERVED: &AsciiSet =
             &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
         let path = format!("{}/colors/{}", self.0, utf8_percent_encode(name, RESERVED));
-        (!matches!(name, "." | "..") && path.len() <= LOCATION_BYTES_MAX).then_some(path)
+        let has_dot_segment = name.split('/').any(|segment| matches!(segment, "." | ".."));
+        let is_reachable = !has_dot_segment && !name.contains('\0');
+        (is_reachable && path.len() <= LOCATION_BYTES_MAX).then_some(path)
     }
 }
 
@@ -259,6 +262,7 @@ mod tests {
             ("\u{e9}\r\n", "/api/colors/%C3%A9%0D%0A"),
             ("", "/api/colors/"),
             ("...", "/api/colors/..."),
+            ("a//..b/", "/api/colors/a%2F%2F..b%2F"),
             ("-._~", "/api/colors/-._~"),
         ] {
             assert_eq!(base.location_of(name).as_deref(), Some(location));
@@ -266,13 +270,14 @@ mod tests {
         }
         let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..20_000 {
-            let mut character = || if random.bool() { random.char(..) } else { random.char(..'~') };
+            let mut character =
+                || if random.bool() { random.char('\u{1}'..) } else { random.char('\u{1}'..'~') };
             let name: String = [(); 5].map(|()| character()).into_iter().collect();
-            let location = base.location_of(&name).expect("it is neither a dot segment nor long");
+            let location = base.location_of(&name).expect("it has no dot segment, and is short");
             assert_eq!(find(&Method::Get, &location, &base), color(&name));
         }
-        for name in [".", ".."] {
-            assert_eq!(base.location_of(name), None, "{name}");
+        for name in [".", "..", "../metrics", "./a", "a/.", "a/../b", "/..", "\0", "a\0b"] {
+            assert_eq!(base.location_of(name), None, "{name:?}");
         }
         let longest = "x".repeat(3500 - "/api/colors/".len());
         assert_eq!(base.location_of(&longest).map(|path| path.len()), Some(3500));

@@ -47,6 +47,26 @@ fn every_method_and_target_passes_as_it_came() {
 }
 
 #[test]
+fn a_color_that_nginx_does_not_reach_has_no_location() {
+    let Some(proxy) = Proxy::start() else { return };
+    let server = proxy.service(&[]);
+    for (name, escaped, status) in [
+        ("../metrics", "..%2Fmetrics", 404),
+        ("a/../../../b", "a%2F..%2F..%2F..%2Fb", 400),
+        ("\\u0000", "%00", 400),
+        ("a//..b/", "a%2F%2F..b%2F", 200),
+        ("...", "...", 200),
+    ] {
+        let color = format!(r#"{{"name":"{name}","value":"1"}}"#);
+        let target = format!("/colors/{escaped}");
+        let created = server.ask("POST", "/colors", &color);
+        created.expect_field(201, "location", (status == 200).then_some(target.as_str()));
+        assert_eq!(server.ask("GET", &target, "").content, color);
+        proxy.read(&target).expect_status(status);
+    }
+}
+
+#[test]
 fn connections_to_the_service_are_kept_and_a_long_list_passes_whole() {
     let Some(proxy) = Proxy::start() else { return };
     let entry = |number| format!(r##"{{"name":"color-{number}","value":"#{number:06x}"}}"##);
