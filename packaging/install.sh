@@ -4,6 +4,9 @@
 # /usr in lib/systemd/system, else /etc/systemd/system); BINARY, the program; DESTDIR, a directory in place of /, for packages.
 set -eu
 [ "${1-}" != --help ] || { sed -n '2,4s/^# //p' "$0" && exit; }
+# the service, which is another user, reads its files
+umask 022
+unset CDPATH
 # in an archive it is beside the others, in a checkout below packaging
 cd "$(dirname "$0")"
 [ -e packaging ] || cd ..
@@ -33,6 +36,11 @@ for path in "${PREFIX:-/}" "$UNITS" "${DESTDIR:-/}"; do
     *) echo "install.sh: $path does not begin with /" >&2 && exit 2 ;;
     esac
 done
+
+# sed and systemd take these for something else
+case $PREFIX in
+*[[:cntrl:]\&\|%\$\"\'\\]*) echo "install.sh: PREFIX cannot have a control character, nor one of & | % \$ \" ' \\" >&2 && exit 2 ;;
+esac
 
 # the files name /usr; in a unit a blank would end the path
 relocate() { # relocate FILE PATH

@@ -126,8 +126,39 @@ fn an_installation_says_what_to_run_next_or_how_to_go_on_after_it_stopped() {
         assert_eq!(ended, (Some(0), next, String::new()));
     }
     assert_eq!(files(&scratch.0), FILES.map(|(mode, path)| (mode, path.to_owned())));
+}
+
+#[test]
+fn a_prefix_that_units_cannot_have_is_refused_before_anything_is_written() {
+    let scratch = Scratch::new();
+    let character =
+        "install.sh: PREFIX cannot have a control character, nor one of & | % $ \" ' \\\n";
+    for prefix in ["&", "|", "%", "$", "\"", "'", "\\", "\t", "\n"] {
+        let ended = install(&scratch.0, &format!("/opt/a{prefix}b"), "/bin/false");
+        assert_eq!(ended, (Some(2), String::new(), character.to_owned()), "{prefix:?}");
+    }
     let error = "install.sh: relative does not begin with /\n".to_owned();
     assert_eq!(install(&scratch.0, "relative", "/bin/false"), (Some(2), String::new(), error));
+    assert_eq!(files(&scratch.0), []);
+}
+
+#[test]
+fn an_installation_is_the_same_with_every_umask_and_a_path_for_cd() {
+    let elsewhere = Scratch::new();
+    fs::create_dir(elsewhere.0.join("packaging")).unwrap();
+    for umask in ["077", "000"] {
+        let scratch = Scratch::new();
+        let root = scratch.0.join("root");
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask $0 && exec packaging/install.sh", umask]).current_dir(ROOT);
+        command.env("DESTDIR", &root).env("BINARY", colors(&[]).get_program());
+        let (code, _, error) = run(command.env("CDPATH", &elsewhere.0).env_remove("PREFIX"));
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{umask}");
+        assert_eq!(files(&root), FILES.map(|(mode, path)| (mode, path.to_owned())), "{umask}");
+        let mut find = Command::new("find");
+        let others = run(find.arg(&root).args(["-type", "d", "-not", "-perm", "755"]));
+        assert_eq!(others, (Some(0), String::new(), String::new()), "{umask}");
+    }
 }
 
 #[test]
@@ -155,7 +186,7 @@ fn the_installed_units_are_sound_and_leave_little_exposed() {
     }
     let scratch = Scratch::new();
     let root = scratch.0.join("a root");
-    install(&root, "/opt/my colors", "/bin/false");
+    install(&root, "/opt/ü; my #colors", "/bin/false");
     let units = scratch.0.join("units");
     fs::create_dir(&units).unwrap();
     let instance = |name: &str| name.replace("@.", "@work.");
