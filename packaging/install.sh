@@ -104,8 +104,8 @@ if [ "$verb" = uninstall ]; then
         [ ! -d "$DESTDIR$path" ] || rmdir "$DESTDIR$path" 2>/dev/null || echo "install.sh: $path is kept: it has other files" >&2
     done
 else
-    # the running program is still the old one
-    start="enable --now"
-    ! systemctl --quiet is-active colors.service colors.socket 2>/dev/null || start=restart
-    echo "installed; next: systemctl daemon-reload && systemctl $start colors (without systemd: $PREFIX/bin/colors)"
+    # what runs is still the old program
+    start="enable --now colors"
+    ! systemctl --quiet is-active colors.service colors.socket 'colors@*' 2>/dev/null || start="try-restart colors 'colors@*'"
+    echo "installed; next: systemctl daemon-reload && systemctl $start (without systemd: $PREFIX/bin/colors)"
 fi

@@ -118,9 +118,11 @@ fn an_installation_says_what_to_run_next_or_how_to_go_on_after_it_stopped() {
                   --uninstall to remove what is there\n";
     assert!(error.ends_with(advice), "{error}");
     fs::remove_dir(obstacle).unwrap();
-    for (is_active, verb) in [("/bin/false", "enable --now"), ("/bin/true", "restart")] {
+    for (is_active, start) in
+        [("/bin/false", "enable --now colors"), ("/bin/true", "try-restart colors 'colors@*'")]
+    {
         let next = format!(
-            "installed; next: systemctl daemon-reload && systemctl {verb} colors (without systemd: /usr/local/bin/colors)\n"
+            "installed; next: systemctl daemon-reload && systemctl {start} (without systemd: /usr/local/bin/colors)\n"
         );
         let ended = install(&scratch.0, "/usr/local", is_active);
         assert_eq!(ended, (Some(0), next, String::new()));
