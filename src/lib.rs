@@ -165,10 +165,10 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let ended = accept_loop.run(&signals);
     let deadline = Instant::now() + STOP_TIME;
     accept_loop.stop(deadline - CLOSE_TIME);
-    if !shared.service.store.close(deadline) {
-        log::warn!("the database was not closed in time; keep FILE and FILE-wal together");
+    match shared.service.store.close(deadline) {
+        Ok(()) => log::info!("stopped"),
+        Err(reason) => log::warn!("stopped; keep FILE and FILE-wal together: {reason}"),
     }
-    log::info!("stopped");
     ended.map_err(Failure::System)
 }
 

@@ -37,6 +37,10 @@ pub(super) const BUSY_TIME: Duration = Duration::from_secs(5);
 /// that takes SQLite's lock again and again leaves it free for moments only.
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
+/// Longest wait of one try to begin a save. Between two tries the writer looks what others have
+/// committed, which needs no lock.
+const TRY_TIME: Duration = Duration::from_millis(400);
+
 const SCHEMA: &str =
     "CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT";
 
@@ -106,6 +110,16 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
 pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
+    wait_for_locks(&mut connection, BUSY_TIME)?;
+    // A cache of 512 KiB: the list is read once, and a save needs few pages. Foreign keys of other
+    // tables are left to the programs that made them.
+    let pragmas = "PRAGMA temp_store=MEMORY; PRAGMA cache_size=-512; PRAGMA foreign_keys=OFF";
+    connection.execute_batch(pragmas)?;
+    Ok(connection)
+}
+
+/// Has the connection wait no longer than this for a lock of another program.
+fn wait_for_locks(connection: &mut Connection, time: Duration) -> rusqlite::Result<()> {
     // `tries`: how often this was called for the same lock
     let mut begun = Instant::now();
     connection.busy_handler(Some(move |tries| {
@@ -113,13 +127,8 @@ pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connect
             begun = Instant::now();
         }
         sleep(BUSY_PAUSE);
-        begun.elapsed() < BUSY_TIME
-    }))?;
-    // A cache of 512 KiB: the list is read once, and a save needs few pages. Foreign keys of other
-    // tables are left to the programs that made them.
-    let pragmas = "PRAGMA temp_store=MEMORY; PRAGMA cache_size=-512; PRAGMA foreign_keys=OFF";
-    connection.execute_batch(pragmas)?;
-    Ok(connection)
+        begun.elapsed() < time
+    }))
 }
 
 /// The one value that a query finds.
@@ -219,7 +228,7 @@ impl Database {
     ) -> Result<(Self, Colors), DatabaseError> {
         let mut files = Files::new(given, path)?;
         let has_log = data_file::with_suffix(path, "-wal").exists();
-        let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         // a start that is refused leaves FILE and FILE-wal as they are
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
         check_pages(&connection)?;
@@ -234,12 +243,13 @@ impl Database {
         let colors = read_list(&connection, &Colors::default())?;
         let data_version = Some(value(&connection, DATA_VERSION)?);
         files.note_opened(value(&connection, "PRAGMA page_size")?)?;
+        wait_for_locks(&mut connection, TRY_TIME)?;
         let database = Self { connection, files, data_version, _lock: lock };
         database.roll_back();
         Ok((database, colors))
     }
 
-    /// Begins a save: waits for the write lock. Returns the list if another program has committed
+    /// Begins a save: waits [`TRY_TIME`] for the write lock, and fails with `Busy` without it. Returns the list if another program has committed
     /// since it was last read, or if the last save failed (`has_failed`). After a failed save it
     /// also writes a page that changes no color, so that a commit tells whether the disk works.
     pub(super) fn begin(
@@ -265,17 +275,50 @@ impl Database {
     }
 
     fn begin_by(&mut self, sql: &str, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
-        self.files.check()?;
+        self.check_files(known)?;
         self.execute(sql, [])?;
         let data_version = Some(value(&self.connection, DATA_VERSION)?);
         if data_version == self.data_version {
             return Ok(None);
         }
         // the other program may have made FILE-wal longer while this one waited for the lock
-        self.files.check()?;
+        self.check_files(known)?;
         let colors = read_list(&self.connection, known)?;
         self.data_version = data_version;
         Ok(Some(colors))
+    }
+
+    fn check_files(&mut self, known: &Colors) -> Result<(), DatabaseError> {
+        self.files.check()?;
+        self.check_length(known)
+    }
+
+    /// Fails if FILE has become shorter and lacks pages.
+    ///
+    /// SQLite itself cuts FILE, at a checkpoint after a VACUUM of another program. So the list is
+    /// read by a new connection, which has no page in memory; it closes no descriptor of FILE, see
+    /// [`Database`].
+    fn check_length(&mut self, known: &Colors) -> Result<(), DatabaseError> {
+        if !self.files.is_shorter() {
+            return Ok(());
+        }
+        let is_whole = || {
+            // SQLite removes FILE-wal when it opens a FILE of 0 bytes, or of 1
+            if !self.files.has_a_page() {
+                return Err(self.files.cut());
+            }
+            let connection = connect(self.files.path(), OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            check_pages(&connection)?;
+            read_list(&connection, known)
+        };
+        match is_whole() {
+            Ok(_) => {
+                self.files.note_whole();
+                Ok(())
+            }
+            Err(DatabaseError::Busy) => Err(DatabaseError::Busy),
+            Err(_) => Err(self.files.cut()),
+        }
     }
 
     /// Writes an edit of the list, after [`Database::begin`].
@@ -338,30 +381,32 @@ impl Database {
         erased.and(restored)
     }
 
-    /// Copies what FILE-wal has into FILE and removes FILE-wal, so that FILE alone is the list.
-    /// Where another program has the database open, FILE-wal stays as well.
-    pub(super) fn close(self) {
-        let Self { connection, files, .. } = self;
-        if !files.shm.is_whole() {
-            log::warn!(
-                "keep FILE and FILE-wal together: FILE-shm was cut short while the service ran"
-            );
-            // closing would read what FILE-shm has lost; the system frees the connection with the
-            // process
-            return forget(connection);
+    /// Copies what FILE-wal has into FILE and removes FILE-wal, so that FILE alone is the list. Fails
+    /// with the reason why FILE and FILE-wal belong together still.
+    pub(super) fn close(mut self) -> Result<(), String> {
+        // a FILE-wal that was removed is still open, and can be copied into FILE
+        let checked = self.files.shm.check().and_then(|()| self.check_length(&Colors::default()));
+        let Self { connection, .. } = self;
+        if let Err(error) = checked {
+            // closing would write to what is there now, or read what FILE-shm has lost; the system
+            // frees the connection with the process
+            forget(connection);
+            return Err(error.to_string());
         }
         // programs that read all the time, as Litestream does, are not waited for
-        let checkpointed = connection
-            .busy_timeout(Duration::ZERO)
-            .and_then(|()| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())))
-            // closing then removes FILE-wal
-            .and_then(|()| {
-                connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
-            });
-        let closed = connection.close().map_err(|(_, error)| error);
-        if let Err(error) = checkpointed.and(closed) {
-            log::warn!("keep FILE and FILE-wal together: {}", DatabaseError::from(error));
-        }
+        let checkpointed = connection.busy_timeout(Duration::ZERO).and_then(|()| {
+            // its first column: it could not be done, because another program reads or writes
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+        });
+        let closed = match checkpointed {
+            Ok(0) => connection
+                // closing then removes FILE-wal
+                .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
+                .and_then(|_| connection.close().map_err(|(_, error)| error)),
+            Ok(_) => return Err("another program has a transaction open".to_owned()),
+            Err(error) => Err(error),
+        };
+        closed.map_err(|error| DatabaseError::from(error).to_string())
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) struct Files {
     page_bytes: u64,
     /// Upper bound of the bytes of pages in FILE-wal after the save that is under way.
     bytes: u64,
+    /// The most bytes that FILE had since it was last known to be whole.
+    whole_length: u64,
 }
 
 /// FILE-shm. SQLite maps it into memory, where writing to a place for which the disk has no room,
@@ -87,10 +89,10 @@ impl SharedMemory {
         self.file.metadata().map_or(0, |file| file.len())
     }
 
-    /// Whether the file still has all that SQLite has mapped. If another program has cut it, SQLite
-    /// must not be called any more.
-    pub(super) fn is_whole(&self) -> bool {
-        self.length() >= self.room
+    /// Fails if the file lacks some of what SQLite has mapped: then SQLite must not be called any
+    /// more.
+    pub(super) fn check(&self) -> Result<(), DatabaseError> {
+        if self.length() < self.room { Err(replaced(&self.path)) } else { Ok(()) }
     }
 }
 
@@ -120,7 +122,7 @@ impl Files {
         let mut shm = SharedMemory::open(path)?;
         let wal = fs::metadata(&opened[1].0).map_or(0, |file| file.len());
         shm.make_room(wal / PAGE_BYTES_MIN)?;
-        Ok(Self { opened, shm, page_bytes: PAGE_BYTES_MIN, bytes: 0 })
+        Ok(Self { opened, shm, page_bytes: PAGE_BYTES_MIN, bytes: 0, whole_length: 0 })
     }
 
     /// Notes which files SQLite has opened, and the length of their pages in bytes.
@@ -143,13 +145,41 @@ impl Files {
             }
             *length = file.len();
         }
-        let [file, wal, shm] = lengths;
-        if shm < self.shm.room {
-            return Err(replaced(&self.opened[2].0));
-        }
+        let [file, wal, _] = lengths;
+        self.whole_length = self.whole_length.max(file);
+        self.shm.check()?;
         // a save appends each page to FILE-wal at most once, and each is in FILE or in FILE-wal
         self.bytes = file + 2 * wal;
         self.make_room_for(0)
+    }
+
+    /// Whether FILE has become shorter since it was last known to be whole.
+    pub(super) fn is_shorter(&self) -> bool {
+        self.length() < self.whole_length
+    }
+
+    /// Notes that FILE is whole as it is.
+    pub(super) fn note_whole(&mut self) {
+        self.whole_length = self.length();
+    }
+
+    /// Whether FILE has a page at all.
+    pub(super) fn has_a_page(&self) -> bool {
+        self.length() >= PAGE_BYTES_MIN
+    }
+
+    fn length(&self) -> u64 {
+        fs::metadata(self.path()).map_or(0, |file| file.len())
+    }
+
+    /// FILE, as `--data` names it.
+    pub(super) fn path(&self) -> &Path {
+        &self.opened[0].0
+    }
+
+    /// The error when FILE lacks pages.
+    pub(super) fn cut(&self) -> DatabaseError {
+        replaced(self.path())
     }
 
     /// Makes room in FILE-shm for a save that adds `text` bytes of text: the pages of its rows have

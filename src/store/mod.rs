@@ -130,12 +130,14 @@ impl Store {
         }
     }
 
-    /// Tells the writer to save what is queued and to close the database. False if that is not done
-    /// at the deadline.
-    pub(crate) fn close(&self, deadline: Instant) -> bool {
-        let Kept::Saved(writer) = &self.kept else { return true };
-        let (closed, is_closed) = mpsc::channel();
-        writer.send(WriterMessage::Close(closed)).is_ok()
-            && is_closed.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
+    /// Tells the writer to save what is queued and to close the database. Fails with the reason why
+    /// FILE alone is not the list then, such as that this is not done at the deadline.
+    pub(crate) fn close(&self, deadline: Instant) -> Result<(), String> {
+        let Kept::Saved(writer) = &self.kept else { return Ok(()) };
+        let (sender, closed) = mpsc::channel();
+        // if the writer has ended, nobody has the other end, and there is nothing to wait for
+        let _ = writer.send(WriterMessage::Close(sender));
+        let result = closed.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        result.unwrap_or_else(|_| Err("the database was not closed in time".to_owned()))
     }
 }

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use super::LOOK_INTERVAL;
+use super::database::BUSY_TIME;
 use super::{Change, Colors, Database, DatabaseError, DatabaseStatus, Outcome, SharedList};
 use crate::logging;
 use crate::yielding::Yielding;
@@ -25,8 +26,9 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// What the writer is sent.
 pub(super) enum WriterMessage {
     Change(Change, Reply),
-    /// The end: whatever came before is saved. Told when the database is closed.
-    Close(Sender<()>),
+    /// The end: whatever came before is saved. Told when the database is closed, with what
+    /// [`Database::close`] returned.
+    Close(Sender<Result<(), String>>),
 }
 
 /// Takes the outcome of a change when it is saved, or could not be.
@@ -86,9 +88,9 @@ impl Writer {
                 saved.zip(outcomes).for_each(|((_, reply), outcome)| reply(outcome));
             }
         }
-        self.database.close();
+        let result = self.database.close();
         // The thread that waited may have given up.
-        let _ = closed.map(|closed| closed.send(()));
+        let _ = closed.map(|closed| closed.send(result));
     }
 
     /// Waits for a message, but no longer than [`LOOK_INTERVAL`].
@@ -109,12 +111,34 @@ impl Writer {
         }
         let status = Arc::clone(&self.status);
         // The status has told of a failure.
-        let _ = status.watch(|| {
+        let _ = status.watch(|| self.publish_external());
+    }
+
+    /// Has readers see what other programs have committed. Needs no lock for writing.
+    fn publish_external(&mut self) -> Result<(), DatabaseError> {
+        let known = self.list.version();
+        let found = self.database.look(&known)?;
+        self.adopt(&known, found);
+        Ok(())
+    }
+
+    /// Begins a save: waits [`BUSY_TIME`] for the write lock. Meanwhile, readers see what others
+    /// commit, who may take the lock again at once.
+    fn begin(&mut self) -> Result<(), DatabaseError> {
+        let has_failed = self.status.now().failure.is_some();
+        let begun = Instant::now();
+        loop {
             let known = self.list.version();
-            let found = self.database.look(&known)?;
-            self.adopt(&known, found);
-            Ok(())
-        });
+            match self.database.begin(&known, has_failed) {
+                Err(DatabaseError::Busy) if begun.elapsed() < BUSY_TIME => {
+                    self.publish_external()?;
+                }
+                found => {
+                    self.adopt(&known, found?);
+                    return Ok(());
+                }
+            }
+        }
     }
 
     /// Publishes the list that was found in the database, unless it is the one that is known.
@@ -156,10 +180,7 @@ impl Writer {
     /// Makes changes, commits them, and publishes the list with them. If that fails, no change was
     /// made.
     fn try_save(&mut self, changes: &[(Change, Reply)]) -> Result<Vec<Outcome>, DatabaseError> {
-        let known = self.list.version();
-        let has_failed = self.status.now().failure.is_some();
-        let found = self.database.begin(&known, has_failed)?;
-        self.adopt(&known, found);
+        self.begin()?;
         let begun = Instant::now();
         let mut version = self.list.version();
         let (mut outcomes, mut is_changed) = (Vec::new(), false);
@@ -220,7 +241,7 @@ mod tests {
         ask(Action::Create(Color::new("a", "")), Some(format!("\"{:032}\"", 0)));
         (0..12).for_each(|_| ask(Action::ReplaceAll(long.clone()), None));
         let writing = thread::spawn(|| writer.run());
-        assert!(store.close(Instant::now() + Duration::from_secs(60)));
+        assert_eq!(store.close(Instant::now() + Duration::from_secs(60)), Ok(()));
         writing.join().unwrap();
         let outcomes: Vec<Outcome> = outcomes.try_iter().collect();
         let place = outcomes.iter().position(|outcome| *outcome == Outcome::ConditionFailed);

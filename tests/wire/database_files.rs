@@ -215,12 +215,43 @@ fn an_index_that_is_cut_ends_nothing_at_the_stop_either() {
         index.set_len(length).unwrap();
         // before anything else has noticed it
         let log = server.stop();
-        let warning = "keep FILE and FILE-wal together: FILE-shm was cut short";
-        assert!(log.contains(warning), "{length}: {log}");
+        let warning = "[WARN] stopped; keep FILE and FILE-wal together: colors.db-shm was removed, \
+                       replaced or cut short; ";
+        assert!(log.lines().next_back().unwrap().contains(warning), "{length}: {log}");
         assert_eq!(stored(&file), list, "{length}");
         let again = Server::start(&["--data", &file]);
         assert_eq!(again.list(), list, "{length}");
         again.ask("DELETE", "/colors/a", "").expect_status(200);
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_acknowledges_nothing_until_it_is_whole_again() {
+    // of several pages, so that not all that is cut is in FILE-wal as well
+    let long = format!(r#"{{"name":"long","value":"{}"}}"#, "x".repeat(20_000));
+    for length in [0, 1, 4096] {
+        let (_scratch, file, server) = Server::kept(&format!("[{A},{long}]"));
+        server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
+        let list = server.list();
+        let whole = fs::read(&file).unwrap();
+        let opened = fs::File::options().write(true).open(&file).unwrap();
+        opened.set_len(length).unwrap();
+        let change = server.ask("PUT", "/colors/a", r#"{"value":"3"}"#);
+        change.expect_message(
+            500,
+            &refused(
+                "colors.db was removed, replaced or cut short; move it back (a copy is another \
+                 file), or save what GET /colors answers and restart",
+            ),
+        );
+        assert_eq!(server.ask("GET", "/health", "").status, 503);
+        let log = server.stop();
+        let last = log.lines().next_back().unwrap();
+        assert!(last.contains("[WARN] stopped; keep FILE and FILE-wal together: "), "{log}");
+        // nothing was written to it: the same file has what it lacks
+        fs::write(&file, whole).unwrap();
+        assert_eq!(stored(&file), list, "{length}");
+        assert_eq!(Server::start(&["--data", &file]).list(), list, "{length}");
     }
 }
 

@@ -58,6 +58,19 @@ fn envelope(colors: &[&str]) -> String {
 }
 
 #[test]
+fn a_stop_beside_an_older_transaction_says_what_belongs_together() {
+    let shared = Shared::start(&format!("[{A}]"));
+    shared.run("BEGIN; SELECT * FROM color");
+    shared.server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
+    let list = shared.server.list();
+    let log = shared.server.stop();
+    let last = log.lines().next_back().unwrap();
+    let reason = "stopped; keep FILE and FILE-wal together: another program has a transaction open";
+    assert!(last.ends_with(reason), "{log}");
+    assert_eq!(stored(&shared.file), list);
+}
+
+#[test]
 fn what_another_program_does_while_saving_fails_is_what_the_next_change_is_decided_on() {
     for (call, failure) in [("fdatasync", "error=EIO"), ("pwrite64", "error=ENOSPC")] {
         let shared = Shared::start(&format!("[{A},{B}]"));
@@ -393,6 +406,32 @@ fn changes_wait_for_another_program_that_writes_but_not_one_after_the_other() {
     client.expect_nothing_for(Duration::from_millis(500));
     shared.run("COMMIT");
     assert_eq!(client.response().content, r#"{"name":"a","value":"7"}"#);
+}
+
+/// The lock is free for no longer than it takes to ask for it again, so that no save begins.
+#[test]
+fn what_a_program_commits_that_keeps_the_write_lock_is_shown_beside_changes_that_wait_for_it() {
+    let shared = Shared::start(&format!("[{A}]"));
+    let server = &shared.server;
+    shared.run("BEGIN IMMEDIATE");
+    let mut waiting = server.connect();
+    let mut colors = vec![A.to_owned()];
+    // while a change waits for the lock, and after one has failed for want of it
+    for name in ["b", "c", "d", "e"] {
+        let change = request("PUT", "/colors/a", "Host: localhost\r\n", r#"{"value":"2"}"#);
+        waiting.send(change);
+        shared.run(&format!(
+            "INSERT INTO color (name, value) VALUES ('{name}', '1'); COMMIT; BEGIN IMMEDIATE"
+        ));
+        colors.push(format!(r#"{{"name":"{name}","value":"1"}}"#));
+        let expected = envelope(&colors.iter().map(String::as_str).collect::<Vec<_>>());
+        wait_until("it is shown", || server.list() == expected);
+        if name == "c" {
+            waiting.response().expect_status(500);
+        }
+    }
+    shared.run("COMMIT");
+    wait_until("saving works again", || shared.health() == 200);
 }
 
 #[test]

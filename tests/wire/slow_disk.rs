@@ -201,7 +201,7 @@ fn the_end_waits_for_a_disk_that_hangs_no_longer_than_for_a_client() {
     let begun = Instant::now();
     disk.server.signal(Signal::TERM);
     // strace keeps the process, and has a line of its own
-    wait_until("it logs the end", || disk.server.log().contains(" [INFO] stopped\n"));
+    wait_until("it logs the end", || disk.server.log().contains(" [WARN] stopped; "));
     // the documents promise 5 s
     assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     kill_process(tracer, Signal::KILL).unwrap();
@@ -213,7 +213,7 @@ fn the_end_waits_for_a_disk_that_hangs_no_longer_than_for_a_client() {
     assert_eq!(status.code(), Some(0));
     for line in [
         "connections closed because they were still open 4 s after the signal: 1\n",
-        "the database was not closed in time; keep FILE and FILE-wal together\n",
+        "stopped; keep FILE and FILE-wal together: the database was not closed in time\n",
     ] {
         assert!(log.contains(line), "{log}");
     }
