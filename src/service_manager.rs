@@ -1,39 +1,85 @@
 //! Messages to the service manager (sd_notify(3)), and heartbeats for its watchdog while all
 //! workers answer and no save hangs. Without a service manager, nothing is sent.
 
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::process;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use sd_notify::NotifyState;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+/// Where the service manager listens for messages: a path, or an abstract name with `@` in front.
+const SOCKET: &str = "NOTIFY_SOCKET";
+
+/// Shortest time between two heartbeats, so that the service has time for its clients, whatever the
+/// manager asks for.
+const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
 
 /// Longest time until the next look after a heartbeat was withheld.
 const LATE_TIME: Duration = Duration::from_secs(1);
 
 /// Tells that the service is ready, with the status `ok`.
 pub(crate) fn ready() {
-    tell(&[NotifyState::Ready, NotifyState::Status("ok")]);
+    tell("READY=1\nSTATUS=ok\n");
 }
 
 pub(crate) fn stopping() {
-    tell(&[NotifyState::Stopping]);
+    tell("STOPPING=1\n");
 }
 
 /// Sets what `systemctl status` shows: `ok`, or what is wrong.
 pub(crate) fn status(text: &str) {
     // a line feed would begin another message
-    tell(&[NotifyState::Status(&text.replace('\n', " "))]);
+    tell(&format!("STATUS={}\n", text.replace('\n', " ")));
 }
 
-fn tell(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
-        let states: Vec<_> = states.iter().map(ToString::to_string).collect();
-        log::warn!("cannot tell the service manager {}: NOTIFY_SOCKET: {error}", states.join(", "));
+/// Sends a message, unless that would have to wait. The first that cannot be sent is worth a
+/// warning.
+fn tell(message: &str) {
+    static IS_WARNED: AtomicBool = AtomicBool::new(false);
+    let Some(socket) = variable(SOCKET) else { return };
+    if let Err(error) = send(&socket, message)
+        && !IS_WARNED.swap(true, Relaxed)
+    {
+        let message = message.trim_end().replace('\n', ", ");
+        log::warn!(
+            "cannot tell the service manager {message}: {SOCKET}: {error}; further messages that it \
+             does not take are dropped without a warning"
+        );
     }
 }
 
+fn send(socket: &OsStr, message: &str) -> io::Result<()> {
+    let address = match socket.as_bytes() {
+        [b'@', name @ ..] => SockAddr::unix(OsString::from_vec([b"\0", name].concat()))?,
+        _ => SockAddr::unix(socket)?,
+    };
+    let sender = Socket::new(Domain::UNIX, Type::DGRAM.nonblocking(), None)?;
+    sender.send_to(message.as_bytes(), &address).map(drop)
+}
+
+/// The value of a variable; `None` if it is empty as well.
+fn variable(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Time between two heartbeats: half of what the manager allows, as sd_watchdog_enabled(3) advises.
+/// `None` without a watchdog, or with one of another process.
+fn heartbeat(variable: impl Fn(&str) -> Option<OsString>) -> Option<Duration> {
+    let number = |name| variable(name)?.to_str()?.parse().ok();
+    let is_ours =
+        variable("WATCHDOG_PID").is_none() || number("WATCHDOG_PID") == Some(process::id().into());
+    let allowed = number("WATCHDOG_USEC").filter(|time| is_ours && *time > 0)?;
+    variable(SOCKET)?;
+    Some((Duration::from_micros(allowed) / 2).max(HEARTBEAT_MIN))
+}
+
 pub(crate) struct Watchdog {
-    /// Time between two heartbeats: half of what the manager allows, as sd_watchdog_enabled(3)
-    /// advises. `None` without a watchdog.
+    /// See [`heartbeat`].
     heartbeat: Option<Duration>,
     /// When the next heartbeat is due, or the next look after one was withheld.
     due: Instant,
@@ -43,8 +89,7 @@ pub(crate) struct Watchdog {
 
 impl Watchdog {
     pub(crate) fn from_env(now: Instant) -> Self {
-        let allowed = sd_notify::watchdog_enabled().filter(|time| !time.is_zero());
-        let heartbeat = allowed.map(|time| time / 2);
+        let heartbeat = heartbeat(variable);
         Self { heartbeat, due: now + heartbeat.unwrap_or_default(), question: Arc::default() }
     }
 
@@ -59,7 +104,9 @@ impl Watchdog {
         }
         ask(&self.question);
         self.due = now + heartbeat;
-        tell(&[NotifyState::Watchdog]);
+        // READY once more, since the first may have been dropped: a manager that knows it already
+        // ignores it
+        tell("READY=1\nWATCHDOG=1\n");
     }
 
     /// How long the accept loop may wait for the next tick; `None` without a watchdog.
@@ -71,6 +118,31 @@ impl Watchdog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn heartbeats_need_a_socket_and_leave_time_for_clients() {
+        let (own, other) = (process::id().to_string(), (process::id() + 1).to_string());
+        for (socket, allowed, process, milliseconds) in [
+            ("/run/notify", "60000000", "", Some(30_000)),
+            ("@notify", "60000000", &*own, Some(30_000)),
+            ("/run/notify", "1", "", Some(10)),
+            ("/run/notify", "60000000", &*other, None),
+            ("/run/notify", "60000000", "x", None),
+            ("/run/notify", "0", "", None),
+            ("/run/notify", "x", "", None),
+            ("/run/notify", "", "", None),
+            ("", "1", "", None),
+        ] {
+            let variables =
+                [(SOCKET, socket), ("WATCHDOG_USEC", allowed), ("WATCHDOG_PID", process)];
+            let variable = |name: &str| {
+                let (_, value) = variables.iter().find(|(known, _)| *known == name)?;
+                Some(OsString::from(value)).filter(|value| !value.is_empty())
+            };
+            let expected = milliseconds.map(Duration::from_millis);
+            assert_eq!(heartbeat(variable), expected, "{variables:?}");
+        }
+    }
 
     #[test]
     fn a_thread_that_is_late_is_waited_for_and_without_a_watchdog_nothing_is() {

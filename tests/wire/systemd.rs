@@ -12,10 +12,13 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    DEADLINE, Scratch, Server, colors, colors_below_strace, is_installed, own_environment, run,
-    skip, wait_until,
+    DEADLINE, Scratch, Server, colors, colors_below_strace, eventually, is_installed,
+    own_environment, run, skip, wait_until,
 };
 use crate::common::process::on_log_of;
+
+/// READY as well, in case the first was dropped.
+const HEARTBEAT: &str = "READY=1\nWATCHDOG=1\n";
 
 /// A service manager's end of the notification socket.
 struct Manager {
@@ -89,12 +92,12 @@ fn the_watchdog_is_kept_quiet_by_an_idle_service_and_by_a_busy_one() {
     assert!(manager.message().starts_with("READY=1\n"));
     let begun = Instant::now();
     for _ in 0..2 {
-        assert_eq!(manager.message(), "WATCHDOG=1\n");
+        assert_eq!(manager.message(), HEARTBEAT);
     }
     assert!(begun.elapsed() >= patience * 9 / 10, "{:?}", begun.elapsed());
     let mut client = server.connect();
     std::thread::scope(|scope| {
-        let beats = scope.spawn(|| (0..2).all(|_| manager.message() == "WATCHDOG=1\n"));
+        let beats = scope.spawn(|| (0..2).all(|_| manager.message() == HEARTBEAT));
         while !beats.is_finished() {
             client.expect_open();
         }
@@ -117,7 +120,7 @@ fn the_watchdog_is_not_kept_quiet_for_a_thread_that_hangs() {
         .env("WATCHDOG_USEC", patience.as_micros().to_string());
     let server = Server::spawn(command);
     assert!(manager.message().starts_with("READY=1\n"));
-    assert_eq!(manager.message(), "WATCHDOG=1\n");
+    assert_eq!(manager.message(), HEARTBEAT);
     let mut writer = server.connect();
     writer.send("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{\"name\":\"a\",\"value\":\"1\"}");
     wait_until("the disk hangs", || {
@@ -133,20 +136,47 @@ fn the_watchdog_is_not_kept_quiet_for_a_thread_that_hangs() {
     server.end_strace();
 }
 
+/// What could not be told to the manager, and why, as the log has it.
+fn untold(log: &str) -> Vec<&str> {
+    let said =
+        log.lines().filter_map(|line| line.split_once("[WARN] cannot tell the service manager "));
+    said.map(|(_, said)| said).collect()
+}
+
 #[test]
 fn a_manager_that_is_gone_is_worth_a_warning_and_no_more() {
     let mut command = colors(&["--listen", "127.0.0.1:0"]);
-    command.env("NOTIFY_SOCKET", "/nonexistent/notify");
+    // a heartbeat that is due at all times
+    command.env("NOTIFY_SOCKET", "/nonexistent/notify").env("WATCHDOG_USEC", "1");
     let server = Server::spawn(command);
-    server.connect().expect_open();
+    (0..100).for_each(|_| server.connect().expect_open());
     let log = server.stop();
-    let told: Vec<&str> = log
-        .lines()
-        .filter_map(|line| line.split_once("[WARN] cannot tell the service manager "))
-        .map(|(_, told)| told)
-        .collect();
-    let reason = "NOTIFY_SOCKET: No such file or directory (os error 2)";
-    assert_eq!(told, [format!("READY=1, STATUS=ok: {reason}"), format!("STOPPING=1: {reason}")]);
+    let reason = "READY=1, STATUS=ok: NOTIFY_SOCKET: No such file or directory (os error 2); further messages that it does not take are dropped without a warning";
+    assert_eq!(untold(&log), [reason]);
+}
+
+#[test]
+fn a_manager_that_reads_nothing_keeps_nobody_waiting() {
+    let (manager, scratch) = (Manager::new(), Scratch::new());
+    let file = scratch.file("colors.db");
+    let fill = || {
+        let sender = UnixDatagram::unbound().unwrap();
+        sender.set_nonblocking(true).unwrap();
+        while sender.send_to(b"x", &manager.path).is_ok() {}
+    };
+    fill();
+    let server = manager.start(Some(Duration::from_millis(20)), &["--data", &file]);
+    let warning = "READY=1, STATUS=ok: NOTIFY_SOCKET: Resource temporarily unavailable (os error 11); further messages that it does not take are dropped without a warning";
+    server.log_when("a warning", |log| untold(log) == [warning]);
+    assert_eq!(server.ask("DELETE", "/colors/red", "").status, 200);
+    // the writer has something to tell as well
+    fs::remove_file(&file).unwrap();
+    assert_eq!(server.ask("DELETE", "/colors/blue", "").status, 500);
+    assert_eq!(server.ask("DELETE", "/colors/blue", "").status, 500);
+    // what was dropped is told again once somebody reads
+    eventually("it is ready", || Some(manager.message()).filter(|message| message == HEARTBEAT));
+    fill();
+    assert_eq!(untold(&server.stop()), [warning]);
 }
 
 #[test]
