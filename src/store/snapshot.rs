@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::{FcntlArg, fcntl};
-use nix::libc;
+use nix::libc::{self, off_t};
 use rusqlite::{Connection, OpenFlags};
 
 use super::database::{self, BUSY_PAUSE, BUSY_TIME};
@@ -24,13 +24,13 @@ const CLOCK_STEPS: Duration = Duration::from_millis(20);
 /// The bytes of FILE that SQLite locks (`os_unix.c`, `sqlite3PendingByte`): a reader holds a read
 /// lock on the shared range, which it may take while nobody has the pending byte. Who changes FILE
 /// itself has write locks on all, and on the reserved byte from the beginning of its transaction.
-const PENDING: (i64, i64) = (0x4000_0000, 1);
-const RESERVED: (i64, i64) = (0x4000_0001, 1);
-const SHARED: (i64, i64) = (0x4000_0002, 510);
+const PENDING: (off_t, off_t) = (0x4000_0000, 1);
+const RESERVED: (off_t, off_t) = (0x4000_0001, 1);
+const SHARED: (off_t, off_t) = (0x4000_0002, 510);
 
 /// The byte of FILE-shm that a writer locks from before what it writes to FILE-wal until that can be
 /// read (`wal.c`, `WAL_WRITE_LOCK`).
-const WRITER: (i64, i64) = (120, 1);
+const WRITER: (off_t, off_t) = (120, 1);
 
 /// Where the header of a database has the version of its format for readers: 2 with a write-ahead
 /// log (<https://sqlite.org/fileformat2.html>, section 1.3).
@@ -248,14 +248,16 @@ fn lock_shared(file: &File) -> io::Result<bool> {
 
 /// Takes or gives up a lock on a range of bytes, its first and their number; false if another
 /// program has one that excludes it.
-fn set_lock(file: &File, kind: i32, range: (i64, i64)) -> io::Result<bool> {
+fn set_lock(file: &File, kind: i32, range: (off_t, off_t)) -> io::Result<bool> {
     match fcntl(file, FcntlArg::F_OFD_SETLK(&range_lock(kind, range))) {
         Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(false),
         set => set.map(|_| true).map_err(io::Error::from),
     }
 }
 
-fn range_lock(kind: i32, (start, length): (i64, i64)) -> libc::flock {
+/// A read lock, a write lock or none on a range. `off_t` has 32 bits on some processors, which is
+/// enough for the ranges above. The kernel wants 64 bits, and glibc, from 2.28 on, converts.
+fn range_lock(kind: i32, (start, length): (off_t, off_t)) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
