@@ -2,7 +2,7 @@
 //! accepted connections inherit.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -11,10 +11,12 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::str::FromStr;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use listenfd::ListenFd;
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 /// Length of the kernel's queue of connections that are not accepted yet. The kernel caps it at
@@ -218,6 +220,12 @@ fn adopt(socket: tiny_http::Listener, unsent: Duration) -> io::Result<Listener> 
     Ok(Listener { file: None, socket, endpoint })
 }
 
+/// Longest wait for another start that binds a socket in the same directory.
+const DIRECTORY_TIME: Duration = Duration::from_secs(2);
+
+/// Time between two tries to lock the directory: flock(2) cannot wait for a limited time.
+const DIRECTORY_PAUSE: Duration = Duration::from_millis(5);
+
 /// A socket file that this process created; dropping this removes it.
 struct SocketFile {
     path: PathBuf,
@@ -227,12 +235,14 @@ struct SocketFile {
 
 impl SocketFile {
     /// Binds `socket` to a new file with this mode. Replaces the file of a process that ended
-    /// without removing it; fails with `AddrInUse` when a process listens there.
+    /// without removing it; fails with `AddrInUse` when a process has a socket there.
     fn bind(socket: &Socket, path: &Path, mode: u32) -> io::Result<Self> {
         let address = SockAddr::unix(path)?;
         // the file starts with the socket's own mode less the umask (bind_bsd in the kernel's
         // net/unix/af_unix.c), never with a wider one
         rustix::fs::fchmod(socket, Mode::from_raw_mode(mode))?;
+        // another start must not find the same stale file, and remove the one bound here
+        let _lock = lock_directory_of(path);
         // bind fails where there is a file
         remove_stale(path, &address)?;
         socket.bind(&address)?;
@@ -251,19 +261,33 @@ impl Drop for SocketFile {
     }
 }
 
-/// Removes a socket file on which nobody listens. Fails if a process listens, or it is no socket.
+/// Locks the directory of a path against other starts. `None` if it cannot be locked, or another
+/// program keeps it locked: then two starts at the same moment may both find one stale file.
+fn lock_directory_of(path: &Path) -> Option<File> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let directory = File::open(directory.unwrap_or(Path::new("."))).ok()?;
+    let begun = Instant::now();
+    while directory.try_lock().is_err() {
+        if begun.elapsed() > DIRECTORY_TIME {
+            return None;
+        }
+        sleep(DIRECTORY_PAUSE);
+    }
+    Some(directory)
+}
+
+/// Removes a socket file to which no socket is bound any more. Fails if one is, or if the file is
+/// no socket.
 fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
     let Ok(file) = fs::symlink_metadata(path) else { return Ok(()) };
     if !file.file_type().is_socket() {
         return Err(io::Error::other("there is a file that is no socket"));
     }
-    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // if the backlog is full, a blocking connect would wait
-    probe.set_nonblocking(true)?;
-    match probe.connect(address) {
+    // connect(2): a datagram socket gets EPROTOTYPE where there is a stream socket, whether that
+    // listens already or is about to
+    match Socket::new(Domain::UNIX, Type::DGRAM, None)?.connect(address) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
-        // unix(7): EAGAIN is a full backlog, so a process listens
-        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        Err(error) if Errno::from_io_error(&error) != Some(Errno::PROTOTYPE) => Err(error),
         _ => Err(io::ErrorKind::AddrInUse.into()),
     }
 }

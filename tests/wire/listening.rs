@@ -11,7 +11,8 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Scratch, Server, colors, colors_inheriting, eventually, own_environment, run, wait_until,
+    Scratch, Server, colors, colors_below_strace, colors_inheriting, eventually, in_time,
+    own_environment, run, wait_until,
 };
 
 /// A service with a unix socket at `path`, next to its TCP one.
@@ -115,6 +116,35 @@ fn a_file_left_behind_is_replaced() {
     assert!(fs::exists(&path).unwrap());
     let _server = on_unix(&path, &[]);
     Client::on_unix(&path).expect_open();
+}
+
+#[test]
+fn of_two_that_start_at_once_on_one_path_the_second_is_refused() {
+    // between the look at the file and its removal, and before anybody can connect
+    for call in ["?unlink,unlinkat", "listen"] {
+        let (_scratch, path) = socket();
+        drop(UnixListener::bind(&path).unwrap());
+        let (trace, inject) = (format!("trace={call}"), format!("{call}:delay_enter=300000"));
+        let options = ["-qq", "-o", "/dev/null", "-e", &trace, "-e", &format!("inject={inject}")];
+        let endpoint = format!("unix:{path}");
+        let arguments = ["--listen", &endpoint];
+        let start = || Some(colors_below_strace(&options, &arguments)?.spawn().unwrap());
+        let Some(first) = start() else { return };
+        let mut services = [first, start().unwrap()];
+        let refused = in_time(|| {
+            services.iter_mut().position(|service| service.try_wait().unwrap().is_some())
+        });
+        let is_served = in_time(|| UnixStream::connect(&path).ok()).is_some();
+        let outputs = services.map(|mut service| {
+            service.kill().unwrap();
+            service.wait_with_output().unwrap()
+        });
+        let refused = &outputs[refused.unwrap_or_else(|| panic!("{call}: both run"))];
+        let log = std::str::from_utf8(&refused.stderr).unwrap();
+        let reason = format!("cannot listen on {endpoint}: another program does already;");
+        assert!(refused.status.code() == Some(1) && log.contains(&reason), "{call}: {log}");
+        assert!(is_served, "{call}");
+    }
 }
 
 #[test]
