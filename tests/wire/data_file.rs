@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::geteuid;
@@ -88,6 +89,19 @@ fn entity_tags_survive_a_restart() {
     for target in ["/colors", "/colors/a"] {
         assert_eq!(tag(target), tag(target));
     }
+}
+
+#[test]
+fn a_file_whose_time_is_past_2038_is_used() {
+    let (_scratch, file, server) = Server::kept(&format!("[{A}]"));
+    server.stop();
+    let past_32_bits = UNIX_EPOCH + Duration::from_secs(1 << 33);
+    fs::File::open(&file).unwrap().set_modified(past_32_bits).unwrap();
+    assert_eq!(stored(&file), format!(r#"{{"data":[{A}]}}"#));
+    let server = Server::start(&["--data", &file]);
+    server.ask("DELETE", "/colors/a", "").expect_status(200);
+    server.stop();
+    assert_eq!(stored(&file), r#"{"data":[]}"#);
 }
 
 #[test]

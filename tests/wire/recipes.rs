@@ -22,11 +22,12 @@ pub(crate) fn block(document: &'static str, language: &str, text: &str) -> &'sta
     blocks.find(|block| block.contains(text)).expect("the document has it")
 }
 
-/// Where programs look for others: `first`, then the directory of this build, so that `colors` is
-/// it.
+/// Where programs look for others: `first`, then the directory of the tested binary, so that
+/// `colors` is it.
 pub(crate) fn path_with(first: &str) -> String {
-    let build = Path::new(env!("CARGO_BIN_EXE_colors")).parent().unwrap().display();
-    format!("{first}:{build}:{}", std::env::var("PATH").unwrap())
+    let tested = colors(&[]);
+    let directory = Path::new(tested.get_program()).parent().unwrap().display();
+    format!("{first}:{directory}:{}", std::env::var("PATH").unwrap())
 }
 
 /// Runs a program of the document in this language; it has to print this, and to have changed the
