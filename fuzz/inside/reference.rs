@@ -35,6 +35,15 @@ impl PlainRequest {
             .collect()
     }
 
+    /// Whether there is content, be it empty, behind the head.
+    pub(crate) fn announces_content(&self) -> bool {
+        let has_length = self
+            .values("content-length")
+            .iter()
+            .any(|length| length.iter().any(|byte| *byte != b'0'));
+        has_length || !self.values("transfer-encoding").is_empty()
+    }
+
     fn members(&self, name: &str) -> Vec<String> {
         let values = self.values(name);
         let members = values.iter().flat_map(|value| value.split(|byte| *byte == b','));
@@ -90,7 +99,7 @@ fn request(bytes: &[u8], content_max: usize) -> Option<(PlainRequest, &[u8])> {
     };
     let is_target = !target.is_empty()
         && target.iter().all(|byte| matches!(byte, b'!'..=b'~') && *byte != b'#');
-    if !is_token(method) || !is_target {
+    if !is_token(method) || method.len() > 32 || !is_target {
         return None;
     }
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

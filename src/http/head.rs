@@ -27,8 +27,6 @@ pub(super) struct Incoming {
     pub(super) framing: Framing,
     /// The client waits for `100 Continue`.
     pub(super) expects_continue: bool,
-    /// [`Parser::take_head`](super::Parser::take_head) has returned it.
-    pub(super) is_admitted: bool,
 }
 
 /// What determines the length of the content (RFC 9112 §6.3).
@@ -97,8 +95,7 @@ pub(super) fn parse(
         keep_alive: !lines.close && (lines.is_1_1 || lines.keep_alive),
         head_bytes: head.len(),
     };
-    let expects_continue = lines.expects_continue;
-    Ok(Incoming { request, framing, expects_continue, is_admitted: false })
+    Ok(Incoming { request, framing, expects_continue: lines.expects_continue })
 }
 
 /// Parses as much as possible of a head that is malformed or incomplete, for the response and the

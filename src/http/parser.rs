@@ -2,7 +2,7 @@
 //! requests. Knows no socket, no clock and no color.
 
 use std::fmt;
-use std::mem::{replace, take};
+use std::mem::take;
 use std::sync::Arc;
 
 use memchr::memchr;
@@ -74,21 +74,34 @@ impl Parser {
             + self.incoming.as_ref().map_or(0, |incoming| incoming.request.memory())
     }
 
+    /// Parses the head of the next request, if all of it has arrived. Returns the request, still
+    /// without its content, once, and only if content follows. After an error, call
+    /// [`Parser::refuse`].
+    pub(crate) fn next_head(
+        &mut self,
+        content_max: usize,
+    ) -> Result<Option<&Request>, ProtocolError> {
+        if self.incoming.is_some() {
+            return Ok(None);
+        }
+        let Some(end) = self.find_head_end()? else { return Ok(None) };
+        let head = &self.received[self.start..end];
+        let incoming = head::parse(head, content_max, &mut self.last_host)?;
+        self.start = end;
+        self.searched = 0;
+        self.skipped_empty_line = false;
+        let incoming = self.incoming.insert(incoming);
+        let has_content = !matches!(incoming.framing, Framing::Length(0));
+        Ok(has_content.then_some(&incoming.request))
+    }
+
     /// The next request, if all of it has arrived. After an error, call [`Parser::refuse`].
     pub(crate) fn next_request(
         &mut self,
         content_max: usize,
     ) -> Result<Option<Request>, ProtocolError> {
-        let incoming = match &mut self.incoming {
-            Some(incoming) => incoming,
-            None => {
-                let Some(end) = self.find_head_end()? else { return Ok(None) };
-                let incoming =
-                    head::parse(&self.received[self.start..end], content_max, &mut self.last_host)?;
-                (self.start, self.searched, self.skipped_empty_line) = (end, 0, false);
-                self.incoming.insert(incoming)
-            }
-        };
+        self.next_head(content_max)?;
+        let Some(incoming) = &mut self.incoming else { return Ok(None) };
         let content = &mut incoming.request.content;
         let is_whole = match &mut incoming.framing {
             Framing::Chunked(decoder) => {
@@ -107,13 +120,6 @@ impl Parser {
             self.drop_used();
         }
         Ok(self.incoming.take_if(|_| is_whole).map(|incoming| incoming.request))
-    }
-
-    /// The next request without its content, once its head is parsed. `None` as well after the
-    /// first call for a request.
-    pub(crate) fn take_head(&mut self) -> Option<&Request> {
-        let incoming = self.incoming.as_mut()?;
-        (!replace(&mut incoming.is_admitted, true)).then_some(&incoming.request)
     }
 
     /// True once for each request whose client waits for `100 Continue` before it sends the

@@ -41,7 +41,7 @@ pub(super) fn log(
     // in a log
     let path = |request: &Request| {
         let path = request.target.split('?').next().unwrap_or_default();
-        format!("{:.32} {}", request.method.as_str(), excerpt(path))
+        format!("{} {}", request.method, excerpt(path))
     };
     let what = request.map_or_else(|| "-".to_owned(), path);
     if !is_logged {

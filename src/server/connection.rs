@@ -273,15 +273,20 @@ impl Connection {
             if !self.output.has_room() || self.parser.is_idle() {
                 break;
             }
-            let request = match self.parser.next_request(pass.shared.limits.content_max) {
+            let content_max = pass.shared.limits.content_max;
+            let checks_host = self.checks_host;
+            // nothing is kept of a content that the head has refused, however much has arrived
+            let head = match self.parser.next_head(content_max) {
+                Ok(head) => head,
+                Err(error) => return self.refuse(None, &error, pass),
+            };
+            let admit = |head| pass.shared.service.admit(head, checks_host).err();
+            if let Some(refusal) = head.and_then(admit) {
+                return self.refuse_with(None, refusal, pass);
+            }
+            let request = match self.parser.next_request(content_max) {
                 Ok(Some(request)) => request,
                 Ok(None) => {
-                    let head = self.parser.take_head();
-                    let checks_host = self.checks_host;
-                    let admit = |head| pass.shared.service.admit(head, checks_host).err();
-                    if let Some(refusal) = head.and_then(admit) {
-                        return self.refuse_with(None, refusal, pass);
-                    }
                     if self.quota.is_refused(self.parser.memory()) {
                         return self.refuse(None, &ProtocolError::Overloaded, pass);
                     }
