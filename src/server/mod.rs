@@ -15,8 +15,8 @@ mod worker;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -56,13 +56,17 @@ pub(crate) struct Shared {
     pub(super) stays_open: String,
     /// Bytes counted against [`Limits::memory_max`].
     memory: AtomicUsize,
+    /// Held by the worker that closes connections to make room, so that no two close one each for
+    /// the same client.
+    pub(super) making_room: Mutex<()>,
 }
 
 impl Shared {
     pub(crate) fn new(service: Service, limits: Limits) -> Self {
         // in whole seconds, and not 0, which some clients take for no limit
         let stays_open = keep_alive_fields(limits.keep_alive.as_secs().max(1));
-        Self { service, limits, stays_open, memory: AtomicUsize::new(0) }
+        let memory = AtomicUsize::new(0);
+        Self { service, limits, stays_open, memory, making_room: Mutex::default() }
     }
 
     /// How many connections there are above the limit: clients who wait until as many others are

@@ -6,7 +6,7 @@ use std::io;
 use std::mem::replace;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, TryLockError};
 use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
@@ -253,6 +253,10 @@ impl Worker {
     /// At the connection limit, closes as many connections that stand still as there are clients
     /// above it, those that have stood still longest first. Each worker closes its share of them.
     fn make_room(&mut self, now: Instant, pass: &mut Pass<'_>) {
+        let guard = pass.shared.making_room.try_lock();
+        if matches!(guard, Err(TryLockError::WouldBlock)) {
+            return;
+        }
         let share = pass.shared.excess().div_ceil(pass.shared.service.metrics.workers.len());
         let connections = self.connections.iter();
         let mut stalled: Vec<(Instant, u64)> = connections
