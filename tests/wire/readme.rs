@@ -150,6 +150,19 @@ fn no_other_document_has_commands_with_output() {
 }
 
 #[test]
+fn the_commands_for_tests_and_releases_are_what_is_checked() {
+    let run = include_str!("../../.ci/run");
+    let shown: Vec<_> = README.lines().filter(|line| line.starts_with("cargo test")).collect();
+    let checked: Vec<_> = run.lines().filter_map(|line| line.strip_prefix("CI=1 ")).collect();
+    assert_eq!((shown.len(), shown), (1, checked));
+    let dist = include_str!("../../.ci/dist");
+    let shown: Vec<_> = README.split('`').filter(|word| word.starts_with("make dist")).collect();
+    let checked: Vec<_> = dist.lines().filter(|line| line.starts_with("make ")).collect();
+    assert_eq!((shown.len(), shown), (1, checked));
+    assert!(run.lines().any(|line| line == ".ci/dist"));
+}
+
+#[test]
 fn curl_says_why_it_fails_wherever_it_is_shown() {
     for (path, document) in [("README.md", README), ("docs/operating.md", OPERATING)] {
         assert!(!document.contains("curl -s ") && !document.contains("curl -sf "), "{path}");
