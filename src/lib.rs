@@ -78,13 +78,14 @@ use std::panic;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::thread;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use threadpool::ThreadPool;
 
 use crate::args::Args;
 use crate::failure::Failure;
+use crate::load::Opened;
 use crate::metrics::Metrics;
 use crate::server::{AcceptLoop, Endpoint, Limits, Listener, Shared};
 use crate::service::{Allowlist, CurrentPhase, LoadedTokens, Service, Tokens};
@@ -108,6 +109,9 @@ const STOP_TIME: Duration = Duration::from_millis(4500);
 /// How much of it is left for the writer to save what is queued and to close the database, however
 /// long connections take.
 const CLOSE_TIME: Duration = Duration::from_millis(500);
+
+/// How often a start looks for a signal while FILE is opened.
+const SIGNAL_PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs the program until it is told to stop. Exit codes: 0, 1 for a failure at run time, 2 for a
 /// mistake on the command line.
@@ -134,14 +138,26 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let signals =
         Signals::handle(&is_starting, args.token_file.is_some()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(args)?.unzip();
+    let source = load::find(args)?;
+    let lock = load::lock(args, &source)?;
+    // from here on a start that ends removes the files of its sockets
+    is_starting.store(false, SeqCst);
+    let workers = args.worker_count();
     let memory_limit = server::control_group_limit();
     let memory_max = server::memory_max(memory_limit);
-    let load::Opened { store, thread, details, is_new } = load::open(args, memory_max)?;
-    is_starting.store(false, SeqCst);
+    let sockets = if is_activated { inherited.len() } else { args.listen.len() };
+    let connections_max =
+        server::connections_max(memory_limit, sockets, workers).map_err(Failure::System)?;
     let listeners = if is_activated { inherited } else { listen_all(args)? };
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
-    let workers = args.worker_count();
-    let connections_max = server::connections_max(memory_limit, listeners.len(), workers);
+    // one more for answers that take long
+    let pool = start_pool(workers + 1).map_err(Failure::System)?;
+    // with addresses and threads: a start that is refused for lack of them makes no FILE
+    let opened = load::start(args, source, lock, memory_max)
+        .map_err(|error| Failure::System(thread_error(&error)))?;
+    let Some(Opened { store, details, is_new }) = wait_for(&opened, &signals)? else {
+        return Ok(());
+    };
     let service = service(args, store, tokens, Metrics::new(workers, connections_max));
     let limits = Limits {
         content_max: args.max_body,
@@ -150,16 +166,10 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
         memory_max,
     };
     let shared = Arc::new(Shared::new(service, limits));
-    // one more for answers that take long
-    let pool = start_pool(workers + 1).map_err(Failure::System)?;
     let mut accept_loop =
         AcceptLoop::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
-    // last, since it has the database open: what fails before leaves that as it was
-    if let Some(load::Background { name, run }) = thread {
-        let thread = thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
-        thread.spawn(run).map_err(|error| Failure::System(thread_error(&error)))?;
-    }
-    // after everything that can fail: a failed start logs one line, its error
+    // after everything that can fail: a failed start logs its error, and no more but for what it
+    // has waited
     log_start(args, &endpoints, &details, is_new);
     log_advice(args, &endpoints, is_activated, loaded);
     let ended = accept_loop.run(&signals);
@@ -170,6 +180,27 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
         Err(reason) => log::warn!("stopped; keep FILE and FILE-wal together: {reason}"),
     }
     ended.map_err(Failure::System)
+}
+
+/// Waits for what the thread of [`load::start`] opens. `None` if a signal says stop before.
+fn wait_for(
+    opened: &Receiver<Result<Opened, Failure>>,
+    signals: &Signals,
+) -> Result<Option<Opened>, Failure> {
+    loop {
+        match opened.recv_timeout(SIGNAL_PAUSE) {
+            Ok(opened) => return opened.map(Some),
+            Err(RecvTimeoutError::Timeout) if signals.was_signalled.load(SeqCst) => {
+                return Ok(None);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::System(io::Error::other(
+                    "the service failed, its log says where",
+                )));
+            }
+        }
+    }
 }
 
 /// What requests are answered from.

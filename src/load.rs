@@ -1,10 +1,13 @@
 //! Where the list comes from at the start: the database, a seed file, or the seed that is compiled
 //! in.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 
+use crate::STACK_BYTES;
 use crate::args::Args;
 use crate::failure::Failure;
 use crate::store::{Colors, Database, DatabaseError, Store, data_file, database, json, snapshot};
@@ -15,17 +18,20 @@ const SEED_FILE: &str = "seed/colors.json";
 /// The seed where that file does not exist.
 const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 
-/// What has to run on a thread of its own as long as the service does: it saves changes, or follows
-/// those of others.
-pub(crate) struct Background {
-    pub(crate) name: &'static str,
-    pub(crate) run: Box<dyn FnOnce() + Send>,
+/// Where the list comes from: found without a change to FILE.
+pub(crate) enum Source {
+    /// The colors of the seed, and its name: the list is in memory alone.
+    Seed(Colors, String),
+    /// FILE, which others write: `--read-only`.
+    Followed,
+    /// FILE, without links. `seed`: what a start makes it from, and the name of that, unless FILE is
+    /// certain to have a list.
+    Kept { path: PathBuf, has_list: bool, seed: Option<(Colors, String)> },
 }
 
 /// What the service starts with.
 pub(crate) struct Opened {
     pub(crate) store: Store,
-    pub(crate) thread: Option<Background>,
     /// For the first line of the log: how many colors, from where, and whether changes are kept.
     pub(crate) details: String,
     /// The file was made now. That is a warning: where a disk is not mounted, the file is not the
@@ -33,25 +39,88 @@ pub(crate) struct Opened {
     pub(crate) is_new: bool,
 }
 
-/// Reads the list, or makes its file. `memory_max`: see [`Store::in_memory`].
-pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
+/// What has to run as long as the service does: it saves changes, or follows those of others.
+type Background = Box<dyn FnOnce()>;
+
+/// Finds the list, and reads the seed if FILE is to be made from it.
+pub(crate) fn find(args: &Args) -> Result<Source, Failure> {
     let Some(file) = args.data.as_deref() else {
-        let (colors, source) = read_seed(args)?;
-        let count = count(colors.len());
-        let details = format!("{count} from {source}, in memory: changes are lost when it stops");
-        let store = Store::in_memory(colors, memory_max);
-        return Ok(Opened { store, thread: None, details, is_new: false });
+        return read_seed(args).map(|(colors, name)| Source::Seed(colors, name));
     };
-    let failed = |error| unusable(file, error);
     if args.read_only {
-        let (store, follower) = Store::following(file, memory_max).map_err(failed)?;
-        let details = follows(file, store.list.size().0);
-        let thread = Some(Background { name: "follower", run: Box::new(|| follower.run()) });
-        return Ok(Opened { store, thread, details, is_new: false });
+        return Ok(Source::Followed);
     }
-    let (path, has_list) = data_file::writable(file).map_err(failed)?;
-    let seed = seed_for(args, &path, has_list)?;
-    let lock = database::flock(&path).map_err(failed)?;
+    let (path, has_list) = data_file::writable(file).map_err(|error| unusable(file, error))?;
+    // rolling back a journal may leave no list
+    let is_finished = has_list && !data_file::has_journal(&path);
+    let seed = (!is_finished).then(|| read_seed(args)).transpose()?;
+    Ok(Source::Kept { path, has_list, seed })
+}
+
+/// Waits for another process of the service that has FILE open, as one that is stopping. Returns the
+/// lock of FILE, if that exists: this makes none.
+pub(crate) fn lock(args: &Args, source: &Source) -> Result<Option<File>, Failure> {
+    match (&args.data, source) {
+        (Some(file), Source::Kept { path, .. }) if path.exists() => {
+            database::flock(path).map(Some).map_err(|error| unusable(file, error))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Starts a thread that opens the list, or makes FILE, and passes on what it has opened. From then
+/// on it saves changes, or follows those of others. `memory_max`: see [`Store::in_memory`].
+pub(crate) fn start(
+    args: &Args,
+    source: Source,
+    lock: Option<File>,
+    memory_max: usize,
+) -> io::Result<Receiver<Result<Opened, Failure>>> {
+    let args = args.clone();
+    let follows = matches!(source, Source::Followed);
+    let (sender, opened) = mpsc::channel();
+    let run = move || {
+        let (result, background) = match open(&args, source, lock, memory_max) {
+            Ok((opened, background)) => (Ok(opened), Some(background)),
+            Err(failure) => (Err(failure), None),
+        };
+        // a start that was told to stop does not wait for it
+        if let (Ok(()), Some(background)) = (sender.send(result), background) {
+            background();
+        }
+    };
+    let name = if follows { "follower" } else { "writer" };
+    thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(run)?;
+    Ok(opened)
+}
+
+fn open(
+    args: &Args,
+    source: Source,
+    lock: Option<File>,
+    memory_max: usize,
+) -> Result<(Opened, Background), Failure> {
+    let file = args.data.as_deref().unwrap_or(Path::new(""));
+    let failed = |error| unusable(file, error);
+    let (path, seed) = match source {
+        Source::Seed(colors, name) => {
+            let count = count(colors.len());
+            let details = format!("{count} from {name}, in memory: changes are lost when it stops");
+            let store = Store::in_memory(colors, memory_max);
+            return Ok((Opened { store, details, is_new: false }, Box::new(|| ())));
+        }
+        Source::Followed => {
+            let (store, follower) = Store::following(file, memory_max).map_err(failed)?;
+            let details = follows(file, store.list.size().0);
+            let opened = Opened { store, details, is_new: false };
+            return Ok((opened, Box::new(|| follower.run())));
+        }
+        Source::Kept { path, seed, .. } => (path, seed),
+    };
+    let lock = match lock {
+        Some(lock) => lock,
+        None => database::flock(&path).map_err(failed)?,
+    };
     let made_from = match seed {
         Some((colors, name)) => database::fill(&path, &colors).map_err(failed)?.then_some(name),
         None => None,
@@ -64,33 +133,32 @@ pub(crate) fn open(args: &Args, memory_max: usize) -> Result<Opened, Failure> {
     let (database, colors) = Database::open(file, &path, lock).map_err(failed)?;
     let details = format!("{} kept in {}, {origin}", count(colors.len()), file.display());
     let (store, writer) = Store::in_database(database, colors, memory_max);
-    let thread = Some(Background { name: "writer", run: Box::new(|| writer.run()) });
-    Ok(Opened { store, thread, details, is_new: made_from.is_some() })
+    let opened = Opened { store, details, is_new: made_from.is_some() };
+    Ok((opened, Box::new(|| writer.run())))
 }
 
-/// Fails as a start would, or describes the list. Changes nothing: a service may be running on the
-/// same file.
+/// Fails where the list cannot be had, or describes it. Changes nothing: a service may be running on
+/// the same file.
 pub(crate) fn check(args: &Args) -> Result<String, Failure> {
-    let Some(file) = args.data.as_deref() else {
-        let (colors, source) = read_seed(args)?;
-        return Ok(format!("{} from {source}", count(colors.len())));
-    };
+    let source = find(args)?;
+    let file = args.data.as_deref().unwrap_or(Path::new(""));
     let (name, failed) = (file.display(), |error| unusable(file, error));
-    if args.read_only {
-        return Ok(follows(file, snapshot::read_once(file, true).map_err(failed)?.len()));
-    }
-    let (path, has_list) = data_file::writable(file).map_err(failed)?;
-    let seed = seed_for(args, &path, has_list)?;
-    // with a list, it was read only to know that a start could read it
-    if let Some((colors, source)) = seed.filter(|_| !has_list) {
-        return Ok(format!("{} from {source}, for {name}", count(colors.len())));
-    }
-    match snapshot::read_once(&path, true) {
-        Ok(colors) => Ok(format!("{} kept in {name}", count(colors.len()))),
-        Err(DatabaseError::HotJournal) => {
-            Ok(format!("what {name} has, after the journal beside it is rolled back"))
+    match source {
+        Source::Seed(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
+        Source::Followed => {
+            Ok(follows(file, snapshot::read_once(file, true).map_err(failed)?.len()))
         }
-        Err(error) => Err(failed(error)),
+        Source::Kept { has_list: false, seed: Some((colors, seed)), .. } => {
+            Ok(format!("{} from {seed}, for {name}", count(colors.len())))
+        }
+        // with a list, the seed was read only to know that a start could read it
+        Source::Kept { path, .. } => match snapshot::read_once(&path, true) {
+            Ok(colors) => Ok(format!("{} kept in {name}", count(colors.len()))),
+            Err(DatabaseError::HotJournal) => {
+                Ok(format!("what {name} has, after the journal beside it is rolled back"))
+            }
+            Err(error) => Err(failed(error)),
+        },
     }
 }
 
@@ -102,13 +170,6 @@ pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
 
 fn unusable(file: &Path, error: DatabaseError) -> Failure {
     Failure::DataFile(file.display().to_string(), error)
-}
-
-/// Reads the seed, unless FILE is certain to have a list when a start has opened it: rolling back a
-/// journal may leave none.
-fn seed_for(args: &Args, path: &Path, has_list: bool) -> Result<Option<(Colors, String)>, Failure> {
-    let is_finished = has_list && !data_file::has_journal(path);
-    (!is_finished).then(|| read_seed(args)).transpose()
 }
 
 /// Reads the seed. Returns its colors and its name.

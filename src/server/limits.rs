@@ -2,6 +2,7 @@
 //! leaves to the process; and each connection's part of that.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -68,20 +69,31 @@ pub(super) fn spare_connections(connections_max: usize) -> usize {
 
 /// The connection limit: as many as there are descriptors left for, those of
 /// [`spare_connections`] included, and memory by [`MEMORY_PER_CONNECTION`], at most
-/// [`CONNECTIONS_MAX`]. Raises the soft limit of descriptors to
-/// the hard one.
-pub(crate) fn connections_max(memory: Option<usize>, listeners: usize, workers: usize) -> usize {
+/// [`CONNECTIONS_MAX`]. Raises the soft limit of descriptors to the hard one. Fails if no
+/// descriptor would be left for a connection, and one above the limit.
+pub(crate) fn connections_max(
+    memory: Option<usize>,
+    listeners: usize,
+    workers: usize,
+) -> io::Result<usize> {
     let limit = getrlimit(Resource::Nofile);
     // If it fails, the old limit counts.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let descriptors = usize::try_from(limit).unwrap_or(usize::MAX);
     // each worker has an epoll instance and an inbox
-    let available = descriptors.saturating_sub(DESCRIPTORS_RESERVED + listeners + 2 * workers);
-    available
-        .saturating_sub(spare_connections(available))
-        .min(memory.unwrap_or(usize::MAX) / MEMORY_PER_CONNECTION)
-        .clamp(1, CONNECTIONS_MAX)
+    let others = DESCRIPTORS_RESERVED + listeners + 2 * workers;
+    if descriptors < others + 2 {
+        return Err(io::Error::other(format!(
+            "the process may have {descriptors} descriptors and needs {}; raise the limit \
+             (ulimit -n, LimitNOFILE=)",
+            others + 2
+        )));
+    }
+    let available = descriptors - others;
+    let by_descriptors = available - spare_connections(available);
+    let by_memory = memory.unwrap_or(usize::MAX) / MEMORY_PER_CONNECTION;
+    Ok(by_descriptors.min(by_memory).clamp(1, CONNECTIONS_MAX))
 }
 
 /// How many bytes the control group of the process may use (cgroups(7), version 2): the limit of its

@@ -20,7 +20,7 @@ use crate::siege::flood::{CONTENT, FIELDS, REQUEST, Target, narrow};
 
 #[test]
 fn few_descriptors_mean_few_connections_and_nothing_worse() {
-    let target = Target::of(|| Server::with_descriptors(64, &[]));
+    let target = Target::of(|| Server::with_descriptors(64, &["--workers", "2"]));
     let mut clients: Vec<_> = target.connections(200).into_iter().map(Client::new).collect();
     for client in &mut clients {
         let _ = client.stream.write_all(REQUEST.as_bytes());

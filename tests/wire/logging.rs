@@ -328,7 +328,7 @@ fn a_failure_to_start_is_said_at_any_level() {
 }
 
 #[test]
-fn a_start_that_the_system_refuses_threads_is_one_line() {
+fn a_start_that_the_system_refuses_threads_is_one_line_and_leaves_no_file() {
     if !is_installed("prlimit") || !rustix::process::geteuid().is_root() {
         return;
     }
@@ -336,16 +336,18 @@ fn a_start_that_the_system_refuses_threads_is_one_line() {
     let user = 0x4000_0000 + std::process::id();
     let scratch = Scratch::for_all_users();
     std::os::unix::fs::chown(&scratch.0, Some(user), Some(user)).unwrap();
-    for threads in 1..=4 {
+    // the main one, that of the log, three of the pool, and the writer
+    for threads in 1..=5 {
         let mut command = own_environment("prlimit");
         command
             .arg(format!("--nproc={threads}"))
-            .args(["./colors", "--listen", "127.0.0.1:0", "--data", "list.db"])
+            .args(["./colors", "--workers", "2", "--listen", "unix:s", "--data", "list.db"])
             .current_dir(&scratch.0)
             .stdin(Stdio::null());
         let (code, _, log) = run(command.uid(user).gid(user));
         assert_eq!((code, log.lines().count()), (Some(1), 1), "{threads} threads: {log}");
         assert!(log.contains(" [ERROR] cannot go on: the system refuses a thread: "), "{log}");
+        assert_eq!(scratch.names(), ["colors"], "{threads} threads");
     }
 }
 

@@ -1,7 +1,9 @@
 //! From the command line to the first request, and everything that keeps it from getting there.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::Stdio;
 
 use crate::common::harness::{Scratch, Server, colors, own_environment, run};
 
@@ -37,19 +39,45 @@ fn the_seed_is_never_written() {
     let server = Server::spawn(command);
     server.ask("POST", "/colors", r#"{"name":"a","value":"b"}"#).expect_status(201);
     server.stop();
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "[]");
-    assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 1);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "[]");
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
 }
 
 #[test]
-fn an_address_in_use_is_one_clear_line() {
+fn an_address_in_use_is_one_clear_line_and_leaves_no_file() {
+    let scratch = Scratch::new();
     let server = Server::start(&[]);
     let address = server.address.to_string();
-    let (code, _, log) = run(&mut colors(&["--listen", &address]));
-    let expected = format!(
-        "cannot listen on http://{address}: another program does already; choose another address with --listen"
-    );
-    assert_eq!((code, only_line(&log)), (Some(1), expected.as_str()));
+    let socket = format!("unix:{}", scratch.file("s"));
+    let empty = scratch.write("empty.db", "");
+    for file in [&scratch.file("colors.db"), &empty] {
+        let (code, _, log) =
+            run(&mut colors(&["--listen", &socket, "--listen", &address, "--data", file]));
+        let expected = format!(
+            "cannot listen on http://{address}: another program does already; choose another address with --listen"
+        );
+        assert_eq!((code, only_line(&log)), (Some(1), expected.as_str()));
+        assert_eq!(scratch.names(), ["empty.db"]);
+        assert_eq!(fs::read_to_string(&empty).unwrap(), "");
+    }
+}
+
+#[test]
+fn too_few_descriptors_for_a_client_are_refused_with_the_number_that_is_needed() {
+    let scratch = Scratch::new();
+    let start = |descriptors: &str| {
+        let mut command = own_environment("sh");
+        let script = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
+        command.args(["-c", &script]).arg(colors(&[]).get_program());
+        command.args(["--listen", "127.0.0.1:0", "--workers", "2", "--data"]);
+        command.arg(scratch.file("colors.db")).stderr(Stdio::piped());
+        command
+    };
+    let (code, _, log) = run(&mut start("37"));
+    let expected = "cannot go on: the process may have 37 descriptors and needs 38; raise the limit (ulimit -n, LimitNOFILE=)";
+    assert_eq!((code, only_line(&log)), (Some(1), expected));
+    assert_eq!(scratch.names(), [""; 0]);
+    Server::spawn(start("38")).ask("DELETE", "/colors/red", "").expect_status(200);
 }
 
 #[test]
@@ -124,7 +152,7 @@ fn first_line_with_journal(value: &str) -> String {
         .args(["-c", &script])
         .arg(colors(&[]).get_program())
         .current_dir(env!("CARGO_MANIFEST_DIR"));
-    command.stderr(std::process::Stdio::piped());
+    command.stderr(Stdio::piped());
     Server::spawn(command).log()
 }
 

@@ -68,6 +68,24 @@ fn a_signal_while_process_1_loads_its_list_ends_the_start() {
 }
 
 #[test]
+fn a_signal_while_file_is_opened_ends_the_start_and_leaves_no_socket() {
+    let (scratch, file, server) = Server::kept("[]");
+    server.stop();
+    // has the start wait
+    let other = rusqlite::Connection::open(&file).unwrap();
+    other.execute_batch("PRAGMA journal_mode=DELETE; BEGIN EXCLUSIVE").unwrap();
+    let socket = scratch.file("s");
+    let mut command = colors(&["--listen", &format!("unix:{socket}"), "--data", &file]);
+    let mut child = command.spawn().unwrap();
+    eventually("it listens", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    eventually("the end", || child.try_wait().unwrap());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]));
+    assert!(!fs::exists(&socket).unwrap());
+}
+
+#[test]
 fn each_signal_ends_an_idle_service_at_once() {
     let check = |signal| {
         let server = Server::start(&[]);
