@@ -27,8 +27,12 @@ use super::{Color, Colors, DatabaseError, data_file};
 /// the owner of FILE.
 const NEW_FILE_MODE: u32 = 0o600;
 
-/// Longest wait for the lock of another process of the service, which may be stopping.
-const LOCK_TIME: Duration = Duration::from_secs(1);
+/// Longest wait for the lock of another process of the service, which may be stopping: that takes
+/// 5 s at most, with the end of its log.
+const LOCK_TIME: Duration = Duration::from_secs(6);
+
+/// After so much of it, the log says for what the start waits.
+const LOCK_SILENCE: Duration = Duration::from_secs(1);
 
 /// Longest wait of a save or a read for another program that writes.
 pub(super) const BUSY_TIME: Duration = Duration::from_secs(5);
@@ -74,13 +78,24 @@ pub(crate) fn flock(path: &Path) -> Result<File, DatabaseError> {
     options.read(true).write(true).create(true).truncate(false).mode(NEW_FILE_MODE);
     let file = options.open(path).map_err(failed)?;
     let begun = Instant::now();
+    let mut is_told = false;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
-            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_TIME => sleep(BUSY_PAUSE),
-            Err(TryLockError::WouldBlock) => return Err(DatabaseError::Busy),
+            Err(TryLockError::WouldBlock) if begun.elapsed() >= LOCK_TIME => {
+                return Err(DatabaseError::Busy);
+            }
+            Err(TryLockError::WouldBlock) => {}
         }
+        if !is_told && begun.elapsed() >= LOCK_SILENCE {
+            is_told = true;
+            let file = path.display();
+            log::warn!(
+                "waiting for another process of the service, which has {file} open, to stop"
+            );
+        }
+        sleep(BUSY_PAUSE);
     }
 }
 

@@ -2,7 +2,7 @@
 //! code is 0.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -83,6 +83,29 @@ fn a_signal_while_file_is_opened_ends_the_start_and_leaves_no_socket() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]));
     assert!(!fs::exists(&socket).unwrap());
+}
+
+#[test]
+fn a_start_waits_for_one_that_still_answers_its_last_client() {
+    let (_scratch, file, server) = Server::kept("[]");
+    let mut stalled = server.connect();
+    stalled.send("GET /colors/red HTTP/1.1\r\n");
+    server.begin_to_stop();
+    let mut command = colors(&["--listen", &server.address.to_string(), "--data", &file]);
+    let mut child = command.spawn().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut line = || log.next().unwrap().unwrap();
+    let waits = format!(
+        " [WARN] waiting for another process of the service, which has {file} open, to stop"
+    );
+    let first = line();
+    let second = line();
+    rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    child.wait().unwrap();
+    assert!(first.ends_with(&waits), "{first}");
+    let listens = format!(" [INFO] listening on http://{} ", server.address);
+    assert!(second.contains(&listens), "{second}");
+    assert_eq!(server.wait().0.code(), Some(0));
 }
 
 #[test]
