@@ -105,7 +105,7 @@ pub(crate) struct Args {
           default_missing_value = "true", hide_default_value = true, hide_possible_values = true, ignore_case = true)]
     pub(crate) access_log: AccessLog,
 
-    /// Say whether a start would succeed; listens nowhere, writes nothing
+    /// Check options and files; listens nowhere, writes nothing
     #[arg(long)]
     pub(crate) check: bool,
 
@@ -123,9 +123,10 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Reads the command line and the environment. Exits after `--help`, `--version`, or a mistake.
-    pub(crate) fn read() -> Self {
-        Self::try_read().unwrap_or_else(|error| error.exit())
+    /// Reads the command line and the environment. Fails on a mistake in them; exits after `--help`
+    /// and `--version`.
+    pub(crate) fn read() -> clap::error::Result<Self> {
+        Self::try_read().map_err(|error| if error.use_stderr() { error } else { error.exit() })
     }
 
     fn try_read() -> clap::error::Result<Self> {

@@ -116,7 +116,13 @@ const SIGNAL_PAUSE: Duration = Duration::from_millis(20);
 /// Runs the program until it is told to stop. Exit codes: 0, 1 for a failure at run time, 2 for a
 /// mistake on the command line.
 pub fn main() -> ExitCode {
-    let args = Args::read();
+    let args = match Args::read() {
+        Ok(args) => args,
+        Err(mistake) => {
+            logging::print(&mistake);
+            return ExitCode::from(2);
+        }
+    };
     // before there are threads: it takes variables out of the environment
     let inherited = server::inherited(args.request_timeout);
     let started =
@@ -252,7 +258,8 @@ fn log_advice(
     }
 }
 
-/// `--check`: reads what a start would read, and fails as it would; listens nowhere, locks nothing.
+/// `--check`: reads what a start would read, and fails where it would; listens nowhere, locks
+/// nothing.
 fn check(args: &Args) -> Result<(), Failure> {
     let colors = load::check(args)?;
     load_tokens(args)?;

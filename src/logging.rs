@@ -27,6 +27,8 @@ const LINE_BYTES: usize = 16 * 1024; // longer lines are written in parts
 const GATHER_TIME: Duration = Duration::from_millis(5);
 /// How long [`end`] waits for the lines to be written: if that takes longer, nobody reads them.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
+/// The same when they say why the process ends.
+const FAILURE_FLUSH_TIME: Duration = Duration::from_secs(2);
 const CLIENT_WARNINGS_MAX: u64 = 5; // of one kind, per second
 const PREFLIGHT_WARNINGS_MAX: u64 = 1; // per second
 const FAULTS_MAX: u64 = 100; // per second
@@ -63,22 +65,39 @@ pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
     log::set_boxed_logger(Box::new(Logger { plain })).expect("the logger is set once, here");
     log::set_max_level(level);
     std::panic::set_hook(Box::new(|panic| FAULTS.log(format_args!("{panic}"))));
+    start_writing()
+}
+
+fn start_writing() -> io::Result<()> {
     let (queue, lines) = sync_channel(QUEUE_LINES);
     thread::Builder::new().name("log".to_owned()).spawn(move || write_forever(&lines))?;
     QUEUE.set(queue).expect("the queue is set once, here");
     Ok(())
 }
 
+/// Writes a text as it is, and waits for that as [`end`] does for a failure. Call it in place of
+/// [`start`].
+pub(crate) fn print(text: &impl Display) {
+    // Without the thread, the queue writes by itself.
+    let _ = start_writing();
+    // The queue takes everything.
+    let _ = Queue.write(text.to_string().as_bytes());
+    wait_until_written(FAILURE_FLUSH_TIME);
+}
+
 /// Logs `failure`, if there is one, whatever the log level is. Then waits until all lines are
-/// written, but no longer than [`FLUSH_TIME`], or 4 times that for a failure. Call it before the
+/// written, but no longer than [`FLUSH_TIME`], or [`FAILURE_FLUSH_TIME`]. Call it before the
 /// process ends.
 pub(crate) fn end(failure: Option<&impl Display>) {
-    let mut deadline = Instant::now() + FLUSH_TIME;
     if let Some(failure) = failure {
         log::set_max_level(log::max_level().max(LevelFilter::Error));
         log::error!("{failure}");
-        deadline += 3 * FLUSH_TIME;
     }
+    wait_until_written(if failure.is_some() { FAILURE_FLUSH_TIME } else { FLUSH_TIME });
+}
+
+fn wait_until_written(longest: Duration) {
+    let deadline = Instant::now() + longest;
     while UNWRITTEN.load(Relaxed) > 0 && Instant::now() < deadline {
         sleep(GATHER_TIME);
     }

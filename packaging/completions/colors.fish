@@ -22,7 +22,7 @@ debug\t''"
 complete -c colors -l access-log -d 'Log every request, or =changes: those that changed the list' -r -f -a "changes\t''
 true\t''
 false\t''"
-complete -c colors -l check -d 'Say whether a start would succeed; listens nowhere, writes nothing'
+complete -c colors -l check -d 'Check options and files; listens nowhere, writes nothing'
 complete -c colors -l dump -d 'Print the list that --data keeps, as JSON; also while it is in use'
 complete -c colors -s h -l help -d 'Print help'
 complete -c colors -s V -l version -d 'Print version'

@@ -43,6 +43,11 @@ pub(super) fn inspect(path: &Path) -> Result<bool, DatabaseError> {
     }
     let (directory, name) = (directory_of(path), path.file_name().unwrap_or_default());
     let full = fs::canonicalize(directory).map_err(|error| match error.kind() {
+        // it could not be made absolute
+        ErrorKind::NotFound if directory.is_relative() => DatabaseError::other(
+            "the working directory was removed; start in another, or name the whole path with \
+             --data",
+        ),
         ErrorKind::NotFound => DatabaseError::Other(format!(
             "no such directory; create it with mkdir -p {}",
             directory.display()

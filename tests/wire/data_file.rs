@@ -153,6 +153,12 @@ fn a_path_that_leads_nowhere_is_told_with_the_part_that_is_to_blame() {
     ] {
         assert_eq!(failed_start(&scratch.0, file), reason);
     }
+    let script = "mkdir away && cd away && rmdir ../away && exec \"$0\" --check --data colors.db";
+    let mut command = own_environment("sh");
+    command.args(["-c", script]).arg(colors(&[]).get_program()).current_dir(&scratch.0);
+    let (_, _, error) = run(&mut command);
+    let removed = "cannot use colors.db: the working directory was removed; start in another, or name the whole path with --data\n";
+    assert!(error.ends_with(removed), "{error}");
 }
 
 #[test]

@@ -149,8 +149,10 @@ fn neither_start_nor_end_waits_for_a_pipe_that_is_full() {
     Client::on_unix(&socket).expect_open();
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(end_soon(&mut child), Some(0));
-    let mut child = colors(&["--seed", "no/such/file.json"]).stderr(full).spawn().unwrap();
-    assert_eq!(end_soon(&mut child), Some(1));
+    for (arguments, code) in [(["--seed", "no/such/file.json"], 1), (["--no-such", "option"], 2)] {
+        let mut child = colors(&arguments).stderr(full.try_clone().unwrap()).spawn().unwrap();
+        assert_eq!(end_soon(&mut child), Some(code));
+    }
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn several_values_in_a_variable_are_separated_by_commas() {
 }
 
 #[test]
-fn check_says_in_one_line_whether_a_start_would_succeed() {
+fn check_says_in_one_line_whether_options_and_files_are_fine() {
     let scratch = Scratch::new();
     let seed = scratch.write("seed.json", r#"[{"name":"a","value":"b"},{"name":"c","value":"d"}]"#);
     let data = scratch.file("list.db");
