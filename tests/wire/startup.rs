@@ -73,11 +73,11 @@ fn too_few_descriptors_for_a_client_are_refused_with_the_number_that_is_needed()
         command.arg(scratch.file("colors.db")).stderr(Stdio::piped());
         command
     };
-    let (code, _, log) = run(&mut start("37"));
-    let expected = "cannot go on: the process may have 37 descriptors and needs 38; raise the limit (ulimit -n, LimitNOFILE=)";
+    let (code, _, log) = run(&mut start("38"));
+    let expected = "cannot go on: the process may have 38 descriptors and needs 39; raise the limit (ulimit -n, LimitNOFILE=)";
     assert_eq!((code, only_line(&log)), (Some(1), expected));
     assert_eq!(scratch.names(), [""; 0]);
-    Server::spawn(start("38")).ask("DELETE", "/colors/red", "").expect_status(200);
+    Server::spawn(start("39")).ask("DELETE", "/colors/red", "").expect_status(200);
 }
 
 #[test]
