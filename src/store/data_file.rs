@@ -77,8 +77,10 @@ pub(super) fn inspect(path: &Path) -> Result<bool, DatabaseError> {
         start.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes)
     };
     let is_database = start.starts_with(b"SQLite format 3\0");
+    let is_of_first_start =
+        start.iter().all(|byte| *byte == 0) || is_database && number(68) == Some(APPLICATION_ID);
     match (number(68), number(60)) {
-        _ if start.is_empty() => Ok(false),
+        _ if start.is_empty() || is_of_first_start && is_emptied(path) => Ok(false),
         (Some(APPLICATION_ID), Some(..=VERSION)) if is_database => Ok(true),
         (Some(APPLICATION_ID), Some(_)) if is_database => unusable(NEWER),
         // a database made from what `.dump` of sqlite3 prints has 0 for both numbers
@@ -107,6 +109,27 @@ pub(crate) fn has_journal(path: &Path) -> bool {
     }
 }
 
+/// Whether SQLite will cut FILE to nothing, as it was before a first start that did not end: then
+/// FILE-journal says that it had no pages (<https://sqlite.org/fileformat2.html>, section 3).
+fn is_emptied(path: &Path) -> bool {
+    let mut header = [0; 20];
+    let journal = File::open(with_suffix(path, "-journal"));
+    journal.and_then(|journal| journal.read_exact_at(&mut header, 0)).is_ok()
+        && header.starts_with(&[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7])
+        && header.ends_with(&[0; 4])
+}
+
+/// Makes the names of FILE and of the files beside it durable.
+pub(super) fn sync_directory(path: &Path) -> Result<(), DatabaseError> {
+    let synced = File::open(directory_of(path)).and_then(|directory| directory.sync_all());
+    synced.map_err(|error| {
+        DatabaseError::Other(format!(
+            "its directory cannot be synced ({error}), so that a power cut could lose it; mend that, \
+             or name another file with --data"
+        ))
+    })
+}
+
 /// Where the file of `--data` is, without links, and whether it has a list. Fails if this process
 /// may not write the file, or may not create files in its directory.
 pub(crate) fn writable(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
@@ -118,7 +141,7 @@ pub(crate) fn writable(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
     if path.exists() {
         check(&path, Access::READ_OK | Access::WRITE_OK)?;
     }
-    check(directory_of(&path), Access::WRITE_OK | Access::EXEC_OK)?;
+    check(directory_of(&path), Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)?;
     Ok((path, has_list))
 }
 

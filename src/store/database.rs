@@ -54,6 +54,11 @@ const UPDATE: &str = "UPDATE color SET value = ?3 WHERE id = ?1";
 const DELETE: &str = "DELETE FROM color WHERE id = ?1";
 const DELETE_ALL: &str = "DELETE FROM color";
 
+/// For every connection. A cache of 512 KiB: the list is read once, and a save needs few pages.
+/// Foreign keys of other tables are left to the programs that made them.
+pub(super) const PRAGMAS: &str =
+    "PRAGMA temp_store=MEMORY; PRAGMA cache_size=-512; PRAGMA foreign_keys=OFF";
+
 /// Returns a number that changes when another connection commits.
 const DATA_VERSION: &str = "PRAGMA data_version";
 
@@ -103,7 +108,7 @@ pub(crate) fn flock(path: &Path) -> Result<File, DatabaseError> {
 pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> {
     // still with a rollback journal: the header of FILE has to name its program before there is a
     // FILE-wal
-    let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let mut connection = connect(path)?;
     // Changed pages stay in memory until the commit, which writes the first page first. EXTRA also
     // syncs the directory, so that the file and the removal of its journal are durable.
     connection.execute_batch("PRAGMA cache_spill=OFF; PRAGMA synchronous=EXTRA")?;
@@ -122,14 +127,11 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
     Ok(true)
 }
 
-pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
-    let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     wait_for_locks(&mut connection, BUSY_TIME)?;
-    // A cache of 512 KiB: the list is read once, and a save needs few pages. Foreign keys of other
-    // tables are left to the programs that made them.
-    let pragmas = "PRAGMA temp_store=MEMORY; PRAGMA cache_size=-512; PRAGMA foreign_keys=OFF";
-    connection.execute_batch(pragmas)?;
+    connection.execute_batch(PRAGMAS)?;
     Ok(connection)
 }
 
@@ -243,10 +245,15 @@ impl Database {
     ) -> Result<(Self, Colors), DatabaseError> {
         let mut files = Files::new(given, path)?;
         let has_log = data_file::with_suffix(path, "-wal").exists();
-        let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let mut connection = connect(path)?;
         // a start that is refused leaves FILE and FILE-wal as they are
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
         check_pages(&connection)?;
+        if value::<String>(&connection, "PRAGMA journal_mode")? != "wal" {
+            // The change of the mode writes the header of FILE, which is in one sector of the disk,
+            // and so needs no journal. Who only reads FILE could not roll one back after a kill.
+            connection.execute_batch("PRAGMA journal_mode=OFF")?;
+        }
         if value::<String>(&connection, "PRAGMA journal_mode=WAL")? != "wal" {
             let reason = "its file system has no shared memory for a log; name a file on a local disk with --data";
             return Err(DatabaseError::other(reason));
@@ -259,6 +266,8 @@ impl Database {
         let data_version = Some(value(&connection, DATA_VERSION)?);
         files.note_opened(value(&connection, "PRAGMA page_size")?)?;
         wait_for_locks(&mut connection, TRY_TIME)?;
+        // SQLite does so as well before the first change, but goes on where it fails
+        data_file::sync_directory(path)?;
         let database = Self { connection, files, data_version, _lock: lock };
         database.roll_back();
         Ok((database, colors))
@@ -322,7 +331,7 @@ impl Database {
             if !self.files.has_a_page() {
                 return Err(self.files.cut());
             }
-            let connection = connect(self.files.path(), OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            let connection = connect(self.files.path())?;
             check_pages(&connection)?;
             read_list(&connection, known)
         };
@@ -385,15 +394,11 @@ impl Database {
     }
 
     /// After a failed sync, the refused commit may be whole in FILE-wal, and the next start would
-    /// replay it. Commits another frame over its first one, where the replay then stops.
+    /// replay it. Commits another frame over its first one, where the replay then stops. Its sync
+    /// may succeed without writing what the failed one has lost, but it writes this frame.
     fn erase_refused_commit(&self) -> rusqlite::Result<()> {
         self.roll_back();
-        // NORMAL leaves out the sync of a commit, which may fail again, but not those of a
-        // checkpoint
-        self.connection.execute_batch("PRAGMA synchronous=NORMAL")?;
-        let erased = rewrite_page(&self.connection);
-        let restored = self.connection.execute_batch("PRAGMA synchronous=FULL");
-        erased.and(restored)
+        rewrite_page(&self.connection)
     }
 
     /// Copies what FILE-wal has into FILE and removes FILE-wal, so that FILE alone is the list. Fails

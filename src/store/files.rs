@@ -51,7 +51,7 @@ pub(super) struct SharedMemory {
 
 impl SharedMemory {
     /// Opens FILE-shm, or creates it as SQLite would.
-    pub(super) fn open(path: &Path) -> Result<Self, DatabaseError> {
+    fn open(path: &Path) -> Result<Self, DatabaseError> {
         let shm = data_file::with_suffix(path, "-shm");
         let failed = |error: io::Error| data_file::path_error(&shm, &error);
         let owner = fs::metadata(path).map_err(failed)?;

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{self, off_t};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::database::{self, BUSY_PAUSE, BUSY_TIME};
-use super::files::SharedMemory;
 use super::{Colors, DatabaseError, data_file};
 
 /// The clock of a file system goes on in steps, of 1 to 10 ms. Behind a time that is younger than
@@ -31,6 +31,10 @@ const SHARED: (off_t, off_t) = (0x4000_0002, 510);
 /// The byte of FILE-shm that a writer locks from before what it writes to FILE-wal until that can be
 /// read (`wal.c`, `WAL_WRITE_LOCK`).
 const WRITER: (off_t, off_t) = (120, 1);
+
+/// The byte of FILE-shm that every program locks as long as it uses FILE-wal (`os_unix.c`,
+/// `UNIX_SHM_DMS`). The system gives the lock up when a program is killed.
+const IN_USE: (off_t, off_t) = (128, 1);
 
 /// Where the header of a database has the version of its format for readers: 2 with a write-ahead
 /// log (<https://sqlite.org/fileformat2.html>, section 1.3).
@@ -104,10 +108,6 @@ type Found<T> = Result<(T, Option<Stamps>), DatabaseError>;
 /// Reads the list of a database that may be in use, and changes nothing in it. `check`: also looks
 /// for damage that reading does not find.
 pub(crate) fn read_once(path: &Path, check: bool) -> Result<Colors, DatabaseError> {
-    let path = &data_file::resolve(path);
-    let has = |suffix| data_file::with_suffix(path, suffix).exists();
-    // a copy of FILE and FILE-wal lacks it; if it cannot be made for the moment, reading says so
-    let _shm = (has("-wal") && !has("-shm")).then(|| SharedMemory::open(path));
     let read = |connection: &Connection| {
         if check {
             database::check_pages(connection)?;
@@ -148,31 +148,43 @@ fn try_read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
     let before = Stamps::of(path).map_err(failed)?;
     let [Some(opened), wal] = &before.0 else { return Err(CHANGING) };
     check_applied(path, opened)?;
-    let shm = File::open(data_file::with_suffix(path, "-shm"));
-    let (has_journal, mut version) = (data_file::has_journal(path), [0]);
+    let has_log = wal.as_ref().is_some_and(|wal| wal.length > 0);
+    let has_journal = data_file::has_journal(path);
+    let mut version = [0];
     file.read_at(&mut version, READ_VERSION).map_err(failed)?;
-    let is_wal_mode = version == [2];
-    if is_wal_mode && has_journal {
+    if version == [2] && has_journal {
         // of a change of the mode, under way or ended in the middle; SQLite would make FILE-wal
         let is_hot = set_lock(&file, libc::F_RDLCK, RESERVED).map_err(failed)?;
         return Err(if is_hot { DatabaseError::HotJournal } else { CHANGING });
     }
-    if is_wal_mode && wal.is_none() && shm.is_ok() {
-        // for a moment at a start; otherwise what was in the log is missing
-        return Err(DatabaseError::Changing("FILE-wal is missing beside FILE-shm; move it back"));
+    if let Some(shm) = open_index_in_use(path)? {
+        if wal.is_none() {
+            // for a moment at a start; otherwise what was in the log is missing
+            return Err(DatabaseError::Changing(
+                "FILE-wal is missing beside FILE-shm; move it back",
+            ));
+        }
+        if has_log {
+            return read_through_log(path, before, &shm, read);
+        }
     }
-    if wal.as_ref().is_some_and(|wal| wal.length > 0) {
-        return match shm {
-            Ok(shm) => read_through_log(path, before, &shm, read),
-            Err(_) => Err(DatabaseError::other(
-                "there is a FILE-wal without FILE-shm; open it once with sqlite3, which makes that",
-            )),
-        };
+    if has_journal && !has_log {
+        return Ok((read(&open_read_only(path, "", "")?)?, before.unless_young()));
     }
-    if has_journal {
-        return Ok((read(&open_read_only(path, "")?)?, before.unless_young()));
-    }
-    read_in_place(path, before, &file, read)
+    read_in_place(path, before, &file, has_log, read)
+}
+
+/// Opens FILE-shm if a program uses it. After a kill or a power cut it may be missing, or stay, with
+/// FILE-wal and without: whatever it has then says nothing.
+fn open_index_in_use(path: &Path) -> Result<Option<File>, DatabaseError> {
+    let path = data_file::with_suffix(path, "-shm");
+    let shm = match File::open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        shm => shm.map_err(|error| data_file::path_error(&path, &error))?,
+    };
+    let is_in_use = is_locked(&shm, libc::F_WRLCK, IN_USE)
+        .map_err(|error| data_file::path_error(&path, &error))?;
+    Ok(is_in_use.then_some(shm))
 }
 
 /// Reads through FILE-wal, as its other readers do. Call it with the lock on FILE, which keeps who
@@ -180,23 +192,34 @@ fn try_read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
 fn read_through_log<T>(path: &Path, before: Stamps, shm: &File, read: Read<'_, T>) -> Found<T> {
     let failed = |error: io::Error| data_file::path_error(path, &error);
     // A commit can be read only after it is synced, and that changes no stamp.
-    let mut writer = range_lock(libc::F_RDLCK, WRITER);
-    fcntl(shm, FcntlArg::F_OFD_GETLK(&mut writer)).map_err(|error| failed(error.into()))?;
-    let is_written = i32::from(writer.l_type) != libc::F_UNLCK;
+    let is_written = is_locked(shm, libc::F_RDLCK, WRITER).map_err(failed)?;
     let seen = before.clone().unless_young().filter(|_| !is_written);
-    match open_read_only(path, "?readonly_shm=1").and_then(|reader| read(&reader)) {
+    match open_read_only(path, "?readonly_shm=1", "").and_then(|reader| read(&reader)) {
         // who opens or closes the database meanwhile makes its files anew, or removes them
         Err(_) if Stamps::of(path).map_err(failed)? != before => Err(CHANGING),
         found => Ok((found?, seen)),
     }
 }
 
-/// Reads FILE alone, without the locks of SQLite. `file` is FILE, with the lock on it.
-fn read_in_place<T>(path: &Path, before: Stamps, file: &File, read: Read<'_, T>) -> Found<T> {
+/// Reads files that no program uses, without the locks of SQLite: FILE, and FILE-wal if that
+/// `has_log`, with an index in memory. `file` is FILE, with the lock on it.
+fn read_in_place<T>(
+    path: &Path,
+    before: Stamps,
+    file: &File,
+    has_log: bool,
+    read: Read<'_, T>,
+) -> Found<T> {
     let failed = |error: io::Error| data_file::path_error(path, &error);
     let [Some(opened), wal] = &before.0 else { return Err(CHANGING) };
     let is_still = || is_still(file, opened).map_err(failed);
-    let connection = open_read_only(path, "?immutable=1")?;
+    // Without FILE-shm, SQLite reads a log in exclusive mode only, and then has the index in memory
+    // (https://sqlite.org/wal.html, section 8). With unix-none it takes no locks for that.
+    let connection = if has_log {
+        open_read_only(path, "?vfs=unix-none", "PRAGMA locking_mode=EXCLUSIVE")?
+    } else {
+        open_read_only(path, "?immutable=1", "")?
+    };
     // SQLite has opened what is locked, unless another file has taken its place
     if Stamps::of(path).map_err(failed)? != before || !is_still()? {
         return Err(CHANGING);
@@ -214,13 +237,22 @@ fn read_in_place<T>(path: &Path, before: Stamps, file: &File, read: Read<'_, T>)
     Ok((found?, Some(before)))
 }
 
-/// Opens a database to read what it has at the first query. `parameters`: of the URI.
-fn open_read_only(path: &Path, parameters: &str) -> Result<Connection, DatabaseError> {
+/// Opens a database to read what it has at the first query. `parameters`: of the URI; `pragma`: one
+/// that comes before SQLite reads anything.
+fn open_read_only(
+    path: &Path,
+    parameters: &str,
+    pragma: &str,
+) -> Result<Connection, DatabaseError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let uri = format!("{}{parameters}", data_file::uri(path));
-    let connection = database::connect(Path::new(&uri), flags)?;
+    let connection = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     // a read is tried again as a whole
     connection.busy_timeout(Duration::ZERO)?;
+    // nothing is copied from FILE-wal to FILE
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.execute_batch(pragma)?;
+    connection.execute_batch(database::PRAGMAS)?;
     connection.execute_batch("BEGIN")?;
     Ok(connection)
 }
@@ -253,6 +285,13 @@ fn set_lock(file: &File, kind: i32, range: (off_t, off_t)) -> io::Result<bool> {
         Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(false),
         set => set.map(|_| true).map_err(io::Error::from),
     }
+}
+
+/// Whether another program has a lock that excludes this one.
+fn is_locked(file: &File, kind: i32, range: (off_t, off_t)) -> io::Result<bool> {
+    let mut lock = range_lock(kind, range);
+    fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock))?;
+    Ok(i32::from(lock.l_type) != libc::F_UNLCK)
 }
 
 /// A read lock, a write lock or none on a range. `off_t` has 32 bits on some processors, which is

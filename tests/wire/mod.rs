@@ -25,6 +25,7 @@ mod other_programs;
 mod packaging;
 mod page;
 mod parallel;
+mod power_cut;
 mod readme;
 mod recipes;
 mod replacing;
