@@ -112,7 +112,7 @@ fn at_the_connection_limit_clients_that_read_nothing_give_way_to_others() {
 #[test]
 fn at_the_connection_limit_nobody_is_closed_unless_others_wait() {
     let limit = connection_limit();
-    let target = Target::of(|| Server::with_descriptors(FEW_DESCRIPTORS, &[]));
+    let target = Target::of(|| Server::with_descriptors(FEW_DESCRIPTORS, &["--workers", "2"]));
     let mut clients: Vec<Client> = target.connections(limit).into_iter().map(Client::new).collect();
     begin_requests(&mut clients);
     // longer than an unfinished request is left alone when others need its place
@@ -124,9 +124,15 @@ fn at_the_connection_limit_nobody_is_closed_unless_others_wait() {
     };
     wait_until("as many have given way as wait", || closed(&clients).len() == waiting.len());
     Client::new(waiting[0].try_clone().unwrap()).expect_nothing_for(Duration::from_millis(300));
-    // those that have stood still longest; each of two workers closes its share
+    // Each of the two workers has every second connection, and closes those of its own first that
+    // have stood still longest.
     let closed = closed(&clients);
-    assert!(closed.len() == waiting.len() && closed.iter().all(|client| *client < 4), "{closed:?}");
+    for worker in 0..2 {
+        let own: Vec<usize> = closed.iter().copied().filter(|it| it % 2 == worker).collect();
+        let longest: Vec<usize> = (worker..).step_by(2).take(own.len()).collect();
+        assert_eq!(own, longest, "{closed:?}");
+    }
+    assert_eq!(closed.len(), waiting.len());
     drop(waiting);
     clients[closed[0]].response().expect_status(503);
     let metrics = target.server.ask("GET", "/metrics", "").content;
