@@ -15,7 +15,8 @@
 //!   - `listen`: addresses, the sockets that listen there, and the files of unix sockets
 //!   - `limits`: how much clients may use, and each connection's part of it
 //!   - `worker`: an event loop, which keeps its connections until they end
-//!   - `inbox`: how other threads reach a worker, with connections and with late responses
+//!   - `inbox`: how other threads reach a worker
+//!   - `watches`: which connections wait for a change, and which a change concerns
 //!   - `connection`: the state machine of a connection
 //!   - `output`: what a connection has to send
 //!   - `access_log`: what the log says about a response
@@ -51,6 +52,7 @@
 //!   - `conditional`: If-Match and If-None-Match
 //!   - `response`: a response as a value, and its head as bytes; the value of Date
 //! - what all of them may use
+//!   - `blob`: bytes with a tag that many share, and conditions on tags
 //!   - `metrics`: what is counted, and the text that Prometheus reads
 //!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
@@ -60,6 +62,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod blob;
 #[cfg(test)]
 mod documents_tests;
 mod failure;
@@ -89,9 +92,8 @@ use crate::failure::Failure;
 use crate::load::Opened;
 use crate::metrics::Metrics;
 use crate::server::{AcceptLoop, Endpoint, Limits, Listener, Shared};
-use crate::service::{Allowlist, CurrentPhase, LoadedTokens, Service, Tokens};
+use crate::service::{Allowlist, LoadedTokens, Service, ServiceOptions, Tokens};
 use crate::signals::Signals;
-use crate::store::Store;
 
 /// What the fuzz targets call.
 #[cfg(fuzzing)]
@@ -165,7 +167,8 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let Some(Opened { store, details, is_new }) = wait_for(&opened, &signals)? else {
         return Ok(());
     };
-    let service = service(args, store, tokens, Metrics::new(workers, connections_max));
+    let metrics = Metrics::new(workers, connections_max);
+    let service = Service::new(store, service_options(args, tokens), metrics);
     let limits = Limits {
         content_max: args.max_body,
         request_timeout: args.request_timeout,
@@ -210,18 +213,14 @@ fn wait_for(
     }
 }
 
-/// What requests are answered from.
-fn service(args: &Args, store: Store, tokens: Option<Tokens>, metrics: Metrics) -> Service {
-    Service {
-        store,
-        openapi: service::openapi(&args.base_path),
+/// The options of the service.
+fn service_options(args: &Args, tokens: Option<Tokens>) -> ServiceOptions {
+    ServiceOptions {
         base: args.base_path.clone(),
         read_only: args.read_only,
         access_log: args.access_log,
         allowlist: Allowlist { origins: args.allow_origin.clone(), hosts: args.allow_host.clone() },
         tokens,
-        metrics,
-        phase: CurrentPhase::default(),
     }
 }
 

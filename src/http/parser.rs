@@ -220,12 +220,6 @@ pub(crate) enum ProtocolError {
     /// When the client ends its side of the connection in the middle of a request: 400 (RFC 9112
     /// §8).
     UnexpectedEof,
-    /// When the rest of a request does not arrive in time: 408.
-    Timeout,
-    /// When the memory for all connections is used up, or the connection limit is reached: 503.
-    Overloaded,
-    /// When the service panicked on the request: 500.
-    Panicked,
 }
 
 impl ProtocolError {
@@ -236,9 +230,6 @@ impl ProtocolError {
             Self::MethodTooLong | Self::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
             Self::ContentTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
-            Self::Timeout => StatusCode::REQUEST_TIMEOUT,
-            Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -271,9 +262,6 @@ impl fmt::Display for ProtocolError {
             }
             Self::Expectation => "the only expectation supported is \"100-continue\"",
             Self::UnexpectedEof => "the connection ended in the middle of the request",
-            Self::Timeout => "the request did not arrive in time",
-            Self::Overloaded => "the service is overloaded, try again later",
-            Self::Panicked => "the service failed on this request, its log says where",
         })
     }
 }

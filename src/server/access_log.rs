@@ -28,12 +28,12 @@ pub(super) fn log(
     } else if response.status == StatusCode::FORBIDDEN {
         logging::FORBIDDEN.log(format_args!("{detail}"));
     } else if let Some(refused) =
-        request.and_then(|request| service.allowlist.refused_preflight(request))
+        request.and_then(|request| service.options.allowlist.refused_preflight(request))
     {
         logging::PREFLIGHTS.log(format_args!("{refused}"));
     }
-    let is_logged = service.access_log == AccessLog::All
-        || (service.access_log == AccessLog::Changes && response.is_change);
+    let is_logged = service.options.access_log == AccessLog::All
+        || (service.options.access_log == AccessLog::Changes && response.is_change);
     if !is_logged && (status < 400 || !log::log_enabled!(log::Level::Debug)) {
         return;
     }

@@ -10,6 +10,7 @@ mod inbox;
 mod limits;
 mod listen;
 mod output;
+mod watches;
 mod worker;
 
 use std::io::{self, ErrorKind};
@@ -24,7 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use threadpool::ThreadPool;
 
-use connection::Connection;
+use connection::{Connection, Event};
 use inbox::{Inbox, Mail};
 pub(crate) use limits::{Limits, connections_max, control_group_limit, memory_max};
 use limits::{Quota, spare_connections};
@@ -36,6 +37,7 @@ use crate::logging;
 use crate::service::{Phase, Service};
 use crate::service_manager::{self, Watchdog};
 use crate::signals::Signals;
+use crate::store::{Store, Ticket};
 
 /// How long after the signal connections are still accepted from the kernel's queue.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
@@ -110,6 +112,7 @@ impl AcceptLoop {
             pool.execute(|| worker.run());
             inboxes.push(inbox);
         }
+        connect(&shared.service.store, &inboxes);
         Ok(Self { shared, inboxes, listeners, watchdog: Watchdog::from_env(Instant::now()) })
     }
 
@@ -146,11 +149,6 @@ impl AcceptLoop {
         polled.extend(listeners.map(|listener| watch(listener.socket.as_fd())));
         match rustix::event::poll(&mut polled, time.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
-            // poll(2): the kernel had no memory for its table, so this call did not wait
-            Err(Errno::NOMEM) => {
-                pause(&Errno::NOMEM.into());
-                return Ok(false);
-            }
             Err(error) => return Err(error.into()),
         }
         let mut ready = polled.iter().map(|polled| !polled.revents().is_empty());
@@ -175,9 +173,12 @@ impl AcceptLoop {
     fn reload_tokens(&self, reload: &UnixStream) {
         // One reload is enough for several signals; it fails when there is nothing to read.
         let _ = rustix::io::read(reload, &mut [0; 64]);
-        let Some(tokens) = &self.shared.service.tokens else { return };
+        let Some(tokens) = &self.shared.service.options.tokens else { return };
         match tokens.load() {
-            Ok(loaded) => loaded.log(),
+            Ok(loaded) => {
+                loaded.log();
+                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::AskAgain));
+            }
             Err(error) => log::error!(
                 "cannot use the token file {}: {error}; the previous tokens stay",
                 tokens.file().display()
@@ -190,7 +191,8 @@ impl AcceptLoop {
         // an open address may be the port that a container publishes on a loopback address, so
         // with --allow-host its requests are checked as well
         let checks_host = listener.endpoint.is_loopback()
-            || (listener.endpoint.is_open() && !self.shared.service.allowlist.hosts.is_empty());
+            || (listener.endpoint.is_open()
+                && !self.shared.service.options.allowlist.hosts.is_empty());
         for _ in 0..ACCEPTS_IN_A_ROW {
             if self.shared.is_full() {
                 return;
@@ -239,6 +241,17 @@ impl AcceptLoop {
             );
         }
     }
+}
+
+/// Has the store reach the workers.
+fn connect(store: &Store, inboxes: &[Arc<Inbox>]) {
+    let askers = inboxes.to_vec();
+    let deliver = move |ticket: Ticket, outcome| {
+        askers[ticket.worker].post(Mail::Event(ticket.connection, Event::Outcome(outcome)));
+    };
+    let watchers = inboxes.to_vec();
+    let notify = move || watchers.iter().for_each(|inbox| inbox.note_change());
+    store.connect(Box::new(deliver), Box::new(notify));
 }
 
 /// Waits after the system has refused a connection, most likely for lack of a descriptor or memory.
