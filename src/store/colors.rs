@@ -236,6 +236,8 @@ impl PartialEq for Colors {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn color(name: &str, value: &str) -> Color {
@@ -308,6 +310,46 @@ mod tests {
             "{\"data\":[{\"name\":\"a\",\"value\":\"1\"},{\"name\":\"b\",\"value\":\"2\"}]}\n"
         );
         assert_eq!(colors.envelope_len(), json(&colors).len());
+    }
+
+    /// The names that differ are those that a comparison of both lists finds.
+    #[test]
+    fn versions_differ_in_the_names_whose_colors_do() {
+        let mut random = fastrand::Rng::with_seed(2);
+        for _ in 0..300 {
+            let mut old = Colors::from_iter(
+                (0..random.usize(..400)).map(|number| color(&(number / 2).to_string(), "")),
+            );
+            let mut new = old.clone();
+            for step in 0..random.usize(..12) {
+                // sometimes both versions change: neither comes from the other
+                let version = if random.u8(..4) == 0 { &mut old } else { &mut new };
+                let ids: Vec<i64> = version.iter().map(|(id, _)| id).collect();
+                let edit = match (random.u8(..3), random.choice(&ids)) {
+                    (0, Some(id)) => Edit::Remove(*id),
+                    (1, Some(id)) => {
+                        let name = version.get(*id).unwrap().name().into_owned();
+                        Edit::Replace(*id, color(&name, &random.u8(..3).to_string()))
+                    }
+                    _ => Edit::Append(version.next_id().unwrap(), color(&step.to_string(), "new")),
+                };
+                version.apply(edit);
+            }
+            let ids = old.iter().chain(new.iter()).map(|(id, _)| id).collect::<BTreeSet<i64>>();
+            let differ = ids.iter().filter(|id| old.get(**id) != new.get(**id));
+            let colors = differ.flat_map(|id| [old.get(*id), new.get(*id)]).flatten();
+            let expected: BTreeSet<String> =
+                colors.map(|color| color.name().into_owned()).collect();
+            let mut told = BTreeSet::new();
+            old.diff(&new, |name| {
+                told.insert(name.to_owned());
+            });
+            assert_eq!(told, expected);
+            assert_eq!(
+                old == new,
+                old.iter().map(|(_, color)| color).eq(new.iter().map(|(_, color)| color))
+            );
+        }
     }
 
     /// Random edits agree with a `Vec`, and versions that are kept do not change.
