@@ -7,6 +7,7 @@ use memchr::memchr;
 
 use super::chunked::ChunkedDecoder;
 use super::parser::{FIELD_LINES_MAX, ProtocolError};
+use super::prefer;
 use super::request::{Credentials, Fields, Request};
 use super::syntax::{Host, parse_digits, split_absolute_form};
 
@@ -171,6 +172,11 @@ impl<'a> FieldLines<'a> {
                 join(&mut self.rare().content_coding, value);
             }
             _ if is("accept") && asks_for_html(value) => self.rare().asks_for_html = true,
+            // RFC 7240 §2: of a preference that is given several times, the first counts
+            _ if is("prefer") => {
+                let fields = self.rare();
+                fields.prefer_wait = fields.prefer_wait.or_else(|| prefer::wait(value));
+            }
             // RFC 9110 §11.6.2: the field is no list; if the service took one of two, a proxy might
             // have checked the other
             _ if is("authorization") => {

@@ -8,6 +8,7 @@ mod conditional;
 pub(crate) mod fuzzing;
 mod head;
 mod parser;
+mod prefer;
 mod request;
 mod response;
 mod syntax;

@@ -76,6 +76,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
     assert_eq!(
         fields(
             "OPTIONS http://b/a HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\nOrigin: x\r\nOrigin: y\r\nSec-Fetch-Site: none\r\nAccept: a/b, text/html\r\n\
+             Prefer: a=\"b\r\nPrefer: wait=x, wait=9\r\nPrefer: wait=8\r\n\
              Access-Control-Request-Method: PUT\r\nContent-Encoding: gzip\r\n\r\n"
         ),
         (
@@ -87,6 +88,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
                 if_match: None,
                 if_none_match: some("*"),
                 origin: some("x, y"),
+                prefer_wait: Some(9),
                 sec_fetch_site: some("none"),
                 preflight_method: some("PUT"),
                 asks_for_html: true,

@@ -40,6 +40,8 @@ pub(crate) struct Fields {
     pub(crate) if_match: Option<String>,
     pub(crate) if_none_match: Option<String>,
     pub(crate) origin: Option<String>,
+    /// Seconds of the preference `wait` (RFC 7240 §4.3), at most 300.
+    pub(crate) prefer_wait: Option<u16>,
     pub(crate) sec_fetch_site: Option<String>,
     /// Access-Control-Request-Method, which makes an OPTIONS request a preflight (Fetch standard,
     /// CORS protocol).
