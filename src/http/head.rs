@@ -63,7 +63,7 @@ pub(super) fn parse(
     let mut parsed = httparse::Request::new(&mut []);
     match parsed.parse_with_uninit_headers(head, &mut headers) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-        Err(httparse::Error::Version) => return parse(&as_1_1(head)?, content_max, last_host),
+        Err(httparse::Error::Version) => return Err(version_error(head)),
         Err(httparse::Error::TooManyHeaders) => return Err(ProtocolError::HeadTooLarge),
         Err(httparse::Error::HeaderName) => {
             return malformed("a field name is malformed or followed by white space");
@@ -122,18 +122,17 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     })
 }
 
-/// Rewrites a head of HTTP/1.2 to 1.9 as one of HTTP/1.1, as which it is served (RFC 9110 §2.5):
-/// httparse knows only 1.0 and 1.1. Fails for any other version.
-fn as_1_1(head: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+/// What is wrong with the end of a request line that httparse does not take for a version it knows:
+/// another version, or the form of the line.
+fn version_error(head: &[u8]) -> ProtocolError {
     let line_end = memchr(b'\r', head).unwrap_or(head.len());
     let version = head[..line_end].rsplit(|byte| *byte == b' ').next().unwrap_or_default();
-    let mut head = head.to_vec();
     match version.strip_prefix(b"HTTP/") {
-        Some([b'1', b'.', b'2'..=b'9']) => head[line_end - 1] = b'1',
-        Some([b'0' | b'2'..=b'9', b'.', b'0'..=b'9']) => return Err(ProtocolError::Version),
-        _ => return Err(REQUEST_LINE),
+        // the version is known, so there is a space too many before it
+        Some(b"1.0" | b"1.1") => REQUEST_LINE,
+        Some([b'0'..=b'9', b'.', b'0'..=b'9']) => ProtocolError::Version,
+        _ => REQUEST_LINE,
     }
-    Ok(head)
 }
 
 impl<'a> FieldLines<'a> {

@@ -297,7 +297,7 @@ fn nothing_that_arrives_makes_parser_or_service_panic() {
     const REQUESTS: [&str; 4] = [
         "GET http://localhost:80/colors/%72ed?x HTTP/1.1\r\nHost: localhost.:80\r\nIf-None-Match: W/\"a\", *\r\nIf-Match: *\r\n\r\n",
         "POST /colors HTTP/1.1\r\nHost: [::1]\r\nTransfer-Encoding: chunked\r\n\r\n18;a=b\r\n{\"name\":\"a\",\"value\":\"b\"}\r\n0\r\nA: b\r\n\r\n",
-        "PUT /colors/red HTTP/1.2\r\nHost: a%20b\r\nContent-Length: 15\r\nExpect: 100-continue\r\nOrigin: http://\u{e9}\r\n\r\n{\"value\":\"\\ud8\"}",
+        "PUT /colors/red HTTP/1.1\r\nHost: a%20b\r\nContent-Length: 15\r\nExpect: 100-continue\r\nOrigin: http://\u{e9}\r\n\r\n{\"value\":\"\\ud8\"}",
         "OPTIONS * HTTP/1.0\r\nConnection: close, keep-alive\r\nSec-Fetch-Site: none\r\nAccess-Control-Request-Method: PUT\r\n\r\n",
     ];
     const PIECES: [&[u8]; 12] = [
