@@ -1,7 +1,6 @@
 //! Parses the head of a request (RFC 9112 §3 and §5) when all of it has arrived.
 
 use std::mem::MaybeUninit;
-use std::sync::Arc;
 
 use memchr::memchr;
 
@@ -17,9 +16,6 @@ const REQUEST_LINE: ProtocolError = ProtocolError::Malformed(
 
 const AUTHORITY: ProtocolError =
     ProtocolError::Malformed("the authority of the request target is not of the form host[:port]");
-
-/// Longest Host, in bytes, that is kept for the next request: enough for a DNS name and a port.
-const KEPT_HOST_BYTES_MAX: usize = 260;
 
 /// A request whose head has arrived.
 pub(super) struct Incoming {
@@ -51,13 +47,8 @@ struct FieldLines<'a> {
     rare: Option<Box<Fields>>,
 }
 
-/// Parses a whole head, its empty line included. `last_host` is the host of the previous request on
-/// the connection; the same host is not parsed again, and another one takes its place.
-pub(super) fn parse(
-    head: &[u8],
-    content_max: usize,
-    last_host: &mut Option<Arc<Host>>,
-) -> Result<Incoming, ProtocolError> {
+/// Parses a whole head, its empty line included.
+pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
     let malformed = |what| Err(ProtocolError::Malformed(what));
     let mut headers = [MaybeUninit::uninit(); FIELD_LINES_MAX];
     let mut parsed = httparse::Request::new(&mut []);
@@ -85,7 +76,7 @@ pub(super) fn parse(
     for line in parsed.headers {
         lines.add(line.name, line.value)?;
     }
-    let host = lines.host(target, last_host)?;
+    let host = lines.host(target)?;
     let framing = lines.framing(content_max)?;
     let request = Request {
         method: method.parse().map_err(|()| REQUEST_LINE)?,
@@ -199,24 +190,13 @@ impl<'a> FieldLines<'a> {
     }
 
     /// The host that the request is for (RFC 9112 §3.2).
-    fn host(
-        &self,
-        target: &str,
-        last: &mut Option<Arc<Host>>,
-    ) -> Result<Option<Arc<Host>>, ProtocolError> {
-        let mut parse = |value: &[u8]| match last {
-            Some(last) if last.as_str().as_bytes() == value => Some(Arc::clone(last)),
-            _ => {
-                let host = Arc::new(Host::parse(str::from_utf8(value).ok()?)?);
-                *last = (value.len() <= KEPT_HOST_BYTES_MAX).then(|| Arc::clone(&host));
-                Some(host)
-            }
-        };
-        let host = self.host.map(|host| parse(host).ok_or(ProtocolError::Host)).transpose()?;
+    fn host(&self, target: &str) -> Result<Option<Host>, ProtocolError> {
+        let parse = |value: &[u8]| Host::parse(value).ok_or(ProtocolError::Host);
+        let host = self.host.map(parse).transpose()?;
         match split_absolute_form(target) {
             _ if host.is_none() && self.is_1_1 => Err(ProtocolError::Host),
             // RFC 9112 §3.2.2: the authority of an absolute-form target replaces Host
-            Some((authority, _)) => parse(authority.as_bytes()).map(Some).ok_or(AUTHORITY),
+            Some((authority, _)) => Host::parse(authority.as_bytes()).map(Some).ok_or(AUTHORITY),
             None => Ok(host),
         }
     }
@@ -292,7 +272,7 @@ mod tests {
 
     fn fields(lines: &str) -> Result<Fields, ProtocolError> {
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
-        parse(head.as_bytes(), 0, &mut None).map(|incoming| incoming.request.fields().clone())
+        parse(head.as_bytes(), 0).map(|incoming| incoming.request.fields().clone())
     }
 
     #[test]

@@ -3,14 +3,13 @@
 
 use std::fmt;
 use std::mem::take;
-use std::sync::Arc;
 
 use memchr::memchr;
 use tiny_http::StatusCode;
 
+use super::Request;
 use super::head::{self, Framing, Incoming};
 use super::syntax::is_tchar;
-use super::{Host, Request};
 
 /// Longest request line and fields together, in bytes. Apache allows 8 KiB per line; the cookies of
 /// browsers stay below 16 KiB in all.
@@ -37,8 +36,6 @@ pub(crate) struct Parser {
     skipped_empty_line: bool,
     /// The next request, once its head is parsed.
     incoming: Option<Incoming>,
-    /// The host of the previous request, and most often of the next one too.
-    last_host: Option<Arc<Host>>,
 }
 
 impl Parser {
@@ -86,7 +83,7 @@ impl Parser {
         }
         let Some(end) = self.find_head_end()? else { return Ok(None) };
         let head = &self.received[self.start..end];
-        let incoming = head::parse(head, content_max, &mut self.last_host)?;
+        let incoming = head::parse(head, content_max)?;
         self.start = end;
         self.searched = 0;
         self.skipped_empty_line = false;

@@ -242,7 +242,7 @@ fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
     let service = service();
     let ask = |method, target, origin: Option<&str>, host: Option<&str>| {
         let fields = Fields { origin: origin.map(str::to_owned), ..Fields::default() };
-        let host = host.map(|host| Host::parse(host).unwrap().into());
+        let host = host.map(|host| Host::parse(host.as_bytes()).unwrap());
         respond(&service, &Request { host, ..request(method, target, fields, "") })
     };
     for target in ["/colors/red", "/nowhere", "/%"] {
