@@ -247,23 +247,15 @@ fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
-/// True if the value of Accept (RFC 9110 §12.5.1) has `text/html` itself with a weight above 0, as
-/// browsers send it when they open a page. `*/*`, which curl and `fetch` send, and `text/*` do not
+/// True if the value of Accept (RFC 9110 §12.5.1) has `text/html` itself, as browsers send it when
+/// they open a page, whatever its weight. `*/*`, which curl and `fetch` send, and `text/*` do not
 /// count. A comma or semicolon within a quoted string, which no browser sends, separates as well.
 fn asks_for_html(value: &[u8]) -> bool {
-    let html = b"text/html";
-    let has_html = |range: &[u8]| {
-        let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-        parts.next().is_some_and(|name| name.eq_ignore_ascii_case(html))
-            && !parts.any(is_zero_weight)
+    let is_html = |range: &[u8]| {
+        let name = range.split(|byte| *byte == b';').next().unwrap_or_default();
+        name.trim_ascii_end().eq_ignore_ascii_case(b"text/html")
     };
-    value.len() >= html.len() && members(value).any(has_html)
-}
-
-/// Whether a parameter is `q` with the value 0: "not acceptable" (RFC 9110 §12.4.2).
-fn is_zero_weight(parameter: &[u8]) -> bool {
-    matches!(parameter, [b'q' | b'Q', b'=', b'0', rest @ ..]
-        if rest.iter().all(|byte| matches!(byte, b'0' | b'.')))
+    members(value).any(is_html)
 }
 
 #[cfg(test)]
@@ -335,14 +327,12 @@ mod tests {
             (&["application/json", "text/html"], true),
             (&["text/html;q=0.001"], true),
             (&["TEXT/HTML"], true),
-            (&["text/html ; Q=1.000"], true),
+            (&["text/html ; q=0"], true),
             (&[], false),
             (&[""], false),
             (&["*/*"], false),
             (&["text/*"], false),
             (&["application/json"], false),
-            (&["text/html;q=0"], false),
-            (&["*/*, text/html; q=0.000"], false),
             (&["text/htmlx"], false),
             (&["application/xhtml+xml"], false),
         ] {
