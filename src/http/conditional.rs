@@ -61,8 +61,9 @@ fn checked(field: &str, value: &Option<String>) -> Result<Option<String>, Respon
 /// Whether `tags` is `*` or has the tag `current`, by the weak or the strong comparison (RFC 9110
 /// §8.8.3.2). `current` is a strong tag, as all of the service are.
 fn contain(tags: &str, current: impl FnOnce() -> EntityTag, weakly: bool) -> bool {
-    let current = LazyCell::new(|| current().text());
-    let is_current = |tag: &str| EntityTag::may_be(tag) && tag.as_bytes() == *current;
+    let current = LazyCell::new(current);
+    let is_current =
+        |tag: &str| EntityTag::may_be(tag) && &tag.as_bytes()[1..33] == current.digits();
     tags == "*"
         || any_tag(tags, |tag, is_weak| (weakly || !is_weak) && is_current(tag)) == Some(true)
 }
