@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use tiny_http::Method;
 
@@ -15,7 +15,7 @@ pub(crate) struct Request {
     pub(crate) target: String,
     /// Host, or the authority of an absolute-form target; `None` for HTTP/1.0 without Host, and for
     /// a request that is refused before Host is evaluated.
-    pub(crate) host: Option<Arc<Host>>,
+    pub(crate) host: Option<Host>,
     /// What [`Request::fields`] returns, if the request has any of these fields. Most have none,
     /// and are small without them.
     pub(crate) rare_fields: Option<Box<Fields>>,

@@ -151,8 +151,9 @@ impl Response {
             push(out, ["\r\nContent-Type: ", self.media_type, "\r\nContent-Length: ", length]);
         }
         if let Some(tag) = self.tag {
-            push(out, ["\r\nETag: "]);
-            out.extend_from_slice(&tag.text());
+            push(out, ["\r\nETag: \""]);
+            out.extend_from_slice(tag.digits());
+            push(out, ["\""]);
         }
         let mut before = "\r\nVary: ";
         for (_, name) in [
