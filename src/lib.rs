@@ -37,10 +37,10 @@
 //!   - `status`: whether the database can be saved to, or read
 //!   - `database`: rows in SQLite
 //!   - `database_error`: why a database cannot be used
-//!   - `data_file`: what is at the path of `--data`
-//!   - `files`: the files of a database that is open
-//!   - `snapshot`: reads a file that others may be writing
-//!   - `follower`: reads such a file again whenever it has changed
+//!   - `probe`: what is at the path of `--data`, before SQLite opens it
+//!   - `wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
+//!   - `foreign_reader`: reads a database that other programs may be writing
+//!   - `follower`: polls such a database, and reads it again when it has changed
 //! - `http`: RFC 9110 and 9112 on values
 //!   - `parser`: bytes to requests, or why they are none
 //!   - `head`: the request line and the fields

@@ -10,7 +10,7 @@ use std::thread;
 use crate::STACK_BYTES;
 use crate::args::Args;
 use crate::failure::Failure;
-use crate::store::{Colors, Database, DatabaseError, Store, data_file, database, json, snapshot};
+use crate::store::{Colors, Database, DatabaseError, Store, database, foreign_reader, json, probe};
 
 /// The seed if no option names one; it is there when the service is started in a checkout.
 const SEED_FILE: &str = "seed/colors.json";
@@ -50,9 +50,9 @@ pub(crate) fn find(args: &Args) -> Result<Source, Failure> {
     if args.read_only {
         return Ok(Source::Followed);
     }
-    let (path, has_list) = data_file::writable(file).map_err(|error| unusable(file, error))?;
+    let (path, has_list) = probe::writable(file).map_err(|error| unusable(file, error))?;
     // rolling back a journal may leave no list
-    let is_finished = has_list && !data_file::has_journal(&path);
+    let is_finished = has_list && !probe::has_journal(&path);
     let seed = (!is_finished).then(|| read_seed(args)).transpose()?;
     Ok(Source::Kept { path, has_list, seed })
 }
@@ -146,13 +146,13 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
     match source {
         Source::Seed(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
         Source::Followed => {
-            Ok(follows(file, snapshot::read_once(file, true).map_err(failed)?.len()))
+            Ok(follows(file, foreign_reader::read_once(file, true).map_err(failed)?.len()))
         }
         Source::Kept { has_list: false, seed: Some((colors, seed)), .. } => {
             Ok(format!("{} from {seed}, for {name}", count(colors.len())))
         }
         // with a list, the seed was read only to know that a start could read it
-        Source::Kept { path, .. } => match snapshot::read_once(&path, true) {
+        Source::Kept { path, .. } => match foreign_reader::read_once(&path, true) {
             Ok(colors) => Ok(format!("{} kept in {name}", count(colors.len()))),
             Err(DatabaseError::HotJournal) => {
                 Ok(format!("what {name} has, after the journal beside it is rolled back"))
@@ -164,7 +164,7 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
 
 /// Prints the list of a database as `GET /colors` answers it.
 pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
-    let colors = snapshot::read_once(file, false).map_err(|error| unusable(file, error))?;
+    let colors = foreign_reader::read_once(file, false).map_err(|error| unusable(file, error))?;
     io::stdout().write_all(colors.envelope().bytes()).map_err(Failure::Output)
 }
 

@@ -20,8 +20,8 @@ use rusqlite::{Connection, OpenFlags, Params, TransactionBehavior, ffi};
 
 use super::color::NAME_BYTES_MAX;
 use super::colors::Edit;
-use super::files::Files;
-use super::{Color, Colors, DatabaseError, data_file};
+use super::wal_files::WalFiles;
+use super::{Color, Colors, DatabaseError, probe};
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and
 /// the owner of FILE.
@@ -67,7 +67,7 @@ const DATA_VERSION: &str = "PRAGMA data_version";
 /// (<https://sqlite.org/howtocorrupt.html>, section 2.2).
 pub(crate) struct Database {
     connection: Connection,
-    files: Files,
+    files: WalFiles,
     /// What [`DATA_VERSION`] returned when the list was last read; `None` to read it again.
     data_version: Option<i64>,
     /// Keeps out other processes of the service.
@@ -78,7 +78,7 @@ pub(crate) struct Database {
 /// `Busy` if one has the lock for [`LOCK_TIME`]. Drop the lock after the connection, see
 /// [`Database`].
 pub(crate) fn flock(path: &Path) -> Result<File, DatabaseError> {
-    let failed = |error| data_file::path_error(path, &error);
+    let failed = |error| probe::path_error(path, &error);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(NEW_FILE_MODE);
     let file = options.open(path).map_err(failed)?;
@@ -116,8 +116,8 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
     if value::<i64>(&transaction, "SELECT count(*) FROM sqlite_schema")? > 0 {
         return Ok(false);
     }
-    transaction.pragma_update(None, "application_id", data_file::APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", data_file::VERSION)?;
+    transaction.pragma_update(None, "application_id", probe::APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", probe::VERSION)?;
     transaction.execute_batch(SCHEMA)?;
     for (id, color) in colors.iter() {
         let fields = color.fields();
@@ -165,11 +165,11 @@ pub(super) fn check_pages(connection: &Connection) -> Result<(), DatabaseError> 
 /// the memory of that one.
 pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
     // FILE-wal may have newer numbers than the header of FILE, which was read before
-    if value::<i32>(connection, "PRAGMA application_id")? != data_file::APPLICATION_ID {
-        return Err(DatabaseError::other(data_file::FOREIGN));
+    if value::<i32>(connection, "PRAGMA application_id")? != probe::APPLICATION_ID {
+        return Err(DatabaseError::other(probe::FOREIGN));
     }
-    if value::<i32>(connection, "PRAGMA user_version")? > data_file::VERSION {
-        return Err(DatabaseError::other(data_file::NEWER));
+    if value::<i32>(connection, "PRAGMA user_version")? > probe::VERSION {
+        return Err(DatabaseError::other(probe::NEWER));
     }
     check_schema(connection)?;
     let mut statement = connection.prepare("SELECT id, name, value FROM color ORDER BY id")?;
@@ -233,7 +233,7 @@ fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
 
 /// Writes a page, and so a frame of FILE-wal, and changes nothing.
 fn rewrite_page(connection: &Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "application_id", data_file::APPLICATION_ID)
+    connection.pragma_update(None, "application_id", probe::APPLICATION_ID)
 }
 
 impl Database {
@@ -243,8 +243,8 @@ impl Database {
         path: &Path,
         lock: File,
     ) -> Result<(Self, Colors), DatabaseError> {
-        let mut files = Files::new(given, path)?;
-        let has_log = data_file::with_suffix(path, "-wal").exists();
+        let mut files = WalFiles::new(given, path)?;
+        let has_log = probe::with_suffix(path, "-wal").exists();
         let mut connection = connect(path)?;
         // a start that is refused leaves FILE and FILE-wal as they are
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
@@ -267,7 +267,7 @@ impl Database {
         files.note_opened(value(&connection, "PRAGMA page_size")?)?;
         wait_for_locks(&mut connection, TRY_TIME)?;
         // SQLite does so as well before the first change, but goes on where it fails
-        data_file::sync_directory(path)?;
+        probe::sync_directory(path)?;
         let database = Self { connection, files, data_version, _lock: lock };
         database.roll_back();
         Ok((database, colors))
@@ -292,7 +292,10 @@ impl Database {
     }
 
     /// The list, if another program has committed since it was last read. Call it between saves.
-    pub(super) fn look(&mut self, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
+    pub(super) fn poll_external(
+        &mut self,
+        known: &Colors,
+    ) -> Result<Option<Colors>, DatabaseError> {
         let found = self.begin_by("BEGIN", known);
         self.roll_back();
         found

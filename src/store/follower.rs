@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::sleep;
 
-use super::snapshot::{Stamps, read_snapshot};
-use super::{DatabaseError, DatabaseStatus, LOOK_INTERVAL, SharedList, database};
+use super::foreign_reader::{Stamps, read_snapshot};
+use super::{DatabaseError, DatabaseStatus, POLL_INTERVAL, SharedList, database};
 
 /// Reads the list of FILE anew when that has changed, on a thread of its own.
 pub(crate) struct Follower {
@@ -22,14 +22,14 @@ impl Follower {
     pub(crate) fn run(mut self) {
         let status = Arc::clone(&self.status);
         loop {
-            sleep(LOOK_INTERVAL);
+            sleep(POLL_INTERVAL);
             // The status has told of a failure.
-            let _ = status.watch(|| self.look());
+            let _ = status.watch(|| self.poll_external());
         }
     }
 
     /// Publishes the list if the file has changed. If that cannot be read, the last list stays.
-    pub(super) fn look(&mut self) -> Result<(), DatabaseError> {
+    pub(super) fn poll_external(&mut self) -> Result<(), DatabaseError> {
         // if it fails, reading says why
         let now = Stamps::of(&self.path).ok();
         if now.is_some() && now == self.seen {

@@ -7,9 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::DatabaseError;
-use super::database::BUSY_TIME;
 use crate::metrics::SaveMetrics;
 use crate::service_manager;
+
+/// A save or a read that takes longer hangs: a wait for a lock of another program has ended by then.
+const HANG_TIME: Duration = Duration::from_secs(5);
 
 pub(crate) struct DatabaseStatus {
     /// What is wrong when the last save, or of a follower the last read, has failed.
@@ -52,9 +54,8 @@ impl DatabaseStatus {
         if let Some(failure) = self.now().failure {
             return Some(format!("{}: {failure}", self.complaint));
         }
-        // one that waits for a lock of another program ends by then
-        (self.elapsed() > BUSY_TIME)
-            .then(|| format!("the database has not answered for {} s", BUSY_TIME.as_secs()))
+        (self.elapsed() > HANG_TIME)
+            .then(|| format!("the database has not answered for {} s", HANG_TIME.as_secs()))
     }
 
     /// How long the save or read that is under way takes so far.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
 use rustix::io::Errno;
 
-use super::{DatabaseError, data_file};
+use super::{DatabaseError, probe};
 
 /// Bytes that SQLite adds to FILE-shm at a time, for this many frames of FILE-wal
 /// (<https://sqlite.org/walformat.html>, section 2.2).
@@ -23,7 +23,7 @@ const PAGE_BYTES_MIN: u64 = 512;
 
 /// The files of a database. Make it before the connection, and drop it after that, see
 /// [`Database`](super::Database).
-pub(super) struct Files {
+pub(super) struct WalFiles {
     /// FILE as `--data` names it, FILE-wal and FILE-shm, each with its device and inode, which are
     /// noted once SQLite has opened it.
     opened: [(PathBuf, Option<(u64, u64)>); 3],
@@ -52,8 +52,8 @@ pub(super) struct SharedMemory {
 impl SharedMemory {
     /// Opens FILE-shm, or creates it as SQLite would.
     fn open(path: &Path) -> Result<Self, DatabaseError> {
-        let shm = data_file::with_suffix(path, "-shm");
-        let failed = |error: io::Error| data_file::path_error(&shm, &error);
+        let shm = probe::with_suffix(path, "-shm");
+        let failed = |error: io::Error| probe::path_error(&shm, &error);
         let owner = fs::metadata(path).map_err(failed)?;
         let mode = owner.mode() & 0o777;
         let mut options = OpenOptions::new();
@@ -79,7 +79,7 @@ impl SharedMemory {
                 // the file system cannot allocate in advance
                 Err(Errno::OPNOTSUPP) => self.room = self.length(),
                 Err(Errno::NOSPC | Errno::DQUOT) => return Err(DatabaseError::full()),
-                Err(error) => return Err(data_file::path_error(&self.path, &error.into())),
+                Err(error) => return Err(probe::path_error(&self.path, &error.into())),
             }
         }
         Ok(())
@@ -112,12 +112,12 @@ impl Drop for SharedMemory {
     }
 }
 
-impl Files {
+impl WalFiles {
     /// `given`: FILE as `--data` names it, which may be a symbolic link that leads to `path`. Makes
     /// room for FILE-wal as it is: the first process that opens FILE-shm cuts it to nothing, and
     /// then has the room free on the disk for the new index.
     pub(super) fn new(given: &Path, path: &Path) -> Result<Self, DatabaseError> {
-        let beside = |suffix| data_file::with_suffix(path, suffix);
+        let beside = |suffix| probe::with_suffix(path, suffix);
         let opened = [given.to_owned(), beside("-wal"), beside("-shm")].map(|path| (path, None));
         let mut shm = SharedMemory::open(path)?;
         let wal = fs::metadata(&opened[1].0).map_or(0, |file| file.len());
@@ -207,7 +207,8 @@ mod tests {
 
     #[test]
     fn only_one_of_several_that_open_the_index_at_once_has_made_it() {
-        let directory = std::env::temp_dir().join(format!("colors-files-{}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("colors-wal-files-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("FILE");
         fs::write(&path, "").unwrap();

@@ -11,8 +11,8 @@ struct Directory(PathBuf);
 
 impl Directory {
     fn new(name: &str) -> Self {
-        let directory =
-            std::env::temp_dir().join(format!("colors-snapshot-{name}-{}", std::process::id()));
+        let directory = std::env::temp_dir()
+            .join(format!("colors-foreign-reader-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).unwrap();
         let scratch = Self(directory);
@@ -307,7 +307,7 @@ fn a_journal_is_read_under_unless_it_is_hot() {
             .unwrap();
     }
     assert_eq!(read_snapshot(&scratch.path("copy"), &name_in), Err(DatabaseError::HotJournal));
-    assert!(data_file::has_journal(&scratch.path("copy")));
+    assert!(probe::has_journal(&scratch.path("copy")));
     drop(scratch.open("copy").execute_batch("SELECT * FROM color"));
     assert_eq!(name(read_snapshot(&scratch.path("copy"), &name_in)), "new");
 }

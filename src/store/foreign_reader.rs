@@ -15,7 +15,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::database::{self, BUSY_PAUSE, BUSY_TIME};
-use super::{Colors, DatabaseError, data_file};
+use super::{Colors, DatabaseError, probe};
 
 /// The clock of a file system goes on in steps, of 1 to 10 ms. Behind a time that is younger than
 /// two of them, a second change may hide.
@@ -78,8 +78,8 @@ impl Stamp {
 
 impl Stamps {
     pub(super) fn of(path: &Path) -> io::Result<Self> {
-        let path = data_file::resolve(path);
-        let wal = Stamp::of(&data_file::with_suffix(&path, "-wal"))?;
+        let path = probe::resolve(path);
+        let wal = Stamp::of(&probe::with_suffix(&path, "-wal"))?;
         // for root, SQLite sets the owner of a log whenever it opens it
         let wal = wal.map(|wal| Stamp { status_changed: wal.modified, ..wal });
         Ok(Self([Stamp::of(&path)?, wal]))
@@ -122,7 +122,7 @@ pub(crate) fn read_once(path: &Path, check: bool) -> Result<Colors, DatabaseErro
 pub(super) fn read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
     let begun = Instant::now();
     loop {
-        match try_read_snapshot(&data_file::resolve(path), read) {
+        match try_read_snapshot(&probe::resolve(path), read) {
             Err(DatabaseError::Busy | DatabaseError::Changing(_))
                 if begun.elapsed() < BUSY_TIME =>
             {
@@ -135,8 +135,8 @@ pub(super) fn read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
 
 /// One try of [`read_snapshot`]. `path`: without links.
 fn try_read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
-    let failed = |error: io::Error| data_file::path_error(path, &error);
-    if !data_file::inspect(path)? {
+    let failed = |error: io::Error| probe::path_error(path, &error);
+    if !probe::inspect(path)? {
         return Err(DatabaseError::other(
             "it does not exist, or is empty; name the file of a service, or a copy, with --data",
         ));
@@ -149,7 +149,7 @@ fn try_read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
     let [Some(opened), wal] = &before.0 else { return Err(CHANGING) };
     check_applied(path, opened)?;
     let has_log = wal.as_ref().is_some_and(|wal| wal.length > 0);
-    let has_journal = data_file::has_journal(path);
+    let has_journal = probe::has_journal(path);
     let mut version = [0];
     file.read_at(&mut version, READ_VERSION).map_err(failed)?;
     if version == [2] && has_journal {
@@ -177,20 +177,20 @@ fn try_read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
 /// Opens FILE-shm if a program uses it. After a kill or a power cut it may be missing, or stay, with
 /// FILE-wal and without: whatever it has then says nothing.
 fn open_index_in_use(path: &Path) -> Result<Option<File>, DatabaseError> {
-    let path = data_file::with_suffix(path, "-shm");
+    let path = probe::with_suffix(path, "-shm");
     let shm = match File::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        shm => shm.map_err(|error| data_file::path_error(&path, &error))?,
+        shm => shm.map_err(|error| probe::path_error(&path, &error))?,
     };
-    let is_in_use = is_locked(&shm, libc::F_WRLCK, IN_USE)
-        .map_err(|error| data_file::path_error(&path, &error))?;
+    let is_in_use =
+        is_locked(&shm, libc::F_WRLCK, IN_USE).map_err(|error| probe::path_error(&path, &error))?;
     Ok(is_in_use.then_some(shm))
 }
 
 /// Reads through FILE-wal, as its other readers do. Call it with the lock on FILE, which keeps who
 /// closes the database from removing FILE-wal: SQLite would make that again.
 fn read_through_log<T>(path: &Path, before: Stamps, shm: &File, read: Read<'_, T>) -> Found<T> {
-    let failed = |error: io::Error| data_file::path_error(path, &error);
+    let failed = |error: io::Error| probe::path_error(path, &error);
     // A commit can be read only after it is synced, and that changes no stamp.
     let is_written = is_locked(shm, libc::F_RDLCK, WRITER).map_err(failed)?;
     let seen = before.clone().unless_young().filter(|_| !is_written);
@@ -210,7 +210,7 @@ fn read_in_place<T>(
     has_log: bool,
     read: Read<'_, T>,
 ) -> Found<T> {
-    let failed = |error: io::Error| data_file::path_error(path, &error);
+    let failed = |error: io::Error| probe::path_error(path, &error);
     let [Some(opened), wal] = &before.0 else { return Err(CHANGING) };
     let is_still = || is_still(file, opened).map_err(failed);
     // Without FILE-shm, SQLite reads a log in exclusive mode only, and then has the index in memory
@@ -245,7 +245,7 @@ fn open_read_only(
     pragma: &str,
 ) -> Result<Connection, DatabaseError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    let uri = format!("{}{parameters}", data_file::uri(path));
+    let uri = format!("{}{parameters}", probe::uri(path));
     let connection = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     // a read is tried again as a whole
     connection.busy_timeout(Duration::ZERO)?;
@@ -309,8 +309,8 @@ fn range_lock(kind: i32, (start, length): (off_t, off_t)) -> libc::flock {
 /// Fails while Litestream is applying changes, or when it was ended in the middle: it renames
 /// FILE-txid into its place after each, and nothing else tells that pages are missing.
 fn check_applied(path: &Path, file: &Stamp) -> Result<(), DatabaseError> {
-    let txid = Stamp::of(&data_file::with_suffix(path, "-txid"))
-        .map_err(|error| data_file::path_error(path, &error))?;
+    let txid = Stamp::of(&probe::with_suffix(path, "-txid"))
+        .map_err(|error| probe::path_error(path, &error))?;
     match txid {
         Some(txid) if txid.modified < file.modified => Err(DatabaseError::Changing(
             "changes were applied in part: it is newer than FILE-txid; if litestream restore does \
@@ -321,5 +321,5 @@ fn check_applied(path: &Path, file: &Stamp) -> Result<(), DatabaseError> {
 }
 
 #[cfg(test)]
-#[path = "snapshot_tests.rs"]
+#[path = "foreign_reader_tests.rs"]
 mod tests;
