@@ -145,6 +145,7 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
         Signals::handle(&is_starting, args.token_file.is_some()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(args)?.unzip();
     let source = load::find(args)?;
+    let path = source.path();
     let lock = load::lock(args, &source)?;
     // from here on a start that ends removes the files of its sockets
     is_starting.store(false, SeqCst);
@@ -181,9 +182,12 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let ended = accept_loop.run(&signals);
     let deadline = Instant::now() + STOP_TIME;
     accept_loop.stop(deadline - CLOSE_TIME);
-    match shared.service.store.close(deadline) {
-        Ok(()) => log::info!("stopped"),
-        Err(reason) => log::warn!("stopped; keep FILE and FILE-wal together: {reason}"),
+    match (shared.service.store.close(deadline), path) {
+        (Ok(()), _) | (_, None) => log::info!("stopped"),
+        (Err(reason), Some(path)) => {
+            let file = path.display();
+            log::warn!("stopped; keep {file} and {file}-wal together: {reason}");
+        }
     }
     ended.map_err(Failure::System)
 }

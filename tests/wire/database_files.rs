@@ -215,9 +215,11 @@ fn an_index_that_is_cut_ends_nothing_at_the_stop_either() {
         index.set_len(length).unwrap();
         // before anything else has noticed it
         let log = server.stop();
-        let warning = "[WARN] stopped; keep FILE and FILE-wal together: colors.db-shm was removed, \
-                       replaced or cut short; ";
-        assert!(log.lines().next_back().unwrap().contains(warning), "{length}: {log}");
+        let warning = format!(
+            "[WARN] stopped; keep {file} and {file}-wal together: colors.db-shm was removed, \
+             replaced or cut short; "
+        );
+        assert!(log.lines().next_back().unwrap().contains(&warning), "{length}: {log}");
         assert_eq!(stored(&file), list, "{length}");
         let again = Server::start(&["--data", &file]);
         assert_eq!(again.list(), list, "{length}");
@@ -247,7 +249,8 @@ fn a_file_that_is_cut_acknowledges_nothing_until_it_is_whole_again() {
         assert_eq!(server.ask("GET", "/health", "").status, 503);
         let log = server.stop();
         let last = log.lines().next_back().unwrap();
-        assert!(last.contains("[WARN] stopped; keep FILE and FILE-wal together: "), "{log}");
+        let warning = format!("[WARN] stopped; keep {file} and {file}-wal together: ");
+        assert!(last.contains(&warning), "{log}");
         // nothing was written to it: the same file has what it lacks
         fs::write(&file, whole).unwrap();
         assert_eq!(stored(&file), list, "{length}");
@@ -321,10 +324,11 @@ fn a_database_that_sqlite3_has_restored_is_used_once_it_is_marked_as_the_message
         |script: &str| run(Command::new("sh").args(["-ec", script]).current_dir(&scratch.0));
     assert_eq!(shell("sqlite3 colors.db .dump | sqlite3 new.db").0, Some(0));
     let error = error_of(&["--listen", "127.0.0.1:0", "--data", &new]);
-    let command = "sqlite3 FILE 'PRAGMA application_id=1668246642; PRAGMA user_version=1'";
+    let command =
+        format!("sqlite3 {new} 'PRAGMA application_id=1668246642; PRAGMA user_version=1'");
     let expected = "it is the database of another program, or made by sqlite3 from a dump; name another file with --data, or mark it as ours with";
     assert_eq!(error, format!("cannot use {new}: {expected} {command}"));
-    assert_eq!(shell(&command.replace("FILE", "new.db")), (Some(0), String::new(), String::new()));
+    assert_eq!(shell(&command), (Some(0), String::new(), String::new()));
     let server = Server::start(&["--data", &new]);
     assert_eq!((server.list(), server.ask("POST", "/colors", A).status), (envelope(A), 201));
 }

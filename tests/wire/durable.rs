@@ -271,7 +271,7 @@ fn an_index_of_the_log_that_is_cut_short_while_it_runs_is_noticed_and_not_touche
     }
     assert_eq!(server.list(), list);
     let log = server.stop();
-    assert!(log.contains("keep FILE and FILE-wal together"), "{log}");
+    assert!(log.contains(&format!("stopped; keep {file} and {file}-wal together: ")), "{log}");
     assert_eq!(stored(&file), list);
 }
 
