@@ -24,8 +24,8 @@ pub(crate) enum Source {
     Seed(Colors, String),
     /// FILE, which others write: `--read-only`.
     Followed,
-    /// FILE, without links. `seed`: what a start makes it from, and the name of that, unless FILE
-    /// is certain to have a list.
+    /// FILE, without links. `seed`: the colors of a new FILE, and their name; `None` if FILE is
+    /// certain to have a list.
     Kept { path: PathBuf, has_list: bool, seed: Option<(Colors, String)> },
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
 }
 
 fn unusable(file: &Path, error: DatabaseError) -> Failure {
-    Failure::DataFile(file.display().to_string(), error)
+    Failure::Database(file.display().to_string(), error)
 }
 
 /// Reads the seed. Returns its colors and its name.

@@ -321,7 +321,7 @@ impl Database {
         if has_failed {
             self.data_version = None;
         }
-        let found = self.begin_by("BEGIN IMMEDIATE", known)?;
+        let found = self.begin_transaction("BEGIN IMMEDIATE", known)?;
         if has_failed {
             rewrite_page(&self.connection)?;
         }
@@ -334,12 +334,16 @@ impl Database {
         &mut self,
         known: &Colors,
     ) -> Result<Option<Colors>, DatabaseError> {
-        let found = self.begin_by("BEGIN", known);
+        let found = self.begin_transaction("BEGIN", known);
         self.roll_back();
         found
     }
 
-    fn begin_by(&mut self, sql: &str, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
+    fn begin_transaction(
+        &mut self,
+        sql: &str,
+        known: &Colors,
+    ) -> Result<Option<Colors>, DatabaseError> {
         self.check_files(known)?;
         self.execute(sql, [])?;
         let data_version = Some(value(&self.connection, DATA_VERSION)?);

@@ -1,4 +1,4 @@
-//! Tests of the database on real files: edits, failures, other programs, and logs that were cut
+//! Tests of the database on real files: edits, failures, other programs, and a FILE-wal that was cut
 //! short.
 
 use std::fs;
@@ -170,7 +170,7 @@ fn colors_that_another_program_leaves_alone_share_their_memory() {
 }
 
 #[test]
-fn a_log_that_is_cut_short_is_one_of_the_lists_before() {
+fn a_wal_that_is_cut_short_is_one_of_the_lists_before() {
     let mut scratch = Scratch::new("cut");
     let mut lists = vec![list([color(1, "a")])];
     for (id, name) in [(2, "b"), (3, "c")] {
@@ -178,16 +178,16 @@ fn a_log_that_is_cut_short_is_one_of_the_lists_before() {
         scratch.save([append(id, name)]).unwrap();
         lists.push(scratch.read());
     }
-    let log = fs::read(probe::with_suffix(&scratch.path, "-wal")).unwrap();
+    let wal = fs::read(probe::with_suffix(&scratch.path, "-wal")).unwrap();
     let copy = scratch.path.with_file_name("copy.db");
     fs::copy(&scratch.path, &copy).unwrap();
     let mut commits = 0;
-    // a frame has 24 bytes and a page of 4,096, behind 32 bytes of the log's own: every byte around
-    // its ends, and some between
+    // A frame has a header of 24 bytes and a page of 4,096. The first one is behind a header of 32
+    // bytes. Tries each byte around the ends of frames, and some between.
     let is_tried =
-        |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == log.len();
-    for end in (0..=log.len()).filter(is_tried) {
-        fs::write(probe::with_suffix(&copy, "-wal"), &log[..end]).unwrap();
+        |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == wal.len();
+    for end in (0..=wal.len()).filter(is_tried) {
+        fs::write(probe::with_suffix(&copy, "-wal"), &wal[..end]).unwrap();
         let colors = read_once(&copy, false).unwrap();
         assert!(
             colors == lists[commits] || Some(&colors) == lists.get(commits + 1),
@@ -199,7 +199,7 @@ fn a_log_that_is_cut_short_is_one_of_the_lists_before() {
 }
 
 #[test]
-fn a_copy_without_its_index_is_read_by_a_link_as_well() {
+fn a_copy_without_its_shm_is_read_by_a_link_as_well() {
     let mut scratch = Scratch::new("link");
     scratch.begin();
     scratch.save([append(2, "b")]).unwrap();

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// A directory with `FILE`, a database of one color whose log is copied into it; removed when
-/// dropped.
+/// A directory with `FILE`, a database of one color without FILE-wal. Removed when dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -105,8 +104,8 @@ fn what_is_changed_without_the_lock_during_a_read_is_read_again() {
 }
 
 #[test]
-fn a_log_that_appears_during_a_read_is_read() {
-    let scratch = Directory::new("log");
+fn a_wal_that_appears_during_a_read_is_read() {
+    let scratch = Directory::new("wal");
     let writer = Cell::new(None);
     let found = read_snapshot(&scratch.path("FILE"), &|connection| {
         let found = name_in(connection);
@@ -213,7 +212,7 @@ fn changes_that_are_applied_in_part_are_not_read() {
 }
 
 #[test]
-fn a_log_is_read_through_and_nothing_is_made_or_left() {
+fn a_wal_is_read_through_and_nothing_is_made_or_left() {
     let scratch = Directory::new("through");
     let writer = scratch.open("FILE");
     writer.execute_batch("UPDATE color SET name = 'new'").unwrap();
@@ -228,7 +227,7 @@ fn a_log_is_read_through_and_nothing_is_made_or_left() {
     let (found, seen) = scratch.read().unwrap();
     let is_young = Stamps::of(&scratch.path("FILE")).unwrap().unless_young().is_none();
     assert!(found == "newer" && (seen.is_none() || !is_young));
-    // who closes it cannot remove the log meanwhile, which SQLite would make again
+    // A program that closes it cannot remove FILE-wal meanwhile, which SQLite would make again.
     let writer = Cell::new(Some(writer));
     let found = read_snapshot(&scratch.path("FILE"), &|connection| {
         drop(writer.take());
@@ -239,29 +238,29 @@ fn a_log_is_read_through_and_nothing_is_made_or_left() {
 }
 
 #[test]
-fn what_a_kill_leaves_of_a_log_is_read_at_once_without_its_index() {
-    let scratch = Directory::new("no-index");
+fn what_a_kill_leaves_of_a_wal_is_read_at_once_without_its_shm() {
+    let scratch = Directory::new("no-shm");
     let writer = scratch.open("FILE");
     writer.execute_batch("UPDATE color SET name = 'new'").unwrap();
-    let log = fs::read(scratch.path("FILE-wal")).unwrap();
-    let torn = [&log[..32], &[0xa5; 4120]].concat();
+    let wal = fs::read(scratch.path("FILE-wal")).unwrap();
+    let torn = [&wal[..32], &[0xa5; 4120]].concat();
     fs::copy(scratch.path("FILE"), scratch.path("copy")).unwrap();
-    for (log, found) in [
-        (Some(&log[..]), "new"),
+    for (wal, found) in [
+        (Some(&wal[..]), "new"),
         (Some(&torn), "old"),
-        (Some(&log[..100]), "old"),
-        (Some(&log[..32]), "old"),
-        (Some(&log[..20]), "old"),
+        (Some(&wal[..100]), "old"),
+        (Some(&wal[..32]), "old"),
+        (Some(&wal[..20]), "old"),
         (None, "old"),
     ] {
         let _ = fs::remove_file(scratch.path("copy-wal"));
-        if let Some(log) = log {
-            fs::write(scratch.path("copy-wal"), log).unwrap();
+        if let Some(wal) = wal {
+            fs::write(scratch.path("copy-wal"), wal).unwrap();
         }
-        for index in [None, Some("")] {
+        for shm in [None, Some("")] {
             let _ = fs::remove_file(scratch.path("copy-shm"));
-            if let Some(index) = index {
-                fs::write(scratch.path("copy-shm"), index).unwrap();
+            if let Some(shm) = shm {
+                fs::write(scratch.path("copy-shm"), shm).unwrap();
             }
             let names = scratch.names();
             let read = try_read_snapshot(&scratch.path("copy"), &name_in);
@@ -271,8 +270,8 @@ fn what_a_kill_leaves_of_a_log_is_read_at_once_without_its_index() {
 }
 
 #[test]
-fn a_log_that_is_missing_beside_its_index_is_not_taken_for_an_empty_one() {
-    let scratch = Directory::new("no-log");
+fn a_wal_that_is_missing_beside_its_shm_is_not_taken_for_an_empty_one() {
+    let scratch = Directory::new("no-wal");
     let writer = scratch.open("FILE");
     writer.execute_batch("UPDATE color SET name = 'new'").unwrap();
     fs::rename(scratch.path("FILE-wal"), scratch.path("away")).unwrap();
@@ -291,9 +290,9 @@ fn a_journal_is_read_under_unless_it_is_hot() {
     writer.execute_batch("PRAGMA journal_mode=PERSIST; UPDATE color SET name = 'new'").unwrap();
     assert_eq!(name(scratch.read()), "new");
     // left over beside another file
-    scratch.fill("copy", "with a log");
+    scratch.fill("copy", "with a WAL");
     fs::copy(scratch.path("FILE-journal"), scratch.path("copy-journal")).unwrap();
-    assert_eq!(name(read_snapshot(&scratch.path("copy"), &name_in)), "with a log");
+    assert_eq!(name(read_snapshot(&scratch.path("copy"), &name_in)), "with a WAL");
     // under way: nobody else sees it yet
     writer.execute_batch("BEGIN IMMEDIATE; UPDATE color SET name = 'newer'").unwrap();
     assert_eq!(name(scratch.read()), "new");

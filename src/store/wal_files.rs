@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_one_of_several_that_open_the_index_at_once_has_made_it() {
+    fn only_one_of_several_that_open_the_shm_at_once_has_made_it() {
         let directory =
             std::env::temp_dir().join(format!("colors-wal-files-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();

@@ -296,7 +296,7 @@ fn sqlite3_reads_and_copies_the_list_while_it_changes() {
 }
 
 #[test]
-fn a_reader_that_stays_makes_the_log_grow_until_it_goes() {
+fn a_reader_that_stays_makes_the_wal_grow_until_it_goes() {
     if !is_installed("sqlite3") {
         return;
     }
@@ -314,17 +314,17 @@ fn a_reader_that_stays_makes_the_log_grow_until_it_goes() {
         let content = format!(r#"{{"value":"{}"}}"#, (digit % 10).to_string().repeat(length));
         client.ask("PUT", "/colors/a", &content).expect_status(200);
     };
-    let log_length = || fs::metadata(format!("{file}-wal")).unwrap().len();
+    let wal_length = || fs::metadata(format!("{file}-wal")).unwrap().len();
     for number in 0..80 {
         update(number, 1_000_000);
     }
-    assert!(log_length() > 64 * 1024 * 1024, "{}", log_length());
+    assert!(wal_length() > 64 * 1024 * 1024, "{}", wal_length());
     drop(input);
     shell.wait().unwrap();
     for number in 0..3 {
         update(number, 10);
     }
-    assert!(log_length() <= 4 * 1024 * 1024, "{}", log_length());
+    assert!(wal_length() <= 4 * 1024 * 1024, "{}", wal_length());
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
         let expected = refused_file("write", 0o644);
         assert!(code == Some(1) && error.ends_with(&expected), "{arguments:?}: {error}");
     }
-    // its own file in a directory of root's: there is no place for the log
+    // its own file in a directory of root's: there is no place for FILE-wal
     chown(&file, Some(65534), Some(65534)).unwrap();
     let (code, _, error) = run_as_nobody(&["--check"]);
     let directory = scratch.0.to_str().unwrap();
