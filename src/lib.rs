@@ -38,10 +38,10 @@
 //!   - `status`: whether the database can be saved to, or read
 //!   - `database`: rows in SQLite
 //!   - `database_error`: why a database cannot be used
-//!   - `data_file`: what is at the path of `--data`
-//!   - `files`: the files of a database that is open
-//!   - `snapshot`: reads a file that others may be writing
-//!   - `follower`: reads such a file again whenever it has changed
+//!   - `probe`: what is at the path of `--data`, before SQLite opens it
+//!   - `wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
+//!   - `foreign_reader`: reads a database that other programs may be writing
+//!   - `follower`: polls such a database, and reads it again when it has changed
 //! - `http`: RFC 9110 and 9112 on values
 //!   - `parser`: bytes to requests, or why they are none
 //!   - `head`: the request line and the fields
@@ -148,6 +148,7 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
         Signals::handle(&is_starting, args.token_file.is_some()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(args)?.unzip();
     let source = load::find(args)?;
+    let path = source.path();
     let lock = load::lock(args, &source)?;
     // from here on a start that ends removes the files of its sockets
     is_starting.store(false, SeqCst);
@@ -185,9 +186,12 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let ended = accept_loop.run(&signals);
     let deadline = Instant::now() + STOP_TIME;
     accept_loop.stop(deadline - CLOSE_TIME);
-    match shared.service.store.close(deadline) {
-        Ok(()) => log::info!("stopped"),
-        Err(reason) => log::warn!("stopped; keep FILE and FILE-wal together: {reason}"),
+    match (shared.service.store.close(deadline), path) {
+        (Ok(()), _) | (_, None) => log::info!("stopped"),
+        (Err(reason), Some(path)) => {
+            let file = path.display();
+            log::warn!("stopped; keep {file} and {file}-wal together: {reason}");
+        }
     }
     ended.map_err(Failure::System)
 }

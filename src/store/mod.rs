@@ -5,18 +5,18 @@
 mod change;
 mod color;
 mod colors;
-pub(crate) mod data_file;
 pub(crate) mod database;
 mod database_error;
-mod files;
 mod follower;
+pub(crate) mod foreign_reader;
 #[cfg(fuzzing)]
 #[path = "../../fuzz/inside/store.rs"]
 pub(crate) mod fuzzing;
 pub(crate) mod json;
 mod list;
-pub(crate) mod snapshot;
+pub(crate) mod probe;
 mod status;
+mod wal_files;
 mod writer;
 
 use std::path::Path;
@@ -38,7 +38,7 @@ pub(crate) use writer::Writer;
 use writer::WriterMessage;
 
 /// What another program has written may go unnoticed by readers for this long.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The list, and the way to its writer.
 pub(crate) struct Store {
@@ -118,7 +118,7 @@ impl Store {
         let store = Self { status, kept, ..Self::in_memory(Colors::default(), memory_max) };
         let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
         let mut follower = Follower { path: path.to_owned(), list, status, seen: None };
-        follower.look()?;
+        follower.poll_external()?;
         Ok((store, follower))
     }
 

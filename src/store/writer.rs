@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::LOOK_INTERVAL;
+use super::POLL_INTERVAL;
 use super::database::BUSY_TIME;
 use super::{
     Change, Colors, Database, DatabaseError, DatabaseStatus, Deliver, Outcome, SharedList, Ticket,
@@ -102,12 +102,12 @@ impl Writer {
         deliver(ticket, outcome);
     }
 
-    /// Waits for a message, but no longer than [`LOOK_INTERVAL`].
+    /// Waits for a message, but no longer than [`POLL_INTERVAL`].
     fn receive(&self, yielding: &mut Yielding) -> Result<WriterMessage, RecvTimeoutError> {
         let receive = || self.messages.try_recv().ok();
         match receive().or_else(|| yielding.until(receive)) {
             Some(message) => Ok(message),
-            None => self.messages.recv_timeout(LOOK_INTERVAL),
+            None => self.messages.recv_timeout(POLL_INTERVAL),
         }
     }
 
@@ -126,7 +126,7 @@ impl Writer {
     /// Publishes what other programs have committed. Needs no lock for writing.
     fn publish_external(&mut self) -> Result<(), DatabaseError> {
         let known = self.list.version();
-        let found = self.database.look(&known)?;
+        let found = self.database.poll_external(&known)?;
         self.publish_unless_known(&known, found);
         Ok(())
     }
