@@ -51,6 +51,7 @@
 //!   - `request`: a request as a value
 //!   - `conditional`: If-Match and If-None-Match
 //!   - `response`: a response as a value, and its head as bytes; the value of Date
+//!   - `status`: the statuses of responses
 //! - what all of them may use
 //!   - `blob`: bytes with a tag that many share, and conditions on tags
 //!   - `metrics`: what is counted, and the text that Prometheus reads

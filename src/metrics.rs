@@ -9,8 +9,9 @@ use std::iter;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tiny_http::{Method, StatusCode};
+use tiny_http::Method;
 
+use crate::http::StatusCode;
 use crate::logging;
 
 /// The metric families, one per line: name, type and help.

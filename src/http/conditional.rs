@@ -1,9 +1,8 @@
 //! Parses If-Match and If-None-Match (RFC 9110 §13.1).
 
-use tiny_http::StatusCode;
-
 use super::request::Request;
 use super::response::Response;
+use super::status::StatusCode;
 use crate::blob::{Conditions, Tag, Tags};
 
 /// The conditions of a request. Fails with a 400 if a value is neither `*` nor a list of entity

@@ -11,6 +11,7 @@ mod parser;
 mod prefer;
 mod request;
 mod response;
+mod status;
 mod syntax;
 
 pub(crate) use conditional::conditions;
@@ -21,4 +22,5 @@ pub(crate) use request::{Credentials, Request};
 pub(crate) use response::{
     CLOSES, Challenge, CommonFields, Content, Date, Response, keep_alive_fields,
 };
+pub(crate) use status::StatusCode;
 pub(crate) use syntax::{Host, has_valid_escapes, split_absolute_form};

@@ -5,10 +5,10 @@ use std::fmt;
 use std::mem::take;
 
 use memchr::memchr;
-use tiny_http::StatusCode;
 
 use super::Request;
 use super::head::{self, Framing, Incoming};
+use super::status::StatusCode;
 use super::syntax::is_tchar;
 
 /// Longest request line and fields together, in bytes. Apache allows 8 KiB per line; the cookies of
@@ -222,10 +222,10 @@ pub(crate) enum ProtocolError {
 impl ProtocolError {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::Version => StatusCode::HTTPVERSION_NOT_SUPPORTED,
+            Self::Version => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::MethodTooLong | Self::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
-            Self::ContentTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::ContentTooLarge(_) => StatusCode::CONTENT_TOO_LARGE,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             _ => StatusCode::BAD_REQUEST,
         }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use time::OffsetDateTime;
 use time::macros::format_description;
-use tiny_http::StatusCode;
+
+use super::status::StatusCode;
 
 use crate::blob::{Blob, Tag};
 
@@ -131,17 +132,13 @@ impl Response {
 
     /// Appends status line and fields.
     pub(crate) fn write_head(&self, out: &mut Vec<u8>, common: &CommonFields<'_>) {
-        let reason = match self.status {
-            // RFC 9110 §15.5.14; tiny_http has the older name
-            StatusCode::PAYLOAD_TOO_LARGE => "Content Too Large",
-            status => status.default_reason_phrase(),
-        };
         let cache_control = match (self.challenge, common.is_private) {
             (Some(_), _) => "no-store",
             (None, true) => "private, no-cache",
             (None, false) => "no-cache",
         };
-        push(out, ["HTTP/1.1 ", itoa::Buffer::new().format(self.status.0), " ", reason]);
+        let mut digits = itoa::Buffer::new();
+        push(out, ["HTTP/1.1 ", digits.format(self.status.0), " ", self.status.reason_phrase()]);
         push(out, ["\r\nDate: ", common.date, "\r\nCache-Control: ", cache_control]);
         push(out, [PROTECTION_FIELDS]);
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304

@@ -4,9 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use tiny_http::StatusCode;
-
-use crate::http::{Challenge, Request, Response};
+use crate::http::{Challenge, Request, Response, StatusCode};
 use crate::logging::{self, excerpt};
 use crate::service::{AccessLog, Service};
 

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
-use tiny_http::{Method, StatusCode};
+use tiny_http::Method;
 
 use super::inbox::Inbox;
 use super::limits::{Limits, Quota, memory_of};
 use super::output::{Output, Sent};
 use super::watches::Watch;
 use super::{Shared, access_log};
-use crate::http::{CLOSES, Parser, ProtocolError, Request, Response};
+use crate::http::{CLOSES, Parser, ProtocolError, Request, Response, StatusCode};
 use crate::metrics::{Closing, WorkerCounters};
 use crate::service::{Answer, Phase, RequestContext, Service, Wait};
 use crate::store::{DatabaseError, Outcome, Ticket};

@@ -146,7 +146,7 @@ impl AcceptLoop {
         let listeners = self.listeners.iter().filter(|_| !is_full);
         let mut polled = vec![watch(signals.stop.as_fd())];
         polled.extend(signals.reload.iter().map(|reload| watch(reload.as_fd())));
-        polled.extend(listeners.map(|listener| watch(listener.socket.as_fd())));
+        polled.extend(listeners.map(|listener| watch(listener.as_fd())));
         match rustix::event::poll(&mut polled, time.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -262,6 +262,6 @@ fn pause(error: &io::Error) {
 
 /// Whether a connection waits in the kernel's queue.
 fn has_pending(listener: &Listener) -> bool {
-    let mut polled = [PollFd::new(&listener.socket, PollFlags::IN)];
+    let mut polled = [PollFd::new(&listener, PollFlags::IN)];
     rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }

@@ -140,10 +140,8 @@ mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
 
-    use tiny_http::StatusCode;
-
     use super::*;
-    use crate::http::CLOSES;
+    use crate::http::{CLOSES, StatusCode};
 
     const COMMON: CommonFields<'_> = CommonFields {
         date: "",

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use tiny_http::{Method, StatusCode};
+use tiny_http::Method;
 
 use super::Service;
 use super::tests::{LIST, ask, json, request, respond, service_with};
+use crate::http::StatusCode;
 use crate::http::{Challenge, Credentials, Fields, Response};
 use crate::service::{ServiceOptions, Tokens};
 

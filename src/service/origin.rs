@@ -3,9 +3,7 @@
 //! from; curl and other programs do not, and pass the check against CSRF. The host is checked for
 //! all of them.
 
-use tiny_http::StatusCode;
-
-use crate::http::{Host, Request, Response};
+use crate::http::{Host, Request, Response, StatusCode};
 use crate::logging::excerpt;
 
 /// What the operator allows besides the service's own pages and names.

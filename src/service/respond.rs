@@ -7,12 +7,12 @@ use std::time::SystemTime;
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tiny_http::{Method, StatusCode};
+use tiny_http::Method;
 
 use super::matcher::{self, BasePath, Resource, TargetError};
 use super::{AccessLog, Answer, Phase, RequestContext, Service, Subject, Wait, page};
 use crate::blob::Blob;
-use crate::http::{Challenge, CommonFields, Content, Request, Response, conditions};
+use crate::http::{Challenge, CommonFields, Content, Request, Response, StatusCode, conditions};
 use crate::logging::excerpt;
 use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, Store, json};
 
