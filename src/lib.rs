@@ -15,9 +15,11 @@
 //!   - `listen`: addresses, the sockets that listen there, and the files of unix sockets
 //!   - `limits`: how much clients may use, and each connection's part of it
 //!   - `worker`: an event loop, which keeps its connections until they end
+//!   - `yielding`: what a worker does before it sleeps
 //!   - `inbox`: how other threads reach a worker
 //!   - `watches`: which connections wait for a change, and which a change concerns
 //!   - `connection`: the state machine of a connection
+//!   - `connection/pending`: answers that come later
 //!   - `output`: what a connection has to send
 //!   - `access_log`: what the log says about a response
 //! - `service`: the contract, a request in and a response out
@@ -57,7 +59,6 @@
 //!   - `metrics`: what is counted, and the text that Prometheus reads
 //!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
-//!   - `yielding`: what a worker and the writer do before they sleep
 //!   - `logging`: log lines, how many there may be, and the thread that writes them
 
 #![forbid(unsafe_code)]
@@ -76,7 +77,6 @@ mod service;
 mod service_manager;
 mod signals;
 mod store;
-mod yielding;
 
 use std::io::{self, Write as _};
 use std::panic;

@@ -1,5 +1,63 @@
 //! Sockets and threads: the accept loop, on the main thread, and the workers, to which it passes
 //! connections.
+//!
+//! # Threads
+//!
+//! | thread | does | may wait for |
+//! |---|---|---|
+//! | main | accepts connections, takes signals, sends heartbeats | poll(2), and for 20 ms where the system lacks something; at the start for FILE, at the stop for connections and the writer |
+//! | workers, one for each processor and at least two | receive, answer and send | epoll_wait(2) |
+//! | one more of their pool | answers that take long, one after the other | nothing |
+//! | writer, or follower | all that `store` does on disk | the disk, locks of other programs, its channel |
+//! | log | writes log lines | standard error |
+//!
+//! A worker never waits for a client, a disk or another thread, but for the moment that a lock is
+//! held. So whatever one client does, the others of its worker are served. Answers that take long are
+//! those that need the JSON or the tag of a long list that nobody has made yet, and contents that
+//! become a list.
+//!
+//! # Who wakes whom
+//!
+//! - The accept loop hands each connection, and all workers a change of the [`Phase`], to an
+//!   [`Inbox`]; its eventfd wakes the worker.
+//! - A change goes to the writer through a channel. The outcome comes back by [`Ticket`] as
+//!   [`Mail::Event`], and so does what the pool has answered.
+//! - Whoever publishes a new version of the list calls [`Inbox::note_change`] of each worker, which
+//!   wakes those workers alone that have connections waiting for a change.
+//! - Signals write to a stream that the accept loop polls.
+//!
+//! # Locks
+//!
+//! Each is held for a moment: nothing is sent, saved, hashed or written to the log under it.
+//!
+//! | lock | guards | taken inside |
+//! |---|---|---|
+//! | [`Shared::making_room`] | that only one worker at a time closes connections to make room; the others do not wait for it | |
+//! | `Watches::waiting` | which connections of a worker wait for a change | `making_room` |
+//! | `SharedList::current` | the current version of the list; locked to clone it, or to edit it in memory | both |
+//! | `Inbox::mail` | what other threads have posted | |
+//! | `Tokens::accepted` | the hashes of the tokens | `making_room` |
+//! | `DatabaseStatus::current` | whether saving works | |
+//!
+//! # Deadlines
+//!
+//! [`Connection::deadline`] says when a connection is overdue, and what it counts as if it is closed
+//! then. Its worker looks at all deadlines no more often than every 100 ms, and no later than the
+//! first one: a deadline may be missed by as much. What has passed is told as [`Event::Overdue`].
+//!
+//! | waits for | for | then |
+//! |---|---|---|
+//! | its first request | `--request-timeout` | closed |
+//! | the rest of a request | `--request-timeout` since its first byte | 408 |
+//! | another request | `--keep-alive` and 1 s; 1 s during a stop | closed |
+//! | a change | what the request prefers, at most 300 s; ends at once in a stop | 304 |
+//! | the client to read | `--request-timeout` since it last read | closed |
+//! | the client to close | 2 s | closed |
+//! | an answer that is made | no limit: the writer has its own | |
+//!
+//! Above the connection limit ([`Phase::Full`]), workers look every 20 ms, and those that have stood
+//! still longest, for half a second at least, are overdue as well. Old lists that take too much
+//! memory end the connections that read them within 100 ms (`Worker::close_old`).
 
 mod access_log;
 mod connection;
@@ -12,6 +70,7 @@ mod listen;
 mod output;
 mod watches;
 mod worker;
+mod yielding;
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;

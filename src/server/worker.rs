@@ -14,12 +14,12 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::connection::{Connection, Event, LoopContext, Next};
 use super::inbox::{Inbox, Mail};
+use super::yielding::Yielding;
 use crate::blob::Blob;
 use crate::http::Date;
 use crate::logging;
 use crate::metrics::Closing;
 use crate::service::Phase;
-use crate::yielding::Yielding;
 
 /// Deadlines are looked at no more often than this, so one may be missed by as much.
 const TICK: Duration = Duration::from_millis(100);

@@ -1,6 +1,38 @@
 //! The list and how it is kept: one mutex around its current version, which all workers share, and
-//! one writer for the database. Once the service runs, only the writer or the follower waits
-//! for the disk. Knows no HTTP, and no sockets.
+//! one writer for the database. Knows no HTTP, and no sockets.
+//!
+//! # Threads
+//!
+//! Anybody may read the current version: a clone of it takes no time, and stays as it is. Who changes
+//! the list depends on where it is kept:
+//!
+//! | kept | changed by | which may wait for |
+//! |---|---|---|
+//! | in memory | the thread that calls [`Store::submit`] | nothing |
+//! | in FILE | the writer, a thread of its own ([`Writer::run`]) | the disk, and locks of other programs |
+//! | in a FILE that others write | the follower, a thread of its own ([`Follower::run`]) | the same |
+//!
+//! The writer tells outcomes to the thread that asked by [`Deliver`], and each new version is told by
+//! [`Notify`]: neither waits. After a panic in a save, that save has failed; after any other panic of
+//! the writer, the process ends, since nothing would be saved any more.
+//!
+//! # Locks
+//!
+//! In this process: `SharedList::current`, and `DatabaseStatus::current`, neither inside the other,
+//! and both for a moment. Versions are freed, and representations and tags made, outside of them.
+//! Those on FILE, between processes, are told in [`database`].
+//!
+//! # Deadlines
+//!
+//! | who | waits for | at most |
+//! |---|---|---|
+//! | the writer | SQLite's write lock | 5 s; then the changes that wait are answered 503 |
+//! | the writer | more changes for one commit | 50 ms from its first |
+//! | writer and follower | between two looks at what other programs have committed | 1 s |
+//! | a start | a predecessor that stops | 6 s |
+//! | a stop | the writer's last commit | 4.5 s from the signal |
+//!
+//! A save that takes longer than 5 s counts as failed in `/health` until it ends ([`DatabaseStatus`]).
 
 mod change;
 mod color;
@@ -31,8 +63,7 @@ pub(crate) use database::Database;
 pub(crate) use database_error::DatabaseError;
 pub(crate) use follower::Follower;
 pub(crate) use json::JsonError;
-use list::Notify;
-pub(crate) use list::SharedList;
+pub(crate) use list::{Notify, SharedList};
 pub(crate) use status::DatabaseStatus;
 pub(crate) use writer::Writer;
 use writer::WriterMessage;

@@ -15,7 +15,6 @@ use super::{
     Change, Colors, Database, DatabaseError, DatabaseStatus, Deliver, Outcome, SharedList, Ticket,
 };
 use crate::logging;
-use crate::yielding::Yielding;
 
 /// When changes that are saved together have taken this long to make, the others wait for the next
 /// commit, so that nobody waits for all of them.
@@ -59,11 +58,10 @@ impl Writer {
         let mut unsaved = Vec::new();
         let mut closed = None;
         let mut tag_first = false;
-        let mut yielding = Yielding::new();
         while closed.is_none() || !unsaved.is_empty() {
             let mut first = None;
             if unsaved.is_empty() {
-                match self.receive(&mut yielding) {
+                match self.messages.recv_timeout(POLL_INTERVAL) {
                     Ok(message) => first = Some(message),
                     Err(RecvTimeoutError::Timeout) => {
                         self.poll_external();
@@ -100,15 +98,6 @@ impl Writer {
     fn deliver(&self, ticket: Ticket, outcome: Result<Outcome, DatabaseError>) {
         let deliver = self.deliver.get().expect("it is set before the first change");
         deliver(ticket, outcome);
-    }
-
-    /// Waits for a message, but no longer than [`POLL_INTERVAL`].
-    fn receive(&self, yielding: &mut Yielding) -> Result<WriterMessage, RecvTimeoutError> {
-        let receive = || self.messages.try_recv().ok();
-        match receive().or_else(|| yielding.until(receive)) {
-            Some(message) => Ok(message),
-            None => self.messages.recv_timeout(POLL_INTERVAL),
-        }
     }
 
     /// Publishes what other programs have committed. If the last save failed, finds out whether

@@ -7,7 +7,7 @@ use threadpool::ThreadPool;
 
 use super::*;
 use crate::metrics::Metrics;
-use crate::service::ServiceOptions;
+use crate::service::{Service, ServiceOptions};
 use crate::store::{Action, Change, Color, Colors, Store};
 
 /// A connection and the other end of its socket.
