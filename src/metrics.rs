@@ -146,7 +146,7 @@ impl WorkerCounters {
     pub(crate) fn count_response(&self, method: Option<&Method>, status: StatusCode) {
         let name = method.map_or("other", Method::as_str);
         let method = METHODS.iter().position(|known| *known == name).unwrap_or(METHODS.len() - 1);
-        let class = usize::from(status.0 / 100).saturating_sub(2).min(CLASSES.len() - 1);
+        let class = usize::from(status.code() / 100).saturating_sub(2).min(CLASSES.len() - 1);
         self.responses[method][class].add(1);
     }
 }

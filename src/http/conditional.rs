@@ -26,7 +26,7 @@ fn parse(field: &str, value: &Option<String>, takes_weak: bool) -> Result<Option
     }
     let message =
         format!("the field {field} has to be \"*\" or entity tags in quotes, separated by commas");
-    Err(Response::error(StatusCode::BAD_REQUEST, message))
+    Err(Response::error(StatusCode::BadRequest, message))
 }
 
 /// Those of a list of tags that can be current: they have the form of the service's own, which are
@@ -73,7 +73,7 @@ mod tests {
             ..Fields::default()
         };
         super::conditions(&Request::plain(method, fields)).map_err(|response| {
-            assert_eq!(response.status, StatusCode::BAD_REQUEST);
+            assert_eq!(response.status, StatusCode::BadRequest);
             response.detail.into_owned()
         })
     }

@@ -78,10 +78,17 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
     }
     let host = lines.host(target)?;
     let framing = lines.framing(content_max)?;
+    // without other fields, nothing is compared with it
+    if let Some(host) = host
+        && (lines.rare.is_some() || !host.needs_no_dns)
+    {
+        let fields = lines.rare();
+        fields.host = Some(host.as_str().to_owned());
+        fields.host_needs_dns = !host.needs_no_dns;
+    }
     let request = Request {
         method: method.parse().map_err(|()| REQUEST_LINE)?,
         target: target.to_owned(),
-        host,
         rare_fields: lines.rare,
         content: Vec::new(),
         keep_alive: !lines.close && (lines.is_1_1 || lines.keep_alive),
@@ -105,7 +112,6 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     Some(Request {
         method: parsed.method?.parse().ok()?,
         target: parsed.path.unwrap_or_default().to_owned(),
-        host: None,
         rare_fields: lines.rare,
         content: Vec::new(),
         keep_alive: false,
@@ -161,7 +167,10 @@ impl<'a> FieldLines<'a> {
             _ if is("content-encoding") && has_other(b"identity") => {
                 join(&mut self.rare().content_coding, value);
             }
-            _ if is("accept") && asks_for_html(value) => self.rare().asks_for_html = true,
+            // `*/*` is what all but browsers send
+            _ if is("accept") && value != b"*/*" && asks_for_html(value) => {
+                self.rare().asks_for_html = true
+            }
             // RFC 7240 §2: of a preference that is given several times, the first counts
             _ if is("prefer") => {
                 let fields = self.rare();
@@ -190,12 +199,17 @@ impl<'a> FieldLines<'a> {
     }
 
     /// The host that the request is for (RFC 9112 §3.2).
-    fn host(&self, target: &str) -> Result<Option<Host>, ProtocolError> {
-        let parse = |value: &[u8]| Host::parse(value).ok_or(ProtocolError::Host);
-        let host = self.host.map(parse).transpose()?;
+    fn host<'t>(&self, target: &'t str) -> Result<Option<Host<'t>>, ProtocolError>
+    where
+        'a: 't,
+    {
+        let host = match self.host {
+            Some(value) => Some(Host::parse(value).ok_or(ProtocolError::Host)?),
+            None if self.is_1_1 => return Err(ProtocolError::Host),
+            None => None,
+        };
+        // RFC 9112 §3.2.2: the authority of an absolute-form target replaces Host
         match split_absolute_form(target) {
-            _ if host.is_none() && self.is_1_1 => Err(ProtocolError::Host),
-            // RFC 9112 §3.2.2: the authority of an absolute-form target replaces Host
             Some((authority, _)) => Host::parse(authority.as_bytes()).map(Some).ok_or(AUTHORITY),
             None => Ok(host),
         }
@@ -251,11 +265,15 @@ fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// they open a page, whatever its weight. `*/*`, which curl and `fetch` send, and `text/*` do not
 /// count. A comma or semicolon within a quoted string, which no browser sends, separates as well.
 fn asks_for_html(value: &[u8]) -> bool {
+    const HTML: &[u8] = b"text/html";
     let is_html = |range: &[u8]| {
-        let name = range.split(|byte| *byte == b';').next().unwrap_or_default();
-        name.trim_ascii_end().eq_ignore_ascii_case(b"text/html")
+        let Some((name, rest)) = range.trim_ascii_start().split_at_checked(HTML.len()) else {
+            return false;
+        };
+        let rest = rest.trim_ascii_start();
+        name.eq_ignore_ascii_case(HTML) && (rest.is_empty() || rest.starts_with(b";"))
     };
-    members(value).any(is_html)
+    value.split(|byte| *byte == b',').any(is_html)
 }
 
 #[cfg(test)]

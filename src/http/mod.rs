@@ -20,7 +20,7 @@ pub(crate) use parser::{Parser, ProtocolError};
 pub(crate) use request::Fields;
 pub(crate) use request::{Credentials, Request};
 pub(crate) use response::{
-    CLOSES, Challenge, CommonFields, Content, Date, Response, keep_alive_fields,
+    CLOSES, Challenge, CommonFields, Content, Date, MediaType, Response, keep_alive_fields,
 };
 pub(crate) use status::StatusCode;
-pub(crate) use syntax::{Host, has_valid_escapes, split_absolute_form};
+pub(crate) use syntax::{Host, has_valid_escapes, host_name, is_named, split_absolute_form};

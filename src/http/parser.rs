@@ -222,12 +222,12 @@ pub(crate) enum ProtocolError {
 impl ProtocolError {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::Version => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Self::MethodTooLong | Self::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
-            Self::ContentTooLarge(_) => StatusCode::CONTENT_TOO_LARGE,
-            Self::Expectation => StatusCode::EXPECTATION_FAILED,
-            _ => StatusCode::BAD_REQUEST,
+            Self::Version => StatusCode::HttpVersionNotSupported,
+            Self::HeadTooLarge => StatusCode::RequestHeaderFieldsTooLarge,
+            Self::MethodTooLong | Self::UnknownCoding => StatusCode::NotImplemented,
+            Self::ContentTooLarge(_) => StatusCode::ContentTooLarge,
+            Self::Expectation => StatusCode::ExpectationFailed,
+            _ => StatusCode::BadRequest,
         }
     }
 }

@@ -6,18 +6,13 @@ use std::sync::LazyLock;
 
 use tiny_http::Method;
 
-use super::syntax::Host;
-
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) method: Method,
     /// The request target as received: origin-form, absolute-form or `*` (RFC 9112 §3.2).
     pub(crate) target: String,
-    /// Host, or the authority of an absolute-form target; `None` for HTTP/1.0 without Host, and for
-    /// a request that is refused before Host is evaluated.
-    pub(crate) host: Option<Host>,
-    /// What [`Request::fields`] returns, if the request has any of these fields. Most have none,
-    /// and are small without them.
+    /// What [`Request::fields`] returns, if the request has any of these fields, or a host that DNS
+    /// alone knows. Most have none, and are small without them.
     pub(crate) rare_fields: Option<Box<Fields>>,
     /// The content, its transfer coding removed.
     pub(crate) content: Vec<u8>,
@@ -37,6 +32,10 @@ pub(crate) struct Fields {
     /// The last address of X-Forwarded-For. Every client can send this field, so believe it only
     /// when a trusted proxy has sent it.
     pub(crate) forwarded_for: Option<IpAddr>,
+    /// The host that the request is for: Host, or the authority of an absolute-form target.
+    pub(crate) host: Option<String>,
+    /// That host is known by DNS alone, which a foreign page may control.
+    pub(crate) host_needs_dns: bool,
     pub(crate) if_match: Option<String>,
     pub(crate) if_none_match: Option<String>,
     pub(crate) origin: Option<String>,
@@ -91,7 +90,6 @@ impl Request {
         Self {
             method,
             target: String::new(),
-            host: None,
             rare_fields: Some(fields.into()),
             content: Vec::new(),
             keep_alive: true,

@@ -12,6 +12,26 @@ use super::status::StatusCode;
 
 use crate::blob::{Blob, Tag};
 
+/// The value of Content-Type (RFC 9110 §8.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MediaType {
+    Json,
+    Html,
+    /// Version 0.0.4 of the text format of Prometheus.
+    Metrics,
+}
+
+impl MediaType {
+    /// The field.
+    fn line(self) -> &'static str {
+        match self {
+            Self::Json => "\r\nContent-Type: application/json",
+            Self::Html => "\r\nContent-Type: text/html; charset=utf-8",
+            Self::Metrics => "\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Content {
     #[default]
@@ -37,7 +57,7 @@ pub(crate) struct Response {
     pub(crate) status: StatusCode,
     pub(crate) content: Content,
     pub(crate) tag: Option<Tag>,
-    pub(crate) media_type: &'static str,
+    pub(crate) media_type: MediaType,
     /// Further fields: names and values.
     pub(crate) fields: Vec<(&'static str, Cow<'static, str>)>,
     pub(crate) varies_by_accept: bool,
@@ -107,7 +127,7 @@ impl Response {
             status,
             content,
             tag: None,
-            media_type: "application/json",
+            media_type: MediaType::Json,
             fields: Vec::new(),
             varies_by_accept: false,
             waited: None,
@@ -133,36 +153,32 @@ impl Response {
     /// Appends status line and fields.
     pub(crate) fn write_head(&self, out: &mut Vec<u8>, common: &CommonFields<'_>) {
         let cache_control = match (self.challenge, common.is_private) {
-            (Some(_), _) => "no-store",
-            (None, true) => "private, no-cache",
-            (None, false) => "no-cache",
+            (Some(_), _) => "\r\nCache-Control: no-store",
+            (None, true) => "\r\nCache-Control: private, no-cache",
+            (None, false) => "\r\nCache-Control: no-cache",
         };
-        let mut digits = itoa::Buffer::new();
-        push(out, ["HTTP/1.1 ", digits.format(self.status.0), " ", self.status.reason_phrase()]);
-        push(out, ["\r\nDate: ", common.date, "\r\nCache-Control: ", cache_control]);
-        push(out, [PROTECTION_FIELDS]);
+        push(out, ["HTTP/1.1 ", self.status.text(), "\r\nDate: ", common.date]);
+        push(out, [cache_control, PROTECTION_FIELDS]);
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
-        if !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+        if !matches!(self.status, StatusCode::NoContent | StatusCode::NotModified) {
             let mut digits = itoa::Buffer::new();
             let length = digits.format(self.content.bytes().len());
-            push(out, ["\r\nContent-Type: ", self.media_type, "\r\nContent-Length: ", length]);
+            push(out, [self.media_type.line(), "\r\nContent-Length: ", length]);
         }
         if let Some(tag) = self.tag {
             push(out, ["\r\nETag: \""]);
             out.extend_from_slice(tag.digits());
             push(out, ["\""]);
         }
-        let mut before = "\r\nVary: ";
-        for (_, name) in [
-            (self.varies_by_accept, "Accept"),
-            (common.varies_by_origin, "Origin"),
-            (self.waited.is_some(), "Prefer"),
-        ]
-        .iter()
-        .filter(|(varies, _)| *varies)
-        {
-            push(out, [before, name]);
-            before = ", ";
+        let varies_by_prefer = self.waited.is_some();
+        if self.varies_by_accept || common.varies_by_origin || varies_by_prefer {
+            let all = [
+                (self.varies_by_accept, "Accept"),
+                (common.varies_by_origin, "Origin"),
+                (varies_by_prefer, "Prefer"),
+            ];
+            let names = all.iter().filter(|(varies, _)| *varies).map(|(_, name)| *name);
+            push(out, ["\r\nVary: ", &names.collect::<Vec<_>>().join(", ")]);
         }
         if let Some(seconds) = self.waited {
             let mut digits = itoa::Buffer::new();
@@ -265,7 +281,7 @@ mod tests {
     #[test]
     fn a_response_carries_the_common_fields() {
         written(
-            &Response::new(StatusCode::NOT_FOUND, Content::Own(b"{\"error\":true}\n".to_vec())),
+            &Response::new(StatusCode::NotFound, Content::Own(b"{\"error\":true}\n".to_vec())),
             &keep_alive_fields(75),
             "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\nCache-Control: no-cache\r\n\
              X-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n\
@@ -278,7 +294,7 @@ mod tests {
     fn a_response_without_content_announces_none() {
         let response = Response {
             fields: vec![("Allow", "GET".into())],
-            ..Response::new(StatusCode::NO_CONTENT, Content::None)
+            ..Response::new(StatusCode::NoContent, Content::None)
         };
         written(
             &response,
@@ -291,7 +307,7 @@ mod tests {
 
     #[test]
     fn errors_are_the_error_body_with_a_message() {
-        let response = Response::error(StatusCode::BAD_REQUEST, "missing field \"name\"");
+        let response = Response::error(StatusCode::BadRequest, "missing field \"name\"");
         assert_eq!(
             response.content.bytes(),
             b"{\"error\":true,\"message\":\"missing field \\\"name\\\"\"}\n"

@@ -38,50 +38,55 @@ pub(crate) fn has_valid_escapes(text: &[u8]) -> bool {
 
 /// The value of Host, or the authority of a target: `uri-host [":" port]`, with a host that is not
 /// empty (RFC 3986 §3.2.2). All of it is ASCII.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Host {
-    text: Box<[u8]>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Host<'a> {
+    text: &'a [u8],
     /// The host is an IP address, `localhost` or a name below that (RFC 6761 §6.3): clients reach
     /// it without DNS, so DNS rebinding cannot use it.
     pub(crate) needs_no_dns: bool,
 }
 
-impl Host {
-    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+const LOCALHOST: &[u8] = b"localhost";
+
+impl<'a> Host<'a> {
+    pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
         let (name, port) = split_port(text);
-        let address = name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]"));
-        let is_host = match address {
-            Some(address) => is_address::<Ipv6Addr>(address),
-            None => is_reg_name(name),
-        };
-        if !is_host || !port.iter().skip(1).all(u8::is_ascii_digit) {
+        if !port.iter().skip(1).all(u8::is_ascii_digit) {
             return None;
         }
-        let name = without_root(name);
-        let needs_no_dns = address.is_some() || is_localhost(name) || is_address::<Ipv4Addr>(name);
-        Some(Self { text: text.into(), needs_no_dns })
+        // as most clients on the same host send it
+        if name == LOCALHOST {
+            return Some(Self { text, needs_no_dns: true });
+        }
+        if let Some(address) = name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")) {
+            return is_address::<Ipv6Addr>(address).then_some(Self { text, needs_no_dns: true });
+        }
+        let without_dot = without_root(name);
+        let needs_no_dns = is_localhost(without_dot) || is_address::<Ipv4Addr>(without_dot);
+        is_reg_name(name).then_some(Self { text, needs_no_dns })
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.text
+    pub(crate) fn as_str(&self) -> &'a str {
+        str::from_utf8(self.text).expect("it is ASCII")
     }
+}
 
-    /// The host without its port.
-    pub(crate) fn name(&self) -> &str {
-        str::from_utf8(split_port(&self.text).0).expect("it is ASCII")
-    }
+/// Whether two hosts have one name, in any case, with or without the dot of the DNS root. The first
+/// may have a port.
+pub(crate) fn is_named(host: &str, name: &str) -> bool {
+    let (own, _) = split_port(host.as_bytes());
+    without_root(own).eq_ignore_ascii_case(without_root(name.as_bytes()))
+}
 
-    /// Whether `name` is the host, in any case, with or without the dot of the DNS root.
-    pub(crate) fn is_named(&self, name: &str) -> bool {
-        let (own, _) = split_port(&self.text);
-        without_root(own).eq_ignore_ascii_case(without_root(name.as_bytes()))
-    }
+/// A host without its port.
+pub(crate) fn host_name(host: &str) -> &str {
+    &host[..split_port(host.as_bytes()).0.len()]
 }
 
 /// Whether the name is `localhost` or below that.
 fn is_localhost(name: &[u8]) -> bool {
-    let (below, top) = name.split_at(name.len().saturating_sub(b"localhost".len()));
-    top.eq_ignore_ascii_case(b"localhost") && (below.is_empty() || below.ends_with(b"."))
+    let (below, top) = name.split_at(name.len().saturating_sub(LOCALHOST.len()));
+    top.eq_ignore_ascii_case(LOCALHOST) && (below.is_empty() || below.ends_with(b"."))
 }
 
 fn is_address<A: FromStr>(text: &[u8]) -> bool {

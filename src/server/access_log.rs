@@ -20,10 +20,11 @@ pub(super) fn log(
     bytes: usize,
 ) {
     let client = || client(peer, request.and_then(|request| request.fields().forwarded_for));
-    let (StatusCode(status), detail) = (response.status, &response.detail);
+    let status = response.status.code();
+    let detail = &response.detail;
     if response.challenge == Some(Challenge::InvalidToken) {
         logging::WRONG_TOKENS.log(format_args!("a wrong token from {}", client()));
-    } else if response.status == StatusCode::FORBIDDEN {
+    } else if response.status == StatusCode::Forbidden {
         logging::FORBIDDEN.log(format_args!("{detail}"));
     } else if let Some(refused) =
         request.and_then(|request| service.options.allowlist.refused_preflight(request))

@@ -493,19 +493,19 @@ impl Connection {
 
 /// When the rest of a request does not arrive in time.
 fn timed_out() -> Response {
-    Response::error(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time")
+    Response::error(StatusCode::RequestTimeout, "the request did not arrive in time")
 }
 
 /// When the memory for all connections is used up, or the connection limit is reached.
 fn overloaded() -> Response {
     let message = "the service is overloaded, try again later";
-    Response::error(StatusCode::SERVICE_UNAVAILABLE, message)
+    Response::error(StatusCode::ServiceUnavailable, message)
 }
 
 /// When the service panicked on a request.
 pub(super) fn panicked() -> Response {
     let message = "the service failed on this request, its log says where";
-    Response::error(StatusCode::INTERNAL_SERVER_ERROR, message)
+    Response::error(StatusCode::InternalServerError, message)
 }
 
 /// Receives up to a buffer of bytes: none at the end, `None` if there is nothing yet.

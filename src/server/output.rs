@@ -19,6 +19,9 @@ const COPY_BYTES_MAX: usize = 1024;
 /// Bytes of responses that are collected before they are sent: 16 responses with one color each.
 const BATCH_BYTES: usize = 8 * 1024;
 
+/// Bytes that a response with one color takes, or somewhat more.
+const RESPONSE_BYTES: usize = 512;
+
 /// Largest capacity, in bytes, that the empty buffer keeps for the next response.
 const KEPT_BUFFER_BYTES_MAX: usize = 1024;
 
@@ -59,6 +62,9 @@ impl Output {
         common: &CommonFields<'_>,
     ) -> usize {
         let before = self.buffer.len();
+        // a client that pipelines gets many responses
+        let room = if before == 0 { RESPONSE_BYTES } else { BATCH_BYTES + COPY_BYTES_MAX };
+        self.buffer.reserve(room.saturating_sub(before));
         response.write_head(&mut self.buffer, common);
         // RFC 9110 §9.3.2: a response to HEAD MUST NOT have content
         let content = if is_head { Content::None } else { take(&mut response.content) };
@@ -159,7 +165,7 @@ mod tests {
         let json: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
         let mut output = Output::default();
         let length = output.push(
-            &mut Response::new(StatusCode::OK, Content::Own(json.clone())),
+            &mut Response::new(StatusCode::Ok, Content::Own(json.clone())),
             false,
             &COMMON,
         );
@@ -182,8 +188,8 @@ mod tests {
     fn short_responses_go_together() {
         let mut output = Output::default();
         output.push_continue();
-        output.push(&mut Response::error(StatusCode::NOT_FOUND, "none"), false, &COMMON);
-        output.push(&mut Response::error(StatusCode::NOT_FOUND, "none"), true, &COMMON);
+        output.push(&mut Response::error(StatusCode::NotFound, "none"), false, &COMMON);
+        output.push(&mut Response::error(StatusCode::NotFound, "none"), true, &COMMON);
         let Some([bytes, b""]) = output.rest() else { panic!("one buffer") };
         let text = str::from_utf8(bytes).unwrap();
         assert_eq!(

@@ -51,7 +51,7 @@ fn every_write_needs_one_before_anything_is_said_of_the_colors() {
             let refused = ask_with(&service, method.clone(), target, token);
             assert_eq!(
                 (refused.status, refused.challenge),
-                (StatusCode::UNAUTHORIZED, Some(challenge)),
+                (StatusCode::Unauthorized, Some(challenge)),
                 "{method:?} {target}"
             );
             let expected = format!(r#"{{"error":true,"message":"{}"}}"#, challenge.message());
@@ -60,14 +60,14 @@ fn every_write_needs_one_before_anything_is_said_of_the_colors() {
     }
     assert_eq!(json(&ask(&service, Method::Get, "/colors", "")), LIST);
     let token = "abcdefgh01234567";
-    assert_eq!(ask_with(&service, Method::Post, "/colors", token).status, StatusCode::BAD_REQUEST);
+    assert_eq!(ask_with(&service, Method::Post, "/colors", token).status, StatusCode::BadRequest);
     assert_eq!(
         ask_with(&service, Method::Delete, "/colors/no", token).status,
-        StatusCode::NOT_FOUND
+        StatusCode::NotFound
     );
     assert_eq!(
         ask_with(&service, Method::Delete, "/colors/red", token).status,
-        StatusCode::PRECONDITION_FAILED
+        StatusCode::PreconditionFailed
     );
 }
 
@@ -76,16 +76,16 @@ fn what_is_no_resource_or_has_no_such_method_needs_none() {
     for private in [false, true] {
         let service = with_token(private, false);
         for (method, target, status) in [
-            (Method::Delete, "/colors", StatusCode::METHOD_NOT_ALLOWED),
-            (Method::Post, "/colors/red", StatusCode::METHOD_NOT_ALLOWED),
-            (Method::Patch, "/colors/red", StatusCode::METHOD_NOT_ALLOWED),
-            (Method::Put, "/health", StatusCode::METHOD_NOT_ALLOWED),
-            (Method::Post, "/nowhere", StatusCode::NOT_FOUND),
-            (Method::Post, "/colors/%", StatusCode::BAD_REQUEST),
-            (Method::Options, "/colors/red", StatusCode::NO_CONTENT),
-            (Method::Options, "/colors", StatusCode::NO_CONTENT),
-            (Method::Get, "/health", StatusCode::OK),
-            (Method::Head, "/openapi.json", StatusCode::OK),
+            (Method::Delete, "/colors", StatusCode::MethodNotAllowed),
+            (Method::Post, "/colors/red", StatusCode::MethodNotAllowed),
+            (Method::Patch, "/colors/red", StatusCode::MethodNotAllowed),
+            (Method::Put, "/health", StatusCode::MethodNotAllowed),
+            (Method::Post, "/nowhere", StatusCode::NotFound),
+            (Method::Post, "/colors/%", StatusCode::BadRequest),
+            (Method::Options, "/colors/red", StatusCode::NoContent),
+            (Method::Options, "/colors", StatusCode::NoContent),
+            (Method::Get, "/health", StatusCode::Ok),
+            (Method::Head, "/openapi.json", StatusCode::Ok),
         ] {
             assert_eq!(
                 ask_with(&service, method.clone(), target, "").status,
@@ -96,7 +96,7 @@ fn what_is_no_resource_or_has_no_such_method_needs_none() {
         let read_only = with_token(private, true);
         assert_eq!(
             ask_with(&read_only, Method::Delete, "/colors/red", "").status,
-            StatusCode::METHOD_NOT_ALLOWED
+            StatusCode::MethodNotAllowed
         );
     }
 }
@@ -108,8 +108,8 @@ fn reads_of_colors_need_one_when_they_are_private() {
         for (target, is_there) in [("/colors", true), ("/colors/red", true), ("/colors/no", false)]
         {
             for method in [Method::Get, Method::Head] {
-                let found = if is_there { StatusCode::OK } else { StatusCode::NOT_FOUND };
-                let expected = if private { StatusCode::UNAUTHORIZED } else { found };
+                let found = if is_there { StatusCode::Ok } else { StatusCode::NotFound };
+                let expected = if private { StatusCode::Unauthorized } else { found };
                 assert_eq!(
                     ask_with(&service, method.clone(), target, "").status,
                     expected,
@@ -131,7 +131,7 @@ fn an_intrusion_is_refused_first() {
     let fields = Fields { origin: Some("http://evil.example".to_owned()), ..Fields::default() };
     assert_eq!(
         respond(&service, &request(Method::Delete, "/colors/red", fields, "")).status,
-        StatusCode::FORBIDDEN
+        StatusCode::Forbidden
     );
 }
 #[test]

@@ -13,16 +13,16 @@ fn a_preflight_is_answered_for_every_resource_whatever_its_accept() {
         let response = respond(&service(), &request(Method::Options, target, fields("GET"), ""));
         assert_eq!(
             (response.status, response.field("Allow").is_some()),
-            (StatusCode::NO_CONTENT, true),
+            (StatusCode::NoContent, true),
             "{target}"
         );
     }
     let page = respond(&service(), &request(Method::Options, "/", fields("GET"), ""));
     assert_eq!((page.field("Allow"), page.varies_by_accept), (Some("GET, HEAD, OPTIONS"), true));
-    assert_eq!(ask(&service(), Method::Options, "/", "").status, StatusCode::NOT_FOUND);
+    assert_eq!(ask(&service(), Method::Options, "/", "").status, StatusCode::NotFound);
     assert_eq!(
         respond(&service(), &request(Method::Get, "/", fields("GET"), "")).status,
-        StatusCode::NOT_FOUND
+        StatusCode::NotFound
     );
 }
 
@@ -40,7 +40,7 @@ fn content_with_a_coding_is_refused_where_it_counts() {
     ] {
         let fields = Fields { content_coding: Some("gzip".to_owned()), ..Fields::default() };
         let response = respond(&service(), &request(method.clone(), target, fields, content));
-        assert_eq!(response.status.0, status, "{method:?} {target}");
+        assert_eq!(response.status.code(), status, "{method:?} {target}");
         if status == 415 {
             assert_eq!(
                 response.detail,
@@ -72,7 +72,7 @@ fn what_is_sent_instead_of_json_is_answered_with_what_to_send() {
             let message = response.detail.split(" at line ").next();
             assert_eq!(
                 (response.status, message),
-                (StatusCode::BAD_REQUEST, Some(expected.as_str())),
+                (StatusCode::BadRequest, Some(expected.as_str())),
                 "{content}"
             );
         }

@@ -91,7 +91,7 @@ pub(crate) struct RequestContext {
 pub(crate) enum Answer {
     Now(Response),
     /// What the client has is current, and it would rather wait for a change.
-    Unchanged(Wait),
+    Unchanged(Box<Wait>),
     /// When the change is saved, its outcome is delivered, and
     /// [`Service::respond_to_outcome`] makes the response.
     Saving,

@@ -3,7 +3,7 @@
 //! from; curl and other programs do not, and pass the check against CSRF. The host is checked for
 //! all of them.
 
-use crate::http::{Host, Request, Response, StatusCode};
+use crate::http::{Host, Request, Response, StatusCode, host_name, is_named};
 use crate::logging::excerpt;
 
 /// What the operator allows besides the service's own pages and names.
@@ -20,12 +20,13 @@ impl Allowlist {
     /// Refuses with 403 a change from a page of another origin and, if `checks_host`, a request for
     /// a foreign host. Set that for a listener that DNS rebinding may reach.
     pub(super) fn check(&self, request: &Request, checks_host: bool) -> Result<(), Response> {
-        if let Some(host) = &request.host
+        let fields = request.fields();
+        if let Some(host) = &fields.host
+            && fields.host_needs_dns
             && checks_host
-            && !host.needs_no_dns
-            && !self.hosts.iter().any(|allowed| host.is_named(allowed))
+            && !self.hosts.iter().any(|allowed| is_named(host, allowed))
         {
-            return Err(foreign_host(host.name()));
+            return Err(foreign_host(host_name(host)));
         }
         // RFC 9110 §9.2.1: safe methods change nothing
         if request.is_safe() || self.may_change(request) {
@@ -64,8 +65,7 @@ impl Allowlist {
             (None, Some(origin)) => {
                 let host =
                     origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-                host.is_some()
-                    && host.map(str::as_bytes) == request.host.as_ref().map(Host::as_bytes)
+                host.is_some() && host == fields.host.as_deref()
             }
             (Some(_), _) => false,
         }
@@ -107,7 +107,7 @@ fn foreign_host(host: &str) -> Response {
 /// A 403 with a message for the client and one for the log. `advice`: which option would allow the
 /// request; empty if none would.
 fn forbidden(message: &str, log: &str, advice: &str) -> Response {
-    let response = Response::error(StatusCode::FORBIDDEN, format!("{message}{advice}"));
+    let response = Response::error(StatusCode::Forbidden, format!("{message}{advice}"));
     Response { detail: format!("{log}{advice}").into(), ..response }
 }
 
@@ -147,8 +147,10 @@ mod tests {
     use crate::http::Fields;
 
     fn request(method: Method, host: Option<&str>, fields: Fields) -> Request {
-        let host = host.map(|host| Host::parse(host.as_bytes()).unwrap());
-        Request { host, ..Request::plain(method, fields) }
+        let host_needs_dns =
+            host.is_some_and(|host| !Host::parse(host.as_bytes()).unwrap().needs_no_dns);
+        let host = host.map(str::to_owned);
+        Request::plain(method, Fields { host, host_needs_dns, ..fields })
     }
 
     const HOST: &str = "own.example:8080";
@@ -171,7 +173,7 @@ mod tests {
     /// What client and log are told of a refusal; nothing of a request that is answered.
     fn told(checked: Result<(), Response>) -> Option<(String, String)> {
         let refusal = checked.err()?;
-        assert_eq!(refusal.status, StatusCode::FORBIDDEN);
+        assert_eq!(refusal.status, StatusCode::Forbidden);
         let content = String::from_utf8(refusal.content.bytes().to_vec()).unwrap();
         Some((content, refusal.detail.into_owned()))
     }

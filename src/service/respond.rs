@@ -12,12 +12,11 @@ use tiny_http::Method;
 use super::matcher::{self, BasePath, Resource, TargetError};
 use super::{AccessLog, Answer, Phase, RequestContext, Service, Subject, Wait, page};
 use crate::blob::Blob;
-use crate::http::{Challenge, CommonFields, Content, Request, Response, StatusCode, conditions};
+use crate::http::{
+    Challenge, CommonFields, Content, MediaType, Request, Response, StatusCode, conditions,
+};
 use crate::logging::excerpt;
 use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, Store, json};
-
-/// Prometheus' text format, by its version.
-const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Longer content takes longer to parse than all else that a request needs.
 const LONG_CONTENT_BYTES: usize = 16 * 1024;
@@ -170,7 +169,7 @@ impl Service {
             Cow::Owned(if is_logged { detail() } else { String::new() })
         };
         let sent = |color: Color, detail| {
-            let response = Response::new(StatusCode::OK, Content::Shared(color.json));
+            let response = Response::new(StatusCode::Ok, Content::Shared(color.json));
             Response { detail, is_change, ..response }
         };
         match outcome {
@@ -181,7 +180,7 @@ impl Service {
                     is_first.then(|| self.options.base.location_of(&color.name())).flatten();
                 let fields = location.map(|path| ("Location", path.into())).into_iter().collect();
                 let detail = logged(&|| format!("name {}", excerpt(&color.name())));
-                Response { status: StatusCode::CREATED, fields, ..sent(color, detail) }
+                Response { status: StatusCode::Created, fields, ..sent(color, detail) }
             }
             Ok(Outcome::Updated(color)) => {
                 let detail = logged(&|| format!("value {}", excerpt(&color.fields().value)));
@@ -192,19 +191,19 @@ impl Service {
             Ok(Outcome::Replaced(list, before)) => {
                 let detail = logged(&|| format!("{before} -> {} colors", list.len()));
                 let content = Content::Shared(self.store.list.envelope_of(&list));
-                Response { detail, is_change, ..Response::new(StatusCode::OK, content) }
+                Response { detail, is_change, ..Response::new(StatusCode::Ok, content) }
             }
             Ok(Outcome::NotFound) => no_such_color(),
             Ok(Outcome::ConditionFailed) => condition_failed(),
             Ok(Outcome::Contended) => {
                 let message =
                     "others change the list all the time: try again, or leave out the condition";
-                Response::error(StatusCode::SERVICE_UNAVAILABLE, message)
+                Response::error(StatusCode::ServiceUnavailable, message)
             }
             Err(error) => {
                 // the writer logs it
                 let message = format!("the change was not made, it could not be saved: {error}");
-                Response::error(StatusCode::INTERNAL_SERVER_ERROR, message)
+                Response::error(StatusCode::InternalServerError, message)
             }
         }
     }
@@ -216,7 +215,7 @@ impl Service {
         if !methods.contains(&request.method) {
             let allow = names(methods);
             let message = format!("the method is not allowed here, only {allow}");
-            let error = Response::error(StatusCode::METHOD_NOT_ALLOWED, message);
+            let error = Response::error(StatusCode::MethodNotAllowed, message);
             // RFC 9110 §15.5.6: a 405 MUST carry Allow
             return Err(Response { fields: vec![("Allow", allow.into())], ..error });
         }
@@ -227,7 +226,7 @@ impl Service {
             && (is_private_read || !request.is_safe())
             && let Some(challenge) = self.challenge(request)
         {
-            let error = Response::error(StatusCode::UNAUTHORIZED, challenge.message());
+            let error = Response::error(StatusCode::Unauthorized, challenge.message());
             return Err(Response { challenge: Some(challenge), ..error });
         }
         Ok(())
@@ -243,7 +242,7 @@ impl Service {
         Response {
             fields: vec![("Allow", allow.into())],
             challenge: self.challenge(request).filter(|_| is_written),
-            ..Response::new(StatusCode::NO_CONTENT, Content::None)
+            ..Response::new(StatusCode::NoContent, Content::None)
         }
     }
 
@@ -251,15 +250,15 @@ impl Service {
         let base = self.options.base.as_str();
         let (status, message) = match error {
             TargetError::Unknown => {
-                (StatusCode::NOT_FOUND, format!("no such resource, the list is at {base}/colors"))
+                (StatusCode::NotFound, format!("no such resource, the list is at {base}/colors"))
             }
             TargetError::Escape => (
-                StatusCode::BAD_REQUEST,
+                StatusCode::BadRequest,
                 "the path has a bad percent escape, or one that does not decode to UTF-8"
                     .to_owned(),
             ),
             TargetError::Form => (
-                StatusCode::BAD_REQUEST,
+                StatusCode::BadRequest,
                 format!("the request target has to be a path, as in {base}/colors"),
             ),
         };
@@ -291,7 +290,7 @@ impl Service {
         // them
         match fault {
             None => read(request, &Arc::new(Blob::new(text))),
-            Some(_) => Response::new(StatusCode::SERVICE_UNAVAILABLE, Content::Own(text)),
+            Some(_) => Response::new(StatusCode::ServiceUnavailable, Content::Own(text)),
         }
     }
 
@@ -301,8 +300,8 @@ impl Service {
         let times = [times.read, times.changed];
         let text = self.metrics.exposition(list.size(), &status.metrics, times);
         Response {
-            media_type: METRICS_TYPE,
-            ..Response::new(StatusCode::OK, Content::Own(text.into_bytes()))
+            media_type: MediaType::Metrics,
+            ..Response::new(StatusCode::Ok, Content::Own(text.into_bytes()))
         }
     }
 
@@ -350,12 +349,12 @@ fn change_of(request: &Request, action: Result<Action, JsonError>) -> Result<Cha
     {
         let message =
             format!("the content has the coding {}, send it without one", excerpt(coding));
-        let error = Response::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+        let error = Response::error(StatusCode::UnsupportedMediaType, message);
         // RFC 9110 §15.5.16: which content codings would have been accepted
         return Err(Response { fields: vec![("Accept-Encoding", "identity".into())], ..error });
     }
     let action =
-        action.map_err(|error| Response::error(StatusCode::BAD_REQUEST, error.to_string()))?;
+        action.map_err(|error| Response::error(StatusCode::BadRequest, error.to_string()))?;
     Ok(Change::new(action, conditions(request)?))
 }
 
@@ -385,7 +384,7 @@ fn page(request: &Request) -> Response {
     let mut response = read(request, &page::PAGE);
     // an error has no tag, and stays JSON
     if response.tag.is_some() {
-        response.media_type = "text/html; charset=utf-8";
+        response.media_type = MediaType::Html;
         response.fields.push(("Content-Security-Policy", page::POLICY.into()));
         response.fields.push(("Referrer-Policy", "no-referrer".into()));
     }
@@ -400,9 +399,9 @@ fn read(request: &Request, blob: &Arc<Blob>) -> Response {
         Err(malformed) => return malformed,
         Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {
-            Response::new(StatusCode::NOT_MODIFIED, Content::None)
+            Response::new(StatusCode::NotModified, Content::None)
         }
-        Ok(_) => Response::new(StatusCode::OK, Content::Shared(Arc::clone(blob))),
+        Ok(_) => Response::new(StatusCode::Ok, Content::Shared(Arc::clone(blob))),
     };
     response.tag = Some(tag);
     response
@@ -412,9 +411,9 @@ fn read(request: &Request, blob: &Arc<Blob>) -> Response {
 fn read_or_wait(request: &Request, blob: &Arc<Blob>, subject: impl FnOnce() -> Subject) -> Answer {
     let response = read(request, blob);
     match request.fields().prefer_wait {
-        Some(seconds) if response.status == StatusCode::NOT_MODIFIED => {
+        Some(seconds) if response.status == StatusCode::NotModified => {
             let not_modified = response.waited(seconds);
-            Answer::Unchanged(Wait { subject: subject(), seconds, not_modified })
+            Answer::Unchanged(Box::new(Wait { subject: subject(), seconds, not_modified }))
         }
         _ => Answer::Now(response),
     }
@@ -429,12 +428,12 @@ fn creates(request: &Request) -> bool {
 /// (docs/http.md, Errors).
 fn no_such_color() -> Response {
     let content = Content::Own(b"{\"error\":true}\n".to_vec());
-    Response { detail: "no such color".into(), ..Response::new(StatusCode::NOT_FOUND, content) }
+    Response { detail: "no such color".into(), ..Response::new(StatusCode::NotFound, content) }
 }
 
 fn condition_failed() -> Response {
     Response::error(
-        StatusCode::PRECONDITION_FAILED,
+        StatusCode::PreconditionFailed,
         "the condition does not hold, read the current state and decide again",
     )
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
-use crate::http::{Fields, Host, Parser};
+use crate::http::{Fields, Parser};
 use crate::metrics::Metrics;
 use crate::service::{Allowlist, ServiceOptions};
 use crate::store::{Color, Colors, Ticket};
@@ -83,19 +83,19 @@ fn check(
 
 #[test]
 fn reads_answer_the_list_or_the_first_color() {
-    check(Method::Get, "/colors", "", StatusCode::OK, LIST);
-    check(Method::Get, "/colors?sort=name", "ignored", StatusCode::OK, LIST);
-    check(Method::Head, "/colors", "", StatusCode::OK, LIST);
-    check(Method::Get, "/colors/red", "", StatusCode::OK, r##"{"name":"red","value":"#f00"}"##);
-    check(Method::Get, "/colors/r%65d", "", StatusCode::OK, r##"{"name":"red","value":"#f00"}"##);
-    check(Method::Get, "/colors/Red", "", StatusCode::NOT_FOUND, r#"{"error":true}"#);
-    check(Method::Get, "/colors/", "", StatusCode::NOT_FOUND, r#"{"error":true}"#);
+    check(Method::Get, "/colors", "", StatusCode::Ok, LIST);
+    check(Method::Get, "/colors?sort=name", "ignored", StatusCode::Ok, LIST);
+    check(Method::Head, "/colors", "", StatusCode::Ok, LIST);
+    check(Method::Get, "/colors/red", "", StatusCode::Ok, r##"{"name":"red","value":"#f00"}"##);
+    check(Method::Get, "/colors/r%65d", "", StatusCode::Ok, r##"{"name":"red","value":"#f00"}"##);
+    check(Method::Get, "/colors/Red", "", StatusCode::NotFound, r#"{"error":true}"#);
+    check(Method::Get, "/colors/", "", StatusCode::NotFound, r#"{"error":true}"#);
     for method in [Method::Get, Method::Head] {
         let response = ask(&service(), method, "/openapi.json", "");
         let read = |json: &str| serde_json::from_str::<serde_json::Value>(json).unwrap();
         assert_eq!(
             (response.status, read(json(&response))),
-            (StatusCode::OK, read(include_str!("openapi.json")))
+            (StatusCode::Ok, read(include_str!("openapi.json")))
         );
         assert!(!json(&response).contains('\n'));
     }
@@ -105,11 +105,11 @@ fn reads_answer_the_list_or_the_first_color() {
 fn a_create_answers_201_and_where_the_color_is() {
     let made = r##"{"name":"a/b","value":"#1"}"##;
     assert_eq!(
-        check(Method::Post, "/colors", made, StatusCode::CREATED, made).field("Location"),
+        check(Method::Post, "/colors", made, StatusCode::Created, made).field("Location"),
         Some("/colors/a%2Fb")
     );
     for made in [r##"{"name":"red","value":"#1"}"##, r##"{"name":"..","value":"#1"}"##] {
-        let response = check(Method::Post, "/colors", made, StatusCode::CREATED, made);
+        let response = check(Method::Post, "/colors", made, StatusCode::Created, made);
         assert_eq!(response.field("Location"), None);
     }
 }
@@ -118,15 +118,15 @@ fn a_create_answers_201_and_where_the_color_is() {
 fn an_update_answers_the_color_as_it_is_now() {
     let made = r##"{"name":"red","value":"#1"}"##;
     let sent = made.replace("red", "x");
-    check(Method::Put, "/colors/red", &sent, StatusCode::OK, made);
-    check(Method::Put, "/colors/red", "{}", StatusCode::OK, r##"{"name":"red","value":"#f00"}"##);
-    check(Method::Put, "/colors/red", "", StatusCode::OK, r##"{"name":"red","value":"#f00"}"##);
-    check(Method::Put, "/colors/no", "not JSON", StatusCode::NOT_FOUND, r#"{"error":true}"#);
+    check(Method::Put, "/colors/red", &sent, StatusCode::Ok, made);
+    check(Method::Put, "/colors/red", "{}", StatusCode::Ok, r##"{"name":"red","value":"#f00"}"##);
+    check(Method::Put, "/colors/red", "", StatusCode::Ok, r##"{"name":"red","value":"#f00"}"##);
+    check(Method::Put, "/colors/no", "not JSON", StatusCode::NotFound, r#"{"error":true}"#);
     check(
         Method::Put,
         "/colors/red",
         r#"{"value":1}"#,
-        StatusCode::BAD_REQUEST,
+        StatusCode::BadRequest,
         r#"{"error":true,"message":"invalid type: integer `1`, expected a string at line 1 column 10"}"#,
     );
 }
@@ -145,7 +145,7 @@ fn refused_content_changes_nothing() {
     ] {
         assert_eq!(
             ask(&service, Method::Post, "/colors", content).status,
-            StatusCode::BAD_REQUEST,
+            StatusCode::BadRequest,
             "{content:?}"
         );
     }
@@ -162,18 +162,18 @@ fn a_resource_says_which_methods_it_allows() {
         ("/health", fixed, &[Method::Post, Method::Put, Method::Delete, Method::Patch]),
         ("/openapi.json", fixed, &[Method::Post, Method::Put, Method::Delete, Method::Patch]),
     ] {
-        let options = check(Method::Options, target, "", StatusCode::NO_CONTENT, "");
+        let options = check(Method::Options, target, "", StatusCode::NoContent, "");
         assert_eq!(allowed(&options), allow);
         for method in refused {
             let message = format!(
                 r#"{{"error":true,"message":"the method is not allowed here, only {allow}"}}"#
             );
             let response =
-                check(method.clone(), target, "", StatusCode::METHOD_NOT_ALLOWED, &message);
+                check(method.clone(), target, "", StatusCode::MethodNotAllowed, &message);
             assert_eq!(allowed(&response), allow);
         }
     }
-    let options = check(Method::Options, "*", "", StatusCode::NO_CONTENT, "");
+    let options = check(Method::Options, "*", "", StatusCode::NoContent, "");
     assert_eq!(allowed(&options), "GET, HEAD, POST, PUT, DELETE, OPTIONS");
 }
 
@@ -195,7 +195,7 @@ fn read_only_allows_only_reads() {
         let response = ask(&service, method, target, r#"{"name":"a","value":"b"}"#);
         assert_eq!(
             (response.status, allowed(&response).as_str()),
-            (StatusCode::METHOD_NOT_ALLOWED, "GET, HEAD, OPTIONS")
+            (StatusCode::MethodNotAllowed, "GET, HEAD, OPTIONS")
         );
     }
     assert_eq!(json(&ask(&service, Method::Get, "/colors", "")), LIST);
@@ -211,7 +211,7 @@ fn health_is_ok_until_the_end() {
     );
     service.phase.set(Phase::Stopping);
     let response = ask(&service, Method::Get, "/health", "");
-    assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(response.status, StatusCode::ServiceUnavailable);
     assert!(str::from_utf8(response.content.bytes()).unwrap().contains(r#""status":"stopping""#));
 }
 
@@ -226,21 +226,25 @@ fn a_time_of_json_is_utc_in_seconds() {
 #[test]
 fn targets_that_name_nothing_say_why() {
     let unknown = r#"{"error":true,"message":"no such resource, the list is at /colors"}"#;
-    check(Method::Get, "/", "", StatusCode::NOT_FOUND, unknown);
-    check(Method::Delete, "/colors/red/", "", StatusCode::NOT_FOUND, unknown);
+    check(Method::Get, "/", "", StatusCode::NotFound, unknown);
+    check(Method::Delete, "/colors/red/", "", StatusCode::NotFound, unknown);
     let escape = r#"{"error":true,"message":"the path has a bad percent escape, or one that does not decode to UTF-8"}"#;
-    check(Method::Get, "/colors/%ff", "", StatusCode::BAD_REQUEST, escape);
+    check(Method::Get, "/colors/%ff", "", StatusCode::BadRequest, escape);
     let form = r#"{"error":true,"message":"the request target has to be a path, as in /colors"}"#;
-    check(Method::Get, "*", "", StatusCode::BAD_REQUEST, form);
+    check(Method::Get, "*", "", StatusCode::BadRequest, form);
 }
 
 #[test]
 fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
     let service = service();
     let ask = |method, target, origin: Option<&str>, host: Option<&str>| {
-        let fields = Fields { origin: origin.map(str::to_owned), ..Fields::default() };
-        let host = host.map(|host| Host::parse(host.as_bytes()).unwrap());
-        respond(&service, &Request { host, ..request(method, target, fields, "") })
+        let fields = Fields {
+            origin: origin.map(str::to_owned),
+            host: host.map(str::to_owned),
+            host_needs_dns: host.is_some(),
+            ..Fields::default()
+        };
+        respond(&service, &request(method, target, fields, ""))
     };
     for target in ["/colors/red", "/nowhere", "/%"] {
         let refused = ask(Method::Delete, target, Some("http://evil.example"), None);
@@ -251,13 +255,13 @@ fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
         assert_eq!(
             (refused.status, refused.detail.split(';').next()),
             (
-                StatusCode::FORBIDDEN,
+                StatusCode::Forbidden,
                 Some(r#"refused a change from the origin "http://evil.example""#)
             )
         );
         assert_eq!(
             ask(Method::Get, target, None, Some("evil.example")).status,
-            StatusCode::FORBIDDEN
+            StatusCode::Forbidden
         );
     }
     assert_eq!(json(&ask(Method::Get, "/colors", None, None)), LIST);
@@ -274,7 +278,7 @@ fn an_allowed_origin_is_answered_with_cors_fields() {
         ..Fields::default()
     };
     for (method, status, is_preflight) in
-        [(Method::Options, StatusCode::NO_CONTENT, true), (Method::Delete, StatusCode::OK, false)]
+        [(Method::Options, StatusCode::NoContent, true), (Method::Delete, StatusCode::Ok, false)]
     {
         let request = request(method, "/colors/red", fields.clone(), "");
         let common = service.common_fields(Some(&request), "", "");
@@ -324,7 +328,7 @@ fn nothing_that_arrives_makes_parser_or_service_panic() {
             while let Ok(Some(request)) = parser.next_request(100) {
                 assert_ne!(
                     respond(&service, &request).status,
-                    StatusCode::INTERNAL_SERVER_ERROR,
+                    StatusCode::InternalServerError,
                     "{:?}",
                     String::from_utf8_lossy(&bytes)
                 );

@@ -62,7 +62,7 @@ impl Connection {
                 };
                 return self.respond(&request, response, context);
             }
-            Answer::Unchanged(wait) => return self.watch(request, wait, held, context),
+            Answer::Unchanged(wait) => return self.watch(request, *wait, held, context),
             Answer::Saving => {}
             Answer::Deferred => {
                 let request_context = self.request_context(false, context);

@@ -264,7 +264,7 @@ fn a_change_before_the_watch_is_not_missed() {
     let Answer::Unchanged(wait) = next else { panic!("the tag is current") };
     pair.change_red("2");
     let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {
-        connection.watch(Arc::new(request), wait, None, context).unwrap()
+        connection.watch(Arc::new(request), *wait, None, context).unwrap()
     };
     assert_eq!(pair.with_context(begin), Next::Wait(EventFlags::IN));
     assert_eq!(pair.received(), [(200, false)]);
