@@ -12,9 +12,10 @@ use crate::wire::recipes::path_with;
 const README: &str = include_str!("../../README.md");
 const HTTP: &str = include_str!("../../docs/http.md");
 const OPERATING: &str = include_str!("../../docs/operating.md");
+const PROXIES: &str = include_str!("../../docs/proxies.md");
 
 /// All documents, by their paths.
-const DOCUMENTS: [(&str, &str); 11] = [
+const DOCUMENTS: [(&str, &str); 13] = [
     ("README.md", README),
     ("CHANGELOG.md", include_str!("../../CHANGELOG.md")),
     ("CONTRIBUTING.md", include_str!("../../CONTRIBUTING.md")),
@@ -26,6 +27,8 @@ const DOCUMENTS: [(&str, &str); 11] = [
     ("docs/limits.md", include_str!("../../docs/limits.md")),
     ("docs/operating.md", OPERATING),
     ("docs/performance.md", include_str!("../../docs/performance.md")),
+    ("docs/proxies.md", PROXIES),
+    ("docs/replicas.md", include_str!("../../docs/replicas.md")),
 ];
 
 /// The `console` blocks of a document: each command, which `> ` continues, with the output shown
@@ -164,14 +167,13 @@ fn the_commands_for_tests_and_releases_are_what_is_checked() {
 
 #[test]
 fn curl_says_why_it_fails_wherever_it_is_shown() {
-    for (path, document) in [("README.md", README), ("docs/operating.md", OPERATING)] {
+    for (path, document) in DOCUMENTS.iter().filter(|(path, _)| *path != "docs/http.md") {
         assert!(!document.contains("curl -s ") && !document.contains("curl -sf "), "{path}");
     }
 }
 
 /// Options of other programs that the documents name by themselves.
-const OTHER_OPTIONS: [&str; 6] =
-    ["--before", "--help", "--json", "--memory", "--path-as-is", "--property"];
+const OTHER_OPTIONS: [&str; 5] = ["--before", "--help", "--json", "--memory", "--path-as-is"];
 
 #[test]
 fn options_that_the_documents_name_are_those_of_the_program() {
@@ -299,9 +301,11 @@ fn the_installed_documents_have_links_and_paths_to_what_is_installed() {
             );
         }
     }
-    // once, where it says what the paths are in a checkout
+    // once, where they say what the paths are in a checkout
     for path in ["target/release/colors", "packaging/nginx", "packaging/systemd"] {
-        assert!(OPERATING.lines().skip(8).all(|line| !line.contains(path)), "{path}");
+        for document in [OPERATING, PROXIES] {
+            assert!(document.lines().skip(8).all(|line| !line.contains(path)), "{path}");
+        }
     }
 }
 
@@ -313,7 +317,7 @@ fn the_install_commands_find_their_files() {
     let scratch = Scratch::new();
     make(&scratch, "install", &["PREFIX=/usr"]);
     let commands: Vec<&str> =
-        OPERATING.lines().filter(|line| line.starts_with("install -D ")).collect();
+        PROXIES.lines().filter(|line| line.starts_with("install -D ")).collect();
     assert_eq!(commands.len(), 3, "{commands:?}");
     for command in commands {
         let here = command.replace(" /", &format!(" {}/", scratch.0.display()));

@@ -13,6 +13,7 @@ use crate::wire::systemd::analyze;
 
 const HTTP: &str = include_str!("../../docs/http.md");
 const OPERATING: &str = include_str!("../../docs/operating.md");
+const PROXIES: &str = include_str!("../../docs/proxies.md");
 
 /// The block of the document in this language that has this text.
 #[track_caller]
@@ -191,12 +192,29 @@ fn requests_pass_apache_as_they_came() {
         8081,
         &["apache2", "-f", "configuration", "-d", ".", "-DFOREGROUND"],
         |address, directory| {
-            let site = block(OPERATING, "apache", "ProxyPass");
+            let site = block(PROXIES, "apache", "ProxyPass");
             format!(
                 "{load}PidFile {directory}/pid\nErrorLog {directory}/log\nListen {address}\n<VirtualHost *>\n{site}</VirtualHost>\n"
             )
         },
     );
+    front.into_iter().for_each(Front::check);
+}
+
+#[test]
+fn requests_pass_nginx_on_the_lan_as_they_came() {
+    let front =
+        Front::start(8084, &["nginx", "-c", "configuration", "-p", "."], |address, directory| {
+            let site = block(PROXIES, "nginx", "listen 80;")
+                .replace("listen 80", &format!("listen {address}"));
+            let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+                .map(|name| format!("{name}_temp_path {directory}/{name};"))
+                .concat();
+            format!(
+                "daemon off; user root root; pid pid; error_log log; events {{}}\n\
+             http {{ access_log off; {temporary} {site} }}"
+            )
+        });
     front.into_iter().for_each(Front::check);
 }
 
@@ -207,7 +225,7 @@ fn requests_pass_caddy_as_they_came() {
         &["caddy", "run", "--adapter", "caddyfile", "--config", "configuration"],
         |address, _| {
             let (ip, port) = address.split_once(':').unwrap();
-            let site = block(OPERATING, "caddy", "reverse_proxy");
+            let site = block(PROXIES, "caddy", "reverse_proxy");
             let here = format!("http://colors.example.org:{port} {{\n\tbind {ip}\n");
             format!("{{\n\tadmin off\n}}\n{}", site.replace("colors.example.org {\n", &here))
         },
@@ -218,7 +236,7 @@ fn requests_pass_caddy_as_they_came() {
 #[test]
 fn requests_pass_haproxy_as_they_came() {
     let front = Front::start(8083, &["haproxy", "-db", "-f", "configuration"], |address, _| {
-        let site = block(OPERATING, "haproxy", "server colors");
+        let site = block(PROXIES, "haproxy", "server colors");
         let times =
             "defaults\n    timeout connect 5s\n    timeout client 30s\n    timeout server 30s\n";
         format!("{times}{}", site.replace(":443 ssl crt /etc/haproxy/colors.pem", address))
