@@ -1,9 +1,10 @@
 //! The figures of the documents: measures all of them into `benches/results`, draws the plots, and
 //! puts the tables of the results into the documents. A table of a document is replaced by the one
-//! of the results that has the same head.
+//! of the results that has the same title.
 
 use std::env;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,9 +14,9 @@ use plotters::prelude::*;
 
 use crate::disk::SUMMARY_TITLE as DISK_TITLE;
 
-/// The files of results, each with the arguments that measure it: 10 minutes in all, without the
-/// builds.
-const RESULTS: [(&str, &str); 7] = [
+/// The files of results, each with the arguments that measure it: 13 minutes in all, without the
+/// builds. The last one needs those before it.
+const RESULTS: [(&str, &str); 9] = [
     ("rates", "rates"),
     ("connections", "rates --connections 2,8,64 --workloads read"),
     (
@@ -26,12 +27,15 @@ const RESULTS: [(&str, &str); 7] = [
     ("writers", "writers --colors-count 148,100000 --seconds 2"),
     ("isolation", "isolation --only axum --colors-count 100000 --seconds 2"),
     ("disk", "disk --seconds 2"),
+    ("stalled", "stalled"),
+    ("comparison", "comparison"),
 ];
 
-/// Dark enough for white: blue, orange, green, red, violet, gray.
-const COLORS: [RGBColor; 6] = [
+/// Dark enough for white: blue, orange, brown, green, red, violet, gray.
+const COLORS: [RGBColor; 7] = [
     RGBColor(0, 90, 181),
     RGBColor(230, 120, 0),
+    RGBColor(130, 80, 20),
     RGBColor(20, 140, 70),
     RGBColor(200, 30, 40),
     RGBColor(130, 80, 180),
@@ -59,13 +63,13 @@ pub(crate) fn measure() -> Result<()> {
 }
 
 /// The tables of a text: the lines of each.
-fn parse(text: &str) -> Vec<Vec<&str>> {
+pub(crate) fn parse(text: &str) -> Vec<Vec<&str>> {
     let lines: Vec<&str> = text.lines().collect();
     let runs = lines.chunk_by(|a, b| a.starts_with('|') == b.starts_with('|'));
     runs.filter(|run| run[0].starts_with('|')).map(<[&str]>::to_vec).collect()
 }
 
-fn cells(row: &str) -> Vec<&str> {
+pub(crate) fn cells(row: &str) -> Vec<&str> {
     row.trim_matches('|').split('|').map(str::trim).collect()
 }
 
@@ -81,20 +85,33 @@ fn column<'a>(table: &[&'a str], title: &str) -> Vec<(&'a str, f64)> {
     table[2..].iter().filter_map(number).collect()
 }
 
+/// All results that there are.
+pub(crate) fn results_text() -> Result<String> {
+    let mut text = String::new();
+    for (name, _) in RESULTS {
+        match fs::read_to_string(results(name)) {
+            Ok(results) => text += &results,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| results(name).display().to_string()),
+        }
+    }
+    Ok(text)
+}
+
 /// Draws the plots, and updates the tables of the documents.
 pub(crate) fn show() -> Result<()> {
-    let read = |(name, _)| {
-        fs::read_to_string(results(name)).with_context(|| results(name).display().to_string())
-    };
-    let texts = RESULTS.map(read).into_iter().collect::<Result<Vec<_>>>()?;
-    let tables: Vec<Vec<&str>> = texts.iter().flat_map(|text| parse(text)).collect();
+    let text = results_text()?;
+    let tables = parse(&text);
     draw_rates(&tables)?;
     draw_disk(&tables)?;
-    for path in ["README.md", "docs/performance.md"].map(|path| root().join(path)) {
+    for path in ["README.md", "docs/performance.md", "docs/design.md"].map(|path| root().join(path))
+    {
         let old = fs::read_to_string(&path)?;
         let mut new = old.clone();
         for shown in parse(&old) {
-            if let Some(table) = tables.iter().find(|table| cells(table[0]) == cells(shown[0])) {
+            if let Some(table) =
+                tables.iter().find(|table| cells(table[0])[0] == cells(shown[0])[0])
+            {
                 new = new.replace(&shown.join("\n"), &table.join("\n"));
             }
         }
