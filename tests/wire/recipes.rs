@@ -13,6 +13,7 @@ use crate::wire::systemd::analyze;
 
 const HTTP: &str = include_str!("../../docs/http.md");
 const OPERATING: &str = include_str!("../../docs/operating.md");
+const README: &str = include_str!("../../README.md");
 const PROXIES: &str = include_str!("../../docs/proxies.md");
 
 /// The block of the document in this language that has this text.
@@ -45,8 +46,9 @@ fn check_program(
         return;
     }
     let (server, scratch) = (Server::start(&[]), Scratch::new());
-    let program =
-        block(HTTP, language, "colors/red").replace("localhost:8080", &server.address.to_string());
+    let program = block(HTTP, language, "colors/red")
+        .replace("localhost:8080", &server.address.to_string())
+        .replace("127.0.0.1:8080", &server.address.to_string());
     let file = scratch.write(file, format!("{before}{program}{after}"));
     let mut command_line = Command::new(command[0]);
     command_line.args(&command[1..]).arg(file).env("GOCACHE", scratch.file("cache"));
@@ -75,6 +77,27 @@ fn the_program_in_go_changes_a_color() {
         [before, "_ = err\n}\n"],
         "{\"name\":\"red\",\"value\":\"#dc143c\"}\n",
     );
+}
+
+#[test]
+fn the_page_of_another_origin_may_read_a_color_with_the_option_for_that() {
+    let option = README.split('`').find(|word| word.starts_with("colors --allow-origin")).unwrap();
+    let arguments: Vec<&str> = option.split(' ').skip(1).collect();
+    let server = Server::start(&arguments);
+    let origin = format!("Origin: {}\r\n", arguments[1]);
+    let response = server.connect().ask_with("GET", "/colors/red", &origin, "");
+    response.expect_field(200, "access-control-allow-origin", Some(arguments[1]));
+    if !is_installed("node") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script =
+        block(README, "js", "document.body").replace("localhost:8080", &server.address.to_string());
+    let document = "const document = { body: { style: {} } };\n";
+    let show = "console.log(document.body.style.background);\n";
+    let file = scratch.write("page.mjs", format!("{document}{script}{show}"));
+    let ended = run(Command::new("node").arg(file));
+    assert_eq!(ended, (Some(0), "#ff0000\n".to_owned(), String::new()));
 }
 
 /// A proxy in front of a service on a unix socket; stopped when dropped.
