@@ -1,6 +1,7 @@
 //! The options, from `COLORS_*` variables and from the command line, which overrides them. Checks
 //! each value, and whether the options go together; opens no file.
 
+use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::thread::available_parallelism;
@@ -9,9 +10,7 @@ use std::time::Duration;
 use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser as _};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{
-    ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser, ValueHint,
-};
+use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _, Parser, ValueHint};
 use log::LevelFilter;
 
 use crate::server::{Endpoint, clash};
@@ -26,7 +25,7 @@ COLORS_MAX_BODY=64K or COLORS_READ_ONLY=true; several values with commas. The op
 const PREFIX: &str = "COLORS_";
 
 /// The ids of options that no variable can set.
-const LINE_ONLY: [&str; 4] = ["help", "version", "check", "dump"];
+const LINE_ONLY: [&str; 4] = ["check", "dump", "help", "version"];
 
 /// Variables in `/etc/default/colors` that are not for this program, but for colors-backup.service.
 const OF_OTHERS: [&str; 1] = ["COLORS_BACKUPS"];
@@ -130,36 +129,36 @@ impl Args {
     }
 
     fn try_read() -> clap::error::Result<Self> {
-        let line: Vec<OsString> = std::env::args_os().collect();
-        let mut command = Self::command();
-        let given = parse(&mut command, &line)?;
-        let (options, warnings) = read_variables(&mut command, &given)?;
-        let (program, line) = line.split_at(line.len().min(1));
-        let matches =
-            command.try_get_matches_from_mut(program.iter().chain(&options).chain(line))?;
-        // a message names what the operator set: the option or its variable
-        let is_on_line = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
-        let is_set = matches.value_source("listen") == Some(ValueSource::CommandLine);
+        let line: Vec<OsString> = env::args_os().collect();
+        // first without the variables, so that what is wrong below is wrong in a variable
+        Self::command().try_get_matches_from(&line)?;
+        let mut command = Self::command().mut_args(with_variable);
+        let matches = command
+            .try_get_matches_from_mut(&line)
+            .map_err(|error| name_variable(&command, error))?;
+        // messages name what the operator set: the option or its variable
+        let name_of = |id: &str| match matches.value_source(id) {
+            Some(ValueSource::EnvVariable) => variable(id),
+            _ => option(id),
+        };
+        let is_default = matches.value_source("listen") == Some(ValueSource::DefaultValue);
         let args = Self {
-            listen_name: is_set.then(|| name("listen", is_on_line("listen"))),
-            warnings,
+            listen_name: (!is_default).then(|| name_of("listen")),
+            warnings: warnings(&command),
             ..Self::from_arg_matches(&matches)?
         };
-        match args.conflict(is_on_line) {
+        match args.conflict(name_of) {
             Some(conflict) => Err(command.error(ErrorKind::ArgumentConflict, conflict)),
             None => Ok(args),
         }
     }
 
-    /// Why the options do not go together; `None` if they do. clap is not asked, since it would
-    /// judge the command line without the variables.
-    fn conflict(&self, is_on_line: impl Fn(&str) -> bool) -> Option<String> {
-        let name_of = |id: &str| name(id, is_on_line(id));
+    /// Why the options do not go together; `None` if they do.
+    fn conflict(&self, name_of: impl Fn(&str) -> String) -> Option<String> {
         if let Some(clash) = clash(&self.listen) {
             Some(format!("{}: {clash}", name_of("listen")))
         } else if self.private && self.token_file.is_none() {
-            let token_file = name("token_file", is_on_line("private"));
-            Some(format!("{} needs {token_file}", name_of("private")))
+            Some(format!("{} needs {}", name_of("private"), option("token_file")))
         } else if self.dump && self.data.is_none() {
             Some("--dump needs --data".to_owned())
         } else if self.access_log != AccessLog::None && self.log_level < LevelFilter::Info {
@@ -178,74 +177,55 @@ impl Args {
     }
 }
 
-/// Parses a command line. For `--port`, which many programs have, the error suggests `--listen`.
-fn parse(command: &mut Command, line: &[OsString]) -> clap::error::Result<ArgMatches> {
-    command.try_get_matches_from_mut(line).map_err(|mut error| {
-        let wrong = error.get(ContextKind::InvalidArg).map(ToString::to_string);
-        if wrong.is_some_and(|option| option == "--port" || option == "-p") {
-            error.insert(ContextKind::SuggestedArg, ContextValue::String("--listen".to_owned()));
-            error.remove(ContextKind::Usage);
-        }
-        error
-    })
+/// Has an option read its variable, unless that is empty: so unit files and container tools say that
+/// a variable is not set.
+fn with_variable(arg: Arg) -> Arg {
+    let is_set = |name: &String| env::var_os(name).is_some_and(|value| !value.is_empty());
+    match variable_of(&arg).filter(is_set) {
+        Some(name) => arg.env(name),
+        None => arg,
+    }
 }
 
-/// Returns the variables as options, except where the command line sets the same option, and
-/// warnings about variables that do nothing. The error for an invalid value names the variable.
-fn read_variables(
-    command: &mut Command,
-    line: &ArgMatches,
-) -> clap::error::Result<(Vec<OsString>, Vec<String>)> {
-    let (mut options, mut warnings) = (Vec::new(), Vec::new());
-    for (name, value) in std::env::vars_os() {
-        let Some(name) = name.to_str().filter(|name| !OF_OTHERS.contains(name)) else { continue };
-        let Some(key) = name.strip_prefix(PREFIX) else { continue };
-        let id = key.to_ascii_lowercase();
+/// Has the error for an invalid value of a variable name that, where clap names its option.
+fn name_variable(command: &Command, mut error: clap::Error) -> clap::Error {
+    let option = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    let arg = command.get_arguments().find(|arg| option.as_ref() == Some(&arg.to_string()));
+    if let Some(name) = arg.and_then(variable_of) {
+        error.insert(ContextKind::InvalidArg, ContextValue::String(name));
+    }
+    error
+}
+
+/// Warnings about variables that do nothing.
+fn warnings(command: &Command) -> Vec<String> {
+    let known: Vec<String> = command.get_arguments().filter_map(variable_of).collect();
+    let is_ours = |name: &str| name.starts_with(PREFIX) && !OF_OTHERS.contains(&name);
+    let mut warnings = Vec::new();
+    for (name, value) in env::vars_os() {
+        let Some(name) = name.to_str().filter(|name| is_ours(name)) else { continue };
         if value.is_empty() {
-            // with an empty value, unit files and container tools say that a variable is not set
             warnings.push(format!("the variable {name} is empty, which is the same as not set"));
-        } else if !is_known(command, &id) || name != variable(&id) {
-            let hint = hint(command, &id).unwrap_or_default();
-            warnings.push(format!("the variable {name} is unknown and does nothing{hint}"));
-        } else if line.value_source(&id) != Some(ValueSource::CommandLine) {
-            let mut option = OsString::from(format!("{}=", self::name(&id, true)));
-            option.push(&value);
-            parse(command, &["colors".into(), option.clone()]).map_err(|mut error| {
-                if error.kind() == ErrorKind::InvalidUtf8 {
-                    return command
-                        .error(error.kind(), format!("the value of {name} is not UTF-8"));
-                }
-                error.insert(ContextKind::InvalidArg, ContextValue::String(name.to_owned()));
-                error
-            })?;
-            options.push(option);
+        } else if !known.iter().any(|known| known == name) {
+            warnings.push(format!("the variable {name} is unknown and does nothing"));
         }
     }
     // the environment has no fixed order
     warnings.sort_unstable();
-    Ok((options, warnings))
+    warnings
 }
 
-/// Whether a variable may set the option with this id.
-fn is_known(command: &Command, id: &str) -> bool {
-    !LINE_ONLY.contains(&id) && command.get_arguments().any(|option| option.get_id() == id)
-}
-
-/// Suggests a variable in place of an unknown one, by the option that clap finds similar.
-fn hint(command: &mut Command, id: &str) -> Option<String> {
-    let error = parse(command, &["colors".into(), name(id, true).into()]).err()?;
-    let option = error.get(ContextKind::SuggestedArg)?.to_string();
-    let id = option.trim_start_matches('-').replace('-', "_");
-    is_known(command, &id).then(|| format!("; did you mean {}?", variable(&id)))
-}
-
-/// The name of the option `id` on the command line, or else of its variable.
-fn name(id: &str, on_line: bool) -> String {
-    if on_line { format!("--{}", id.replace('_', "-")) } else { variable(id) }
+fn option(id: &str) -> String {
+    format!("--{}", id.replace('_', "-"))
 }
 
 fn variable(id: &str) -> String {
     format!("{PREFIX}{}", id.to_ascii_uppercase())
+}
+
+fn variable_of(arg: &Arg) -> Option<String> {
+    let id = arg.get_id().as_str();
+    (!LINE_ONLY.contains(&id)).then(|| variable(id))
 }
 
 fn parse_workers(text: &str) -> Result<usize, &'static str> {

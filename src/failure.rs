@@ -12,7 +12,7 @@ pub(crate) enum Failure {
     /// When the seed is not a list of colors in JSON.
     Malformed(String, JsonError),
     /// When the database cannot be opened, read or created.
-    DataFile(String, DatabaseError),
+    Database(String, DatabaseError),
     /// When the token file cannot be read, has a malformed line, or has no token.
     TokenFile(String, io::Error),
     /// When the system refuses to listen on an address or a socket file.
@@ -35,10 +35,10 @@ impl fmt::Display for Failure {
                 0 => write!(f, "{file}: {reason}"),
                 _ => write!(f, "{file}:{line}:{column}: {reason}"),
             },
-            Self::DataFile(file, error @ DatabaseError::Busy) => {
+            Self::Database(file, error @ DatabaseError::Busy) => {
                 write!(f, "cannot use {file}: {error}, or name another file with --data")
             }
-            Self::DataFile(file, error) => write!(f, "cannot use {file}: {error}"),
+            Self::Database(file, error) => write!(f, "cannot use {file}: {error}"),
             Self::TokenFile(file, error) if error.kind() == ErrorKind::PermissionDenied => {
                 write!(
                     f,

@@ -15,8 +15,11 @@
 //!   - `listen`: addresses, the sockets that listen there, and the files of unix sockets
 //!   - `limits`: how much clients may use, and each connection's part of it
 //!   - `worker`: an event loop, which keeps its connections until they end
-//!   - `inbox`: how other threads reach a worker, with connections and with late responses
+//!   - `yielding`: what a worker does before it sleeps
+//!   - `inbox`: how other threads reach a worker
+//!   - `watches`: which connections wait for a change, and which a change concerns
 //!   - `connection`: the state machine of a connection
+//!   - `connection/pending`: answers that come later
 //!   - `output`: what a connection has to send
 //!   - `access_log`: what the log says about a response
 //! - `service`: the contract, a request in and a response out
@@ -37,28 +40,31 @@
 //!   - `status`: whether the database can be saved to, or read
 //!   - `database`: rows in SQLite
 //!   - `database_error`: why a database cannot be used
-//!   - `data_file`: what is at the path of `--data`
-//!   - `files`: the files of a database that is open
-//!   - `snapshot`: reads a file that others may be writing
-//!   - `follower`: reads such a file again whenever it has changed
+//!   - `probe`: what is at the path of `--data`, before SQLite opens it
+//!   - `wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
+//!   - `foreign_reader`: reads a database that other programs may be writing
+//!   - `follower`: polls such a database, and reads it again when it has changed
 //! - `http`: RFC 9110 and 9112 on values
 //!   - `parser`: bytes to requests, or why they are none
 //!   - `head`: the request line and the fields
+//!   - `prefer`: how long a client would rather wait
 //!   - `chunked`: content in chunks
 //!   - `syntax`: pieces of the grammar, and the value of Host
 //!   - `request`: a request as a value
 //!   - `conditional`: If-Match and If-None-Match
 //!   - `response`: a response as a value, and its head as bytes; the value of Date
+//!   - `status`: the statuses of responses
 //! - what all of them may use
+//!   - `blob`: bytes with a tag that many share, and conditions on tags
 //!   - `metrics`: what is counted, and the text that Prometheus reads
 //!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
-//!   - `yielding`: what a worker and the writer do before they sleep
 //!   - `logging`: log lines, how many there may be, and the thread that writes them
 
 #![forbid(unsafe_code)]
 
 mod args;
+mod blob;
 #[cfg(test)]
 mod documents_tests;
 mod failure;
@@ -71,7 +77,6 @@ mod service;
 mod service_manager;
 mod signals;
 mod store;
-mod yielding;
 
 use std::io::{self, Write as _};
 use std::panic;
@@ -88,9 +93,8 @@ use crate::failure::Failure;
 use crate::load::Opened;
 use crate::metrics::Metrics;
 use crate::server::{AcceptLoop, Endpoint, Limits, Listener, Shared};
-use crate::service::{Allowlist, CurrentPhase, LoadedTokens, Service, Tokens};
+use crate::service::{Allowlist, LoadedTokens, Service, ServiceOptions, Tokens};
 use crate::signals::Signals;
-use crate::store::Store;
 
 /// What the fuzz targets call.
 #[cfg(fuzzing)]
@@ -145,6 +149,7 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
         Signals::handle(&is_starting, args.token_file.is_some()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(args)?.unzip();
     let source = load::find(args)?;
+    let path = source.path();
     let lock = load::lock(args, &source)?;
     // from here on a start that ends removes the files of its sockets
     is_starting.store(false, SeqCst);
@@ -164,7 +169,8 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let Some(Opened { store, details, is_new }) = wait_for(&opened, &signals)? else {
         return Ok(());
     };
-    let service = service(args, store, tokens, Metrics::new(workers, connections_max));
+    let metrics = Metrics::new(workers, connections_max);
+    let service = Service::new(store, service_options(args, tokens), metrics);
     let limits = Limits {
         content_max: args.max_body,
         request_timeout: args.request_timeout,
@@ -181,9 +187,12 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let ended = accept_loop.run(&signals);
     let deadline = Instant::now() + STOP_TIME;
     accept_loop.stop(deadline - CLOSE_TIME);
-    match shared.service.store.close(deadline) {
-        Ok(()) => log::info!("stopped"),
-        Err(reason) => log::warn!("stopped; keep FILE and FILE-wal together: {reason}"),
+    match (shared.service.store.close(deadline), path) {
+        (Ok(()), _) | (_, None) => log::info!("stopped"),
+        (Err(reason), Some(path)) => {
+            let file = path.display();
+            log::warn!("stopped; keep {file} and {file}-wal together: {reason}");
+        }
     }
     ended.map_err(Failure::System)
 }
@@ -209,18 +218,14 @@ fn wait_for(
     }
 }
 
-/// What requests are answered from.
-fn service(args: &Args, store: Store, tokens: Option<Tokens>, metrics: Metrics) -> Service {
-    Service {
-        store,
-        openapi: service::openapi(&args.base_path),
+/// The options of the service.
+fn service_options(args: &Args, tokens: Option<Tokens>) -> ServiceOptions {
+    ServiceOptions {
         base: args.base_path.clone(),
         read_only: args.read_only,
         access_log: args.access_log,
         allowlist: Allowlist { origins: args.allow_origin.clone(), hosts: args.allow_host.clone() },
         tokens,
-        metrics,
-        phase: CurrentPhase::default(),
     }
 }
 

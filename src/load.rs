@@ -10,7 +10,7 @@ use std::thread;
 use crate::STACK_BYTES;
 use crate::args::Args;
 use crate::failure::Failure;
-use crate::store::{Colors, Database, DatabaseError, Store, data_file, database, json, snapshot};
+use crate::store::{Colors, Database, DatabaseError, Store, database, foreign_reader, json, probe};
 
 /// The seed if no option names one; it is there when the service is started in a checkout.
 const SEED_FILE: &str = "seed/colors.json";
@@ -24,9 +24,16 @@ pub(crate) enum Source {
     Seed(Colors, String),
     /// FILE, which others write: `--read-only`.
     Followed,
-    /// FILE, without links. `seed`: what a start makes it from, and the name of that, unless FILE is
+    /// FILE, without links. `seed`: the colors of a new FILE, and their name; `None` if FILE is
     /// certain to have a list.
     Kept { path: PathBuf, has_list: bool, seed: Option<(Colors, String)> },
+}
+
+impl Source {
+    /// FILE, without links, if the list is kept there.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        if let Self::Kept { path, .. } = self { Some(path.clone()) } else { None }
+    }
 }
 
 /// What the service starts with.
@@ -34,12 +41,12 @@ pub(crate) struct Opened {
     pub(crate) store: Store,
     /// For the first line of the log: how many colors, from where, and whether changes are kept.
     pub(crate) details: String,
-    /// The file was made now. That is a warning: where a disk is not mounted, the file is not the
-    /// one that was there yesterday.
+    /// FILE was made now. The log warns of that: when a disk is not mounted, a start makes a new
+    /// FILE in its mount point.
     pub(crate) is_new: bool,
 }
 
-/// What has to run as long as the service does: it saves changes, or follows those of others.
+/// What has to run as long as the service does: the writer or the follower.
 type Background = Box<dyn FnOnce()>;
 
 /// Finds the list, and reads the seed if FILE is to be made from it.
@@ -50,15 +57,15 @@ pub(crate) fn find(args: &Args) -> Result<Source, Failure> {
     if args.read_only {
         return Ok(Source::Followed);
     }
-    let (path, has_list) = data_file::writable(file).map_err(|error| unusable(file, error))?;
-    // rolling back a journal may leave no list
-    let is_finished = has_list && !data_file::has_journal(&path);
+    let (path, has_list) = probe::writable(file).map_err(|error| unusable(file, error))?;
+    // a start rolls back a journal, which may leave no list
+    let is_finished = has_list && !probe::has_journal(&path);
     let seed = (!is_finished).then(|| read_seed(args)).transpose()?;
     Ok(Source::Kept { path, has_list, seed })
 }
 
-/// Waits for another process of the service that has FILE open, as one that is stopping. Returns the
-/// lock of FILE, if that exists: this makes none.
+/// Returns the lock of FILE, if that exists: this makes none. Waits for another process of the
+/// service that has FILE open, as one that is stopping.
 pub(crate) fn lock(args: &Args, source: &Source) -> Result<Option<File>, Failure> {
     match (&args.data, source) {
         (Some(file), Source::Kept { path, .. }) if path.exists() => {
@@ -68,8 +75,8 @@ pub(crate) fn lock(args: &Args, source: &Source) -> Result<Option<File>, Failure
     }
 }
 
-/// Starts a thread that opens the list, or makes FILE, and passes on what it has opened. From then
-/// on it saves changes, or follows those of others. `memory_max`: see [`Store::in_memory`].
+/// Starts a thread that opens FILE, or makes it, and sends what it has opened. From then on the
+/// thread saves changes, or follows those of others. `memory_max`: see [`Store::in_memory`].
 pub(crate) fn start(
     args: &Args,
     source: Source,
@@ -84,7 +91,7 @@ pub(crate) fn start(
             Ok((opened, background)) => (Ok(opened), Some(background)),
             Err(failure) => (Err(failure), None),
         };
-        // a start that was told to stop does not wait for it
+        // A start that was told to stop does not receive it any more.
         if let (Ok(()), Some(background)) = (sender.send(result), background) {
             background();
         }
@@ -137,22 +144,23 @@ fn open(
     Ok((opened, Box::new(|| writer.run())))
 }
 
-/// Fails where the list cannot be had, or describes it. Changes nothing: a service may be running on
-/// the same file.
+/// Fails where the list cannot be had, or describes it. Changes nothing: a service may be running
+/// on the same file.
 pub(crate) fn check(args: &Args) -> Result<String, Failure> {
     let source = find(args)?;
     let file = args.data.as_deref().unwrap_or(Path::new(""));
-    let (name, failed) = (file.display(), |error| unusable(file, error));
+    let name = file.display();
+    let failed = |error| unusable(file, error);
     match source {
         Source::Seed(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
         Source::Followed => {
-            Ok(follows(file, snapshot::read_once(file, true).map_err(failed)?.len()))
+            Ok(follows(file, foreign_reader::read_once(file, true).map_err(failed)?.len()))
         }
         Source::Kept { has_list: false, seed: Some((colors, seed)), .. } => {
             Ok(format!("{} from {seed}, for {name}", count(colors.len())))
         }
-        // with a list, the seed was read only to know that a start could read it
-        Source::Kept { path, .. } => match snapshot::read_once(&path, true) {
+        // FILE has a list, so `find` has read the seed, if at all, to fail where a start would
+        Source::Kept { path, .. } => match foreign_reader::read_once(&path, true) {
             Ok(colors) => Ok(format!("{} kept in {name}", count(colors.len()))),
             Err(DatabaseError::HotJournal) => {
                 Ok(format!("what {name} has, after the journal beside it is rolled back"))
@@ -164,12 +172,12 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
 
 /// Prints the list of a database as `GET /colors` answers it.
 pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
-    let colors = snapshot::read_once(file, false).map_err(|error| unusable(file, error))?;
+    let colors = foreign_reader::read_once(file, false).map_err(|error| unusable(file, error))?;
     io::stdout().write_all(colors.envelope().bytes()).map_err(Failure::Output)
 }
 
 fn unusable(file: &Path, error: DatabaseError) -> Failure {
-    Failure::DataFile(file.display().to_string(), error)
+    Failure::Database(file.display().to_string(), error)
 }
 
 /// Reads the seed. Returns its colors and its name.

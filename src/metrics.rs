@@ -9,8 +9,9 @@ use std::iter;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tiny_http::{Method, StatusCode};
+use tiny_http::Method;
 
+use crate::http::StatusCode;
 use crate::logging;
 
 /// The metric families, one per line: name, type and help.
@@ -21,6 +22,7 @@ colors_http_request_duration_seconds histogram Time from the last byte of a requ
 durable: changes that were saved first.
 colors_connections gauge Open connections.
 colors_connections_max gauge Most connections at a time; further clients wait.
+colors_requests_waiting gauge Requests that wait for a change of the list.
 colors_connections_closed_total counter Connections closed by the service, by reason: idle; \
 request: not received in time; unread: a response; old_list, no_room: memory and connections.
 colors_workers gauge Event loops.
@@ -46,7 +48,7 @@ const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "
 
 /// Why the service has closed a connection. Those that their clients close, or that end with their
 /// last response, are not counted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closing {
     /// It was idle for the keep-alive time, or its first request did not begin in time.
     Idle,
@@ -119,6 +121,8 @@ pub(crate) struct WorkerCounters {
     /// Open connections, those in the inbox included. It is no [`Counter`], since two threads write
     /// it: the accept loop adds connections, and the worker subtracts them.
     pub(crate) connections: AtomicUsize,
+    /// Requests that wait for a change of the list.
+    pub(crate) waiting: AtomicUsize,
     /// Responses by [`METHODS`] and [`CLASSES`].
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
     /// Closed connections by [`Closing`].
@@ -199,6 +203,8 @@ impl Metrics {
         text.histogram("durable=\"true\"", workers.map(|worker| &worker.durable));
         text.number("colors_connections", self.connections());
         text.number("colors_connections_max", self.connections_max);
+        let waiting = self.workers.iter().map(|worker| worker.waiting.load(Relaxed));
+        text.number("colors_requests_waiting", waiting.sum::<usize>());
         text.family("colors_connections_closed_total");
         for (reason, name) in CLOSINGS.iter().enumerate() {
             let count = self.sum(|worker| &worker.closed[reason]);

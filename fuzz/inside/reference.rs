@@ -94,7 +94,7 @@ fn request(bytes: &[u8], content_max: usize) -> Option<(PlainRequest, &[u8])> {
     };
     let is_1_1 = match version {
         b"HTTP/1.0" => false,
-        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1'..=b'9'] => true,
+        b"HTTP/1.1" => true,
         _ => return None,
     };
     let is_target = !target.is_empty()

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use log::{Log, Metadata, Record};
@@ -15,15 +16,13 @@ use serde_json::Value;
 use threadpool::ThreadPool;
 
 use super::Shared;
-use super::connection::{Connection, Event, Next, Pass};
+use super::connection::{Connection, Event, LoopContext, Next};
 use super::inbox::{Inbox, Mail};
 use super::limits::{Limits, Quota};
 use crate::http::fuzzing::fill;
 use crate::http::fuzzing::reference::{self, PlainEnd, PlainRequest};
-use crate::metrics::Metrics;
-use crate::service::{
-    AccessLog, Allowlist, BasePath, CurrentPhase, Phase, Service, Tokens, openapi,
-};
+use crate::metrics::{Closing, Metrics};
+use crate::service::{AccessLog, Allowlist, BasePath, Phase, Service, ServiceOptions, Tokens};
 use crate::store::{Colors, Store, json};
 
 const CONTENT_MAX: usize = 20_000; // bytes; the filling of an input is a little shorter
@@ -31,7 +30,7 @@ const CONTENT_MAX: usize = 20_000; // bytes; the filling of an input is a little
 /// Bytes that the client writes at a time, at most.
 const WRITE_BYTES: usize = 16 * 1024;
 
-const FIELDS: [&str; 21] = [
+const FIELDS: [&str; 22] = [
     "Access-Control-Allow-Headers",
     "Access-Control-Allow-Methods",
     "Access-Control-Allow-Origin",
@@ -49,6 +48,7 @@ const FIELDS: [&str; 21] = [
     "Date",
     "ETag",
     "Location",
+    "Preference-Applied",
     "Referrer-Policy",
     "Vary",
     "WWW-Authenticate",
@@ -120,18 +120,15 @@ fn strict_service() -> Arc<Shared> {
 }
 
 fn service(base: &str, allowlist: Allowlist, tokens: Option<Tokens>) -> Arc<Shared> {
-    let base = BasePath::parse(base).expect("it is one");
-    let service = Service {
-        store: Store::in_memory(list(), 32 << 20),
-        openapi: openapi(&base),
-        base,
+    let options = ServiceOptions {
+        base: BasePath::parse(base).expect("it is one"),
         read_only: false,
         access_log: AccessLog::All,
         allowlist,
         tokens,
-        metrics: Metrics::new(1, 10),
-        phase: CurrentPhase::default(),
     };
+    let store = Store::in_memory(list(), 32 << 20);
+    let service = Service::new(store, options, Metrics::new(1, 10));
     let time = Duration::from_secs(60);
     let limits = Limits {
         content_max: CONTENT_MAX,
@@ -201,9 +198,10 @@ fn serve(
     let counters = &shared.service.metrics.workers[0];
     let (id, date, answered) = (1, "", 0);
     let phase = Phase::Serving;
-    let mut pass = Pass { shared, inbox, id, counters, phase, now, date, scratch, answered };
+    let mut context =
+        LoopContext { shared, inbox, id, counters, phase, now, date, scratch, answered };
     loop {
-        let next = connection.advance(event, &mut pass);
+        let next = connection.advance(event, &mut context);
         let before = output.len();
         let _ = receive(client, output);
         event = match next {
@@ -213,6 +211,12 @@ fn serve(
                 Event::Ready
             }
             Next::Wait(EventFlags::IN) if is_readable(&connection.socket) => Event::Ready,
+            // nobody changes the list meanwhile
+            Next::Wait(EventFlags::IN)
+                if shared.service.metrics.workers[0].waiting.load(Relaxed) > 0 =>
+            {
+                Event::Overdue(Closing::Idle)
+            }
             Next::Wait(EventFlags::IN) => return Some(connection),
             Next::Wait(_) => {
                 inbox.pool.join();

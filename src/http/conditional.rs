@@ -1,85 +1,48 @@
-//! If-Match and If-None-Match (RFC 9110 §13.1).
-
-use std::cell::LazyCell;
-
-use tiny_http::StatusCode;
+//! Parses If-Match and If-None-Match (RFC 9110 §13.1).
 
 use super::request::Request;
-use super::response::{EntityTag, Response};
+use super::response::Response;
+use super::status::StatusCode;
+use crate::blob::{Conditions, Tag, Tags};
 
-/// The conditions of a request as received, each `*` or a well-formed list of tags: a vector of
-/// tags would take up to ten times the memory while a change waits to be saved.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Conditions {
-    if_match: Option<String>,
-    if_none_match: Option<String>,
+/// The conditions of a request. Fails with a 400 if a value is neither `*` nor a list of entity
+/// tags. A malformed If-None-Match on a safe method is ignored: a full response is never wrong.
+pub(crate) fn conditions(request: &Request) -> Result<Conditions, Response> {
+    let Some(fields) = &request.rare_fields else { return Ok(Conditions::default()) };
+    // RFC 9110 §13.1.1: by the strong comparison, which a weak tag never meets
+    let if_match = parse("If-Match", &fields.if_match, false)?;
+    let if_none_match = match parse("If-None-Match", &fields.if_none_match, true) {
+        Err(_) if request.is_safe() => None,
+        parsed => parsed?,
+    };
+    Ok(Conditions { if_match, if_none_match })
 }
 
-impl Conditions {
-    /// Fails with a 400 if a value is neither `*` nor a list of entity tags. A malformed
-    /// If-None-Match on a safe method is ignored: a full response is never wrong.
-    pub(crate) fn of(request: &Request) -> Result<Self, Response> {
-        let Some(fields) = &request.rare_fields else { return Ok(Self::default()) };
-        let if_match = checked("If-Match", &fields.if_match)?;
-        let if_none_match = match checked("If-None-Match", &fields.if_none_match) {
-            Err(_) if request.is_safe() => None,
-            checked => checked?,
-        };
-        Ok(Self { if_match, if_none_match })
-    }
-
-    /// Whether the current tag is needed: a list has a tag of the form that the service makes.
-    pub(crate) fn need_tag(&self) -> bool {
-        let has_ours = |tags: &String| any_tag(tags, |tag, _| EntityTag::may_be(tag)) == Some(true);
-        [&self.if_match, &self.if_none_match].into_iter().flatten().any(has_ours)
-    }
-
-    /// Whether If-Match holds or is not given (RFC 9110 §13.1.1). `current`, which may take long,
-    /// is called only if a tag in the list has the form of the service's own.
-    pub(crate) fn if_match_holds(&self, current: impl FnOnce() -> EntityTag) -> bool {
-        self.if_match.as_ref().is_none_or(|tags| contain(tags, current, false))
-    }
-
-    /// Whether If-None-Match holds or is not given (RFC 9110 §13.1.2). `current` is called as by
-    /// [`Conditions::if_match_holds`].
-    pub(crate) fn if_none_match_holds(&self, current: impl FnOnce() -> EntityTag) -> bool {
-        self.if_none_match.as_ref().is_none_or(|tags| !contain(tags, current, true))
-    }
-}
-
-/// Returns a copy of a field's value if that is well-formed, and fails with a 400 otherwise.
-fn checked(field: &str, value: &Option<String>) -> Result<Option<String>, Response> {
-    let is_valid = |tags: &String| tags == "*" || any_tag(tags, |_, _| true).is_some();
-    if value.as_ref().is_none_or(is_valid) {
-        return Ok(value.clone());
+fn parse(field: &str, value: &Option<String>, takes_weak: bool) -> Result<Option<Tags>, Response> {
+    let Some(value) = value else { return Ok(None) };
+    let tags = if value == "*" { Some(Tags::Any) } else { parse_list(value, takes_weak) };
+    if tags.is_some() {
+        return Ok(tags);
     }
     let message =
         format!("the field {field} has to be \"*\" or entity tags in quotes, separated by commas");
     Err(Response::error(StatusCode::BAD_REQUEST, message))
 }
 
-/// Whether `tags` is `*` or has the tag `current`, by the weak or the strong comparison (RFC 9110
-/// §8.8.3.2). `current` is a strong tag, as all of the service are.
-fn contain(tags: &str, current: impl FnOnce() -> EntityTag, weakly: bool) -> bool {
-    let current = LazyCell::new(|| current().text());
-    let is_current = |tag: &str| EntityTag::may_be(tag) && tag.as_bytes() == *current;
-    tags == "*"
-        || any_tag(tags, |tag, is_weak| (weakly || !is_weak) && is_current(tag)) == Some(true)
-}
-
-/// Calls `is_wanted(tag, is_weak)` for the tags of a list, each with its quotes, and returns
-/// whether one was accepted. `None` if the list is malformed (RFC 9110 §8.8.3 and §5.6.1).
-fn any_tag(list: &str, is_wanted: impl Fn(&str, bool) -> bool) -> Option<bool> {
-    let (mut rest, mut found) = (list, false);
+/// Those of a list of tags that can be current: they have the form of the service's own, which are
+/// strong. `None` if the list is malformed (RFC 9110 §8.8.3 and §5.6.1).
+fn parse_list(list: &str, takes_weak: bool) -> Option<Tags> {
+    let mut rest = list;
+    let mut tags = Vec::new();
     loop {
         rest = rest.trim_start_matches([' ', '\t', ',']);
         if rest.is_empty() {
-            return Some(found);
+            return Some(Tags::OneOf(tags.into()));
         }
         let (tag, is_weak) = rest.strip_prefix("W/").map_or((rest, false), |tag| (tag, true));
         let end = 1 + tag.strip_prefix('"')?.find(|c: char| c == '"' || c <= ' ' || c == '\x7f')?;
         let (tag, after) = tag.split_at_checked(end + 1).filter(|(tag, _)| tag.ends_with('"'))?;
-        found |= is_wanted(tag, is_weak);
+        tags.extend(Tag::parse(tag).filter(|_| takes_weak || !is_weak));
         rest = after.trim_start_matches([' ', '\t']);
         if !rest.is_empty() && !rest.starts_with(',') {
             return None;
@@ -94,8 +57,8 @@ mod tests {
     use super::*;
     use crate::http::Fields;
 
-    fn current() -> EntityTag {
-        EntityTag::of(b"representation")
+    fn current() -> Tag {
+        Tag::of(b"representation")
     }
 
     fn conditions(
@@ -109,7 +72,7 @@ mod tests {
             if_none_match: owned(if_none_match),
             ..Fields::default()
         };
-        Conditions::of(&Request::plain(method, fields)).map_err(|response| {
+        super::conditions(&Request::plain(method, fields)).map_err(|response| {
             assert_eq!(response.status, StatusCode::BAD_REQUEST);
             response.detail.into_owned()
         })
@@ -196,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_tag_is_computed_only_for_a_list_with_one_of_that_form() {
-        let unneeded = || -> EntityTag { panic!("not needed") };
+        let unneeded = || -> Tag { panic!("not needed") };
         let foreign = format!("\"x\", \"{}\", W/\"{}\"", "0".repeat(31), "A".repeat(32));
         let others = conditions(Method::Post, Some(&foreign), Some(&foreign)).unwrap();
         assert!(!others.if_match_holds(unneeded) && others.if_none_match_holds(unneeded));

@@ -1,12 +1,12 @@
 //! Parses the head of a request (RFC 9112 §3 and §5) when all of it has arrived.
 
 use std::mem::MaybeUninit;
-use std::sync::Arc;
 
 use memchr::memchr;
 
 use super::chunked::ChunkedDecoder;
 use super::parser::{FIELD_LINES_MAX, ProtocolError};
+use super::prefer;
 use super::request::{Credentials, Fields, Request};
 use super::syntax::{Host, parse_digits, split_absolute_form};
 
@@ -16,9 +16,6 @@ const REQUEST_LINE: ProtocolError = ProtocolError::Malformed(
 
 const AUTHORITY: ProtocolError =
     ProtocolError::Malformed("the authority of the request target is not of the form host[:port]");
-
-/// Longest Host, in bytes, that is kept for the next request: enough for a DNS name and a port.
-const KEPT_HOST_BYTES_MAX: usize = 260;
 
 /// A request whose head has arrived.
 pub(super) struct Incoming {
@@ -50,19 +47,14 @@ struct FieldLines<'a> {
     rare: Option<Box<Fields>>,
 }
 
-/// Parses a whole head, its empty line included. `last_host` is the host of the previous request on
-/// the connection; the same host is not parsed again, and another one takes its place.
-pub(super) fn parse(
-    head: &[u8],
-    content_max: usize,
-    last_host: &mut Option<Arc<Host>>,
-) -> Result<Incoming, ProtocolError> {
+/// Parses a whole head, its empty line included.
+pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
     let malformed = |what| Err(ProtocolError::Malformed(what));
     let mut headers = [MaybeUninit::uninit(); FIELD_LINES_MAX];
     let mut parsed = httparse::Request::new(&mut []);
     match parsed.parse_with_uninit_headers(head, &mut headers) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-        Err(httparse::Error::Version) => return parse(&as_1_1(head)?, content_max, last_host),
+        Err(httparse::Error::Version) => return Err(version_error(head)),
         Err(httparse::Error::TooManyHeaders) => return Err(ProtocolError::HeadTooLarge),
         Err(httparse::Error::HeaderName) => {
             return malformed("a field name is malformed or followed by white space");
@@ -84,7 +76,7 @@ pub(super) fn parse(
     for line in parsed.headers {
         lines.add(line.name, line.value)?;
     }
-    let host = lines.host(target, last_host)?;
+    let host = lines.host(target)?;
     let framing = lines.framing(content_max)?;
     let request = Request {
         method: method.parse().map_err(|()| REQUEST_LINE)?,
@@ -121,18 +113,17 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     })
 }
 
-/// Rewrites a head of HTTP/1.2 to 1.9 as one of HTTP/1.1, as which it is served (RFC 9110 §2.5):
-/// httparse knows only 1.0 and 1.1. Fails for any other version.
-fn as_1_1(head: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+/// What is wrong with the end of a request line that httparse does not take for a version it knows:
+/// another version, or the form of the line.
+fn version_error(head: &[u8]) -> ProtocolError {
     let line_end = memchr(b'\r', head).unwrap_or(head.len());
     let version = head[..line_end].rsplit(|byte| *byte == b' ').next().unwrap_or_default();
-    let mut head = head.to_vec();
     match version.strip_prefix(b"HTTP/") {
-        Some([b'1', b'.', b'2'..=b'9']) => head[line_end - 1] = b'1',
-        Some([b'0' | b'2'..=b'9', b'.', b'0'..=b'9']) => return Err(ProtocolError::Version),
-        _ => return Err(REQUEST_LINE),
+        // the version is known, so there is a space too many before it
+        Some(b"1.0" | b"1.1") => REQUEST_LINE,
+        Some([b'0'..=b'9', b'.', b'0'..=b'9']) => ProtocolError::Version,
+        _ => REQUEST_LINE,
     }
-    Ok(head)
 }
 
 impl<'a> FieldLines<'a> {
@@ -171,6 +162,11 @@ impl<'a> FieldLines<'a> {
                 join(&mut self.rare().content_coding, value);
             }
             _ if is("accept") && asks_for_html(value) => self.rare().asks_for_html = true,
+            // RFC 7240 §2: of a preference that is given several times, the first counts
+            _ if is("prefer") => {
+                let fields = self.rare();
+                fields.prefer_wait = fields.prefer_wait.or_else(|| prefer::wait(value));
+            }
             // RFC 9110 §11.6.2: the field is no list; if the service took one of two, a proxy might
             // have checked the other
             _ if is("authorization") => {
@@ -194,24 +190,13 @@ impl<'a> FieldLines<'a> {
     }
 
     /// The host that the request is for (RFC 9112 §3.2).
-    fn host(
-        &self,
-        target: &str,
-        last: &mut Option<Arc<Host>>,
-    ) -> Result<Option<Arc<Host>>, ProtocolError> {
-        let mut parse = |value: &[u8]| match last {
-            Some(last) if last.as_str().as_bytes() == value => Some(Arc::clone(last)),
-            _ => {
-                let host = Arc::new(Host::parse(str::from_utf8(value).ok()?)?);
-                *last = (value.len() <= KEPT_HOST_BYTES_MAX).then(|| Arc::clone(&host));
-                Some(host)
-            }
-        };
-        let host = self.host.map(|host| parse(host).ok_or(ProtocolError::Host)).transpose()?;
+    fn host(&self, target: &str) -> Result<Option<Host>, ProtocolError> {
+        let parse = |value: &[u8]| Host::parse(value).ok_or(ProtocolError::Host);
+        let host = self.host.map(parse).transpose()?;
         match split_absolute_form(target) {
             _ if host.is_none() && self.is_1_1 => Err(ProtocolError::Host),
             // RFC 9112 §3.2.2: the authority of an absolute-form target replaces Host
-            Some((authority, _)) => parse(authority.as_bytes()).map(Some).ok_or(AUTHORITY),
+            Some((authority, _)) => Host::parse(authority.as_bytes()).map(Some).ok_or(AUTHORITY),
             None => Ok(host),
         }
     }
@@ -262,23 +247,15 @@ fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
-/// True if the value of Accept (RFC 9110 §12.5.1) has `text/html` itself with a weight above 0, as
-/// browsers send it when they open a page. `*/*`, which curl and `fetch` send, and `text/*` do not
+/// True if the value of Accept (RFC 9110 §12.5.1) has `text/html` itself, as browsers send it when
+/// they open a page, whatever its weight. `*/*`, which curl and `fetch` send, and `text/*` do not
 /// count. A comma or semicolon within a quoted string, which no browser sends, separates as well.
 fn asks_for_html(value: &[u8]) -> bool {
-    let html = b"text/html";
-    let has_html = |range: &[u8]| {
-        let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-        parts.next().is_some_and(|name| name.eq_ignore_ascii_case(html))
-            && !parts.any(is_zero_weight)
+    let is_html = |range: &[u8]| {
+        let name = range.split(|byte| *byte == b';').next().unwrap_or_default();
+        name.trim_ascii_end().eq_ignore_ascii_case(b"text/html")
     };
-    value.len() >= html.len() && members(value).any(has_html)
-}
-
-/// Whether a parameter is `q` with the value 0: "not acceptable" (RFC 9110 §12.4.2).
-fn is_zero_weight(parameter: &[u8]) -> bool {
-    matches!(parameter, [b'q' | b'Q', b'=', b'0', rest @ ..]
-        if rest.iter().all(|byte| matches!(byte, b'0' | b'.')))
+    members(value).any(is_html)
 }
 
 #[cfg(test)]
@@ -287,7 +264,7 @@ mod tests {
 
     fn fields(lines: &str) -> Result<Fields, ProtocolError> {
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
-        parse(head.as_bytes(), 0, &mut None).map(|incoming| incoming.request.fields().clone())
+        parse(head.as_bytes(), 0).map(|incoming| incoming.request.fields().clone())
     }
 
     #[test]
@@ -350,14 +327,12 @@ mod tests {
             (&["application/json", "text/html"], true),
             (&["text/html;q=0.001"], true),
             (&["TEXT/HTML"], true),
-            (&["text/html ; Q=1.000"], true),
+            (&["text/html ; q=0"], true),
             (&[], false),
             (&[""], false),
             (&["*/*"], false),
             (&["text/*"], false),
             (&["application/json"], false),
-            (&["text/html;q=0"], false),
-            (&["*/*, text/html; q=0.000"], false),
             (&["text/htmlx"], false),
             (&["application/xhtml+xml"], false),
         ] {

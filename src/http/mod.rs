@@ -8,16 +8,19 @@ mod conditional;
 pub(crate) mod fuzzing;
 mod head;
 mod parser;
+mod prefer;
 mod request;
 mod response;
+mod status;
 mod syntax;
 
-pub(crate) use conditional::Conditions;
+pub(crate) use conditional::conditions;
 pub(crate) use parser::{Parser, ProtocolError};
 #[cfg(test)]
 pub(crate) use request::Fields;
 pub(crate) use request::{Credentials, Request};
 pub(crate) use response::{
-    CLOSES, Challenge, CommonFields, Content, Date, Representation, Response, keep_alive_fields,
+    CLOSES, Challenge, CommonFields, Content, Date, Response, keep_alive_fields,
 };
+pub(crate) use status::StatusCode;
 pub(crate) use syntax::{Host, has_valid_escapes, split_absolute_form};

@@ -3,14 +3,13 @@
 
 use std::fmt;
 use std::mem::take;
-use std::sync::Arc;
 
 use memchr::memchr;
-use tiny_http::StatusCode;
 
+use super::Request;
 use super::head::{self, Framing, Incoming};
+use super::status::StatusCode;
 use super::syntax::is_tchar;
-use super::{Host, Request};
 
 /// Longest request line and fields together, in bytes. Apache allows 8 KiB per line; the cookies of
 /// browsers stay below 16 KiB in all.
@@ -37,8 +36,6 @@ pub(crate) struct Parser {
     skipped_empty_line: bool,
     /// The next request, once its head is parsed.
     incoming: Option<Incoming>,
-    /// The host of the previous request, and most often of the next one too.
-    last_host: Option<Arc<Host>>,
 }
 
 impl Parser {
@@ -86,7 +83,7 @@ impl Parser {
         }
         let Some(end) = self.find_head_end()? else { return Ok(None) };
         let head = &self.received[self.start..end];
-        let incoming = head::parse(head, content_max, &mut self.last_host)?;
+        let incoming = head::parse(head, content_max)?;
         self.start = end;
         self.searched = 0;
         self.skipped_empty_line = false;
@@ -189,7 +186,7 @@ pub(crate) enum ProtocolError {
     Malformed(&'static str),
     /// When a line of the head ends in LF alone, where a proxy may see no end: 400.
     BareLineFeed,
-    /// When the major version is not 1: 505 (RFC 9110 §15.6.6).
+    /// When the version of HTTP is neither 1.0 nor 1.1: 505 (RFC 9110 §15.6.6).
     Version,
     /// When the method is longer than 32 bytes: 501 (RFC 9112 §3).
     MethodTooLong,
@@ -220,25 +217,16 @@ pub(crate) enum ProtocolError {
     /// When the client ends its side of the connection in the middle of a request: 400 (RFC 9112
     /// §8).
     UnexpectedEof,
-    /// When the rest of a request does not arrive in time: 408.
-    Timeout,
-    /// When the memory for all connections is used up, or the connection limit is reached: 503.
-    Overloaded,
-    /// When the service panicked on the request: 500.
-    Panicked,
 }
 
 impl ProtocolError {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::Version => StatusCode::HTTPVERSION_NOT_SUPPORTED,
+            Self::Version => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::MethodTooLong | Self::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
-            Self::ContentTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::ContentTooLarge(_) => StatusCode::CONTENT_TOO_LARGE,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
-            Self::Timeout => StatusCode::REQUEST_TIMEOUT,
-            Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -271,9 +259,6 @@ impl fmt::Display for ProtocolError {
             }
             Self::Expectation => "the only expectation supported is \"100-continue\"",
             Self::UnexpectedEof => "the connection ended in the middle of the request",
-            Self::Timeout => "the request did not arrive in time",
-            Self::Overloaded => "the service is overloaded, try again later",
-            Self::Panicked => "the service failed on this request, its log says where",
         })
     }
 }

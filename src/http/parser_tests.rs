@@ -61,7 +61,10 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
         let mut parser = Parser::default();
         parser.append(request.as_bytes());
         let Ok(Some(request)) = parser.next_request(16) else { panic!("{request:?}") };
-        (request.host.as_ref().map(|host| host.as_str().to_owned()), request.fields().clone())
+        (
+            request.host.as_ref().map(|host| String::from_utf8(host.as_bytes().to_vec()).unwrap()),
+            request.fields().clone(),
+        )
     };
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(
@@ -76,6 +79,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
     assert_eq!(
         fields(
             "OPTIONS http://b/a HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\nOrigin: x\r\nOrigin: y\r\nSec-Fetch-Site: none\r\nAccept: a/b, text/html\r\n\
+             Prefer: a=\"b\r\nPrefer: wait=x, wait=9\r\nPrefer: wait=8\r\n\
              Access-Control-Request-Method: PUT\r\nContent-Encoding: gzip\r\n\r\n"
         ),
         (
@@ -87,6 +91,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
                 if_match: None,
                 if_none_match: some("*"),
                 origin: some("x, y"),
+                prefer_wait: Some(9),
                 sec_fetch_site: some("none"),
                 preflight_method: some("PUT"),
                 asks_for_html: true,
@@ -94,18 +99,6 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
         )
     );
     assert_eq!(fields("GET /a HTTP/1.0\r\n\r\n"), (None, Fields::default()));
-}
-
-#[test]
-fn each_request_of_a_connection_has_its_own_host() {
-    let (mut parser, long) = (Parser::default(), "a".repeat(1000));
-    for host in ["a", "a", "b:80", "[::1]", "[::1]", &long, &long, "a"] {
-        parser.append(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
-        let Ok(Some(request)) = parser.next_request(0) else { panic!("{host} is a host") };
-        assert_eq!(request.host.unwrap().as_str(), host);
-    }
-    parser.append(b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n");
-    assert_eq!(parser.next_request(0), Err(ProtocolError::Host));
 }
 
 #[test]
@@ -239,13 +232,9 @@ fn a_host_is_given_once_and_well_formed() {
 }
 
 #[test]
-fn a_major_version_other_than_1_is_refused_and_a_later_minor_version_is_1_1() {
-    for version in ["HTTP/2.0", "HTTP/3.0", "HTTP/0.9", "HTTP/2.1"] {
+fn only_the_versions_1_0_and_1_1_are_served() {
+    for version in ["HTTP/1.2", "HTTP/1.9", "HTTP/2.0", "HTTP/3.0", "HTTP/0.9", "HTTP/2.1"] {
         check(format!("GET /a {version}\r\nHost: h\r\n\r\n"), Err(ProtocolError::Version));
-    }
-    for version in ["HTTP/1.2", "HTTP/1.9"] {
-        check(format!("GET /a {version}\r\nHost: h\r\n\r\n"), Ok(("GET /a", "", true)));
-        check(format!("GET /a {version}\r\n\r\n"), Err(ProtocolError::Host));
     }
     check("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Err(ProtocolError::Version));
 }
@@ -264,7 +253,7 @@ fn malformed_lines_are_refused() {
         "GET /a b HTTP/1.1\r\n\r\n",
         "GET /a HTTP/11\r\n\r\n",
         "GET /a HTTP/1.2 \r\n\r\n",
-        "GET /a HTTP/1.2 HTTP/1.2\r\n\r\n",
+        "GET /a HTTP/1.1 HTTP/1.1\r\n\r\n",
         "GET /a HTTP/1.20\r\n\r\n",
         "GET /a http/1.2\r\n\r\n",
     ] {

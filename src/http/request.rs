@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use tiny_http::Method;
 
@@ -15,7 +15,7 @@ pub(crate) struct Request {
     pub(crate) target: String,
     /// Host, or the authority of an absolute-form target; `None` for HTTP/1.0 without Host, and for
     /// a request that is refused before Host is evaluated.
-    pub(crate) host: Option<Arc<Host>>,
+    pub(crate) host: Option<Host>,
     /// What [`Request::fields`] returns, if the request has any of these fields. Most have none,
     /// and are small without them.
     pub(crate) rare_fields: Option<Box<Fields>>,
@@ -40,6 +40,8 @@ pub(crate) struct Fields {
     pub(crate) if_match: Option<String>,
     pub(crate) if_none_match: Option<String>,
     pub(crate) origin: Option<String>,
+    /// Seconds of the preference `wait` (RFC 7240 §4.3), at most 300.
+    pub(crate) prefer_wait: Option<u16>,
     pub(crate) sec_fetch_site: Option<String>,
     /// Access-Control-Request-Method, which makes an OPTIONS request a preflight (Fetch standard,
     /// CORS protocol).

@@ -1,46 +1,16 @@
 //! A response as a value, and its head as bytes. Knows no sockets.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use time::OffsetDateTime;
 use time::macros::format_description;
-use tiny_http::StatusCode;
 
-/// A strong entity tag (RFC 9110 §8.8.3): 128 bits of a hash of the representation, written as 32
-/// hexadecimal digits in quotes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EntityTag([u8; 16]);
+use super::status::StatusCode;
 
-impl EntityTag {
-    /// Whether `tag`, with its quotes, has the form of a tag of this service.
-    pub(crate) fn may_be(tag: &str) -> bool {
-        let digits = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
-        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(is_digit))
-    }
-
-    /// The tag of these bytes, the same in every process. The hash is cryptographic: no two
-    /// contents with the same tag can be found.
-    pub(crate) fn of(representation: &[u8]) -> Self {
-        let hash = blake3::hash(representation);
-        Self(*hash.as_bytes().first_chunk().expect("it has 32 bytes"))
-    }
-
-    /// The tag as a field has it. Written by hand, since every read has one: `{:032x}` takes 600
-    /// instructions more.
-    pub(super) fn text(self) -> [u8; 34] {
-        let mut text = [b'"'; 34];
-        let digit = |half: u8| half + if half < 10 { b'0' } else { b'a' - 10 };
-        for (index, byte) in self.0.into_iter().enumerate() {
-            (text[2 * index + 1], text[2 * index + 2]) = (digit(byte >> 4), digit(byte & 15));
-        }
-        text
-    }
-}
+use crate::blob::{Blob, Tag};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Content {
@@ -48,78 +18,7 @@ pub(crate) enum Content {
     None,
     Own(Vec<u8>),
     /// Shared, most often with the list; sent without a copy if it is long.
-    Shared(Arc<Representation>),
-}
-
-/// Bytes from which on a representation of the list, or of a color, is counted. Each connection may
-/// hold a shorter one.
-const COUNTED_BYTES_MIN: usize = 4096;
-
-/// Bytes of all representations that are counted, those that only a slow client holds included.
-static COUNTED_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-/// A representation (RFC 9110 §3.2) that any number of responses share.
-#[derive(Debug)]
-pub(crate) struct Representation {
-    bytes: Box<[u8]>,
-    /// Computed at its first use.
-    tag: OnceLock<EntityTag>,
-    /// Bytes of it in [`COUNTED_BYTES`].
-    counted: usize,
-}
-
-impl Drop for Representation {
-    fn drop(&mut self) {
-        if self.counted > 0 {
-            COUNTED_BYTES.fetch_sub(self.counted, Relaxed);
-        }
-    }
-}
-
-/// Representations are equal when their bytes are.
-impl PartialEq for Representation {
-    fn eq(&self, other: &Self) -> bool {
-        self.bytes == other.bytes
-    }
-}
-
-impl Representation {
-    pub(crate) fn new(bytes: impl Into<Box<[u8]>>) -> Self {
-        Self { bytes: bytes.into(), tag: OnceLock::new(), counted: 0 }
-    }
-
-    /// A representation of the list or of a color. Its memory counts as long as anybody holds it.
-    pub(crate) fn of_list(bytes: impl Into<Box<[u8]>>) -> Self {
-        let mut new = Self::new(bytes);
-        if new.bytes.len() >= COUNTED_BYTES_MIN {
-            new.counted = new.bytes.len();
-            COUNTED_BYTES.fetch_add(new.counted, Relaxed);
-        }
-        new
-    }
-
-    /// Bytes of this one that count; 0 if it is short, or no part of a list.
-    pub(crate) fn counted(&self) -> usize {
-        self.counted
-    }
-
-    /// Bytes of all that count.
-    pub(crate) fn counted_bytes() -> usize {
-        COUNTED_BYTES.load(Relaxed)
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    pub(crate) fn tag(&self) -> EntityTag {
-        *self.tag.get_or_init(|| EntityTag::of(&self.bytes))
-    }
-
-    /// Whether the tag is computed already.
-    pub(crate) fn has_tag(&self) -> bool {
-        self.tag.get().is_some()
-    }
+    Shared(Arc<Blob>),
 }
 
 impl Content {
@@ -127,7 +26,7 @@ impl Content {
         match self {
             Self::None => &[],
             Self::Own(bytes) => bytes,
-            Self::Shared(representation) => representation.bytes(),
+            Self::Shared(blob) => blob.bytes(),
         }
     }
 }
@@ -137,11 +36,13 @@ impl Content {
 pub(crate) struct Response {
     pub(crate) status: StatusCode,
     pub(crate) content: Content,
-    pub(crate) tag: Option<EntityTag>,
+    pub(crate) tag: Option<Tag>,
     pub(crate) media_type: &'static str,
     /// Further fields: names and values.
     pub(crate) fields: Vec<(&'static str, Cow<'static, str>)>,
     pub(crate) varies_by_accept: bool,
+    /// Seconds that the client had or could have waited, for Preference-Applied (RFC 7240 §3).
+    pub(crate) waited: Option<u16>,
     /// WWW-Authenticate: on a 401, and on OPTIONS if the client would get a 401 for a write.
     pub(crate) challenge: Option<Challenge>,
     /// The request has changed the list.
@@ -192,11 +93,13 @@ const PROTECTION_FIELDS: &str = "\r\nX-Content-Type-Options: nosniff\
 
 /// The methods and further fields that a page of an allowed origin may send.
 const PREFLIGHT_FIELDS: &str = "\r\nAccess-Control-Allow-Methods: GET, HEAD, POST, PUT, DELETE\
-    \r\nAccess-Control-Allow-Headers: Accept, Authorization, Content-Type, If-Match, If-None-Match\
+    \r\nAccess-Control-Allow-Headers: Accept, Authorization, Content-Type, If-Match, If-None-Match, \
+    Prefer\
     \r\nAccess-Control-Max-Age: 600"; // seconds
 
 /// What a page of an allowed origin may read besides the fields that every page may read.
-const EXPOSED_FIELDS: &str = "\r\nAccess-Control-Expose-Headers: ETag, Location";
+const EXPOSED_FIELDS: &str =
+    "\r\nAccess-Control-Expose-Headers: ETag, Location, Preference-Applied";
 
 impl Response {
     pub(crate) fn new(status: StatusCode, content: Content) -> Self {
@@ -207,6 +110,7 @@ impl Response {
             media_type: "application/json",
             fields: Vec::new(),
             varies_by_accept: false,
+            waited: None,
             challenge: None,
             is_change: false,
             detail: Cow::Borrowed(""),
@@ -221,19 +125,20 @@ impl Response {
         Self { detail, ..Self::new(status, Content::Own(body.into_bytes())) }
     }
 
+    /// The response to a request that was held, or could be, for at most so many seconds.
+    pub(crate) fn waited(self, seconds: u16) -> Self {
+        Self { waited: Some(seconds), ..self }
+    }
+
     /// Appends status line and fields.
     pub(crate) fn write_head(&self, out: &mut Vec<u8>, common: &CommonFields<'_>) {
-        let reason = match self.status {
-            // RFC 9110 §15.5.14; tiny_http has the older name
-            StatusCode::PAYLOAD_TOO_LARGE => "Content Too Large",
-            status => status.default_reason_phrase(),
-        };
         let cache_control = match (self.challenge, common.is_private) {
             (Some(_), _) => "no-store",
             (None, true) => "private, no-cache",
             (None, false) => "no-cache",
         };
-        push(out, ["HTTP/1.1 ", itoa::Buffer::new().format(self.status.0), " ", reason]);
+        let mut digits = itoa::Buffer::new();
+        push(out, ["HTTP/1.1 ", digits.format(self.status.0), " ", self.status.reason_phrase()]);
         push(out, ["\r\nDate: ", common.date, "\r\nCache-Control: ", cache_control]);
         push(out, [PROTECTION_FIELDS]);
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
@@ -243,14 +148,25 @@ impl Response {
             push(out, ["\r\nContent-Type: ", self.media_type, "\r\nContent-Length: ", length]);
         }
         if let Some(tag) = self.tag {
-            push(out, ["\r\nETag: "]);
-            out.extend_from_slice(&tag.text());
+            push(out, ["\r\nETag: \""]);
+            out.extend_from_slice(tag.digits());
+            push(out, ["\""]);
         }
-        match (self.varies_by_accept, common.varies_by_origin) {
-            (true, true) => push(out, ["\r\nVary: Accept, Origin"]),
-            (true, false) => push(out, ["\r\nVary: Accept"]),
-            (false, true) => push(out, ["\r\nVary: Origin"]),
-            (false, false) => {}
+        let mut before = "\r\nVary: ";
+        for (_, name) in [
+            (self.varies_by_accept, "Accept"),
+            (common.varies_by_origin, "Origin"),
+            (self.waited.is_some(), "Prefer"),
+        ]
+        .iter()
+        .filter(|(varies, _)| *varies)
+        {
+            push(out, [before, name]);
+            before = ", ";
+        }
+        if let Some(seconds) = self.waited {
+            let mut digits = itoa::Buffer::new();
+            push(out, ["\r\nPreference-Applied: wait=", digits.format(seconds)]);
         }
         if let Some(challenge) = self.challenge {
             push(out, ["\r\nWWW-Authenticate: ", challenge.field_value()]);
@@ -315,13 +231,6 @@ impl Date {
 }
 
 #[cfg(test)]
-impl std::fmt::Display for EntityTag {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(str::from_utf8(&self.text()).unwrap())
-    }
-}
-
-#[cfg(test)]
 impl Response {
     /// One of [`Response::fields`].
     pub(crate) fn field(&self, wanted: &str) -> Option<&str> {
@@ -378,12 +287,6 @@ mod tests {
              X-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n\
              X-Frame-Options: DENY\r\nAllow: GET\r\nConnection: close\r\n\r\n",
         );
-    }
-
-    #[test]
-    fn an_entity_tag_is_half_of_the_hash_in_quotes() {
-        // the official test vector for no input
-        assert_eq!(EntityTag::of(b"").to_string(), "\"af1349b9f5f9a1a6a0404dea36dcc949\"");
     }
 
     #[test]

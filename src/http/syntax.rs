@@ -2,10 +2,12 @@
 //! (RFC 9110 §7.2) among them. Does not decide which hosts the service answers to.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
 /// Whether a byte is allowed in a token, such as a method or a field name (RFC 9110 §5.6.2).
 pub(super) fn is_tchar(byte: &u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
+    matches!(byte, b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z')
+        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
 }
 
 /// Splits an absolute-form target into authority and path with query (RFC 9112 §3.2.2). `None` for
@@ -27,66 +29,85 @@ pub(super) fn parse_digits(digits: &[u8], radix: u32) -> Option<u64> {
 }
 
 /// Whether each percent sign begins an escape of two hexadecimal digits (RFC 3986 §2.1).
-pub(crate) fn has_valid_escapes(text: &str) -> bool {
+pub(crate) fn has_valid_escapes(text: &[u8]) -> bool {
     let is_escape = |rest: &[u8]| {
         rest.first_chunk::<2>().is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     };
-    text.as_bytes().split(|byte| *byte == b'%').skip(1).all(is_escape)
+    text.split(|byte| *byte == b'%').skip(1).all(is_escape)
 }
 
 /// The value of Host, or the authority of a target: `uri-host [":" port]`, with a host that is not
-/// empty (RFC 3986 §3.2.2).
+/// empty (RFC 3986 §3.2.2). All of it is ASCII.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Host {
-    text: String,
+    text: Box<[u8]>,
     /// The host is an IP address, `localhost` or a name below that (RFC 6761 §6.3): clients reach
     /// it without DNS, so DNS rebinding cannot use it.
     pub(crate) needs_no_dns: bool,
 }
 
 impl Host {
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let (name, port) = split_port(text);
-        let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
-        let is_ipv6 = address.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
-        let is_allowed =
-            |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte);
-        let is_name = !name.is_empty() && name.bytes().all(is_allowed) && has_valid_escapes(name);
-        if !(is_ipv6 || is_name) || !port.bytes().skip(1).all(|byte| byte.is_ascii_digit()) {
+        let address = name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]"));
+        let is_host = match address {
+            Some(address) => is_address::<Ipv6Addr>(address),
+            None => is_reg_name(name),
+        };
+        if !is_host || !port.iter().skip(1).all(u8::is_ascii_digit) {
             return None;
         }
         let name = without_root(name);
-        let is_ipv4 = name.parse::<Ipv4Addr>().is_ok();
-        let top = name.rsplit('.').next().unwrap_or_default();
-        let needs_no_dns = is_ipv6 || is_ipv4 || top.eq_ignore_ascii_case("localhost");
-        Some(Self { text: text.to_owned(), needs_no_dns })
+        let needs_no_dns = address.is_some() || is_localhost(name) || is_address::<Ipv4Addr>(name);
+        Some(Self { text: text.into(), needs_no_dns })
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.text
     }
 
     /// The host without its port.
     pub(crate) fn name(&self) -> &str {
-        split_port(&self.text).0
+        str::from_utf8(split_port(&self.text).0).expect("it is ASCII")
     }
 
     /// Whether `name` is the host, in any case, with or without the dot of the DNS root.
     pub(crate) fn is_named(&self, name: &str) -> bool {
-        without_root(self.name()).eq_ignore_ascii_case(without_root(name))
+        let (own, _) = split_port(&self.text);
+        without_root(own).eq_ignore_ascii_case(without_root(name.as_bytes()))
     }
 }
 
+/// Whether the name is `localhost` or below that.
+fn is_localhost(name: &[u8]) -> bool {
+    let (below, top) = name.split_at(name.len().saturating_sub(b"localhost".len()));
+    top.eq_ignore_ascii_case(b"localhost") && (below.is_empty() || below.ends_with(b"."))
+}
+
+fn is_address<A: FromStr>(text: &[u8]) -> bool {
+    str::from_utf8(text).is_ok_and(|text| text.parse::<A>().is_ok())
+}
+
 /// Splits before the colon of the port; an IPv6 address has colons of its own in its brackets.
-fn split_port(host: &str) -> (&str, &str) {
-    let brackets_end = host.find(']').unwrap_or(0);
-    let colon = host[brackets_end..].find(':').map(|index| brackets_end + index);
-    host.split_at(colon.unwrap_or(host.len()))
+fn split_port(host: &[u8]) -> (&[u8], &[u8]) {
+    match host.iter().rposition(|byte| *byte == b':') {
+        Some(colon) if !host.ends_with(b"]") => host.split_at(colon),
+        _ => (host, b""),
+    }
+}
+
+/// Whether this is a host name: the rule `reg-name` of RFC 3986 §3.2.2, but not empty.
+fn is_reg_name(name: &[u8]) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    let is_allowed = |byte: &u8| is_plain(byte) || b"_~!$&'()*+,;=%".contains(byte);
+    // names in the DNS, as nearly all hosts are, need only the first check
+    let is_valid = || name.iter().all(is_allowed) && has_valid_escapes(name);
+    !name.is_empty() && (name.iter().all(is_plain) || is_valid())
 }
 
 /// A host name without the dot of the DNS root, which may end any name (RFC 1034 §3.1).
-fn without_root(name: &str) -> &str {
-    name.strip_suffix('.').unwrap_or(name)
+fn without_root(name: &[u8]) -> &[u8] {
+    name.strip_suffix(b".").unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -4,9 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use tiny_http::StatusCode;
-
-use crate::http::{Challenge, Request, Response};
+use crate::http::{Challenge, Request, Response, StatusCode};
 use crate::logging::{self, excerpt};
 use crate::service::{AccessLog, Service};
 
@@ -28,12 +26,12 @@ pub(super) fn log(
     } else if response.status == StatusCode::FORBIDDEN {
         logging::FORBIDDEN.log(format_args!("{detail}"));
     } else if let Some(refused) =
-        request.and_then(|request| service.allowlist.refused_preflight(request))
+        request.and_then(|request| service.options.allowlist.refused_preflight(request))
     {
         logging::PREFLIGHTS.log(format_args!("{refused}"));
     }
-    let is_logged = service.access_log == AccessLog::All
-        || (service.access_log == AccessLog::Changes && response.is_change);
+    let is_logged = service.options.access_log == AccessLog::All
+        || (service.options.access_log == AccessLog::Changes && response.is_change);
     if !is_logged && (status < 400 || !log::log_enabled!(log::Level::Debug)) {
         return;
     }

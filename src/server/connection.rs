@@ -1,6 +1,8 @@
 //! One connection: a state machine that receives, answers and sends, and never waits for its
 //! client. Touches no other connection.
 
+mod pending;
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -13,13 +15,15 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 use tiny_http::Method;
 
+use self::pending::{Held, Watching};
 use super::inbox::Inbox;
-use super::limits::{Quota, memory_of};
+use super::limits::{Limits, Quota, memory_of};
 use super::output::{Output, Sent};
 use super::{Shared, access_log};
-use crate::http::{CLOSES, Parser, ProtocolError, Request, Response};
+use crate::http::{CLOSES, Parser, ProtocolError, Request, Response, StatusCode};
 use crate::metrics::{Closing, WorkerCounters};
-use crate::service::{Answer, Arrival, Phase};
+use crate::service::{Answer, Phase, RequestContext};
+use crate::store::{DatabaseError, Outcome, Ticket};
 
 /// Bytes received at a time: a request of curl takes 84, and a pipelining client has no more in its
 /// buffer.
@@ -47,20 +51,17 @@ const OLD_TIME: Duration = Duration::from_millis(100);
 const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// What a connection waits for.
-#[derive(Debug)]
 enum State {
-    /// The first byte of its first request.
-    New,
-    /// The first byte of another request.
-    Idle,
-    /// The rest of a request.
-    Reading,
-    /// The response to this request, which takes long, or whose change has to be saved first.
-    /// Nothing is received meanwhile, so that requests are answered in order, and no timeout closes
-    /// the connection, so that its memory stays counted.
-    Answering(Arc<Request>),
+    /// A request, or the rest of one. `is_first`: none has been answered yet.
+    Receiving { is_first: bool },
+    /// The answer to this request, which takes long, or whose change has to be saved first. Nothing
+    /// is received meanwhile, so that requests are answered in order, and no timeout closes the
+    /// connection, so that its memory stays counted. `is_saved`: the writer had the change.
+    AwaitingOutcome { request: Arc<Request>, is_saved: bool, held: Option<Held> },
+    /// A change of what its request names (RFC 7240 §4.3).
+    Watching(Box<Watching>),
     /// Room in the socket for more of the output. When all of it is sent, this follows.
-    Writing(After),
+    Sending(Then),
     /// The end of the client's side, after the last response. About `left` bytes more are received
     /// and dropped.
     Lingering { left: usize },
@@ -68,7 +69,7 @@ enum State {
 
 /// What follows when the output is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum After {
+enum Then {
     /// There may be whole requests in the buffer: answer them.
     Answer,
     /// There is none: receive more.
@@ -82,16 +83,20 @@ enum After {
 pub(super) enum Event {
     /// What [`Next::Wait`] waits for is there, or the connection has ended.
     Ready,
-    /// The other connections have been served: go on with the output, or the requests in the
-    /// buffer.
+    /// The other connections have been served: go on with the output, with the requests in the
+    /// buffer, or ask again for what may have changed.
     Resume,
-    /// What [`State::Answering`] waits for. `durable`: the writer had the change.
-    Response { response: Result<Box<Response>, ProtocolError>, durable: bool },
-    /// [`Connection::deadline`] has passed, or its place is needed: to be closed, for this reason.
+    /// From the writer: the change is saved, or could not be.
+    Outcome(Result<Outcome, DatabaseError>),
+    /// From the pool: what took long.
+    Answer(Box<Answer>),
+    /// [`Connection::deadline`] has passed, or its place is needed, with what it counts as if the
+    /// connection is closed for it.
     Overdue(Closing),
 }
 
 /// What the worker has to do for the connection next.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Wait for these events on the socket. Without any, it is taken out of epoll, which would
     /// report in every pass that the client has gone.
@@ -101,8 +106,8 @@ pub(super) enum Next {
     Close,
 }
 
-/// One pass of a worker over the connections that are ready.
-pub(super) struct Pass<'a> {
+/// What a connection needs of its worker in one pass of the event loop.
+pub(super) struct LoopContext<'a> {
     pub(super) shared: &'a Shared,
     /// The worker's inbox.
     pub(super) inbox: &'a Arc<Inbox>,
@@ -110,7 +115,7 @@ pub(super) struct Pass<'a> {
     pub(super) id: u64,
     /// The worker's counters.
     pub(super) counters: &'a WorkerCounters,
-    /// When the pass began, the service was in this phase.
+    /// That of the service when the pass began.
     pub(super) phase: Phase,
     /// When the pass began.
     pub(super) now: Instant,
@@ -118,7 +123,7 @@ pub(super) struct Pass<'a> {
     pub(super) date: &'a str,
     /// The receive buffer of all connections.
     pub(super) scratch: &'a mut [u8],
-    /// Requests that were answered without a save, and are to be timed at its end.
+    /// Requests that were answered without a save, and are to be timed at the end of the pass.
     pub(super) answered: u64,
 }
 
@@ -131,8 +136,9 @@ pub(super) struct Connection {
     parser: Parser,
     pub(super) output: Output,
     state: State,
-    /// When the state began, or the client last took some of the output.
-    since: Instant,
+    /// When the client last made progress that counts for [`Connection::deadline`]: it connected,
+    /// began a request, got an answer, or took some of the output.
+    progress: Instant,
     /// When the pass began in which the last bytes were received.
     received: Instant,
     quota: Quota,
@@ -152,222 +158,260 @@ impl Connection {
             checks_host,
             parser: Parser::default(),
             output: Output::default(),
-            state: State::New,
-            since: now,
+            state: State::Receiving { is_first: true },
+            progress: now,
             received: now,
             quota,
         }
     }
 
     /// Receives, answers and sends as far as possible.
-    pub(super) fn advance(&mut self, event: Event, pass: &mut Pass<'_>) -> Next {
-        let next = self.handle(event, pass).unwrap_or_else(|error| match error.kind() {
+    pub(super) fn advance(&mut self, event: Event, context: &mut LoopContext<'_>) -> Next {
+        let next = self.handle(event, context).unwrap_or_else(|error| match error.kind() {
             // by TCP_USER_TIMEOUT
-            io::ErrorKind::TimedOut => self.close(Closing::Unread, pass),
+            io::ErrorKind::TimedOut => self.close(Closing::Unread, context),
             // the client has gone
             _ => Next::Close,
         });
-        let request =
-            if let State::Answering(request) = &self.state { memory_of(request) } else { 0 };
+        let request = match &self.state {
+            State::AwaitingOutcome { request, .. } => memory_of(request),
+            State::Watching(watching) => memory_of(&watching.request),
+            _ => 0,
+        };
         self.quota.set_memory(self.parser.memory() + self.output.memory() + request);
         next
     }
 
-    /// When the connection is to be closed, and what is the reason then; `None` while an answer is
-    /// waited for.
-    pub(super) fn deadline(&self, pass: &Pass<'_>) -> Option<(Instant, Closing)> {
-        let limits = &pass.shared.limits;
-        let is_stopping = pass.phase == Phase::Stopping;
+    /// When the connection is overdue, and what it counts as if it is closed then; `None` while an
+    /// answer is made.
+    pub(super) fn deadline(&self, phase: Phase, limits: &Limits) -> Option<(Instant, Closing)> {
+        let is_stopping = phase == Phase::Stopping;
         let (time, reason) = match &self.state {
-            State::Answering(_) => return None,
-            State::New | State::Idle if is_stopping => {
+            State::AwaitingOutcome { .. } => return None,
+            State::Receiving { .. } if !self.parser.is_idle() => {
+                (limits.request_timeout, Closing::Request)
+            }
+            State::Receiving { .. } if is_stopping => {
                 (STOPPING_KEEP_ALIVE.min(limits.keep_alive), Closing::Idle)
             }
-            State::New => (limits.request_timeout, Closing::Idle),
-            State::Idle => (limits.keep_alive + KEEP_ALIVE_GRACE, Closing::Idle),
-            State::Reading => (limits.request_timeout, Closing::Request),
-            State::Writing(_) => (limits.request_timeout, Closing::Unread),
+            State::Receiving { is_first: true } => (limits.request_timeout, Closing::Idle),
+            State::Receiving { .. } => (limits.keep_alive + KEEP_ALIVE_GRACE, Closing::Idle),
+            State::Watching(_) if is_stopping => (Duration::ZERO, Closing::Idle),
+            State::Watching(watching) => return Some((watching.held.end(), Closing::Idle)),
+            State::Sending(_) => (limits.request_timeout, Closing::Unread),
             State::Lingering { .. } => (LINGER_TIME, Closing::Idle),
         };
-        Some((self.since + time, reason))
+        Some((self.progress + time, reason))
     }
 
-    /// Since when the client has made no progress; `None` while an answer is waited for.
+    /// Since when the client has made no progress; `None` while an answer is made.
     pub(super) fn stands_still_since(&self) -> Option<Instant> {
-        (!matches!(self.state, State::Answering(_))).then_some(self.since)
+        (!matches!(self.state, State::AwaitingOutcome { .. })).then_some(self.progress)
     }
 
     /// When the worker has to look at the connection at the latest, although nothing has happened
-    /// to it. One that sends a shared representation is looked at often, since that may be old.
-    pub(super) fn next_check(&self, pass: &Pass<'_>) -> Option<Instant> {
+    /// to it. One that sends a shared blob is looked at often, since that may be old.
+    pub(super) fn next_check(&self, context: &LoopContext<'_>) -> Option<Instant> {
         if self.output.shared_content().is_some() {
-            Some(pass.now + OLD_TIME)
+            Some(context.now + OLD_TIME)
         } else {
-            self.deadline(pass).map(|(deadline, _)| deadline)
+            let deadline = self.deadline(context.phase, &context.shared.limits);
+            deadline.map(|(deadline, _)| deadline)
         }
     }
 
-    fn handle(&mut self, event: Event, pass: &mut Pass<'_>) -> io::Result<Next> {
+    /// What each event means in each state. All else is called from here.
+    fn handle(&mut self, event: Event, context: &mut LoopContext<'_>) -> io::Result<Next> {
         match (event, &self.state) {
-            (Event::Ready, State::New | State::Idle | State::Reading) => {
-                self.receive_requests(pass)
+            (Event::Ready, State::Receiving { .. }) => self.receive_requests(context),
+            (Event::Resume, State::Receiving { .. }) => self.answer_requests(context),
+            (Event::Overdue(Closing::NoRoom), State::Receiving { .. })
+                if !self.parser.is_idle() =>
+            {
+                context.counters.count_closed(Closing::NoRoom, 1);
+                self.refuse(None, overloaded(), context)?;
+                Ok(Next::Close)
             }
-            (Event::Ready, &State::Lingering { left }) => self.drop_received(left, pass.scratch),
-            (Event::Resume, State::New | State::Idle | State::Reading) => {
-                self.answer_requests(pass)
+            (Event::Overdue(reason), State::Receiving { .. }) if !self.parser.is_idle() => {
+                context.counters.count_closed(reason, 1);
+                self.refuse(None, timed_out(), context)
             }
-            (Event::Response { response, durable }, State::Answering(request)) => {
-                let times = if durable { &pass.counters.durable } else { &pass.counters.immediate };
-                let request = Arc::clone(request);
-                let next = self.take_response(&request, response, pass);
-                times.add(1, self.received.elapsed());
-                next
+            (Event::Overdue(reason), State::Receiving { .. }) => Ok(self.close(reason, context)),
+
+            (Event::Outcome(outcome), State::AwaitingOutcome { .. }) => {
+                self.take_outcome(outcome, context)
+            }
+            (Event::Answer(answer), State::AwaitingOutcome { .. }) => {
+                self.take_answer(*answer, context)
             }
             // the client sent more, or has ended; epoll would report that in every pass
-            (Event::Ready, State::Answering(_)) => Ok(Next::Wait(EventFlags::empty())),
-            (Event::Ready | Event::Resume, &State::Writing(after)) => self.send(after, pass),
+            (Event::Ready, State::AwaitingOutcome { .. }) => Ok(Next::Wait(EventFlags::empty())),
+
+            (Event::Ready, State::Watching(_)) => self.receive_while_watching(context),
+            (Event::Resume, State::Watching(_)) => self.ask_again(context),
+            (Event::Overdue(reason), State::Watching(_)) => {
+                if reason == Closing::NoRoom {
+                    context.counters.count_closed(reason, 1);
+                }
+                self.end_watch(None, context)
+            }
+
+            (Event::Ready | Event::Resume, &State::Sending(then)) => self.send(then, context),
             // epoll reports room only when a third of the socket's buffer is free, so there may be
             // some
-            (Event::Overdue(reason), &State::Writing(after)) => match self.send(after, pass)? {
-                Next::Wait(EventFlags::OUT) if self.since != pass.now => {
-                    Ok(self.close(reason, pass))
+            (Event::Overdue(reason), &State::Sending(then)) => match self.send(then, context)? {
+                Next::Wait(EventFlags::OUT) if self.progress != context.now => {
+                    Ok(self.close(reason, context))
                 }
                 next => Ok(next),
             },
-            (Event::Overdue(Closing::NoRoom), State::Reading) => {
-                self.refuse(None, &ProtocolError::Overloaded, pass)?;
-                Ok(Next::Close)
-            }
-            (Event::Overdue(reason), State::Reading) => {
-                pass.counters.count_closed(reason, 1);
-                self.refuse(None, &ProtocolError::Timeout, pass)
-            }
-            (Event::Overdue(reason), State::New | State::Idle) => Ok(self.close(reason, pass)),
+
+            (Event::Ready, &State::Lingering { left }) => self.drop_received(left, context.scratch),
             (Event::Overdue(_), State::Lingering { .. }) => Ok(Next::Close),
             _ => unreachable!("no such event comes in this state"),
         }
     }
 
     /// Closes the connection; counts and logs the reason.
-    fn close(&self, reason: Closing, pass: &Pass<'_>) -> Next {
-        pass.counters.count_closed(reason, 1);
+    fn close(&self, reason: Closing, context: &LoopContext<'_>) -> Next {
+        context.counters.count_closed(reason, 1);
         log::debug!("closed {}: {}", access_log::client(self.peer, None), reason.label());
         Next::Close
     }
 
-    fn receive_requests(&mut self, pass: &mut Pass<'_>) -> io::Result<Next> {
-        self.received = pass.now;
-        let length = self.parser.missing().clamp(RECEIVE_BYTES, pass.scratch.len());
-        match receive(&self.socket, &mut pass.scratch[..length])? {
+    fn receive_requests(&mut self, context: &mut LoopContext<'_>) -> io::Result<Next> {
+        self.received = context.now;
+        let length = self.parser.missing().clamp(RECEIVE_BYTES, context.scratch.len());
+        match receive(&self.socket, &mut context.scratch[..length])? {
             Some([]) if self.parser.is_idle() => return Ok(Next::Close),
-            Some([]) => return self.refuse(None, &ProtocolError::UnexpectedEof, pass),
-            Some(received) => self.parser.append(received),
+            Some([]) => {
+                return self.refuse_malformed(&ProtocolError::UnexpectedEof, context);
+            }
+            Some(received) => self.append_received(received, context.now),
             None => {}
         }
-        self.answer_requests(pass)
+        self.answer_requests(context)
+    }
+
+    fn append_received(&mut self, received: &[u8], now: Instant) {
+        // more bytes of a request do not give it more time
+        if self.parser.is_idle() {
+            self.progress = now;
+        }
+        self.parser.append(received);
     }
 
     /// Answers the requests in the buffer, up to [`ANSWERS_IN_A_ROW`].
-    fn answer_requests(&mut self, pass: &mut Pass<'_>) -> io::Result<Next> {
+    fn answer_requests(&mut self, context: &mut LoopContext<'_>) -> io::Result<Next> {
         for _ in 0..ANSWERS_IN_A_ROW {
             if !self.output.has_room() || self.parser.is_idle() {
                 break;
             }
-            let content_max = pass.shared.limits.content_max;
+            let content_max = context.shared.limits.content_max;
             let checks_host = self.checks_host;
             // nothing is kept of a content that the head has refused, however much has arrived
             let head = match self.parser.next_head(content_max) {
                 Ok(head) => head,
-                Err(error) => return self.refuse(None, &error, pass),
+                Err(error) => return self.refuse_malformed(&error, context),
             };
-            let admit = |head| pass.shared.service.admit(head, checks_host).err();
+            let admit = |head| context.shared.service.admit(head, checks_host).err();
             if let Some(refusal) = head.and_then(admit) {
-                return self.refuse_with(None, refusal, pass);
+                return self.refuse(None, refusal, context);
             }
             let request = match self.parser.next_request(content_max) {
                 Ok(Some(request)) => request,
                 Ok(None) => {
                     if self.quota.is_refused(self.parser.memory()) {
-                        return self.refuse(None, &ProtocolError::Overloaded, pass);
+                        return self.refuse_for_room(None, context);
                     }
                     if self.parser.take_expectation() {
                         self.output.push_continue();
                     }
-                    return self.send(After::Receive, pass);
+                    return self.send(Then::Receive, context);
                 }
-                Err(error) => return self.refuse(None, &error, pass),
+                Err(error) => return self.refuse_malformed(&error, context),
             };
             // what follows is another request, with a time of its own
-            (self.state, self.since) = (State::Idle, pass.now);
+            self.state = State::Receiving { is_first: false };
+            self.progress = context.now;
             if self.quota.is_refused(request.memory() + self.output.memory()) {
-                return self.refuse(Some(&request), &ProtocolError::Overloaded, pass);
+                return self.refuse_for_room(Some(&request), context);
             }
-            let (service, inbox) = (&pass.shared.service, pass.inbox);
-            let arrival = Arrival {
-                checks_host: self.checks_host,
-                may_defer: true,
-                make_reply: &|| inbox.make_reply(pass.id),
-            };
-            // after a panic the list is consistent: a change is made as a whole or not at all
-            let answer = catch_unwind(AssertUnwindSafe(|| service.respond(&request, arrival)));
-            match answer {
-                Ok(Answer::Now(response)) => {
-                    pass.answered += 1;
-                    let after = self.append_answer(&request, response, pass);
-                    if after != After::Answer {
-                        return self.send(after, pass);
+            match self.ask(&request, context) {
+                Answer::Now(response) => {
+                    context.answered += 1;
+                    let then = self.append_answer(&request, response, context);
+                    if then != Then::Answer {
+                        return self.send(then, context);
                     }
                 }
-                Ok(Answer::Saving) => return self.wait_for_answer(Arc::new(request)),
-                Ok(Answer::Deferred) => {
-                    let request = Arc::new(request);
-                    inbox.defer(pass.id, Arc::clone(&request), self.checks_host);
-                    return self.wait_for_answer(request);
-                }
-                Err(_) => return self.refuse(Some(&request), &ProtocolError::Panicked, pass),
+                answer => return self.follow(Arc::new(request), answer, None, context),
             }
         }
-        self.send(After::Answer, pass)
+        self.send(Then::Answer, context)
     }
 
-    /// Sends what the socket has room for, and waits for the response to a request.
-    fn wait_for_answer(&mut self, request: Arc<Request>) -> io::Result<Next> {
-        self.state = State::Answering(request);
-        self.output.send(&self.socket)?;
-        // epoll watches for the same as before: epoll_ctl takes time, and few clients send more
-        Ok(Next::Wait(EventFlags::IN))
+    /// Asks the service. After a panic the list is consistent: a change is made as a whole or not
+    /// at all.
+    fn ask(&self, request: &Request, context: &LoopContext<'_>) -> Answer {
+        let request_context = self.request_context(true, context);
+        let ask = || context.shared.service.respond(request, request_context);
+        catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|_| Answer::Now(panicked()))
     }
 
-    /// Goes on with the response to a request that was waited for.
-    fn take_response(
+    fn request_context(&self, may_defer: bool, context: &LoopContext<'_>) -> RequestContext {
+        let ticket = Ticket { worker: context.inbox.worker, connection: context.id };
+        RequestContext { checks_host: self.checks_host, may_defer, ticket }
+    }
+
+    /// Appends a response to the output, and sends that.
+    fn respond(
         &mut self,
         request: &Request,
-        response: Result<Box<Response>, ProtocolError>,
-        pass: &mut Pass<'_>,
+        response: Response,
+        context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
         // the time until the next request begins now
-        (self.state, self.since) = (State::Idle, pass.now);
-        match response {
-            Ok(response) => {
-                let after = self.append_answer(request, *response, pass);
-                self.send(after, pass)
-            }
-            Err(error) => self.refuse(Some(request), &error, pass),
-        }
+        self.state = State::Receiving { is_first: false };
+        self.progress = context.now;
+        let then = self.append_answer(request, response, context);
+        self.send(then, context)
     }
 
     /// Appends the response to a request to the output. Returns what follows.
-    fn append_answer(&mut self, request: &Request, response: Response, pass: &Pass<'_>) -> After {
-        let after = match pass.phase {
-            _ if !request.keep_alive => After::Close,
+    fn append_answer(
+        &mut self,
+        request: &Request,
+        response: Response,
+        context: &LoopContext<'_>,
+    ) -> Then {
+        let then = match context.phase {
+            _ if !request.keep_alive => Then::Close,
             // the client does not know, and may be sending its next request
-            Phase::Full | Phase::Stopping => After::Linger,
-            Phase::Serving => After::Answer,
+            Phase::Full | Phase::Stopping => Then::Linger,
+            Phase::Serving => Then::Answer,
         };
-        let stays_open = pass.shared.stays_open.as_str();
-        let connection = if after == After::Answer { stays_open } else { CLOSES };
-        self.append(Some(request), response, connection, pass);
-        after
+        let stays_open = context.shared.stays_open.as_str();
+        let connection = if then == Then::Answer { stays_open } else { CLOSES };
+        self.append(Some(request), response, connection, context);
+        then
+    }
+
+    fn refuse_for_room(
+        &mut self,
+        request: Option<&Request>,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Next> {
+        context.counters.count_closed(Closing::NoRoom, 1);
+        self.refuse(request, overloaded(), context)
+    }
+
+    fn refuse_malformed(
+        &mut self,
+        error: &ProtocolError,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Next> {
+        self.refuse(None, Response::error(error.status(), error.to_string()), context)
     }
 
     /// Responds with an error to a request that cannot be served, or, without one, to what cannot
@@ -375,26 +419,12 @@ impl Connection {
     fn refuse(
         &mut self,
         request: Option<&Request>,
-        error: &ProtocolError,
-        pass: &mut Pass<'_>,
-    ) -> io::Result<Next> {
-        if *error == ProtocolError::Overloaded {
-            pass.counters.count_closed(Closing::NoRoom, 1);
-        }
-        let response = Response::error(error.status(), error.to_string());
-        self.refuse_with(request, response, pass)
-    }
-
-    /// The same with this response.
-    fn refuse_with(
-        &mut self,
-        request: Option<&Request>,
         response: Response,
-        pass: &mut Pass<'_>,
+        context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
         let unfinished = self.parser.refuse();
-        self.append(request.or(unfinished.as_ref()), response, CLOSES, pass);
-        self.send(After::Linger, pass)
+        self.append(request.or(unfinished.as_ref()), response, CLOSES, context);
+        self.send(Then::Linger, context)
     }
 
     /// Appends a response to the output, counts it, and logs it.
@@ -403,42 +433,40 @@ impl Connection {
         request: Option<&Request>,
         mut response: Response,
         connection: &str,
-        pass: &Pass<'_>,
+        context: &LoopContext<'_>,
     ) {
-        let service = &pass.shared.service;
+        let service = &context.shared.service;
         let is_head = request.is_some_and(|request| request.method == Method::Head);
-        let common = service.common_fields(request, pass.date, connection);
+        let common = service.common_fields(request, context.date, connection);
         let bytes = self.output.push(&mut response, is_head, &common);
-        pass.counters.count_response(request.map(|request| &request.method), response.status);
+        context.counters.count_response(request.map(|request| &request.method), response.status);
         access_log::log(service, self.peer, self.received, request, &response, bytes);
     }
 
     /// Sends what the socket has room for, and goes on when that is all of the output.
-    fn send(&mut self, after: After, pass: &Pass<'_>) -> io::Result<Next> {
+    fn send(&mut self, then: Then, context: &LoopContext<'_>) -> io::Result<Next> {
         let sent = self.output.send(&self.socket)?;
         if sent == Sent::All {
-            return self.go_on(after, pass.now);
+            return self.after_sent(then, context.now);
         }
-        if sent != Sent::Nothing || !matches!(self.state, State::Writing(_)) {
-            self.since = pass.now;
+        if sent != Sent::Nothing || !matches!(self.state, State::Sending(_)) {
+            self.progress = context.now;
         }
-        self.state = State::Writing(after);
+        self.state = State::Sending(then);
         Ok(if sent == Sent::Turn { Next::Queue } else { Next::Wait(EventFlags::OUT) })
     }
 
-    /// Goes on after the output is sent.
-    fn go_on(&mut self, after: After, now: Instant) -> io::Result<Next> {
-        if matches!(after, After::Answer | After::Receive) {
-            match (&self.state, self.parser.is_idle()) {
-                // more bytes of a request do not give it more time
-                (State::New | State::Idle, true) | (State::Reading, false) => {}
-                (_, true) => (self.state, self.since) = (State::Idle, now),
-                (_, false) => (self.state, self.since) = (State::Reading, now),
+    /// Goes on when the whole output is sent.
+    fn after_sent(&mut self, then: Then, now: Instant) -> io::Result<Next> {
+        if matches!(then, Then::Answer | Then::Receive) {
+            if matches!(self.state, State::Sending(_)) {
+                self.state = State::Receiving { is_first: false };
+                self.progress = now;
             }
-            let may_answer = after == After::Answer && !self.parser.is_idle();
+            let may_answer = then == Then::Answer && !self.parser.is_idle();
             return Ok(if may_answer { Next::Queue } else { Next::Wait(EventFlags::IN) });
         }
-        let is_done = after == After::Close && self.parser.is_idle();
+        let is_done = then == Then::Close && self.parser.is_idle();
         if is_done
             && receive(&self.socket, &mut [0; 1024])?.is_none_or(|received| received.is_empty())
         {
@@ -446,7 +474,8 @@ impl Connection {
         }
         rustix::net::shutdown(&self.socket, Shutdown::Write)?;
         self.parser = Parser::default();
-        (self.state, self.since) = (State::Lingering { left: LINGER_BYTES_MAX }, now);
+        self.state = State::Lingering { left: LINGER_BYTES_MAX };
+        self.progress = now;
         Ok(Next::Wait(EventFlags::IN))
     }
 
@@ -462,6 +491,23 @@ impl Connection {
     }
 }
 
+/// When the rest of a request does not arrive in time.
+fn timed_out() -> Response {
+    Response::error(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time")
+}
+
+/// When the memory for all connections is used up, or the connection limit is reached.
+fn overloaded() -> Response {
+    let message = "the service is overloaded, try again later";
+    Response::error(StatusCode::SERVICE_UNAVAILABLE, message)
+}
+
+/// When the service panicked on a request.
+pub(super) fn panicked() -> Response {
+    let message = "the service failed on this request, its log says where";
+    Response::error(StatusCode::INTERNAL_SERVER_ERROR, message)
+}
+
 /// Receives up to a buffer of bytes: none at the end, `None` if there is nothing yet.
 fn receive<'a>(socket: &OwnedFd, buffer: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
     match rustix::net::recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
@@ -470,3 +516,6 @@ fn receive<'a>(socket: &OwnedFd, buffer: &'a mut [u8]) -> io::Result<Option<&'a 
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,5 @@
-//! How other threads reach a worker: the accept loop with connections, and those that make responses
-//! later than the worker could wait for.
+//! How other threads reach a worker: the accept loop with connections, the writer with outcomes, the
+//! pool with answers that took long, and whoever changes the list.
 
 use std::io;
 use std::mem::take;
@@ -11,10 +11,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use threadpool::ThreadPool;
 
 use super::Shared;
-use super::connection::{Connection, Event};
-use crate::http::{ProtocolError, Request};
-use crate::service::{Answer, Arrival, Service};
-use crate::store::{Outcome, Reply};
+use super::connection::{Connection, Event, panicked};
+use super::watches::Watches;
+use crate::service::{Answer, Service};
 
 pub(super) struct Inbox {
     mail: Mutex<Vec<Mail>>,
@@ -23,6 +22,8 @@ pub(super) struct Inbox {
     /// The number of the worker.
     pub(super) worker: usize,
     pub(super) shared: Arc<Shared>,
+    /// Which of its connections wait for a change of the list.
+    pub(super) watches: Arc<Watches>,
     /// Has one thread more than there are workers. It makes the answers that take long, one after
     /// the other, so that they delay no clients but those who asked for them.
     pub(super) pool: ThreadPool,
@@ -32,6 +33,8 @@ pub(super) enum Mail {
     Connection(Box<Connection>),
     /// For the connection with this id.
     Event(u64, Event),
+    /// Whoever waits for a change may be answered otherwise, though the list is the same.
+    AskAgain,
     /// The worker drops it, to show that it is alive.
     Ping(Arc<()>),
 }
@@ -39,7 +42,8 @@ pub(super) enum Mail {
 impl Inbox {
     pub(super) fn new(worker: usize, shared: Arc<Shared>, pool: ThreadPool) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { mail: Mutex::default(), eventfd, worker, shared, pool })
+        let watches = Arc::new(Watches::new(Arc::clone(&shared), worker));
+        Ok(Self { mail: Mutex::default(), eventfd, worker, shared, watches, pool })
     }
 
     pub(super) fn post(&self, mail: Mail) {
@@ -64,45 +68,27 @@ impl Inbox {
         let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
     }
 
-    /// Has a request of the connection with this id answered by a thread of the pool, however long
-    /// that takes.
-    pub(super) fn defer(self: &Arc<Self>, id: u64, request: Arc<Request>, checks_host: bool) {
+    /// Tells the worker of a new version of the list, if one of its connections waits for that.
+    pub(super) fn note_change(&self) {
+        if self.watches.note_change() {
+            self.wake();
+        }
+    }
+
+    /// Has a thread of the pool answer the connection with this id, however long that takes.
+    pub(super) fn defer(
+        self: &Arc<Self>,
+        connection: u64,
+        answer: impl FnOnce(&Service) -> Answer + Send + 'static,
+    ) {
         let inbox = Arc::clone(self);
         self.pool.execute(move || {
-            let make_reply = &|| inbox.make_reply(id);
-            let arrival = Arrival { checks_host, may_defer: false, make_reply };
-            inbox.post_response(id, false, |service| service.respond(&request, arrival));
-        });
-    }
-
-    /// What takes the outcome of a change that the connection with this id has asked for.
-    pub(super) fn make_reply(self: &Arc<Self>, id: u64) -> Reply {
-        let inbox = Arc::clone(self);
-        Box::new(move |outcome| {
-            // its envelope has to be made
-            let has_envelope = matches!(outcome, Ok(Outcome::Replaced(..)));
-            let pool = has_envelope.then(|| inbox.pool.clone());
-            let respond = move || {
-                inbox.post_response(id, true, |service| {
-                    Answer::Now(service.respond_to_outcome(outcome))
-                });
-            };
-            match pool {
-                Some(pool) => pool.execute(respond),
-                None => respond(),
+            let answer = catch_unwind(AssertUnwindSafe(|| answer(&inbox.shared.service)));
+            let answer = answer.unwrap_or_else(|_| Answer::Now(panicked()));
+            // the writer delivers the outcome of a change that has to be saved
+            if !matches!(answer, Answer::Saving) {
+                inbox.post(Mail::Event(connection, Event::Answer(Box::new(answer))));
             }
-        })
-    }
-
-    /// Posts the response that `respond` makes for the connection with this id.
-    fn post_response(&self, id: u64, durable: bool, respond: impl FnOnce(&Service) -> Answer) {
-        let answer = catch_unwind(AssertUnwindSafe(|| respond(&self.shared.service)));
-        let response = match answer {
-            Ok(Answer::Now(response)) => Ok(Box::new(response)),
-            // its reply posts it
-            Ok(Answer::Saving | Answer::Deferred) => return,
-            Err(_) => Err(ProtocolError::Panicked),
-        };
-        self.post(Mail::Event(id, Event::Response { response, durable }));
+        });
     }
 }

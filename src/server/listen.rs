@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -127,7 +127,7 @@ pub(crate) struct Listener {
     /// before the socket closes: while that listens, no process replaces the file.
     file: Option<SocketFile>,
     /// Nonblocking.
-    pub(crate) socket: tiny_http::Listener,
+    socket: tiny_http::Listener,
     /// Where the socket listens, with the port that the kernel picked in place of 0.
     pub(crate) endpoint: Endpoint,
 }
@@ -136,7 +136,7 @@ impl Listener {
     /// The next connection, with the address of the client if it is a TCP connection. `WouldBlock`
     /// when there is none.
     pub(super) fn accept(&self) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
-        let (socket, peer) = SockRef::from(&self.socket).accept()?;
+        let (socket, peer) = SockRef::from(self).accept()?;
         Ok((socket.into(), peer.as_socket()))
     }
 
@@ -144,6 +144,15 @@ impl Listener {
     /// still be accepted.
     pub(crate) fn unlink(&mut self) {
         self.file = None;
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            tiny_http::Listener::Tcp(socket) => socket.as_fd(),
+            tiny_http::Listener::Unix(socket) => socket.as_fd(),
+        }
     }
 }
 
@@ -162,13 +171,13 @@ pub(crate) fn listen(endpoint: &Endpoint, mode: u32, unsent: Duration) -> io::Re
             }
             socket.bind(&(*address).into())?;
             socket.listen(BACKLOG)?;
-            adopt(TcpListener::from(socket).into(), unsent)
+            configure(socket, unsent)
         }
         Endpoint::Unix(path) => {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             let file = SocketFile::bind(&socket, path, mode)?;
             socket.listen(BACKLOG)?;
-            let listener = adopt(UnixListener::from(socket).into(), unsent)?;
+            let listener = configure(socket, unsent)?;
             Ok(Listener { file: Some(file), ..listener })
         }
     }
@@ -187,10 +196,10 @@ pub(crate) fn inherited(unsent: Duration) -> io::Result<Vec<Listener>> {
 
 fn inherit(sockets: &mut ListenFd, index: usize, unsent: Duration) -> io::Result<Listener> {
     // asking for a socket of another kind fails, and leaves the socket in its place
-    let tcp = sockets.take_tcp_listener(index).ok().flatten().map(tiny_http::Listener::from);
-    let unix = || sockets.take_unix_listener(index).ok().flatten().map(tiny_http::Listener::from);
-    match tcp.or_else(unix) {
-        Some(socket) if SockRef::from(&socket).is_listener()? => adopt(socket, unsent),
+    let tcp = sockets.take_tcp_listener(index).ok().flatten().map(OwnedFd::from);
+    let unix = || sockets.take_unix_listener(index).ok().flatten().map(OwnedFd::from);
+    match tcp.or_else(unix).map(Socket::from) {
+        Some(socket) if socket.is_listener()? => configure(socket, unsent),
         _ => Err(io::Error::other(format!(
             "number {} is not a TCP or unix stream socket that listens",
             index + 1
@@ -199,25 +208,24 @@ fn inherit(sockets: &mut ListenFd, index: usize, unsent: Duration) -> io::Result
 }
 
 /// Sets the options of a listening socket; on Linux, accepted connections inherit those of TCP.
-fn adopt(socket: tiny_http::Listener, unsent: Duration) -> io::Result<Listener> {
-    let options = SockRef::from(&socket);
-    options.set_nonblocking(true)?;
-    let address = options.local_addr()?;
-    let endpoint = if let Some(address) = address.as_socket() {
+fn configure(socket: Socket, unsent: Duration) -> io::Result<Listener> {
+    socket.set_nonblocking(true)?;
+    let address = socket.local_addr()?;
+    if let Some(address) = address.as_socket() {
         // otherwise the second segment of a response may wait 40 ms for an acknowledgement
-        options.set_tcp_nodelay(true)?;
-        options.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+        socket.set_tcp_nodelay(true)?;
+        socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
         // by default, the kernel waits for many minutes
-        options.set_tcp_user_timeout(Some(unsent))?;
-        Endpoint::Tcp(address)
-    } else {
-        // an inherited socket may have an abstract name instead of a path; ss(8) and systemd write
-        // it with an @
-        let name = address.as_abstract_namespace().map(|name| format!("@{}", name.escape_ascii()));
-        let path = address.as_pathname().map(Path::to_owned).or(name.map(PathBuf::from));
-        Endpoint::Unix(path.unwrap_or_default())
-    };
-    Ok(Listener { file: None, socket, endpoint })
+        socket.set_tcp_user_timeout(Some(unsent))?;
+        let socket = TcpListener::from(socket).into();
+        return Ok(Listener { file: None, socket, endpoint: Endpoint::Tcp(address) });
+    }
+    // an inherited socket may have an abstract name instead of a path; ss(8) and systemd write it
+    // with an @
+    let name = address.as_abstract_namespace().map(|name| format!("@{}", name.escape_ascii()));
+    let path = address.as_pathname().map(Path::to_owned).or(name.map(PathBuf::from));
+    let socket = UnixListener::from(socket).into();
+    Ok(Listener { file: None, socket, endpoint: Endpoint::Unix(path.unwrap_or_default()) })
 }
 
 /// Longest wait for another start that binds a socket in the same directory.

@@ -1,5 +1,63 @@
 //! Sockets and threads: the accept loop, on the main thread, and the workers, to which it passes
 //! connections.
+//!
+//! # Threads
+//!
+//! | thread | does | may wait for |
+//! |---|---|---|
+//! | main | accepts connections, takes signals, sends heartbeats | poll(2), and for 20 ms where the system lacks something; at the start for FILE, at the stop for connections and the writer |
+//! | workers, one for each processor and at least two | receive, answer and send | epoll_wait(2) |
+//! | one more of their pool | answers that take long, one after the other | nothing |
+//! | writer, or follower | all that `store` does on disk | the disk, locks of other programs, its channel |
+//! | log | writes log lines | standard error |
+//!
+//! A worker never waits for a client, a disk or another thread, but for the moment that a lock is
+//! held. So whatever one client does, the others of its worker are served. Answers that take long are
+//! those that need the JSON or the tag of a long list that nobody has made yet, and contents that
+//! become a list.
+//!
+//! # Who wakes whom
+//!
+//! - The accept loop hands each connection, and all workers a change of the [`Phase`], to an
+//!   [`Inbox`]; its eventfd wakes the worker.
+//! - A change goes to the writer through a channel. The outcome comes back by [`Ticket`] as
+//!   [`Mail::Event`], and so does what the pool has answered.
+//! - Whoever publishes a new version of the list calls [`Inbox::note_change`] of each worker, which
+//!   wakes those workers alone that have connections waiting for a change.
+//! - Signals write to a stream that the accept loop polls.
+//!
+//! # Locks
+//!
+//! Each is held for a moment: nothing is sent, saved, hashed or written to the log under it.
+//!
+//! | lock | guards | taken inside |
+//! |---|---|---|
+//! | [`Shared::making_room`] | that only one worker at a time closes connections to make room; the others do not wait for it | |
+//! | `Watches::waiting` | which connections of a worker wait for a change | `making_room` |
+//! | `SharedList::current` | the current version of the list; locked to clone it, or to edit it in memory | both |
+//! | `Inbox::mail` | what other threads have posted | |
+//! | `Tokens::accepted` | the hashes of the tokens | `making_room` |
+//! | `DatabaseStatus::current` | whether saving works | |
+//!
+//! # Deadlines
+//!
+//! [`Connection::deadline`] says when a connection is overdue, and what it counts as if it is closed
+//! then. Its worker looks at all deadlines no more often than every 100 ms, and no later than the
+//! first one: a deadline may be missed by as much. What has passed is told as [`Event::Overdue`].
+//!
+//! | waits for | for | then |
+//! |---|---|---|
+//! | its first request | `--request-timeout` | closed |
+//! | the rest of a request | `--request-timeout` since its first byte | 408 |
+//! | another request | `--keep-alive` and 1 s; 1 s during a stop | closed |
+//! | a change | what the request prefers, at most 300 s; ends at once in a stop | 304 |
+//! | the client to read | `--request-timeout` since it last read | closed |
+//! | the client to close | 2 s | closed |
+//! | an answer that is made | no limit: the writer has its own | |
+//!
+//! Above the connection limit ([`Phase::Full`]), workers look every 20 ms, and those that have stood
+//! still longest, for half a second at least, are overdue as well. Old lists that take too much
+//! memory end the connections that read them within 100 ms (`Worker::close_old`).
 
 mod access_log;
 mod connection;
@@ -10,7 +68,9 @@ mod inbox;
 mod limits;
 mod listen;
 mod output;
+mod watches;
 mod worker;
+mod yielding;
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -24,7 +84,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use threadpool::ThreadPool;
 
-use connection::Connection;
+use connection::{Connection, Event};
 use inbox::{Inbox, Mail};
 pub(crate) use limits::{Limits, connections_max, control_group_limit, memory_max};
 use limits::{Quota, spare_connections};
@@ -36,6 +96,7 @@ use crate::logging;
 use crate::service::{Phase, Service};
 use crate::service_manager::{self, Watchdog};
 use crate::signals::Signals;
+use crate::store::{Store, Ticket};
 
 /// How long after the signal connections are still accepted from the kernel's queue.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
@@ -110,6 +171,7 @@ impl AcceptLoop {
             pool.execute(|| worker.run());
             inboxes.push(inbox);
         }
+        connect(&shared.service.store, &inboxes);
         Ok(Self { shared, inboxes, listeners, watchdog: Watchdog::from_env(Instant::now()) })
     }
 
@@ -143,14 +205,9 @@ impl AcceptLoop {
         let listeners = self.listeners.iter().filter(|_| !is_full);
         let mut polled = vec![watch(signals.stop.as_fd())];
         polled.extend(signals.reload.iter().map(|reload| watch(reload.as_fd())));
-        polled.extend(listeners.map(|listener| watch(listener.socket.as_fd())));
+        polled.extend(listeners.map(|listener| watch(listener.as_fd())));
         match rustix::event::poll(&mut polled, time.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
-            // poll(2): the kernel had no memory for its table, so this call did not wait
-            Err(Errno::NOMEM) => {
-                pause(&Errno::NOMEM.into());
-                return Ok(false);
-            }
             Err(error) => return Err(error.into()),
         }
         let mut ready = polled.iter().map(|polled| !polled.revents().is_empty());
@@ -175,9 +232,12 @@ impl AcceptLoop {
     fn reload_tokens(&self, reload: &UnixStream) {
         // One reload is enough for several signals; it fails when there is nothing to read.
         let _ = rustix::io::read(reload, &mut [0; 64]);
-        let Some(tokens) = &self.shared.service.tokens else { return };
+        let Some(tokens) = &self.shared.service.options.tokens else { return };
         match tokens.load() {
-            Ok(loaded) => loaded.log(),
+            Ok(loaded) => {
+                loaded.log();
+                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::AskAgain));
+            }
             Err(error) => log::error!(
                 "cannot use the token file {}: {error}; the previous tokens stay",
                 tokens.file().display()
@@ -190,7 +250,8 @@ impl AcceptLoop {
         // an open address may be the port that a container publishes on a loopback address, so
         // with --allow-host its requests are checked as well
         let checks_host = listener.endpoint.is_loopback()
-            || (listener.endpoint.is_open() && !self.shared.service.allowlist.hosts.is_empty());
+            || (listener.endpoint.is_open()
+                && !self.shared.service.options.allowlist.hosts.is_empty());
         for _ in 0..ACCEPTS_IN_A_ROW {
             if self.shared.is_full() {
                 return;
@@ -241,6 +302,17 @@ impl AcceptLoop {
     }
 }
 
+/// Has the store reach the workers.
+fn connect(store: &Store, inboxes: &[Arc<Inbox>]) {
+    let askers = inboxes.to_vec();
+    let deliver = move |ticket: Ticket, outcome| {
+        askers[ticket.worker].post(Mail::Event(ticket.connection, Event::Outcome(outcome)));
+    };
+    let watchers = inboxes.to_vec();
+    let notify = move || watchers.iter().for_each(|inbox| inbox.note_change());
+    store.connect(Box::new(deliver), Box::new(notify));
+}
+
 /// Waits after the system has refused a connection, most likely for lack of a descriptor or memory.
 fn pause(error: &io::Error) {
     logging::CONNECTIONS.log(format_args!("cannot accept connections for the moment: {error}"));
@@ -249,6 +321,6 @@ fn pause(error: &io::Error) {
 
 /// Whether a connection waits in the kernel's queue.
 fn has_pending(listener: &Listener) -> bool {
-    let mut polled = [PollFd::new(&listener.socket, PollFlags::IN)];
+    let mut polled = [PollFd::new(&listener, PollFlags::IN)];
     rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
-use crate::http::{CommonFields, Content, Representation, Response};
+use crate::blob::Blob;
+use crate::http::{CommonFields, Content, Response};
 
 /// Longest content in bytes that is copied into the buffer; a longer one is sent from its place in
 /// memory.
@@ -87,9 +88,9 @@ impl Output {
 
     /// The content that is being sent, if it is shared: the list, a long color, the page or the
     /// OpenAPI document.
-    pub(super) fn shared_content(&self) -> Option<&Arc<Representation>> {
+    pub(super) fn shared_content(&self) -> Option<&Arc<Blob>> {
         match &self.content {
-            Content::Shared(representation) => Some(representation),
+            Content::Shared(blob) => Some(blob),
             _ => None,
         }
     }
@@ -139,10 +140,8 @@ mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
 
-    use tiny_http::StatusCode;
-
     use super::*;
-    use crate::http::CLOSES;
+    use crate::http::{CLOSES, StatusCode};
 
     const COMMON: CommonFields<'_> = CommonFields {
         date: "",

@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::connection::{Connection, Event, Next, Pass};
+use super::connection::{Connection, Event, LoopContext, Next};
 use super::inbox::{Inbox, Mail};
-use crate::http::{Date, Representation};
+use super::yielding::Yielding;
+use crate::blob::Blob;
+use crate::http::Date;
 use crate::logging;
 use crate::metrics::Closing;
 use crate::service::Phase;
-use crate::yielding::Yielding;
 
 /// Deadlines are looked at no more often than this, so one may be missed by as much.
 const TICK: Duration = Duration::from_millis(100);
@@ -30,7 +31,7 @@ const FULL_TICK: Duration = Duration::from_millis(20);
 /// is answered within a second.
 const STALL_TIME: Duration = Duration::from_millis(500);
 
-/// Connections of the run queue that are served in one pass.
+/// Connections of the run queue that are served in one context.
 const RESUMED_PER_PASS: usize = 64;
 
 /// Most bytes received at a time, when that many of a content are missing.
@@ -57,9 +58,9 @@ pub(super) struct Worker {
     run_queue: VecDeque<u64>,
     /// When to look at all connections, no later than the first needs it; `None` when none does.
     next_check: Option<Instant>,
-    /// That of the last pass.
+    /// That of the last context.
     phase: Phase,
-    /// What [`Representation::counted_bytes`] was when old ones were last looked for.
+    /// What [`Blob::counted_bytes`] was when old ones were last looked for.
     counted: usize,
     yielding: Yielding,
 }
@@ -93,13 +94,16 @@ impl Worker {
     fn serve_all(&mut self) {
         let inbox = Arc::clone(&self.inbox);
         let shared = &inbox.shared;
-        let (mut scratch, mut events) = (vec![0; RECEIVE_BYTES_MAX], Vec::new());
+        let mut scratch = vec![0; RECEIVE_BYTES_MAX];
+        let mut events = Vec::new();
         let counters = &shared.service.metrics.workers[inbox.worker];
-        let (mut before, mut is_busy, mut date) = (Instant::now(), false, Date::default());
+        let mut before = Instant::now();
+        let mut is_busy = false;
+        let mut date = Date::default();
         loop {
             let now = self.wait(&mut events, before, is_busy);
             is_busy = !events.is_empty();
-            let mut pass = Pass {
+            let mut context = LoopContext {
                 shared,
                 inbox: &inbox,
                 id: INBOX,
@@ -110,19 +114,19 @@ impl Worker {
                 scratch: &mut scratch,
                 answered: 0,
             };
-            if replace(&mut self.phase, pass.phase) != pass.phase {
+            if replace(&mut self.phase, context.phase) != context.phase {
                 // the deadlines are others now
                 self.next_check = Some(before);
             }
-            self.serve_ready(&mut events, &mut pass);
+            self.serve_ready(&mut events, &mut context);
             // Compared with the time before epoll_wait: what had arrived by then was served in this
-            // pass, so a slow worker times nobody out.
+            // context, so a slow worker times nobody out.
             if self.next_check.is_some_and(|check| check <= before) {
-                self.end_overdue(before, &mut pass);
+                self.end_overdue(before, &mut context);
             }
             self.close_new_old();
             let end = Instant::now();
-            counters.immediate.add(pass.answered, end - now);
+            counters.immediate.add(context.answered, end - now);
             before = end;
         }
     }
@@ -147,31 +151,33 @@ impl Worker {
         Instant::now()
     }
 
-    fn serve_ready(&mut self, events: &mut Vec<epoll::Event>, pass: &mut Pass<'_>) {
+    fn serve_ready(&mut self, events: &mut Vec<epoll::Event>, context: &mut LoopContext<'_>) {
         let mut has_mail = false;
         for event in events.drain(..) {
             match event.data.u64() {
                 INBOX => has_mail = true,
-                id => self.serve(id, Event::Ready, pass),
+                id => self.serve(id, Event::Ready, context),
             }
         }
         if has_mail {
-            self.take_mail(pass);
+            self.take_mail(context);
+            self.resume(self.inbox.watches.take_concerned());
         }
         for _ in 0..self.run_queue.len().min(RESUMED_PER_PASS) {
             if let Some(id) = self.run_queue.pop_front() {
                 self.connections.entry(id).and_modify(|entry| entry.queued = false);
-                self.serve(id, Event::Resume, pass);
+                self.serve(id, Event::Resume, context);
             }
         }
     }
 
-    fn take_mail(&mut self, pass: &mut Pass<'_>) {
+    fn take_mail(&mut self, context: &mut LoopContext<'_>) {
         for mail in self.inbox.take() {
             match mail {
                 Mail::Ping(question) => drop(question),
+                Mail::AskAgain => self.resume(self.inbox.watches.all()),
                 // if the connection is closed by now, nobody is told; a change stands
-                Mail::Event(id, event) => self.serve(id, event, pass),
+                Mail::Event(id, event) => self.serve(id, event, context),
                 Mail::Connection(connection) => {
                     self.last_id += 1;
                     self.connections.insert(
@@ -184,24 +190,34 @@ impl Worker {
                     );
                     // Most clients have sent a request by now, so receive first; a connection that
                     // ends with the response never needs epoll.
-                    self.serve(self.last_id, Event::Ready, pass);
+                    self.serve(self.last_id, Event::Ready, context);
                 }
             }
         }
     }
 
-    fn serve(&mut self, id: u64, event: Event, pass: &mut Pass<'_>) {
+    /// Puts connections into the run queue.
+    fn resume(&mut self, ids: Vec<u64>) {
+        for id in ids {
+            if let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) {
+                entry.queued = true;
+                self.run_queue.push_back(id);
+            }
+        }
+    }
+
+    fn serve(&mut self, id: u64, event: Event, context: &mut LoopContext<'_>) {
         // before the request is answered: that may need memory for another long representation
         self.close_new_old();
         // a connection in the run queue waits for its turn there
         let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else {
             return;
         };
-        pass.id = id;
+        context.id = id;
         // one that has panicked may be in any state
-        let next = catch_unwind(AssertUnwindSafe(|| entry.connection.advance(event, pass)))
+        let next = catch_unwind(AssertUnwindSafe(|| entry.connection.advance(event, context)))
             .unwrap_or(Next::Close);
-        if let Some(check) = entry.connection.next_check(pass) {
+        if let Some(check) = entry.connection.next_check(context) {
             self.next_check = Some(self.next_check.map_or(check, |earlier| earlier.min(check)));
         }
         let wanted = match next {
@@ -223,7 +239,7 @@ impl Worker {
         entry.watched = wanted;
         if let Err(error) = watched {
             self.connections.remove(&id);
-            pass.counters.count_closed(Closing::NoRoom, 1);
+            context.counters.count_closed(Closing::NoRoom, 1);
             logging::CONNECTIONS
                 .log(format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
@@ -231,33 +247,34 @@ impl Worker {
 
     /// Ends what has passed its deadline by `now`, makes room at the connection limit, and finds out
     /// when to look again.
-    fn end_overdue(&mut self, now: Instant, pass: &mut Pass<'_>) {
+    fn end_overdue(&mut self, now: Instant, context: &mut LoopContext<'_>) {
         let overdue = |(id, entry): (&u64, &Entry)| {
-            let (deadline, reason) = entry.connection.deadline(pass)?;
+            let (deadline, reason) =
+                entry.connection.deadline(context.phase, &context.shared.limits)?;
             (deadline <= now).then_some((*id, reason))
         };
         let overdue: Vec<_> = self.connections.iter().filter_map(overdue).collect();
         for (id, reason) in overdue {
-            self.serve(id, Event::Overdue(reason), pass);
+            self.serve(id, Event::Overdue(reason), context);
         }
-        if pass.phase == Phase::Full {
-            self.make_room(now, pass);
+        if context.phase == Phase::Full {
+            self.make_room(now, context);
         }
         self.close_old();
         let deadlines =
-            self.connections.values().filter_map(|entry| entry.connection.next_check(pass));
+            self.connections.values().filter_map(|entry| entry.connection.next_check(context));
         let first = deadlines.min().map(|first| first.max(now + TICK));
-        self.next_check = if pass.phase == Phase::Full { Some(now + FULL_TICK) } else { first };
+        self.next_check = if context.phase == Phase::Full { Some(now + FULL_TICK) } else { first };
     }
 
     /// At the connection limit, closes as many connections that stand still as there are clients
     /// above it, those that have stood still longest first. Each worker closes its share of them.
-    fn make_room(&mut self, now: Instant, pass: &mut Pass<'_>) {
-        let guard = pass.shared.making_room.try_lock();
+    fn make_room(&mut self, now: Instant, context: &mut LoopContext<'_>) {
+        let guard = context.shared.making_room.try_lock();
         if matches!(guard, Err(TryLockError::WouldBlock)) {
             return;
         }
-        let share = pass.shared.excess().div_ceil(pass.shared.service.metrics.workers.len());
+        let share = context.shared.excess().div_ceil(context.shared.service.metrics.workers.len());
         let connections = self.connections.iter();
         let mut stalled: Vec<(Instant, u64)> = connections
             .filter_map(|(id, entry)| Some((entry.connection.stands_still_since()?, *id)))
@@ -265,16 +282,16 @@ impl Worker {
             .collect();
         stalled.sort_unstable();
         for (_, id) in stalled.into_iter().take(share) {
-            if pass.shared.excess() == 0 {
+            if context.shared.excess() == 0 {
                 break;
             }
-            self.serve(id, Event::Overdue(Closing::NoRoom), pass);
+            self.serve(id, Event::Overdue(Closing::NoRoom), context);
         }
     }
 
     /// Closes connections that send old representations, if there are new ones since the last look.
     fn close_new_old(&mut self) {
-        if replace(&mut self.counted, Representation::counted_bytes()) != self.counted {
+        if replace(&mut self.counted, Blob::counted_bytes()) != self.counted {
             self.close_old();
         }
     }

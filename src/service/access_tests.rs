@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use tiny_http::{Method, StatusCode};
+use tiny_http::Method;
 
 use super::Service;
-use super::tests::{LIST, ask, json, request, respond, service};
+use super::tests::{LIST, ask, json, request, respond, service_with};
+use crate::http::StatusCode;
 use crate::http::{Challenge, Credentials, Fields, Response};
-use crate::service::Tokens;
+use crate::service::{ServiceOptions, Tokens};
 
 /// The service with the token in a file of its own.
 fn with_token(private: bool, read_only: bool) -> Service {
@@ -19,7 +20,8 @@ fn with_token(private: bool, read_only: bool) -> Service {
     let tokens = Tokens::new(Path::new(&file), private);
     tokens.load().unwrap();
     std::fs::remove_file(&file).unwrap();
-    Service { tokens: Some(tokens), read_only, ..service() }
+    let tokens = Some(tokens);
+    service_with(ServiceOptions { tokens, read_only, ..ServiceOptions::default() })
 }
 
 fn ask_with(service: &Service, method: Method, target: &str, token: &str) -> Response {

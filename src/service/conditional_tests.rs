@@ -1,9 +1,10 @@
 //! Conditional requests, without a socket.
 
-use tiny_http::{Method, StatusCode};
+use tiny_http::Method;
 
 use super::Service;
 use super::tests::{LIST, ask, json, request, respond, service};
+use crate::http::StatusCode;
 use crate::http::{Fields, Response};
 
 const COLOR: &str = r##"{"name":"red","value":"#1"}"##;

@@ -101,7 +101,8 @@ pub(super) fn find<'a>(
     let query = path.bytes().position(|byte| byte == b'?');
     let path = &path[..query.unwrap_or(path.len())];
     let has_escapes = path.bytes().any(|byte| byte == b'%');
-    let decodes = || has_valid_escapes(path) && percent_decode_str(path).decode_utf8().is_ok();
+    let decodes =
+        || has_valid_escapes(path.as_bytes()) && percent_decode_str(path).decode_utf8().is_ok();
     // a malformed path is a 400 wherever it points
     if has_escapes && !decodes() {
         return Err(TargetError::Escape);

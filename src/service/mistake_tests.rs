@@ -1,9 +1,9 @@
 //! What clients often get wrong, and what they are told, without a socket.
 
-use tiny_http::{Method, StatusCode};
+use tiny_http::Method;
 
 use super::tests::{ask, request, respond, service};
-use crate::http::Fields;
+use crate::http::{Fields, StatusCode};
 
 #[test]
 fn a_preflight_is_answered_for_every_resource_whatever_its_accept() {

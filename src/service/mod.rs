@@ -13,27 +13,41 @@ use clap::ValueEnum;
 
 pub(crate) use matcher::BasePath;
 pub(crate) use origin::{Allowlist, parse_host, parse_origin};
-pub(crate) use respond::openapi;
+use respond::openapi;
 pub(crate) use token::{LoadedTokens, Tokens};
 
-use crate::http::{Representation, Response};
+use crate::blob::Blob;
+use crate::http::Response;
 use crate::metrics::Metrics;
-use crate::store::{Reply, Store};
+use crate::store::{Store, Ticket};
 
 /// What requests are answered from.
 pub(crate) struct Service {
     pub(crate) store: Store,
+    pub(crate) options: ServiceOptions,
+    /// The document that [`openapi`] returned for the base path.
+    openapi: Arc<Blob>,
+    pub(crate) metrics: Metrics,
+    pub(crate) phase: CurrentPhase,
+}
+
+/// Those of the command line that decide how requests are answered.
+#[derive(Default)]
+pub(crate) struct ServiceOptions {
     pub(crate) base: BasePath,
-    /// The document that [`openapi`] returned for `base`.
-    pub(crate) openapi: Arc<Representation>,
     /// POST, PUT and DELETE are not allowed.
     pub(crate) read_only: bool,
     pub(crate) access_log: AccessLog,
     pub(crate) allowlist: Allowlist,
     /// A write needs one of these; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,
-    pub(crate) metrics: Metrics,
-    pub(crate) phase: CurrentPhase,
+}
+
+impl Service {
+    pub(crate) fn new(store: Store, options: ServiceOptions, metrics: Metrics) -> Self {
+        let openapi = openapi(&options.base);
+        Self { store, options, openapi, metrics, phase: CurrentPhase::default() }
+    }
 }
 
 /// What the service is doing, as far as clients notice.
@@ -65,26 +79,46 @@ impl CurrentPhase {
 
 /// What the server knows of a request besides its bytes.
 #[derive(Clone, Copy)]
-pub(crate) struct Arrival<'a> {
+pub(crate) struct RequestContext {
     /// A request for a foreign host name is refused.
     pub(crate) checks_host: bool,
     /// Other clients wait for the answer, so one that takes long should be [`Answer::Deferred`].
     pub(crate) may_defer: bool,
-    /// Makes what takes the outcome of a change that has to be saved first.
-    pub(crate) make_reply: &'a dyn Fn() -> Reply,
+    /// Who gets the outcome of a change that has to be saved first.
+    pub(crate) ticket: Ticket,
 }
 
 pub(crate) enum Answer {
     Now(Response),
-    /// When the change is saved, a reply takes its outcome, and
+    /// What the client has is current, and it would rather wait for a change.
+    Unchanged(Wait),
+    /// When the change is saved, its outcome is delivered, and
     /// [`Service::respond_to_outcome`] makes the response.
     Saving,
-    /// It would take long: ask again where nobody waits, with [`Arrival::may_defer`] unset.
+    /// It would take long: ask again where nobody waits, with [`RequestContext::may_defer`] unset.
     Deferred,
 }
 
+/// For what and how long a client waits (RFC 7240 §4.3).
+#[derive(Debug)]
+pub(crate) struct Wait {
+    pub(crate) subject: Subject,
+    /// At most 300.
+    pub(crate) seconds: u16,
+    /// The response when nothing changes.
+    pub(crate) not_modified: Response,
+}
+
+/// What a client waits for a change of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    List,
+    /// The first color of this name.
+    Color(Box<str>),
+}
+
 /// Which requests are logged: `--access-log`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccessLog {
     // those that have changed the list
     Changes,
@@ -92,5 +126,6 @@ pub(crate) enum AccessLog {
     #[value(name = "true", aliases = ["yes", "on", "1", "y", "t"])]
     All,
     #[value(name = "false", aliases = ["no", "off", "0", "n", "f"])]
+    #[default]
     None,
 }

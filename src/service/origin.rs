@@ -3,9 +3,7 @@
 //! from; curl and other programs do not, and pass the check against CSRF. The host is checked for
 //! all of them.
 
-use tiny_http::StatusCode;
-
-use crate::http::{Host, Request, Response};
+use crate::http::{Host, Request, Response, StatusCode};
 use crate::logging::excerpt;
 
 /// What the operator allows besides the service's own pages and names.
@@ -22,7 +20,7 @@ impl Allowlist {
     /// Refuses with 403 a change from a page of another origin and, if `checks_host`, a request for
     /// a foreign host. Set that for a listener that DNS rebinding may reach.
     pub(super) fn check(&self, request: &Request, checks_host: bool) -> Result<(), Response> {
-        if let Some(host) = request.host.as_deref()
+        if let Some(host) = &request.host
             && checks_host
             && !host.needs_no_dns
             && !self.hosts.iter().any(|allowed| host.is_named(allowed))
@@ -66,7 +64,8 @@ impl Allowlist {
             (None, Some(origin)) => {
                 let host =
                     origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-                host.is_some() && host == request.host.as_deref().map(Host::as_str)
+                host.is_some()
+                    && host.map(str::as_bytes) == request.host.as_ref().map(Host::as_bytes)
             }
             (Some(_), _) => false,
         }
@@ -128,7 +127,7 @@ pub(crate) fn parse_origin(text: &str) -> Result<String, String> {
     let is_lower_case = !host.bytes().any(|byte| byte.is_ascii_uppercase());
     let fix = "give scheme, host and, unless it is the scheme's own, port, as a browser does: lower case and without a path, as in \
                https://example.org";
-    let is_valid = is_lower_case && Host::parse(host).is_some();
+    let is_valid = is_lower_case && Host::parse(host.as_bytes()).is_some();
     is_valid.then(|| text.to_owned()).ok_or_else(|| fix.to_owned())
 }
 
@@ -148,7 +147,7 @@ mod tests {
     use crate::http::Fields;
 
     fn request(method: Method, host: Option<&str>, fields: Fields) -> Request {
-        let host = host.map(|host| Host::parse(host).unwrap().into());
+        let host = host.map(|host| Host::parse(host.as_bytes()).unwrap());
         Request { host, ..Request::plain(method, fields) }
     }
 

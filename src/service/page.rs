@@ -6,10 +6,10 @@
 
 use std::sync::{Arc, LazyLock};
 
-use crate::http::Representation;
+use crate::blob::Blob;
 
-pub(super) static PAGE: LazyLock<Arc<Representation>> =
-    LazyLock::new(|| Arc::new(Representation::new(HTML.as_bytes().to_vec())));
+pub(super) static PAGE: LazyLock<Arc<Blob>> =
+    LazyLock::new(|| Arc::new(Blob::new(HTML.as_bytes().to_vec())));
 
 const HTML: &str = concat!(
     include_str!("page/head.html"),

@@ -7,13 +7,12 @@ use std::time::SystemTime;
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tiny_http::{Method, StatusCode};
+use tiny_http::Method;
 
 use super::matcher::{self, BasePath, Resource, TargetError};
-use super::{AccessLog, Answer, Arrival, Phase, Service, page};
-use crate::http::{
-    Challenge, CommonFields, Conditions, Content, Representation, Request, Response,
-};
+use super::{AccessLog, Answer, Phase, RequestContext, Service, Subject, Wait, page};
+use crate::blob::Blob;
+use crate::http::{Challenge, CommonFields, Content, Request, Response, StatusCode, conditions};
 use crate::logging::excerpt;
 use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, Store, json};
 
@@ -26,21 +25,21 @@ const LONG_CONTENT_BYTES: usize = 16 * 1024;
 /// The OpenAPI 3.1 document of a service below `base`. Its server is that path: clients resolve it
 /// against the address that they read the document from (OpenAPI 3.1, Server Object). Scheme and
 /// host are left to them, since a proxy in front may have others.
-pub(crate) fn openapi(base: &BasePath) -> Arc<Representation> {
+pub(super) fn openapi(base: &BasePath) -> Arc<Blob> {
     let server = format!(r#""url": "/{}""#, base.as_str().trim_start_matches('/'));
     let json: String = include_str!("openapi.json")
         .replacen(r#""url": "/""#, &server, 1)
         .lines()
         .map(str::trim_start)
         .collect();
-    Arc::new(Representation::new((json + "\n").into_bytes()))
+    Arc::new(Blob::new((json + "\n").into_bytes()))
 }
 
 impl Service {
     /// Answers a request; an error is a response too.
-    pub(crate) fn respond(&self, request: &Request, arrival: Arrival<'_>) -> Answer {
-        match self.admit(request, arrival.checks_host) {
-            Ok(resource) => self.operate(resource, request, arrival),
+    pub(crate) fn respond(&self, request: &Request, context: RequestContext) -> Answer {
+        match self.admit(request, context.checks_host) {
+            Ok(resource) => self.operate(resource, request, context),
             Err(refusal) => Answer::Now(refusal),
         }
     }
@@ -53,8 +52,8 @@ impl Service {
         request: &'a Request,
         checks_host: bool,
     ) -> Result<Resource<'a>, Response> {
-        self.allowlist.check(request, checks_host)?;
-        let found = matcher::find(&request.method, &request.target, &self.base);
+        self.options.allowlist.check(request, checks_host)?;
+        let found = matcher::find(&request.method, &request.target, &self.options.base);
         let resource = found.map_err(|error| self.target_error(error))?;
         let admitted = match resource {
             // a preflight has the Accept of no request (Fetch standard, CORS-preflight fetch)
@@ -72,17 +71,22 @@ impl Service {
     }
 
     /// Answers a request for a resource that exists.
-    fn operate(&self, resource: Resource<'_>, request: &Request, arrival: Arrival<'_>) -> Answer {
+    fn operate(
+        &self,
+        resource: Resource<'_>,
+        request: &Request,
+        context: RequestContext,
+    ) -> Answer {
         let is_page = resource == Resource::Page;
         let content = &request.content;
         // the list that a PUT replaces may be long, and has to be freed
         let takes_long = content.len() > LONG_CONTENT_BYTES
             || (resource == Resource::Colors && request.method == Method::Put);
-        if arrival.may_defer && !request.is_safe() && takes_long {
+        if context.may_defer && !request.is_safe() && takes_long {
             return Answer::Deferred;
         }
         let list = &self.store.list;
-        let change = |name: Option<&str>, action| self.write(request, name, action, arrival);
+        let change = |name: Option<&str>, action| self.write(request, name, action, context);
         // the table of docs/http.md, Resources; the methods that a resource does not have are
         // refused above
         let response = match (resource, &request.method) {
@@ -95,11 +99,19 @@ impl Service {
             (Resource::Colors, Method::Put) => {
                 return change(None, json::from_list(content).map(Action::ReplaceAll));
             }
-            (Resource::Colors, _) if arrival.may_defer => match list.ready_envelope() {
-                Some(envelope) => read(request, &envelope),
-                None => return Answer::Deferred,
-            },
-            (Resource::Colors, _) => read(request, &list.envelope_of(&list.version())),
+            (Resource::Colors, _) => {
+                let envelope = match list.ready_envelope() {
+                    Some(envelope) => envelope,
+                    None if context.may_defer => return Answer::Deferred,
+                    None => list.envelope_of(&list.version()),
+                };
+                return read_or_wait(request, &envelope, || Subject::List);
+            }
+            (Resource::Color(name), Method::Put) if creates(request) => {
+                let create = json::from_create_named(&name, content).map(Action::CreateAbsent);
+                // without a name: that the color is not there is no error
+                return change(None, create);
+            }
             (Resource::Color(name), Method::Put) => {
                 let update = json::from_update(content).map(|value| {
                     let color = value.map(|value| Color::new(&name, &value));
@@ -111,7 +123,9 @@ impl Service {
                 return change(Some(&name), Ok(Action::Delete(name.to_string())));
             }
             (Resource::Color(name), _) => match list.first(&name) {
-                Some(color) => read(request, &color.json),
+                Some(color) => {
+                    return read_or_wait(request, &color.json, || Subject::Color((*name).into()));
+                }
                 None => no_such_color(),
             },
             (Resource::Health, _) => self.health(request),
@@ -128,13 +142,13 @@ impl Service {
         request: &Request,
         name: Option<&str>,
         action: Result<Action, JsonError>,
-        arrival: Arrival<'_>,
+        context: RequestContext,
     ) -> Answer {
         match change_of(request, action) {
-            Ok(change) if arrival.may_defer && self.store.would_take_long(&change) => {
+            Ok(change) if context.may_defer && self.store.would_take_long(&change) => {
                 Answer::Deferred
             }
-            Ok(change) => match self.store.make(change, arrival.make_reply) {
+            Ok(change) => match self.store.submit(change, context.ticket) {
                 Some(outcome) => Answer::Now(self.respond_to_outcome(Ok(outcome))),
                 None => Answer::Saving,
             },
@@ -150,7 +164,7 @@ impl Service {
     /// The response to a request whose change was saved, or could not be.
     pub(crate) fn respond_to_outcome(&self, outcome: Result<Outcome, DatabaseError>) -> Response {
         let is_change = !matches!(outcome, Ok(Outcome::Unchanged(..)));
-        let is_logged = self.access_log != AccessLog::None;
+        let is_logged = self.options.access_log != AccessLog::None;
         // only for the log, since the value is parsed for it
         let logged = |detail: &dyn Fn() -> String| {
             Cow::Owned(if is_logged { detail() } else { String::new() })
@@ -163,7 +177,8 @@ impl Service {
             Ok(Outcome::Created { color, is_first }) => {
                 // RFC 9110 §10.2.2: Location names the created color, so there is none when an
                 // earlier entry has its name
-                let location = is_first.then(|| self.base.location_of(&color.name())).flatten();
+                let location =
+                    is_first.then(|| self.options.base.location_of(&color.name())).flatten();
                 let fields = location.map(|path| ("Location", path.into())).into_iter().collect();
                 let detail = logged(&|| format!("name {}", excerpt(&color.name())));
                 Response { status: StatusCode::CREATED, fields, ..sent(color, detail) }
@@ -197,7 +212,7 @@ impl Service {
     /// Refuses a method that the resource does not have with 405; then a request that needs a valid
     /// token and has none with 401, before 404 and 412, which would reveal which colors exist.
     fn check_access(&self, resource: &Resource<'_>, request: &Request) -> Result<(), Response> {
-        let methods = methods(resource, self.read_only);
+        let methods = methods(resource, self.options.read_only);
         if !methods.contains(&request.method) {
             let allow = names(methods);
             let message = format!("the method is not allowed here, only {allow}");
@@ -222,9 +237,9 @@ impl Service {
     /// challenge says so, for the page to ask for one: credentials would make a difference (RFC
     /// 9110 §11.6.1).
     fn options(&self, resource: &Resource<'_>, request: &Request) -> Response {
-        let allow = names(methods(resource, self.read_only));
+        let allow = names(methods(resource, self.options.read_only));
         let is_written =
-            matches!(resource, Resource::Colors | Resource::Color(_)) && !self.read_only;
+            matches!(resource, Resource::Colors | Resource::Color(_)) && !self.options.read_only;
         Response {
             fields: vec![("Allow", allow.into())],
             challenge: self.challenge(request).filter(|_| is_written),
@@ -233,7 +248,7 @@ impl Service {
     }
 
     fn target_error(&self, error: TargetError) -> Response {
-        let base = self.base.as_str();
+        let base = self.options.base.as_str();
         let (status, message) = match error {
             TargetError::Unknown => {
                 (StatusCode::NOT_FOUND, format!("no such resource, the list is at {base}/colors"))
@@ -275,7 +290,7 @@ impl Service {
         // RFC 9110 §13.2.1: conditions count only where the response would be a success without
         // them
         match fault {
-            None => read(request, &Arc::new(Representation::new(text))),
+            None => read(request, &Arc::new(Blob::new(text))),
             Some(_) => Response::new(StatusCode::SERVICE_UNAVAILABLE, Content::Own(text)),
         }
     }
@@ -293,17 +308,17 @@ impl Service {
 
     /// The name of the token that a request has, for the log.
     pub(crate) fn token_name(&self, request: &Request) -> Option<Arc<str>> {
-        self.tokens.as_ref()?.name(request.fields().authorization.as_ref())
+        self.options.tokens.as_ref()?.name(request.fields().authorization.as_ref())
     }
 
     /// Why a request has no token that is valid; `None` as well where everybody may write.
     fn challenge(&self, request: &Request) -> Option<Challenge> {
-        self.tokens.as_ref()?.check(request.fields().authorization.as_ref()).err()
+        self.options.tokens.as_ref()?.check(request.fields().authorization.as_ref()).err()
     }
 
     /// Whether reads of colors and metrics need a token, too.
     fn is_private(&self) -> bool {
-        self.tokens.as_ref().is_some_and(|tokens| tokens.private)
+        self.options.tokens.as_ref().is_some_and(|tokens| tokens.private)
     }
 
     /// For whom the response is, and the fields for pages of allowed origins. `request` is the part
@@ -317,9 +332,10 @@ impl Service {
         CommonFields {
             date,
             connection,
-            allowed_origin: request.and_then(|request| self.allowlist.allowed_origin(request)),
+            allowed_origin: request
+                .and_then(|request| self.options.allowlist.allowed_origin(request)),
             is_preflight: request.is_some_and(Request::is_preflight),
-            varies_by_origin: !self.allowlist.origins.is_empty(),
+            varies_by_origin: !self.options.allowlist.origins.is_empty(),
             is_private: self.is_private(),
         }
     }
@@ -340,7 +356,7 @@ fn change_of(request: &Request, action: Result<Action, JsonError>) -> Result<Cha
     }
     let action =
         action.map_err(|error| Response::error(StatusCode::BAD_REQUEST, error.to_string()))?;
-    Ok(Change::new(action, Conditions::of(request)?))
+    Ok(Change::new(action, conditions(request)?))
 }
 
 /// The methods of a resource.
@@ -378,18 +394,35 @@ fn page(request: &Request) -> Response {
 
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC
 /// 9110 §13.2.2.
-fn read(request: &Request, representation: &Arc<Representation>) -> Response {
-    let tag = representation.tag();
-    let mut response = match Conditions::of(request) {
+fn read(request: &Request, blob: &Arc<Blob>) -> Response {
+    let tag = blob.tag();
+    let mut response = match conditions(request) {
         Err(malformed) => return malformed,
         Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {
             Response::new(StatusCode::NOT_MODIFIED, Content::None)
         }
-        Ok(_) => Response::new(StatusCode::OK, Content::Shared(Arc::clone(representation))),
+        Ok(_) => Response::new(StatusCode::OK, Content::Shared(Arc::clone(blob))),
     };
     response.tag = Some(tag);
     response
+}
+
+/// The answer to a read that can wait until its representation changes.
+fn read_or_wait(request: &Request, blob: &Arc<Blob>, subject: impl FnOnce() -> Subject) -> Answer {
+    let response = read(request, blob);
+    match request.fields().prefer_wait {
+        Some(seconds) if response.status == StatusCode::NOT_MODIFIED => {
+            let not_modified = response.waited(seconds);
+            Answer::Unchanged(Wait { subject: subject(), seconds, not_modified })
+        }
+        _ => Answer::Now(response),
+    }
+}
+
+/// Whether a PUT of a color creates it, and is refused where it is there: `If-None-Match: *`.
+fn creates(request: &Request) -> bool {
+    request.fields().if_none_match.as_deref() == Some("*")
 }
 
 /// The answer when no entry has the requested name: the Error body without a message

@@ -5,33 +5,26 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::*;
 use crate::http::{Fields, Host, Parser};
 use crate::metrics::Metrics;
-use crate::service::{Allowlist, CurrentPhase};
-use crate::store::{Color, Colors};
+use crate::service::{Allowlist, ServiceOptions};
+use crate::store::{Color, Colors, Ticket};
 
 impl Service {
-    /// A service of these colors in memory that nothing is set for; it has one worker.
-    pub(crate) fn plain(colors: Colors) -> Self {
-        let base = BasePath::default();
-        Self {
-            store: Store::in_memory(colors, 32 << 20),
-            openapi: openapi(&base),
-            base,
-            read_only: false,
-            access_log: AccessLog::None,
-            allowlist: Allowlist::default(),
-            tokens: None,
-            metrics: Metrics::new(1, 10),
-            phase: CurrentPhase::default(),
-        }
+    /// A service of these colors in memory with one worker.
+    pub(crate) fn in_memory(colors: Colors, options: ServiceOptions) -> Self {
+        Self::new(Store::in_memory(colors, 32 << 20), options, Metrics::new(1, 10))
     }
 }
 
 /// A service with the colors `red`, `blue` and a second `red`.
 pub(super) fn service() -> Service {
+    service_with(ServiceOptions::default())
+}
+
+pub(super) fn service_with(options: ServiceOptions) -> Service {
     let color = |name: &str, value: &str| Color::new(name, value);
     let colors =
         Colors::from_iter([color("red", "#f00"), color("blue", "#00f"), color("red", "#e00")]);
-    Service::plain(colors)
+    Service::in_memory(colors, options)
 }
 
 pub(super) const LIST: &str = r##"{"data":[{"name":"red","value":"#f00"},{"name":"blue","value":"#00f"},{"name":"red","value":"#e00"}]}"##;
@@ -45,10 +38,13 @@ pub(super) fn request(method: Method, target: &str, fields: Fields, content: &st
 }
 
 pub(super) fn respond(service: &Service, request: &Request) -> Response {
-    let make_reply = &|| panic!("the list is in memory");
-    match service.respond(request, Arrival { checks_host: true, may_defer: false, make_reply }) {
+    let ticket = Ticket { worker: 0, connection: 1 };
+    let context = RequestContext { checks_host: true, may_defer: false, ticket };
+    match service.respond(request, context) {
         Answer::Now(response) => response,
-        Answer::Saving | Answer::Deferred => panic!("nothing is to be waited for"),
+        Answer::Unchanged(_) | Answer::Saving | Answer::Deferred => {
+            panic!("nothing is to be waited for")
+        }
     }
 }
 
@@ -188,7 +184,8 @@ fn allowed(response: &Response) -> String {
 
 #[test]
 fn read_only_allows_only_reads() {
-    let service = Service { read_only: true, ..service() };
+    let options = ServiceOptions { read_only: true, ..ServiceOptions::default() };
+    let service = service_with(options);
     for (method, target) in [
         (Method::Post, "/colors"),
         (Method::Put, "/colors"),
@@ -242,7 +239,7 @@ fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
     let service = service();
     let ask = |method, target, origin: Option<&str>, host: Option<&str>| {
         let fields = Fields { origin: origin.map(str::to_owned), ..Fields::default() };
-        let host = host.map(|host| Host::parse(host).unwrap().into());
+        let host = host.map(|host| Host::parse(host.as_bytes()).unwrap());
         respond(&service, &Request { host, ..request(method, target, fields, "") })
     };
     for target in ["/colors/red", "/nowhere", "/%"] {
@@ -269,10 +266,8 @@ fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
 #[test]
 fn an_allowed_origin_is_answered_with_cors_fields() {
     let origin = "https://friend.example";
-    let service = Service {
-        allowlist: Allowlist { origins: vec![origin.to_owned()], hosts: vec![] },
-        ..service()
-    };
+    let allowlist = Allowlist { origins: vec![origin.to_owned()], hosts: vec![] };
+    let service = service_with(ServiceOptions { allowlist, ..ServiceOptions::default() });
     let fields = Fields {
         origin: Some(origin.to_owned()),
         preflight_method: Some("DELETE".to_owned()),
@@ -297,7 +292,7 @@ fn nothing_that_arrives_makes_parser_or_service_panic() {
     const REQUESTS: [&str; 4] = [
         "GET http://localhost:80/colors/%72ed?x HTTP/1.1\r\nHost: localhost.:80\r\nIf-None-Match: W/\"a\", *\r\nIf-Match: *\r\n\r\n",
         "POST /colors HTTP/1.1\r\nHost: [::1]\r\nTransfer-Encoding: chunked\r\n\r\n18;a=b\r\n{\"name\":\"a\",\"value\":\"b\"}\r\n0\r\nA: b\r\n\r\n",
-        "PUT /colors/red HTTP/1.2\r\nHost: a%20b\r\nContent-Length: 15\r\nExpect: 100-continue\r\nOrigin: http://\u{e9}\r\n\r\n{\"value\":\"\\ud8\"}",
+        "PUT /colors/red HTTP/1.1\r\nHost: a%20b\r\nContent-Length: 15\r\nExpect: 100-continue\r\nOrigin: http://\u{e9}\r\n\r\n{\"value\":\"\\ud8\"}",
         "OPTIONS * HTTP/1.0\r\nConnection: close, keep-alive\r\nSec-Fetch-Site: none\r\nAccess-Control-Request-Method: PUT\r\n\r\n",
     ];
     const PIECES: [&[u8]; 12] = [

@@ -3,7 +3,7 @@
 
 use super::color::Color;
 use super::colors::{Colors, Edit};
-use crate::http::Conditions;
+use crate::blob::Conditions;
 
 /// A change of the list that a client asked for.
 #[derive(Clone, Debug)]
@@ -16,11 +16,13 @@ pub(crate) struct Change {
     pub(super) needs_tag_of_list: bool,
 }
 
-/// The three operations that change a color, and one on the whole list (docs/http.md, Colors).
+/// The operations that change the list (docs/http.md, Colors).
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Append this color.
     Create(Color),
+    /// Append this color, unless there is one of its name.
+    CreateAbsent(Color),
     /// Make this of the first color of this name, or keep it as it is.
     Update(String, Option<Color>),
     /// Remove the first color of this name.
@@ -62,16 +64,19 @@ impl Change {
     pub(super) fn decide(&self, colors: &Colors) -> (Outcome, Option<Edit>) {
         let found = match &self.action {
             Action::Update(name, _) | Action::Delete(name) => colors.find(name),
+            Action::CreateAbsent(color) => colors.find(&color.name()),
             Action::Create(_) | Action::ReplaceAll(_) => None,
         };
-        let current =
-            || found.map_or_else(|| colors.envelope().tag(), |(_, color)| color.json.tag());
         match (&self.action, found) {
             // RFC 9110 §13.2.1: a missing color comes before a failed condition
             (Action::Update(..) | Action::Delete(_), None) => (Outcome::NotFound, None),
-            _ if !self.conditions.if_match_holds(current)
-                || !self.conditions.if_none_match_holds(current) =>
-            {
+            (Action::CreateAbsent(_), Some(_)) => (Outcome::ConditionFailed, None),
+            // RFC 9110 §13.1.1: without a color, no If-Match holds
+            (Action::CreateAbsent(_), None) if self.conditions.if_match.is_some() => {
+                (Outcome::ConditionFailed, None)
+            }
+            (Action::CreateAbsent(color), None) => create(color, colors),
+            _ if !self.conditions_hold(found.map(|(_, color)| color), colors) => {
                 (Outcome::ConditionFailed, None)
             }
             (Action::Update(_, None), Some((_, color))) => {
@@ -86,31 +91,37 @@ impl Change {
             (Action::Delete(_), Some((id, color))) => {
                 (Outcome::Deleted(color.clone()), Some(Edit::Remove(id)))
             }
-            (Action::Create(color), _) => {
-                let is_first = colors.find(&color.name()).is_none();
-                let edit = match colors.next_id() {
-                    Some(id) => Edit::Append(id, color.clone()),
-                    // all get new ids
-                    None => Edit::ReplaceAll(
-                        colors.iter().map(|(_, color)| color).chain([color]).cloned().collect(),
-                    ),
-                };
-                (Outcome::Created { color: color.clone(), is_first }, Some(edit))
-            }
+            (Action::Create(color), _) => create(color, colors),
             (Action::ReplaceAll(list), _) => (
                 Outcome::Replaced(list.clone(), colors.len()),
                 Some(Edit::ReplaceAll(list.clone())),
             ),
         }
     }
+
+    /// Whether the conditions hold: on a color, or on the list without one.
+    fn conditions_hold(&self, color: Option<&Color>, colors: &Colors) -> bool {
+        let current = || color.map_or_else(|| colors.envelope().tag(), |color| color.json.tag());
+        self.conditions.if_match_holds(current) && self.conditions.if_none_match_holds(current)
+    }
+}
+
+fn create(color: &Color, colors: &Colors) -> (Outcome, Option<Edit>) {
+    let is_first = colors.find(&color.name()).is_none();
+    let edit = match colors.next_id() {
+        Some(id) => Edit::Append(id, color.clone()),
+        // all get new ids
+        None => Edit::ReplaceAll(
+            colors.iter().map(|(_, color)| color).chain([color]).cloned().collect(),
+        ),
+    };
+    (Outcome::Created { color: color.clone(), is_first }, Some(edit))
 }
 
 #[cfg(test)]
 mod tests {
-    use tiny_http::Method;
-
     use super::*;
-    use crate::http::{Fields, Request};
+    use crate::blob::{Tag, Tags};
 
     fn color(name: &str, value: &str) -> Color {
         Color::new(name, value)
@@ -124,10 +135,13 @@ mod tests {
         Action::ReplaceAll(list.clone())
     }
 
-    /// Decides on an action under an If-Match.
+    /// Decides on an action under an If-Match: `*` or a tag.
     fn decide(action: Action, if_match: Option<&str>) -> (Outcome, Option<Edit>) {
-        let fields = Fields { if_match: if_match.map(str::to_owned), ..Fields::default() };
-        let conditions = Conditions::of(&Request::plain(Method::Put, fields)).unwrap();
+        let tags = |text| match text {
+            "*" => Tags::Any,
+            text => Tags::OneOf(Tag::parse(text).into_iter().collect()),
+        };
+        let conditions = Conditions { if_match: if_match.map(tags), if_none_match: None };
         Change::new(action, conditions).decide(&list())
     }
 
@@ -138,6 +152,16 @@ mod tests {
             let (outcome, edit) = decide(Action::Create(color.clone()), None);
             assert_eq!(outcome, Outcome::Created { color: color.clone(), is_first });
             assert_eq!(edit, Some(Edit::Append(3, color)));
+        }
+    }
+
+    #[test]
+    fn a_create_of_what_is_absent_is_refused_where_it_is_not() {
+        let create = |name: &str| Action::CreateAbsent(color(name, "3"));
+        let created = Outcome::Created { color: color("b", "3"), is_first: true };
+        assert_eq!(decide(create("b"), None), (created, Some(Edit::Append(3, color("b", "3")))));
+        for (name, if_match) in [("a", None), ("a", Some("*")), ("b", Some("*"))] {
+            assert_eq!(decide(create(name), if_match), (Outcome::ConditionFailed, None), "{name}");
         }
     }
 

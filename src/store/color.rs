@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::http::Representation;
+use crate::blob::Blob;
 
 /// Longest name in bytes of UTF-8. Percent-encoded, it is at most three times as long, which fits
 /// into the head of a request, 64 KiB.
@@ -22,7 +22,7 @@ const NAME_BEGIN: &[u8] = br#"{"name":"#;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Color {
     /// Name and value as JSON, with a line feed at the end.
-    pub(crate) json: Arc<Representation>,
+    pub(crate) json: Arc<Blob>,
 }
 
 /// The fields of a color: exactly these, in this order (docs/http.md, Colors).
@@ -43,7 +43,7 @@ impl Color {
         serde_json::to_writer(&mut json, &fields)
             .expect("strings always serialize, and a Vec takes every byte");
         json.push(b'\n');
-        let json = Representation::of_list(json);
+        let json = Blob::of_list(json);
         if json.bytes().len() > LONG_BYTES {
             // so that no reader waits for it
             json.tag();

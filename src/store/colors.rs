@@ -3,13 +3,13 @@
 //! they have begun with. Knows no files and no mutex.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::mem::replace;
 use std::sync::{Arc, OnceLock};
 
+use imbl::ordmap::DiffItem;
 use imbl::{OrdMap, OrdSet};
 
 use super::color::Color;
-use crate::http::Representation;
+use crate::blob::Blob;
 
 /// All colors in stored order.
 #[derive(Clone, Debug, Default)]
@@ -20,22 +20,23 @@ pub(crate) struct Colors {
     /// The hash of each name, with the id of the first color whose name has that hash. The names
     /// themselves are only in the JSON.
     index: OrdMap<u64, i64>,
-    /// The hash of the name and the id of every color that is not in `index`.
-    further: OrdSet<(u64, i64)>,
+    /// The hash of the name and the id of every color that is not in `index`: an earlier one has
+    /// its name, or at least its hash.
+    duplicates: OrdSet<(u64, i64)>,
     /// With random keys, so that no client can choose names that have the same hash.
     hasher: RandomState,
     /// Bytes of all colors as JSON, without what is between them.
     bytes: usize,
-    /// Bytes of those colors that [`Representation::counted`] counts.
+    /// Bytes of those colors that [`Blob::counted`] counts.
     counted: usize,
     /// The JSON of the list, shared by the clones of this version, and made by the first use.
-    envelope: Arc<OnceLock<Arc<Representation>>>,
+    envelope: Arc<OnceLock<Arc<Blob>>>,
 }
 
 /// One step from a version to the next.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Edit {
-    /// Adds this color with a new id: at the end of the list, unless this undoes a removal.
+    /// Adds this color at the end of the list, with an id above all others.
     Append(i64, Color),
     /// Puts this color, which has the same name, in place of the one with this id.
     Replace(i64, Color),
@@ -57,25 +58,26 @@ impl Colors {
         ids.sort_unstable();
         let same = ids.chunk_by(|(one, _), (next, _)| one == next);
         let index = same.clone().map(|same| same[0]).collect();
-        let further = same.flat_map(|same| &same[1..]).copied().collect();
-        Self { colors, index, further, hasher, bytes, counted, envelope: Arc::default() }
+        let duplicates = same.flat_map(|same| &same[1..]).copied().collect();
+        Self { colors, index, duplicates, hasher, bytes, counted, envelope: Arc::default() }
     }
 
+    /// Adds the last color of the list to the index.
     fn index(&mut self, id: i64, color: &Color) {
         let hash = self.hasher.hash_one(&*color.name());
-        if let Some(other) = self.index.insert(hash, id) {
-            // `id` is the higher one, unless the edit undoes another
-            self.index.insert(hash, id.min(other));
-            self.further.insert((hash, id.max(other)));
+        if self.index.contains_key(&hash) {
+            self.duplicates.insert((hash, id));
+        } else {
+            self.index.insert(hash, id);
         }
     }
 
     fn remove_from_index(&mut self, id: i64, color: &Color) {
         let hash = self.hasher.hash_one(&*color.name());
-        if self.further.remove(&(hash, id)).is_none() {
+        if self.duplicates.remove(&(hash, id)).is_none() {
             self.index.remove(&hash);
-            let next = self.further.get_next(&(hash, id)).filter(|next| next.0 == hash).copied();
-            if let Some(next) = next.and_then(|next| self.further.remove(&next)) {
+            let next = self.duplicates.get_next(&(hash, id)).filter(|next| next.0 == hash).copied();
+            if let Some(next) = next.and_then(|next| self.duplicates.remove(&next)) {
                 self.index.insert(hash, next.1);
             }
         }
@@ -112,41 +114,43 @@ impl Colors {
     /// All colors with this name in order, each with its id.
     pub(super) fn named<'a>(&'a self, name: &str) -> impl Iterator<Item = (i64, &'a Color)> {
         let hash = self.hasher.hash_one(name);
-        let further = self.further.range((hash, i64::MIN)..=(hash, i64::MAX));
-        let ids = self.index.get(&hash).into_iter().chain(further.map(|(_, id)| id));
+        let duplicates = self.duplicates.range((hash, i64::MIN)..=(hash, i64::MAX));
+        let ids = self.index.get(&hash).into_iter().chain(duplicates.map(|(_, id)| id));
         let colors = ids.filter_map(|id| Some((*id, self.get(*id)?)));
         colors.filter(move |(_, color)| color.is_named(name))
     }
 
-    /// Makes an edit that was decided for this version. Returns the edit that would undo it. That
-    /// has what was taken out of the list, so drop it without a lock: freeing may take long.
-    pub(super) fn apply(&mut self, edit: Edit) -> Edit {
+    /// Makes an edit that was decided for this version.
+    pub(super) fn apply(&mut self, edit: Edit) {
         self.envelope = Arc::default();
         match edit {
             Edit::Append(id, color) => {
-                self.bytes += color.json_len();
-                self.counted += color.json.counted();
+                self.count(&color);
                 self.index(id, &color);
                 self.colors.insert(id, color);
-                Edit::Remove(id)
             }
             Edit::Replace(id, color) => {
-                self.bytes += color.json_len();
-                self.counted += color.json.counted();
+                self.count(&color);
                 let before = self.colors.insert(id, color).expect("it was found in the list");
-                self.bytes -= before.json_len();
-                self.counted -= before.json.counted();
-                Edit::Replace(id, before)
+                self.uncount(&before);
             }
             Edit::Remove(id) => {
                 let color = self.colors.remove(&id).expect("it was found in the list");
-                self.bytes -= color.json_len();
-                self.counted -= color.json.counted();
+                self.uncount(&color);
                 self.remove_from_index(id, &color);
-                Edit::Append(id, color)
             }
-            Edit::ReplaceAll(colors) => Edit::ReplaceAll(replace(self, colors)),
+            Edit::ReplaceAll(colors) => *self = colors,
         }
+    }
+
+    fn count(&mut self, color: &Color) {
+        self.bytes += color.json_len();
+        self.counted += color.json.counted();
+    }
+
+    fn uncount(&mut self, color: &Color) {
+        self.bytes -= color.json_len();
+        self.counted -= color.json.counted();
     }
 
     /// The length of the envelope in bytes, without making it.
@@ -156,13 +160,13 @@ impl Colors {
     }
 
     /// The collection envelope, `{"data":[...]}`, if it is made already.
-    pub(super) fn made_envelope(&self) -> Option<&Arc<Representation>> {
+    pub(super) fn made_envelope(&self) -> Option<&Arc<Blob>> {
         self.envelope.get()
     }
 
     /// The collection envelope, `{"data":[...]}`; made at its first use, which takes longer the
     /// longer the list is.
-    pub(crate) fn envelope(&self) -> &Arc<Representation> {
+    pub(crate) fn envelope(&self) -> &Arc<Blob> {
         self.envelope.get_or_init(|| {
             let mut json = Vec::with_capacity(self.envelope_len());
             json.extend_from_slice(ENVELOPE[0]);
@@ -171,22 +175,40 @@ impl Colors {
                 json.extend_from_slice(color.json_in_list());
             }
             json.extend_from_slice(ENVELOPE[1]);
-            Arc::new(Representation::of_list(json))
+            Arc::new(Blob::of_list(json))
         })
     }
 
-    /// Bytes of this version that [`Representation::counted_bytes`] counts.
+    /// Bytes of this version that [`Blob::counted_bytes`] counts.
     pub(super) fn counted_bytes(&self) -> usize {
         self.counted + self.made_envelope().map_or(0, |envelope| envelope.counted())
     }
 
     /// Whether `sent` is the envelope of this version, or one of its colors.
-    pub(super) fn has(&self, sent: &Arc<Representation>) -> bool {
+    pub(super) fn has(&self, sent: &Arc<Blob>) -> bool {
         let is_envelope = self.made_envelope().is_some_and(|envelope| Arc::ptr_eq(envelope, sent));
         is_envelope
             || Color::name_in(sent.bytes()).is_some_and(|name| {
                 self.named(&name).any(|(_, color)| Arc::ptr_eq(&color.json, sent))
             })
+    }
+
+    /// Calls `tell` with the name of each color that differs between two versions of the list: one
+    /// has it and the other has not, or it has another value. Takes time that grows with the number
+    /// of differences, as far as the versions share memory.
+    pub(crate) fn diff(&self, other: &Self, mut tell: impl FnMut(&str)) {
+        for item in self.colors.diff(&other.colors) {
+            match item {
+                DiffItem::Add(_, color) | DiffItem::Remove(_, color) => tell(&color.name()),
+                DiffItem::Update { old: (_, old), new: (_, new) } => {
+                    tell(&old.name());
+                    // only another program writes another name into the row
+                    if new.name() != old.name() {
+                        tell(&new.name());
+                    }
+                }
+            }
+        }
     }
 
     /// Whether both lists have the same ids.
@@ -214,6 +236,8 @@ impl PartialEq for Colors {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn color(name: &str, value: &str) -> Color {
@@ -268,7 +292,7 @@ mod tests {
         for name in ["a", "b", "c"] {
             let hash = colors.hasher.hash_one(name);
             colors.index.insert(hash, 1);
-            colors.further.extend((2..=3).map(|id| (hash, id)));
+            colors.duplicates.extend((2..=3).map(|id| (hash, id)));
         }
         for (name, value) in [("a", Some("1")), ("b", Some("2")), ("c", None)] {
             assert_eq!(found(&colors, name), value.map(|value| color(name, value)));
@@ -288,6 +312,46 @@ mod tests {
         assert_eq!(colors.envelope_len(), json(&colors).len());
     }
 
+    /// The names that differ are those that a comparison of both lists finds.
+    #[test]
+    fn versions_differ_in_the_names_whose_colors_do() {
+        let mut random = fastrand::Rng::with_seed(2);
+        for _ in 0..300 {
+            let mut old = Colors::from_iter(
+                (0..random.usize(..400)).map(|number| color(&(number / 2).to_string(), "")),
+            );
+            let mut new = old.clone();
+            for step in 0..random.usize(..12) {
+                // sometimes both versions change: neither comes from the other
+                let version = if random.u8(..4) == 0 { &mut old } else { &mut new };
+                let ids: Vec<i64> = version.iter().map(|(id, _)| id).collect();
+                let edit = match (random.u8(..3), random.choice(&ids)) {
+                    (0, Some(id)) => Edit::Remove(*id),
+                    (1, Some(id)) => {
+                        let name = version.get(*id).unwrap().name().into_owned();
+                        Edit::Replace(*id, color(&name, &random.u8(..3).to_string()))
+                    }
+                    _ => Edit::Append(version.next_id().unwrap(), color(&step.to_string(), "new")),
+                };
+                version.apply(edit);
+            }
+            let ids = old.iter().chain(new.iter()).map(|(id, _)| id).collect::<BTreeSet<i64>>();
+            let differ = ids.iter().filter(|id| old.get(**id) != new.get(**id));
+            let colors = differ.flat_map(|id| [old.get(*id), new.get(*id)]).flatten();
+            let expected: BTreeSet<String> =
+                colors.map(|color| color.name().into_owned()).collect();
+            let mut told = BTreeSet::new();
+            old.diff(&new, |name| {
+                told.insert(name.to_owned());
+            });
+            assert_eq!(told, expected);
+            assert_eq!(
+                old == new,
+                old.iter().map(|(_, color)| color).eq(new.iter().map(|(_, color)| color))
+            );
+        }
+    }
+
     /// Random edits agree with a `Vec`, and versions that are kept do not change.
     #[test]
     fn every_version_is_what_a_vector_was_then() {
@@ -295,14 +359,6 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(1);
         let (mut colors, mut model) = (Colors::default(), Vec::<(String, u32)>::new());
         let mut kept = Vec::new();
-        // makes an edit, undoes it, and makes it again
-        let edit = |colors: &mut Colors, name: &str, edit| {
-            let before = (found(colors, name), colors.clone());
-            let undo = colors.apply(edit);
-            let edit = colors.apply(undo);
-            assert_eq!((found(colors, name), colors.clone()), before);
-            colors.apply(edit);
-        };
         for step in 0..20_000 {
             let name = &names[random.usize(..names.len())];
             let place = model.iter().position(|(other, _)| other == name);
@@ -315,15 +371,15 @@ mod tests {
                 (0 | 1, ..) => {
                     model.push((name.clone(), step));
                     let id = colors.next_id().unwrap();
-                    edit(&mut colors, name, Edit::Append(id, color(name, &step.to_string())));
+                    colors.apply(Edit::Append(id, color(name, &step.to_string())));
                 }
                 (2, Some(place), Some(id)) => {
                     model[place].1 = step;
-                    edit(&mut colors, name, Edit::Replace(id, color(name, &step.to_string())));
+                    colors.apply(Edit::Replace(id, color(name, &step.to_string())));
                 }
                 (_, Some(place), Some(id)) => {
                     model.remove(place);
-                    edit(&mut colors, name, Edit::Remove(id));
+                    colors.apply(Edit::Remove(id));
                 }
                 _ if step % 500 == 0 => {
                     model.truncate(random.usize(..=model.len()));

@@ -5,6 +5,36 @@
 //! are added here: a second service is kept out by a lock on the file; what other programs have
 //! committed is noticed before a save; a file that is not ours, or not there any more, is not
 //! written; and a commit that was refused does not come back at the next start.
+//!
+//! # Locks
+//!
+//! In the order in which they are taken. 2 to 7 are SQLite's own (`os_unix.c`, `wal.c`), which
+//! belong to the process (fcntl_locking(2)).
+//!
+//! 1. flock(2) on FILE. A service that writes has it until its process ends; another start waits
+//!    for it, for [`LOCK_TIME`].
+//! 2. A read lock on the shared bytes of FILE. Every connection has it until it is closed.
+//! 3. Write locks on all lock bytes of FILE, which exclude 2 and 8. [`fill`] has them, a program
+//!    that writes without a WAL while it does so, and the last connection while it closes. Who
+//!    opens FILE waits for them, for [`BUSY_TIME`]. Who closes it does not wait, but leaves an
+//!    empty FILE-wal.
+//! 4. A read lock on byte 128 of FILE-shm, which says that FILE-shm is in use. Every connection has
+//!    it until it is closed. The first one makes the wal-index, with write locks on bytes 120 to
+//!    122, while others wait for it, for [`BUSY_TIME`].
+//! 5. A read lock on one of bytes 123 to 127, the read marks: every transaction has one. Nobody
+//!    waits for it: a checkpoint stops where a reader needs what is there.
+//! 6. The write lock, on byte 120. A save has it from [`Database::begin`] to the end of its commit,
+//!    another program for its transaction. A save waits for it, for [`TRY_TIME`] at a time and for
+//!    [`BUSY_TIME`] in all. Between two tries it polls what others have committed, with 5 alone.
+//! 7. Byte 121: a checkpoint, at the end of a commit or in [`Database::close`]. Nobody waits for
+//!    it: who does not get it leaves the checkpoint out.
+//! 8. The read lock of 2, by an open file description: `foreign_reader`, for one read of a
+//!    follower, `--dump` or `--check`. It waits for 3, for [`BUSY_TIME`], without any lock. With
+//!    its lock, it only asks who has 4 and 6, and gives up where SQLite meets a lock.
+//!
+//! So every wait ends, and no two processes wait for each other. A process that closes any
+//! descriptor of FILE or FILE-shm loses SQLite's locks on that file
+//! (<https://sqlite.org/howtocorrupt.html>, section 2.2): here, the connection is closed first.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::mem::forget;
@@ -16,40 +46,40 @@ use std::time::{Duration, Instant};
 use imbl::OrdMap;
 use rusqlite::config::DbConfig;
 use rusqlite::types::FromSql;
-use rusqlite::{Connection, OpenFlags, Params, TransactionBehavior, ffi};
+use rusqlite::{Connection, OpenFlags, Params, TransactionBehavior};
 
 use super::color::NAME_BYTES_MAX;
 use super::colors::Edit;
-use super::files::Files;
-use super::{Color, Colors, DatabaseError, data_file};
+use super::wal_files::WalFiles;
+use super::{Color, Colors, DatabaseError, probe};
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and
 /// the owner of FILE.
 const NEW_FILE_MODE: u32 = 0o600;
 
-/// Longest wait for the lock of another process of the service, which may be stopping: that takes
-/// 5 s at most, with the end of its log.
+/// Longest wait of a start for the lock of another process of the service. That one may be
+/// stopping, which takes 5 s at most.
 const LOCK_TIME: Duration = Duration::from_secs(6);
 
-/// After so much of it, the log says for what the start waits.
+/// After so much of [`LOCK_TIME`], the log says for what the start waits.
 const LOCK_SILENCE: Duration = Duration::from_secs(1);
 
 /// Longest wait of a save or a read for another program that writes.
 pub(super) const BUSY_TIME: Duration = Duration::from_secs(5);
 
-/// Time between two tries to take a lock: flock(2) cannot wait for a limited time, and a program
-/// that takes SQLite's lock again and again leaves it free for moments only.
+/// Time between two tries to take a lock. flock(2) cannot wait for a limited time. A program that
+/// takes SQLite's write lock again and again leaves it free for moments only.
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
-/// Longest wait of one try to begin a save. Between two tries the writer looks what others have
-/// committed, which needs no lock.
+/// Longest wait of one try to begin a save. Between two tries the writer polls what others have
+/// committed.
 const TRY_TIME: Duration = Duration::from_millis(400);
 
 const SCHEMA: &str =
     "CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT";
 
 const INSERT: &str = "INSERT INTO color (id, name, value) VALUES (?1, ?2, ?3)";
-/// Takes the parameters of [`INSERT`], but does not use the second, the name.
+/// Takes the parameters of [`INSERT`], and leaves the name unused.
 const UPDATE: &str = "UPDATE color SET value = ?3 WHERE id = ?1";
 const DELETE: &str = "DELETE FROM color WHERE id = ?1";
 const DELETE_ALL: &str = "DELETE FROM color";
@@ -62,32 +92,29 @@ pub(super) const PRAGMAS: &str =
 /// Returns a number that changes when another connection commits.
 const DATA_VERSION: &str = "PRAGMA data_version";
 
-/// An open database. Its fields are dropped in their order, the connection first: when a process
-/// closes any descriptor of a file, it loses SQLite's locks on that file
-/// (<https://sqlite.org/howtocorrupt.html>, section 2.2).
+/// An open database. Its fields are dropped in their order: the connection before all descriptors
+/// of its files.
 pub(crate) struct Database {
     connection: Connection,
-    files: Files,
+    files: WalFiles,
     /// What [`DATA_VERSION`] returned when the list was last read; `None` to read it again.
     data_version: Option<i64>,
-    /// Keeps out other processes of the service.
+    /// The lock that keeps out other processes of the service.
     _lock: File,
 }
 
-/// Locks the file, which it creates if it is missing, against other processes of this service.
-/// `Busy` if one has the lock for [`LOCK_TIME`]. Drop the lock after the connection, see
-/// [`Database`].
+/// Locks FILE, which it creates if it is missing, against other processes of the service. Fails
+/// with `Busy` if one has the lock for [`LOCK_TIME`].
 pub(crate) fn flock(path: &Path) -> Result<File, DatabaseError> {
-    let failed = |error| data_file::path_error(path, &error);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(NEW_FILE_MODE);
-    let file = options.open(path).map_err(failed)?;
+    let file = options.open(path).map_err(|error| probe::refused("open", path, &error))?;
     let begun = Instant::now();
     let mut is_told = false;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(TryLockError::Error(error)) => return Err(probe::refused("lock", path, &error)),
             Err(TryLockError::WouldBlock) if begun.elapsed() >= LOCK_TIME => {
                 return Err(DatabaseError::Busy);
             }
@@ -104,20 +131,21 @@ pub(crate) fn flock(path: &Path) -> Result<File, DatabaseError> {
     }
 }
 
-/// Creates the table with these colors, durably, in a locked file; false if that has tables.
+/// Creates the table with these colors, durably, in a locked file. False if that has tables.
+///
+/// Uses a rollback journal: with a WAL, `application_id` would be in FILE-wal alone at first, and a
+/// FILE without it is the file of another program.
 pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> {
-    // still with a rollback journal: the header of FILE has to name its program before there is a
-    // FILE-wal
     let mut connection = connect(path)?;
-    // Changed pages stay in memory until the commit, which writes the first page first. EXTRA also
-    // syncs the directory, so that the file and the removal of its journal are durable.
+    // Without cache_spill, pages are written by the commit alone, the first page first. EXTRA also
+    // syncs the directory, so that FILE and the removal of its journal are durable.
     connection.execute_batch("PRAGMA cache_spill=OFF; PRAGMA synchronous=EXTRA")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if value::<i64>(&transaction, "SELECT count(*) FROM sqlite_schema")? > 0 {
         return Ok(false);
     }
-    transaction.pragma_update(None, "application_id", data_file::APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", data_file::VERSION)?;
+    transaction.pragma_update(None, "application_id", probe::APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", probe::VERSION)?;
     transaction.execute_batch(SCHEMA)?;
     for (id, color) in colors.iter() {
         let fields = color.fields();
@@ -135,9 +163,9 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Has the connection wait no longer than this for a lock of another program.
+/// Sets how long the connection waits for a lock of another program.
 fn wait_for_locks(connection: &mut Connection, time: Duration) -> rusqlite::Result<()> {
-    // `tries`: how often this was called for the same lock
+    // `tries`: how often SQLite has called this for the same lock
     let mut begun = Instant::now();
     connection.busy_handler(Some(move |tries| {
         if tries == 0 {
@@ -148,42 +176,43 @@ fn wait_for_locks(connection: &mut Connection, time: Duration) -> rusqlite::Resu
     }))
 }
 
-/// The one value that a query finds.
+/// The value that a query finds in its one row and column.
 fn value<T: FromSql>(connection: &Connection, query: &str) -> rusqlite::Result<T> {
     connection.prepare_cached(query)?.query_row([], |row| row.get(0))
 }
 
-/// Fails if SQLite finds damage; reading the list does not find all of it.
+/// Fails if SQLite finds damage. Reading the list does not find all of it.
 pub(super) fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
     match value::<String>(connection, "PRAGMA quick_check(1)")?.as_str() {
         "ok" => Ok(()),
-        damage => Err(DatabaseError::damaged(&damage.replace('\n', " "))),
+        damage => Err(DatabaseError::Damaged(damage.replace('\n', " "))),
     }
 }
 
-/// Reads the list, or says why it cannot be used. A color that `known` has with the same id shares
-/// the memory of that one.
+/// Reads the list. A color that `known` has with the same id shares the memory of that one.
 pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
-    // FILE-wal may have newer numbers than the header of FILE, which was read before
-    if value::<i32>(connection, "PRAGMA application_id")? != data_file::APPLICATION_ID {
-        return Err(DatabaseError::other(data_file::FOREIGN));
+    // The probe has seen the header of FILE. A later one may be in FILE-wal.
+    if value::<i32>(connection, "PRAGMA application_id")? != probe::APPLICATION_ID {
+        return Err(DatabaseError::Foreign);
     }
-    if value::<i32>(connection, "PRAGMA user_version")? > data_file::VERSION {
-        return Err(DatabaseError::other(data_file::NEWER));
+    if value::<i32>(connection, "PRAGMA user_version")? > probe::VERSION {
+        return Err(DatabaseError::Newer);
     }
     check_schema(connection)?;
     let mut statement = connection.prepare("SELECT id, name, value FROM color ORDER BY id")?;
-    let (mut rows, mut colors) = (statement.query([])?, OrdMap::new());
+    let mut rows = statement.query([])?;
+    let mut colors = OrdMap::new();
     while let Some(row) = rows.next()? {
         let id = row.get(0)?;
         let wrong = |reason: &str| {
-            DatabaseError::Other(format!(
+            DatabaseError::Unusable(format!(
                 "the row of table color with id {id} is not a color: {reason}; correct it with \
                  sqlite3"
             ))
         };
         let text = |column| row.get_ref(column)?.as_str().map_err(|_| wrong("it is not UTF-8"));
-        let (name, value) = (text(1)?, text(2)?);
+        let name = text(1)?;
+        let value = text(2)?;
         if name.len() > NAME_BYTES_MAX {
             return Err(wrong("its name is too long"));
         }
@@ -194,10 +223,11 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
     Ok(Colors::with_ids(colors))
 }
 
-/// Fails if the database could refuse or change the rows that are written: by a table other than
-/// [`SCHEMA`], a trigger, or an index that is unique, partial or on an expression.
+/// Fails if the database could refuse a row that the service writes, or change it: because its
+/// table is not [`SCHEMA`], or by a trigger, or by an index that is unique, partial or on an
+/// expression.
 fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
-    // the result of a query on one line, for messages
+    // a message is one line
     let text = |query: &str| {
         value::<String>(connection, query).map(|text| text.replace(char::is_control, " "))
     };
@@ -205,11 +235,11 @@ fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
         "SELECT ifnull(max(sql), '') FROM sqlite_schema \
          WHERE type IN ('table', 'view') AND name = 'color' COLLATE NOCASE",
     )?;
-    // ALTER TABLE writes names in quotes, and what a person types may have other spaces and case
+    // ALTER TABLE puts names in quotes. A person who makes the table may use other spaces and case.
     let plain = |sql: &str| sql.to_lowercase().replace(|c: char| c == '"' || c.is_whitespace(), "");
     if plain(&found) != plain(SCHEMA) {
         let same = SCHEMA.bytes().zip(found.bytes()).take_while(|(a, b)| a == b).count();
-        return Err(DatabaseError::Other(format!(
+        return Err(DatabaseError::Unusable(format!(
             "its table color is another one: it has \"{:.100}\" in place of \"{}\"; copy the rows \
              into a table as the service makes it, with sqlite3",
             &found[same..],
@@ -223,7 +253,7 @@ fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
          EXISTS (SELECT 1 FROM pragma_index_xinfo(other.name) WHERE cid = -2))",
     )?;
     if !foreign.is_empty() {
-        return Err(DatabaseError::Other(format!(
+        return Err(DatabaseError::Unusable(format!(
             "it has the {foreign}, which may refuse or change what the service writes; remove it \
              with sqlite3"
         )));
@@ -231,34 +261,39 @@ fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
     Ok(())
 }
 
-/// Writes a page, and so a frame of FILE-wal, and changes nothing.
+/// Writes a frame to FILE-wal that changes nothing.
 fn rewrite_page(connection: &Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "application_id", data_file::APPLICATION_ID)
+    connection.pragma_update(None, "application_id", probe::APPLICATION_ID)
 }
 
 impl Database {
-    /// Opens a locked database. `given`: FILE as `--data` names it; `path`: where that leads.
+    /// Opens a locked database. `given`: FILE as `--data` names it. `path`: where that leads,
+    /// without links.
     pub(crate) fn open(
         given: &Path,
         path: &Path,
         lock: File,
     ) -> Result<(Self, Colors), DatabaseError> {
-        let mut files = Files::new(given, path)?;
-        let has_log = data_file::with_suffix(path, "-wal").exists();
+        let mut files = WalFiles::new(given, path)?;
+        let has_wal = probe::with_suffix(path, "-wal").exists();
         let mut connection = connect(path)?;
-        // a start that is refused leaves FILE and FILE-wal as they are
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
+        // a start that is refused leaves FILE-wal as it is
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_wal)?;
         check_pages(&connection)?;
         if value::<String>(&connection, "PRAGMA journal_mode")? != "wal" {
             // The change of the mode writes the header of FILE, which is in one sector of the disk,
-            // and so needs no journal. Who only reads FILE could not roll one back after a kill.
+            // so that it needs no journal. One that a kill left behind would keep out those that
+            // only read FILE.
             connection.execute_batch("PRAGMA journal_mode=OFF")?;
         }
         if value::<String>(&connection, "PRAGMA journal_mode=WAL")? != "wal" {
-            let reason = "its file system has no shared memory for a log; name a file on a local disk with --data";
-            return Err(DatabaseError::other(reason));
+            return Err(DatabaseError::Unusable(
+                "its file system has no shared memory for a WAL; name a file on a local disk with \
+                 --data"
+                    .to_owned(),
+            ));
         }
-        // journal_size_limit: bytes that FILE-wal is cut back to after a reader has made it grow
+        // journal_size_limit: bytes to which SQLite cuts FILE-wal after a reader has made it grow
         connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304")?;
         // SQLite makes FILE-wal at the first transaction
         connection.execute_batch("BEGIN")?;
@@ -266,16 +301,18 @@ impl Database {
         let data_version = Some(value(&connection, DATA_VERSION)?);
         files.note_opened(value(&connection, "PRAGMA page_size")?)?;
         wait_for_locks(&mut connection, TRY_TIME)?;
-        // SQLite does so as well before the first change, but goes on where it fails
-        data_file::sync_directory(path)?;
+        // SQLite does so as well before the first change, but ignores a failure
+        probe::sync_directory(path)?;
         let database = Self { connection, files, data_version, _lock: lock };
         database.roll_back();
         Ok((database, colors))
     }
 
-    /// Begins a save: waits [`TRY_TIME`] for the write lock, and fails with `Busy` without it. Returns the list if another program has committed
-    /// since it was last read, or if the last save failed (`has_failed`). After a failed save it
-    /// also writes a page that changes no color, so that a commit tells whether the disk works.
+    /// Begins a save. Waits [`TRY_TIME`] for the write lock, and fails with `Busy` without it.
+    /// Returns the list if another program has committed since it was last read.
+    ///
+    /// After a failed save (`has_failed`) it returns the list in any case. It also writes a frame
+    /// that changes nothing, so that the commit tells whether the disk works.
     pub(super) fn begin(
         &mut self,
         known: &Colors,
@@ -284,28 +321,36 @@ impl Database {
         if has_failed {
             self.data_version = None;
         }
-        let found = self.begin_by("BEGIN IMMEDIATE", known)?;
+        let found = self.begin_transaction("BEGIN IMMEDIATE", known)?;
         if has_failed {
             rewrite_page(&self.connection)?;
         }
         Ok(found)
     }
 
-    /// The list, if another program has committed since it was last read. Call it between saves.
-    pub(super) fn look(&mut self, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
-        let found = self.begin_by("BEGIN", known);
+    /// Returns the list if another program has committed since it was last read. Needs no write
+    /// lock. Call it between saves.
+    pub(super) fn poll_external(
+        &mut self,
+        known: &Colors,
+    ) -> Result<Option<Colors>, DatabaseError> {
+        let found = self.begin_transaction("BEGIN", known);
         self.roll_back();
         found
     }
 
-    fn begin_by(&mut self, sql: &str, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
+    fn begin_transaction(
+        &mut self,
+        sql: &str,
+        known: &Colors,
+    ) -> Result<Option<Colors>, DatabaseError> {
         self.check_files(known)?;
         self.execute(sql, [])?;
         let data_version = Some(value(&self.connection, DATA_VERSION)?);
         if data_version == self.data_version {
             return Ok(None);
         }
-        // the other program may have made FILE-wal longer while this one waited for the lock
+        // The program that had the write lock may have made FILE-wal longer meanwhile.
         self.check_files(known)?;
         let colors = read_list(&self.connection, known)?;
         self.data_version = data_version;
@@ -319,15 +364,15 @@ impl Database {
 
     /// Fails if FILE has become shorter and lacks pages.
     ///
-    /// SQLite itself cuts FILE, at a checkpoint after a VACUUM of another program. So the list is
-    /// read by a new connection, which has no page in memory; it closes no descriptor of FILE, see
-    /// [`Database`].
+    /// That it is shorter proves nothing: a checkpoint after a VACUUM of another program cuts FILE.
+    /// So a new connection, which has no page in memory, reads the list. SQLite leaves the
+    /// descriptor of that one open, so that no lock is lost.
     fn check_length(&mut self, known: &Colors) -> Result<(), DatabaseError> {
         if !self.files.is_shorter() {
             return Ok(());
         }
         let is_whole = || {
-            // SQLite removes FILE-wal when it opens a FILE of 0 bytes, or of 1
+            // SQLite would remove FILE-wal beside a FILE of 0 bytes or 1
             if !self.files.has_a_page() {
                 return Err(self.files.cut());
             }
@@ -369,20 +414,17 @@ impl Database {
         Ok(())
     }
 
-    /// Makes durable what was written since [`Database::begin`], all or nothing.
+    /// Makes durable what was written since [`Database::begin`], all or nothing. `NotErased`: it
+    /// may be in the list after a crash all the same.
     pub(super) fn commit(&self) -> Result<(), DatabaseError> {
         let Err(refused) = self.connection.prepare_cached("COMMIT")?.execute([]) else {
             return Ok(());
         };
         let is_erased = self.erase_refused_commit().is_ok();
-        let code = refused.sqlite_error().map(|refused| refused.extended_code);
-        if !is_erased && code == Some(ffi::SQLITE_IOERR_FSYNC) {
-            return Err(DatabaseError::other(
-                "the disk reported an error on sync, and another when the change was taken back: \
-                 it may be there after a crash",
-            ));
-        }
-        Err(refused.into())
+        Err(match refused.into() {
+            DatabaseError::SyncFailed if !is_erased => DatabaseError::NotErased,
+            refused => refused,
+        })
     }
 
     /// Forgets what was written since [`Database::begin`], and gives up the write lock.
@@ -394,28 +436,28 @@ impl Database {
     }
 
     /// After a failed sync, the refused commit may be whole in FILE-wal, and the next start would
-    /// replay it. Commits another frame over its first one, where the replay then stops. Its sync
-    /// may succeed without writing what the failed one has lost, but it writes this frame.
+    /// replay it. This commits another frame over its first one, where the replay then stops. Its
+    /// sync may not write again what the failed one has lost, but it writes this frame.
     fn erase_refused_commit(&self) -> rusqlite::Result<()> {
         self.roll_back();
         rewrite_page(&self.connection)
     }
 
-    /// Copies what FILE-wal has into FILE and removes FILE-wal, so that FILE alone is the list. Fails
-    /// with the reason why FILE and FILE-wal belong together still.
+    /// Copies what FILE-wal has into FILE and removes FILE-wal, so that FILE alone is the list.
+    /// Fails with the reason why FILE-wal is still needed.
     pub(super) fn close(mut self) -> Result<(), String> {
-        // a FILE-wal that was removed is still open, and can be copied into FILE
+        // FILE-wal may have been removed: it is still open here, and is copied into FILE
         let checked = self.files.shm.check().and_then(|()| self.check_length(&Colors::default()));
-        let Self { connection, .. } = self;
+        let connection = self.connection;
         if let Err(error) = checked {
-            // closing would write to what is there now, or read what FILE-shm has lost; the system
-            // frees the connection with the process
+            // Closing would write to what is there now, or read what FILE-shm has lost. The system
+            // frees the connection with the process.
             forget(connection);
             return Err(error.to_string());
         }
         // programs that read all the time, as Litestream does, are not waited for
         let checkpointed = connection.busy_timeout(Duration::ZERO).and_then(|()| {
-            // its first column: it could not be done, because another program reads or writes
+            // its first column is 1 if another program reads or writes
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
         });
         let closed = match checkpointed {

@@ -1,40 +1,75 @@
-//! The errors of the database, made from those of SQLite.
+//! The errors of the database, and the words for them. Those of SQLite are made from its codes.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use rusqlite::{ErrorCode, ffi};
 
-/// Why a database cannot be opened, read or written. `Display` names the cause and what to do.
+use super::probe::{APPLICATION_ID, VERSION};
+
+/// Why a database cannot be opened, read or written. `Display` names the cause and what to do. It
+/// names the files beside FILE without their directory, since clients read it as well; the log of a
+/// start has the whole path before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DatabaseError {
     /// When another process holds a lock for longer than the service waits for it.
     Busy,
-    /// When another program is in the middle of changing the file: a later read may succeed.
-    Changing(&'static str),
-    /// When another program was ended in a transaction, which has to be rolled back first: that
-    /// takes a write.
+    /// When another program is in the middle of changing the file.
+    Changing,
+    /// When a program uses FILE-shm, and FILE-wal, which has this name, is not there.
+    WalMissing(String),
+    /// When Litestream has applied some pages of a change, or was ended then: FILE is newer than
+    /// FILE-txid, which has this name.
+    AppliedInPart(String),
+    /// When another program was ended in a transaction, whose FILE-journal has to be rolled back
+    /// first: that takes a write.
     HotJournal,
+    /// When a reader needs a list, and FILE does not exist or is empty.
+    Missing,
+    /// When FILE, FILE-wal or FILE-shm, which has this name, is not the file that was opened, or
+    /// lacks a part of it.
+    Replaced(String),
+    /// When the database is one of another program.
+    Foreign,
+    /// When FILE has a table `color`, perhaps, but no `application_id`, as one that sqlite3 makes
+    /// of what `.dump` prints.
+    Unmarked(PathBuf),
+    /// When the tables have a version of a later program.
+    Newer,
+    /// When the path of `--data`, or a row or the schema of what is there, is none that the service
+    /// can use for another reason: this, with what to do.
+    Unusable(String),
+    /// When SQLite finds this damage.
+    Damaged(String),
+    /// When the system refuses an operation on FILE, its directory, or a file beside it. The cause
+    /// says what to do.
+    Refused { operation: &'static str, path: PathBuf, cause: String },
+    /// When the disk has no room.
+    Full,
+    /// When SQLite may not write the file, its directory or its file system.
+    ReadOnly,
+    /// When SQLite cannot open one of the three files.
+    CannotOpen,
+    /// When a sync fails. The commit is not in the list, now or after a crash.
+    SyncFailed,
+    /// When a sync fails, and so does the commit that erases the one before: see
+    /// [`Database::commit`](super::Database::commit).
+    NotErased,
+    /// When a write fails.
+    WriteFailed,
+    /// When another operation on the disk fails; SQLite's extended code says which.
+    Disk(i32),
+    /// When SQLite fails for another reason, in its words.
+    Sqlite(String),
     /// When the service panicked while it saved this change or read this list.
     Panicked,
-    /// Everything else.
-    Other(String),
 }
 
 impl DatabaseError {
-    pub(super) fn other(reason: &str) -> Self {
-        Self::Other(reason.to_owned())
-    }
-
-    pub(super) fn full() -> Self {
-        Self::other("the disk is full; make room on it")
-    }
-
-    /// `what`: the damage that SQLite reports.
-    pub(super) fn damaged(what: &str) -> Self {
-        Self::Other(format!(
-            "it is damaged ({what}); move it away, and start with --seed and a backup, which makes \
-             a new file"
-        ))
+    /// Whether a later try may succeed without anybody's help: another program is in the middle of
+    /// something.
+    pub(super) fn is_transient(&self) -> bool {
+        matches!(self, Self::Busy | Self::Changing | Self::WalMissing(_) | Self::AppliedInPart(_))
     }
 }
 
@@ -42,13 +77,79 @@ impl fmt::Display for DatabaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Busy => "another process writes to it; stop that process",
-            Self::Changing(reason) => reason,
+            Self::Changing => "another program keeps changing it; try again",
+            Self::WalMissing(wal) => {
+                return write!(
+                    f,
+                    "{wal} is missing, and a program uses the database; move it back"
+                );
+            }
+            Self::AppliedInPart(txid) => {
+                return write!(
+                    f,
+                    "changes were applied in part: it is newer than {txid}; if litestream restore \
+                     does not run any more, remove both and restore again"
+                );
+            }
             Self::HotJournal => {
                 "a program was ended while it wrote, and left a journal beside the file; open it \
                  once with sqlite3, which rolls that back"
             }
+            Self::Missing => {
+                "it does not exist, or is empty; name the file of a service, or a copy, with --data"
+            }
+            Self::Replaced(name) => {
+                return write!(
+                    f,
+                    "{name} was removed, replaced or cut short; move it back (a copy is another \
+                     file), or save what GET /colors answers and restart"
+                );
+            }
+            Self::Foreign => "it is the database of another program; name another file with --data",
+            Self::Unmarked(path) => {
+                let path = path.display();
+                return write!(
+                    f,
+                    "it is the database of another program, or made by sqlite3 from a dump; name \
+                     another file with --data, or mark it as ours with sqlite3 {path} \
+                     'PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}'"
+                );
+            }
+            Self::Newer => {
+                "a newer version of colors made it; install that one, or name another file with \
+                 --data"
+            }
+            Self::Unusable(reason) => reason,
+            Self::Damaged(damage) => {
+                return write!(
+                    f,
+                    "it is damaged ({damage}); move it away, and start with --seed and a backup, \
+                     which makes a new file"
+                );
+            }
+            Self::Refused { operation, path, cause } => {
+                return write!(f, "cannot {operation} {}: {cause}", path.display());
+            }
+            Self::Full => "the disk is full; make room on it",
+            Self::ReadOnly => "the file, its directory or its file system is read-only",
+            Self::CannotOpen => {
+                "the file, or those beside it with -wal and -shm, cannot be opened; run this as \
+                 their owner"
+            }
+            Self::SyncFailed => "the disk reported an error on sync",
+            Self::NotErased => {
+                "the disk reported an error on sync, and another when the change was taken back: \
+                 it may be there after a crash"
+            }
+            Self::WriteFailed => {
+                "the file cannot be written: the disk reported an error, or there is a limit of \
+                 the file's size"
+            }
+            Self::Disk(code) => {
+                return write!(f, "the disk reported an error (code {code} of SQLite)");
+            }
+            Self::Sqlite(message) => message,
             Self::Panicked => "the service failed, its log says where",
-            Self::Other(reason) => reason,
         })
     }
 }
@@ -56,33 +157,63 @@ impl fmt::Display for DatabaseError {
 impl From<rusqlite::Error> for DatabaseError {
     fn from(error: rusqlite::Error) -> Self {
         let message = error.to_string();
-        let Some(failure) = error.sqlite_error() else { return Self::Other(message) };
+        let Some(failure) = error.sqlite_error() else { return Self::Sqlite(message) };
         match (failure.code, failure.extended_code) {
             (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => Self::Busy,
             (_, ffi::SQLITE_READONLY_ROLLBACK) => Self::HotJournal,
-            (_, ffi::SQLITE_READONLY_CANTINIT | ffi::SQLITE_READONLY_RECOVERY) => {
-                Self::Changing("another program is opening or closing it; try again")
-            }
-            (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => Self::full(),
-            (ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase, _) => Self::damaged(&message),
-            (_, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) => {
-                Self::other("the disk reported an error on sync")
-            }
-            (_, ffi::SQLITE_IOERR_WRITE) => Self::other(
-                "the file cannot be written: the disk reported an error, or there is a limit of \
-                 the file's size",
-            ),
-            (ErrorCode::SystemIoFailure, code) => {
-                Self::Other(format!("the disk reported an error (code {code} of SQLite)"))
-            }
-            (ErrorCode::ReadOnly, _) => {
-                Self::other("the file, its directory or its file system is read-only")
-            }
-            (ErrorCode::CannotOpen, _) => Self::other(
-                "the file, or those beside it with -wal and -shm, cannot be opened; run this as \
-                 their owner",
-            ),
-            _ => Self::Other(message),
+            // a program opens the database, or closes it
+            (_, ffi::SQLITE_READONLY_CANTINIT | ffi::SQLITE_READONLY_RECOVERY) => Self::Changing,
+            (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => Self::Full,
+            (ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase, _) => Self::Damaged(message),
+            (_, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) => Self::SyncFailed,
+            (_, ffi::SQLITE_IOERR_WRITE) => Self::WriteFailed,
+            (ErrorCode::SystemIoFailure, code) => Self::Disk(code),
+            (ErrorCode::ReadOnly, _) => Self::ReadOnly,
+            (ErrorCode::CannotOpen, _) => Self::CannotOpen,
+            _ => Self::Sqlite(message),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(code: i32, expected: &DatabaseError, text: &str) {
+        let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+        let error = DatabaseError::from(error);
+        assert_eq!((&error, error.to_string().as_str()), (expected, text));
+    }
+
+    #[test]
+    fn a_code_of_sqlite_leads_to_what_to_do() {
+        use DatabaseError::*;
+        check(ffi::SQLITE_BUSY_RECOVERY, &Busy, "another process writes to it; stop that process");
+        check(
+            ffi::SQLITE_READONLY_RECOVERY,
+            &Changing,
+            "another program keeps changing it; try again",
+        );
+        check(
+            ffi::SQLITE_READONLY_ROLLBACK,
+            &HotJournal,
+            "a program was ended while it wrote, and left a journal beside the file; open it once \
+             with sqlite3, which rolls that back",
+        );
+        check(ffi::SQLITE_IOERR_SHMSIZE, &Full, "the disk is full; make room on it");
+        check(
+            ffi::SQLITE_READONLY_DIRECTORY,
+            &ReadOnly,
+            "the file, its directory or its file system is read-only",
+        );
+        check(
+            ffi::SQLITE_CANTOPEN,
+            &CannotOpen,
+            "the file, or those beside it with -wal and -shm, cannot be opened; run this as their \
+             owner",
+        );
+        let code = ffi::SQLITE_IOERR_READ;
+        check(code, &Disk(code), &format!("the disk reported an error (code {code} of SQLite)"));
     }
 }

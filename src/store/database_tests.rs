@@ -1,11 +1,11 @@
-//! Tests of the database on real files: edits, failures, other programs, and logs that were cut
+//! Tests of the database on real files: edits, failures, other programs, and a FILE-wal that was cut
 //! short.
 
 use std::fs;
 use std::path::PathBuf;
 
 use super::*;
-use crate::store::snapshot::read_once;
+use crate::store::foreign_reader::read_once;
 
 fn color(id: i64, name: &str) -> (i64, Color) {
     (id, Color::new(name, "value"))
@@ -113,16 +113,16 @@ fn a_commit_of_which_one_edit_fails_makes_none() {
 }
 
 #[test]
-fn what_another_program_commits_is_the_list_at_the_next_look_and_the_next_save() {
+fn what_another_program_commits_is_the_list_at_the_next_poll_and_the_next_save() {
     let mut scratch = Scratch::new("foreign");
     let other = Connection::open(&scratch.path).unwrap();
     let insert = "INSERT INTO color (name, value) VALUES ('c', 'value')";
     other.execute(insert, []).unwrap();
     assert_eq!(
-        scratch.database.look(&scratch.colors),
+        scratch.database.poll_external(&scratch.colors),
         Ok(Some(list([color(1, "a"), color(2, "c")])))
     );
-    assert_eq!(scratch.database.look(&scratch.colors), Ok(None));
+    assert_eq!(scratch.database.poll_external(&scratch.colors), Ok(None));
     other.execute("UPDATE color SET id = id + 10", []).unwrap();
     assert!(scratch.begin());
     assert_eq!(ids(&scratch.colors), [11, 12]);
@@ -170,7 +170,7 @@ fn colors_that_another_program_leaves_alone_share_their_memory() {
 }
 
 #[test]
-fn a_log_that_is_cut_short_is_one_of_the_lists_before() {
+fn a_wal_that_is_cut_short_is_one_of_the_lists_before() {
     let mut scratch = Scratch::new("cut");
     let mut lists = vec![list([color(1, "a")])];
     for (id, name) in [(2, "b"), (3, "c")] {
@@ -178,16 +178,16 @@ fn a_log_that_is_cut_short_is_one_of_the_lists_before() {
         scratch.save([append(id, name)]).unwrap();
         lists.push(scratch.read());
     }
-    let log = fs::read(data_file::with_suffix(&scratch.path, "-wal")).unwrap();
+    let wal = fs::read(probe::with_suffix(&scratch.path, "-wal")).unwrap();
     let copy = scratch.path.with_file_name("copy.db");
     fs::copy(&scratch.path, &copy).unwrap();
     let mut commits = 0;
-    // a frame has 24 bytes and a page of 4,096, behind 32 bytes of the log's own: every byte around
-    // its ends, and some between
+    // A frame has a header of 24 bytes and a page of 4,096. The first one is behind a header of 32
+    // bytes. Tries each byte around the ends of frames, and some between.
     let is_tried =
-        |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == log.len();
-    for end in (0..=log.len()).filter(is_tried) {
-        fs::write(data_file::with_suffix(&copy, "-wal"), &log[..end]).unwrap();
+        |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == wal.len();
+    for end in (0..=wal.len()).filter(is_tried) {
+        fs::write(probe::with_suffix(&copy, "-wal"), &wal[..end]).unwrap();
         let colors = read_once(&copy, false).unwrap();
         assert!(
             colors == lists[commits] || Some(&colors) == lists.get(commits + 1),
@@ -199,7 +199,7 @@ fn a_log_that_is_cut_short_is_one_of_the_lists_before() {
 }
 
 #[test]
-fn a_copy_without_its_index_is_read_by_a_link_as_well() {
+fn a_copy_without_its_shm_is_read_by_a_link_as_well() {
     let mut scratch = Scratch::new("link");
     scratch.begin();
     scratch.save([append(2, "b")]).unwrap();

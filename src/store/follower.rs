@@ -1,19 +1,19 @@
-//! Follows a FILE that other programs write: looks once a second whether it has changed, and then
-//! publishes its list.
+//! Follows a FILE that other programs write: polls it once a second, and publishes its list when it
+//! has changed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::sleep;
 
-use super::snapshot::{Stamps, read_snapshot};
-use super::{DatabaseError, DatabaseStatus, LOOK_INTERVAL, SharedList, database};
+use super::foreign_reader::{Stamps, read_snapshot};
+use super::{DatabaseError, DatabaseStatus, POLL_INTERVAL, SharedList, database};
 
-/// Reads the list of FILE anew when that has changed, on a thread of its own.
+/// Reads the list of FILE again when that has changed, on a thread of its own.
 pub(crate) struct Follower {
     pub(super) path: PathBuf,
     pub(super) list: Arc<SharedList>,
     pub(super) status: Arc<DatabaseStatus>,
-    /// What FILE was when the list was read; `None` if it has to be read again.
+    /// The stamps of FILE when the list was read; `None` if it has to be read again in any case.
     pub(super) seen: Option<Stamps>,
 }
 
@@ -22,15 +22,15 @@ impl Follower {
     pub(crate) fn run(mut self) {
         let status = Arc::clone(&self.status);
         loop {
-            sleep(LOOK_INTERVAL);
-            // The status has told of a failure.
-            let _ = status.watch(|| self.look());
+            sleep(POLL_INTERVAL);
+            // The status keeps a failure, and logs it.
+            let _ = status.watch(|| self.poll_external());
         }
     }
 
     /// Publishes the list if the file has changed. If that cannot be read, the last list stays.
-    pub(super) fn look(&mut self) -> Result<(), DatabaseError> {
-        // if it fails, reading says why
+    pub(super) fn poll_external(&mut self) -> Result<(), DatabaseError> {
+        // If that fails, so does reading, which says why.
         let now = Stamps::of(&self.path).ok();
         if now.is_some() && now == self.seen {
             return Ok(());

@@ -99,6 +99,20 @@ pub(crate) fn from_update(content: &[u8]) -> Result<Option<String>, JsonError> {
     }
 }
 
+/// Reads the content of an update that creates the color if it is not there: `value` is required.
+pub(crate) fn from_create_named(name: &str, content: &[u8]) -> Result<Color, JsonError> {
+    if name.len() > NAME_BYTES_MAX {
+        let length = name.len();
+        return Err(JsonError::without_place(format!(
+            "the name in the path has {length} bytes, at most {NAME_BYTES_MAX} are allowed"
+        )));
+    }
+    match from_update(content)? {
+        Some(value) => Ok(Color::new(name, &value)),
+        None => Err(JsonError::without_place("missing field `value`, which a new color needs")),
+    }
+}
+
 /// Refuses null, which serde would take for a missing value.
 fn not_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     String::deserialize(deserializer).map(Some)

@@ -2,10 +2,11 @@
 //! Knows no disk.
 
 use std::mem::replace;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::colors::Edit;
 use super::{Change, Color, Colors, Outcome};
-use crate::http::Representation;
+use crate::blob::Blob;
 
 /// Old representations may take more memory than the limit: this many times the longest of them.
 const LONGEST_FACTOR: usize = 2;
@@ -21,12 +22,28 @@ pub(crate) struct SharedList {
     current: Mutex<Colors>,
     /// Bytes that old representations may take, however often the list changes.
     old_max: usize,
+    notify: OnceLock<Notify>,
 }
+
+/// Called after each new version is there to be read.
+pub(crate) type Notify = Box<dyn Fn() + Send + Sync>;
 
 impl SharedList {
     /// `old_max`: bytes of old representations that are still being sent.
     pub(super) fn new(colors: Colors, old_max: usize) -> Self {
-        Self { current: Mutex::new(colors), old_max }
+        Self { current: Mutex::new(colors), old_max, notify: OnceLock::new() }
+    }
+
+    /// Sets what is called after each new version, unless it is set already.
+    pub(super) fn notify_of_versions(&self, notify: Notify) {
+        let is_first = self.notify.set(notify).is_ok();
+        assert!(is_first, "the workers are made once");
+    }
+
+    fn notify(&self) {
+        if let Some(notify) = self.notify.get() {
+            notify();
+        }
     }
 
     /// The list as it is now.
@@ -46,7 +63,7 @@ impl SharedList {
     }
 
     /// The envelope of the list, if it is made and its tag is known, or both take no time.
-    pub(crate) fn ready_envelope(&self) -> Option<Arc<Representation>> {
+    pub(crate) fn ready_envelope(&self) -> Option<Arc<Blob>> {
         let short = {
             let current = lock(&self.current);
             match current.made_envelope() {
@@ -61,7 +78,7 @@ impl SharedList {
     }
 
     /// The collection envelope of a version, which need not be the current one any more.
-    pub(crate) fn envelope_of(&self, version: &Colors) -> Arc<Representation> {
+    pub(crate) fn envelope_of(&self, version: &Colors) -> Arc<Blob> {
         // without the lock: it may take long
         Arc::clone(version.envelope())
     }
@@ -69,7 +86,7 @@ impl SharedList {
     /// Whether there are so many representations in memory that too many of them may be old ones.
     /// Takes no lock, so ask before [`SharedList::old_to_close`].
     pub(crate) fn may_have_too_many_old(&self) -> bool {
-        Representation::counted_bytes() > self.old_max
+        Blob::counted_bytes() > self.old_max
     }
 
     /// Which of these, which connections send, have to be dropped, so that old representations take
@@ -78,12 +95,9 @@ impl SharedList {
     ///
     /// What is in memory and not in the list is old, or about to be in the list: the content of a
     /// change that has not been made. It is bounded as well, by the memory of requests.
-    pub(crate) fn old_to_close(
-        &self,
-        sent: impl Iterator<Item = Arc<Representation>>,
-    ) -> Vec<Arc<Representation>> {
+    pub(crate) fn old_to_close(&self, sent: impl Iterator<Item = Arc<Blob>>) -> Vec<Arc<Blob>> {
         let version = self.version();
-        let all = Representation::counted_bytes().saturating_sub(version.counted_bytes());
+        let all = Blob::counted_bytes().saturating_sub(version.counted_bytes());
         if all <= self.old_max {
             return Vec::new();
         }
@@ -105,18 +119,24 @@ impl SharedList {
             let has_tag = || current.made_envelope().is_some_and(|envelope| envelope.has_tag());
             if !change.needs_tag_of_list || has_tag() {
                 let (outcome, edit) = change.decide(&current);
-                let removed = edit.map(|edit| current.apply(edit));
+                let Some(edit) = edit else { return outcome };
+                // to free a long list takes long, so that is done without the lock
+                let replaced = matches!(edit, Edit::ReplaceAll(_)).then(|| current.clone());
+                current.apply(edit);
                 drop(current);
-                drop(removed);
+                self.notify();
+                drop(replaced);
                 return outcome;
             }
         }
         Outcome::Contended
     }
 
-    /// Has everybody see another list.
+    /// Publishes a new version of the list.
     pub(super) fn replace(&self, colors: Colors) {
         let before = { replace(&mut *lock(&self.current), colors) };
+        self.notify();
+        // freeing a long list takes long
         drop(before);
     }
 }
@@ -128,13 +148,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::colors::Edit;
     use super::super::{Action, Change};
     use super::*;
-    use crate::http::Conditions;
+    use crate::blob::Conditions;
 
     impl SharedList {
-        fn envelope(&self) -> Arc<Representation> {
+        fn envelope(&self) -> Arc<Blob> {
             self.envelope_of(&self.version())
         }
     }
@@ -188,7 +207,7 @@ mod tests {
             .collect();
         let version = list.version();
         let color = |id| Arc::clone(&version.get(id).unwrap().json);
-        let page = Arc::new(Representation::new(long.into_bytes()));
+        let page = Arc::new(Blob::new(long.into_bytes()));
         let current = [list.envelope(), color(1), color(2), page];
         let sent = || old.iter().chain(&current).cloned();
         assert!(list.may_have_too_many_old());

@@ -1,27 +1,59 @@
 //! The list and how it is kept: one mutex around its current version, which all workers share, and
-//! one writer for the database. Once the service runs, only the writer or the follower waits
-//! for the disk. No HTTP but its representations and conditions.
+//! one writer for the database. Knows no HTTP, and no sockets.
+//!
+//! # Threads
+//!
+//! Anybody may read the current version: a clone of it takes no time, and stays as it is. Who changes
+//! the list depends on where it is kept:
+//!
+//! | kept | changed by | which may wait for |
+//! |---|---|---|
+//! | in memory | the thread that calls [`Store::submit`] | nothing |
+//! | in FILE | the writer, a thread of its own ([`Writer::run`]) | the disk, and locks of other programs |
+//! | in a FILE that others write | the follower, a thread of its own ([`Follower::run`]) | the same |
+//!
+//! The writer tells outcomes to the thread that asked by [`Deliver`], and each new version is told by
+//! [`Notify`]: neither waits. After a panic in a save, that save has failed; after any other panic of
+//! the writer, the process ends, since nothing would be saved any more.
+//!
+//! # Locks
+//!
+//! In this process: `SharedList::current`, and `DatabaseStatus::current`, neither inside the other,
+//! and both for a moment. Versions are freed, and representations and tags made, outside of them.
+//! Those on FILE, between processes, are told in [`database`].
+//!
+//! # Deadlines
+//!
+//! | who | waits for | at most |
+//! |---|---|---|
+//! | the writer | SQLite's write lock | 5 s; then the changes that wait are answered 503 |
+//! | the writer | more changes for one commit | 50 ms from its first |
+//! | writer and follower | between two looks at what other programs have committed | 1 s |
+//! | a start | a predecessor that stops | 6 s |
+//! | a stop | the writer's last commit | 4.5 s from the signal |
+//!
+//! A save that takes longer than 5 s counts as failed in `/health` until it ends ([`DatabaseStatus`]).
 
 mod change;
 mod color;
 mod colors;
-pub(crate) mod data_file;
 pub(crate) mod database;
 mod database_error;
-mod files;
 mod follower;
+pub(crate) mod foreign_reader;
 #[cfg(fuzzing)]
 #[path = "../../fuzz/inside/store.rs"]
 pub(crate) mod fuzzing;
 pub(crate) mod json;
 mod list;
-pub(crate) mod snapshot;
+pub(crate) mod probe;
 mod status;
+mod wal_files;
 mod writer;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 pub(crate) use change::{Action, Change, Outcome};
@@ -31,13 +63,13 @@ pub(crate) use database::Database;
 pub(crate) use database_error::DatabaseError;
 pub(crate) use follower::Follower;
 pub(crate) use json::JsonError;
-use list::SharedList;
+pub(crate) use list::{Notify, SharedList};
 pub(crate) use status::DatabaseStatus;
+pub(crate) use writer::Writer;
 use writer::WriterMessage;
-pub(crate) use writer::{Reply, Writer};
 
 /// What another program has written may go unnoticed by readers for this long.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The list, and the way to its writer.
 pub(crate) struct Store {
@@ -46,7 +78,20 @@ pub(crate) struct Store {
     /// Whether saving, or reading, works; a list in memory does not use it.
     pub(crate) status: Arc<DatabaseStatus>,
     kept: Kept,
+    deliver: Arc<OnceLock<Deliver>>,
 }
+
+/// Who asked for a change, and is told of its outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    /// The number of the worker.
+    pub(crate) worker: usize,
+    /// The id that the connection has there.
+    pub(crate) connection: u64,
+}
+
+/// Takes the outcome of a change that was saved, or could not be.
+pub(crate) type Deliver = Box<dyn Fn(Ticket, Result<Outcome, DatabaseError>) + Send + Sync>;
 
 /// Where the list is kept.
 enum Kept {
@@ -68,6 +113,7 @@ impl Store {
                 "changes are saved again",
             )),
             kept: Kept::InMemory,
+            deliver: Arc::default(),
         }
     }
 
@@ -80,8 +126,15 @@ impl Store {
     ) -> (Self, Writer) {
         let (sender, messages) = mpsc::channel();
         let store = Self { kept: Kept::Saved(sender), ..Self::in_memory(colors, memory_max) };
-        let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
-        (store, Writer { list, status, messages, database, warned: None })
+        let writer = Writer {
+            list: Arc::clone(&store.list),
+            status: Arc::clone(&store.status),
+            messages,
+            deliver: Arc::clone(&store.deliver),
+            database,
+            warned: None,
+        };
+        (store, writer)
     }
 
     /// The list of a database that others write, and the follower, which has to run for their
@@ -96,7 +149,7 @@ impl Store {
         let store = Self { status, kept, ..Self::in_memory(Colors::default(), memory_max) };
         let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
         let mut follower = Follower { path: path.to_owned(), list, status, seen: None };
-        follower.look()?;
+        follower.poll_external()?;
         Ok((store, follower))
     }
 
@@ -110,20 +163,28 @@ impl Store {
         if let Kept::Followed(file) = &self.kept { Some(file) } else { None }
     }
 
-    /// Whether [`Store::make`] would take long: because of a condition on a list whose tag is not
+    /// Sets, once, what takes the outcomes of changes that are saved, before the first
+    /// [`Store::submit`]; and what is told of each new version of the list.
+    pub(crate) fn connect(&self, deliver: Deliver, notify: Notify) {
+        let is_first = self.deliver.set(deliver).is_ok();
+        assert!(is_first, "the workers are made once");
+        self.list.notify_of_versions(notify);
+    }
+
+    /// Whether [`Store::submit`] would take long: because of a condition on a list whose tag is not
     /// known.
     pub(crate) fn would_take_long(&self, change: &Change) -> bool {
         !self.is_durable() && change.needs_tag_of_list && self.list.ready_envelope().is_none()
     }
 
-    /// Makes a change, or finds that it cannot be made. `None` if it has to be saved: then what
-    /// `reply` makes is called when it is on the disk and readers see it, or when it was not made.
-    pub(crate) fn make(&self, change: Change, reply: &dyn Fn() -> Reply) -> Option<Outcome> {
+    /// Makes a change, or finds that it cannot be made. `None` if it has to be saved: its outcome
+    /// is delivered when it is on the disk and readers see it, or when it was not made.
+    pub(crate) fn submit(&self, change: Change, ticket: Ticket) -> Option<Outcome> {
         match &self.kept {
             Kept::InMemory => Some(self.list.make(&change)),
             Kept::Saved(writer) => {
                 // The writer ends when the service does, which answers nobody any more.
-                let _ = writer.send(WriterMessage::Change(change, reply()));
+                let _ = writer.send(WriterMessage::Change(change, ticket));
                 None
             }
             Kept::Followed(_) => unreachable!("nobody may change a list that is followed"),

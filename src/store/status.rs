@@ -1,5 +1,5 @@
-//! How the database goes, for everybody to read: whether changes are saved, or of a follower
-//! whether the list is read.
+//! Whether changes can be saved or, of a follower, whether the list can be read: for `/health`,
+//! `/metrics`, the log and the service manager.
 
 use std::mem::replace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,14 +7,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::DatabaseError;
-use super::database::BUSY_TIME;
 use crate::metrics::SaveMetrics;
 use crate::service_manager;
 
+/// A save or a read that takes longer hangs: a wait for a lock of another program has ended by
+/// then.
+const HANG_TIME: Duration = Duration::from_secs(5);
+
 pub(crate) struct DatabaseStatus {
-    /// What is wrong when the last save, or of a follower the last read, has failed.
+    /// What the log says before the cause when a save or a read fails.
     complaint: &'static str,
-    /// What is right after that again.
+    /// What the log says when one succeeds again.
     relief: &'static str,
     current: Mutex<Status>,
     pub(crate) metrics: SaveMetrics,
@@ -22,15 +25,15 @@ pub(crate) struct DatabaseStatus {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Status {
-    /// Why the last save or read failed, if it did.
+    /// Why the last save or read failed; `None` if it did not.
     pub(super) failure: Option<DatabaseError>,
-    /// When the one began that is under way.
+    /// When the save or the read that is under way began.
     begun: Option<Instant>,
     /// When changes were last saved; `None` before the first since the start.
     pub(crate) saved: Option<SystemTime>,
     /// When a follower last read the file.
     pub(crate) read: Option<SystemTime>,
-    /// When a follower last read another list than before, or the first one.
+    /// When a follower last read a list that differs from the one before, or its first list.
     pub(crate) changed: Option<SystemTime>,
 }
 
@@ -47,14 +50,13 @@ impl DatabaseStatus {
         self.lock().clone()
     }
 
-    /// What is wrong now, if anything is.
+    /// What is wrong now. `None` if changes are saved, or the list is read.
     pub(crate) fn fault(&self) -> Option<String> {
         if let Some(failure) = self.now().failure {
             return Some(format!("{}: {failure}", self.complaint));
         }
-        // one that waits for a lock of another program ends by then
-        (self.elapsed() > BUSY_TIME)
-            .then(|| format!("the database has not answered for {} s", BUSY_TIME.as_secs()))
+        (self.elapsed() > HANG_TIME)
+            .then(|| format!("the database has not answered for {} s", HANG_TIME.as_secs()))
     }
 
     /// How long the save or read that is under way takes so far.
@@ -62,8 +64,9 @@ impl DatabaseStatus {
         self.lock().begun.map_or(Duration::ZERO, |begun| begun.elapsed())
     }
 
-    /// Runs a save or a read. Notes when it began and whether it has failed, and tells of a failure
-    /// that is not the one before, and of its end. A panic is an error.
+    /// Runs a save or a read. Notes when it began and whether it has failed. Tells the log and the
+    /// service manager of a failure that is not the one before, and of the first success after one.
+    /// A panic counts as a failure.
     pub(super) fn watch<T>(
         &self,
         run: impl FnOnce() -> Result<T, DatabaseError>,

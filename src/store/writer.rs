@@ -5,15 +5,16 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::exit;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::LOOK_INTERVAL;
+use super::POLL_INTERVAL;
 use super::database::BUSY_TIME;
-use super::{Change, Colors, Database, DatabaseError, DatabaseStatus, Outcome, SharedList};
+use super::{
+    Change, Colors, Database, DatabaseError, DatabaseStatus, Deliver, Outcome, SharedList, Ticket,
+};
 use crate::logging;
-use crate::yielding::Yielding;
 
 /// When changes that are saved together have taken this long to make, the others wait for the next
 /// commit, so that nobody waits for all of them.
@@ -25,20 +26,18 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the writer is sent.
 pub(super) enum WriterMessage {
-    Change(Change, Reply),
+    Change(Change, Ticket),
     /// The end: whatever came before is saved. Told when the database is closed, with what
     /// [`Database::close`] returned.
     Close(Sender<Result<(), String>>),
 }
-
-/// Takes the outcome of a change when it is saved, or could not be.
-pub(crate) type Reply = Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>;
 
 /// Saves changes, on a thread of its own.
 pub(crate) struct Writer {
     pub(super) list: Arc<SharedList>,
     pub(super) status: Arc<DatabaseStatus>,
     pub(super) messages: Receiver<WriterMessage>,
+    pub(super) deliver: Arc<OnceLock<Deliver>>,
     pub(super) database: Database,
     /// When the log last said that another program has changed the list.
     pub(super) warned: Option<Instant>,
@@ -56,15 +55,16 @@ impl Writer {
     }
 
     fn save_until_closed(mut self) {
-        let (mut unsaved, mut closed, mut tag_first) = (Vec::new(), None, false);
-        let mut yielding = Yielding::new();
+        let mut unsaved = Vec::new();
+        let mut closed = None;
+        let mut tag_first = false;
         while closed.is_none() || !unsaved.is_empty() {
             let mut first = None;
             if unsaved.is_empty() {
-                match self.receive(&mut yielding) {
+                match self.messages.recv_timeout(POLL_INTERVAL) {
                     Ok(message) => first = Some(message),
                     Err(RecvTimeoutError::Timeout) => {
-                        self.look();
+                        self.poll_external();
                         continue;
                     }
                     Err(RecvTimeoutError::Disconnected) => break,
@@ -72,20 +72,22 @@ impl Writer {
             }
             for message in first.into_iter().chain(self.messages.try_iter()) {
                 match message {
-                    WriterMessage::Change(change, reply) => unsaved.push((change, reply)),
+                    WriterMessage::Change(change, ticket) => unsaved.push((change, ticket)),
                     WriterMessage::Close(told) => closed = Some(told),
                 }
             }
-            // Changes that need the tag may take long. They are made last, so that the others wait
-            // for no more than one of them, but first when the commit before had no time for any.
-            let needs_tag = |(change, _): &(Change, Reply)| change.needs_tag_of_list;
+            // Computing the list's tag is slow, so changes with a condition on it are applied after
+            // all others of the same commit. If the previous commit ran out of time before it came
+            // to any, they go first.
+            let needs_tag = |(change, _): &(Change, Ticket)| change.needs_tag_of_list;
             unsaved.sort_by_key(|unsaved| needs_tag(unsaved) != tag_first);
             if !unsaved.is_empty() {
                 let outcomes = self.save(&unsaved);
                 let (saved, rest) = unsaved.split_at(outcomes.len());
                 tag_first = !saved.iter().any(needs_tag) && rest.iter().any(needs_tag);
-                let saved = unsaved.drain(..outcomes.len());
-                saved.zip(outcomes).for_each(|((_, reply), outcome)| reply(outcome));
+                for ((_, ticket), outcome) in unsaved.drain(..outcomes.len()).zip(outcomes) {
+                    self.deliver(ticket, outcome);
+                }
             }
         }
         let result = self.database.close();
@@ -93,18 +95,14 @@ impl Writer {
         let _ = closed.map(|closed| closed.send(result));
     }
 
-    /// Waits for a message, but no longer than [`LOOK_INTERVAL`].
-    fn receive(&self, yielding: &mut Yielding) -> Result<WriterMessage, RecvTimeoutError> {
-        let receive = || self.messages.try_recv().ok();
-        match receive().or_else(|| yielding.until(receive)) {
-            Some(message) => Ok(message),
-            None => self.messages.recv_timeout(LOOK_INTERVAL),
-        }
+    fn deliver(&self, ticket: Ticket, outcome: Result<Outcome, DatabaseError>) {
+        let deliver = self.deliver.get().expect("it is set before the first change");
+        deliver(ticket, outcome);
     }
 
-    /// Has readers see what other programs have committed. If the last save failed, finds out
-    /// whether changes can be saved again.
-    fn look(&mut self) {
+    /// Publishes what other programs have committed. If the last save failed, finds out whether
+    /// changes can be saved again.
+    fn poll_external(&mut self) {
         if self.status.now().failure.is_some() {
             self.save(&[]);
             return;
@@ -114,11 +112,11 @@ impl Writer {
         let _ = status.watch(|| self.publish_external());
     }
 
-    /// Has readers see what other programs have committed. Needs no lock for writing.
+    /// Publishes what other programs have committed. Needs no lock for writing.
     fn publish_external(&mut self) -> Result<(), DatabaseError> {
         let known = self.list.version();
-        let found = self.database.look(&known)?;
-        self.adopt(&known, found);
+        let found = self.database.poll_external(&known)?;
+        self.publish_unless_known(&known, found);
         Ok(())
     }
 
@@ -134,7 +132,7 @@ impl Writer {
                     self.publish_external()?;
                 }
                 found => {
-                    self.adopt(&known, found?);
+                    self.publish_unless_known(&known, found?);
                     return Ok(());
                 }
             }
@@ -142,7 +140,7 @@ impl Writer {
     }
 
     /// Publishes the list that was found in the database, unless it is the one that is known.
-    fn adopt(&mut self, known: &Colors, found: Option<Colors>) {
+    fn publish_unless_known(&mut self, known: &Colors, found: Option<Colors>) {
         // a checkpoint, for instance, changes no color
         let Some(found) = found.filter(|found| found != known || !found.has_ids_of(known)) else {
             return;
@@ -158,7 +156,7 @@ impl Writer {
 
     /// Saves changes in one commit, the first ones if they take long, and returns their outcomes. If
     /// that fails, all fail, but for those that change nothing.
-    fn save(&mut self, changes: &[(Change, Reply)]) -> Vec<Result<Outcome, DatabaseError>> {
+    fn save(&mut self, changes: &[(Change, Ticket)]) -> Vec<Result<Outcome, DatabaseError>> {
         let status = Arc::clone(&self.status);
         let saved = status.watch(|| self.try_save(changes));
         self.database.roll_back();
@@ -179,11 +177,12 @@ impl Writer {
 
     /// Makes changes, commits them, and publishes the list with them. If that fails, no change was
     /// made.
-    fn try_save(&mut self, changes: &[(Change, Reply)]) -> Result<Vec<Outcome>, DatabaseError> {
+    fn try_save(&mut self, changes: &[(Change, Ticket)]) -> Result<Vec<Outcome>, DatabaseError> {
         self.begin()?;
         let begun = Instant::now();
         let mut version = self.list.version();
-        let (mut outcomes, mut is_changed) = (Vec::new(), false);
+        let mut outcomes = Vec::new();
+        let mut is_changed = false;
         for (change, _) in changes {
             let (outcome, edit) = change.decide(&version);
             outcomes.push(outcome);
@@ -212,11 +211,9 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::thread;
 
-    use tiny_http::Method;
-
     use super::super::{Action, Color, Store, database};
     use super::*;
-    use crate::http::{Conditions, Fields, Request};
+    use crate::blob::{Conditions, Tag, Tags};
 
     #[test]
     fn a_change_that_needs_the_tag_is_not_kept_waiting_by_those_that_do_not() {
@@ -228,17 +225,14 @@ mod tests {
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
         let (store, writer) = Store::in_database(database, colors, 1 << 20);
         let (told, outcomes) = channel();
-        let ask = |action, if_match: Option<String>| {
-            let fields = Fields { if_match, ..Fields::default() };
-            let conditions = Conditions::of(&Request::plain(Method::Put, fields)).unwrap();
-            let told = told.clone();
-            store.make(Change::new(action, conditions), &|| {
-                let told = told.clone();
-                Box::new(move |outcome| told.send(outcome.unwrap()).unwrap())
-            });
+        let deliver = move |_, outcome: Result<Outcome, _>| told.send(outcome.unwrap()).unwrap();
+        store.connect(Box::new(deliver), Box::new(|| ()));
+        let ask = |action, if_match: Option<Tags>| {
+            let conditions = Conditions { if_match, if_none_match: None };
+            store.submit(Change::new(action, conditions), Ticket { worker: 0, connection: 0 });
         };
         let long: Colors = (0..5_000).map(|name| Color::new(&name.to_string(), "")).collect();
-        ask(Action::Create(Color::new("a", "")), Some(format!("\"{:032}\"", 0)));
+        ask(Action::Create(Color::new("a", "")), Some(Tags::OneOf([Tag::of(b"")].into())));
         (0..12).for_each(|_| ask(Action::ReplaceAll(long.clone()), None));
         let writing = thread::spawn(|| writer.run());
         assert_eq!(store.close(Instant::now() + Duration::from_secs(60)), Ok(()));

@@ -280,6 +280,7 @@ fn check_head(response: &Response) {
     ];
     const FIELDS: &str = "WWW-Authenticate Content-Security-Policy Referrer-Policy Date Content-Type \
         Content-Length Cache-Control X-Content-Type-Options ETag Location Allow \
+        Preference-Applied \
         Cross-Origin-Resource-Policy X-Frame-Options \
         Accept-Encoding Connection Keep-Alive Vary Access-Control-Allow-Origin \
         Access-Control-Allow-Methods Access-Control-Allow-Headers \
@@ -325,6 +326,9 @@ fn check_head(response: &Response) {
         "{response:?}"
     );
     assert_eq!(response.field("allow").is_some(), matches!(response.status, 204 | 405));
+    // RFC 7240 §2: a cache has to know that the response depends on Prefer
+    let varies = response.field("vary").unwrap_or_default().contains("Prefer");
+    assert_eq!(varies, response.field("preference-applied").is_some(), "{response:?}");
     // the service says when it closes the connection, and otherwise for how many seconds it does
     // not
     let connection = if response.field("keep-alive").is_some() { "keep-alive" } else { "close" };

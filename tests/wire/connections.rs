@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::common::client::Client;
-use crate::common::harness::{Scratch, Server, long_list};
+use crate::common::harness::{Server, long_list};
 
 #[test]
 fn the_version_and_the_connection_field_decide_whether_it_stays_open() {
@@ -192,18 +192,4 @@ fn a_long_color_reaches_slow_readers_whole_however_many_they_are() {
     }
     let peak = server.proc_status("VmHWM");
     assert!(peak < 128 * 1024, "{peak} KiB");
-}
-
-#[test]
-fn a_kernel_without_memory_to_wait_with_is_asked_again() {
-    let scratch = Scratch::new();
-    let trace = scratch.file("trace");
-    let options =
-        ["-qq", "-o", &trace, "-e", "trace=ppoll", "-e", "inject=ppoll:error=ENOMEM:when=1..3"];
-    let Some(server) = Server::below_strace(&options, &[]) else { return };
-    server.ask("GET", "/colors/red", "").expect_status(200);
-    let log = server.stop();
-    let warning =
-        " [WARN] cannot accept connections for the moment: Cannot allocate memory (os error 12)\n";
-    assert_eq!(log.matches(warning).count(), 3, "{log}");
 }

@@ -141,13 +141,16 @@ fn a_path_that_leads_nowhere_is_told_with_the_part_that_is_to_blame() {
     let create = |directory| {
         format!("no such directory; create it with mkdir -p {}", scratch.file(directory))
     };
-    let is_file =
-        format!("{} is not a directory; name another file with --data", scratch.file("list"));
+    let is_file = |file: &str| {
+        let path = scratch.file(file);
+        format!(
+            "cannot search {path}: Not a directory (os error 20); name another file with --data"
+        )
+    };
     for (file, reason) in [
         ("no/such/colors.db", create("no/such")),
         ("link", create("gone")),
-        ("list/colors.db", is_file.clone()),
-        ("list/no/colors.db", is_file),
+        ("list/no/colors.db", is_file("list/no")),
         ("short/colors.db", too_long(512, 9)),
         (&"y".repeat(250), too_long(251, 250)),
     ] {
@@ -293,7 +296,7 @@ fn sqlite3_reads_and_copies_the_list_while_it_changes() {
 }
 
 #[test]
-fn a_reader_that_stays_makes_the_log_grow_until_it_goes() {
+fn a_reader_that_stays_makes_the_wal_grow_until_it_goes() {
     if !is_installed("sqlite3") {
         return;
     }
@@ -311,17 +314,17 @@ fn a_reader_that_stays_makes_the_log_grow_until_it_goes() {
         let content = format!(r#"{{"value":"{}"}}"#, (digit % 10).to_string().repeat(length));
         client.ask("PUT", "/colors/a", &content).expect_status(200);
     };
-    let log_length = || fs::metadata(format!("{file}-wal")).unwrap().len();
+    let wal_length = || fs::metadata(format!("{file}-wal")).unwrap().len();
     for number in 0..80 {
         update(number, 1_000_000);
     }
-    assert!(log_length() > 64 * 1024 * 1024, "{}", log_length());
+    assert!(wal_length() > 64 * 1024 * 1024, "{}", wal_length());
     drop(input);
     shell.wait().unwrap();
     for number in 0..3 {
         update(number, 10);
     }
-    assert!(log_length() <= 4 * 1024 * 1024, "{}", log_length());
+    assert!(wal_length() <= 4 * 1024 * 1024, "{}", wal_length());
 }
 
 #[test]
@@ -338,16 +341,18 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
         run(command.current_dir("/"))
     };
     let run_as_nobody = |arguments: &[&str]| use_as_nobody(arguments, &file);
-    let refused = |verb: &str, path: &str, mode: u32| {
+    let refused = |operation: &str, path: &str, mode: u32| {
         format!(
-            ": permission denied: user 65534, which runs this process, may not {verb} {path}, which \
-             belongs to user 0 with mode {mode:04o}; change its mode or its owner\n"
+            ": cannot {operation} {path}: permission denied: it belongs to user 0 with mode {mode:04o}, \
+             and this process runs as user 65534; change its mode or its owner\n"
         )
     };
-    let refused_file = |mode| format!("[ERROR] cannot use {file}{}", refused("use", &file, mode));
+    let refused_file =
+        |operation, mode| format!("[ERROR] cannot use {file}{}", refused(operation, &file, mode));
     for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"], &["--dump"]] {
         let (code, _, error) = run_as_nobody(arguments);
-        assert!(code == Some(1) && error.ends_with(&refused_file(0o600)), "{arguments:?}: {error}");
+        let expected = refused_file("read", 0o600);
+        assert!(code == Some(1) && error.ends_with(&expected), "{arguments:?}: {error}");
     }
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(
@@ -356,13 +361,14 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     );
     for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"]] {
         let (code, _, error) = run_as_nobody(arguments);
-        assert!(code == Some(1) && error.ends_with(&refused_file(0o644)), "{arguments:?}: {error}");
+        let expected = refused_file("write", 0o644);
+        assert!(code == Some(1) && error.ends_with(&expected), "{arguments:?}: {error}");
     }
-    // its own file in a directory of root's: there is no place for the log
+    // its own file in a directory of root's: there is no place for FILE-wal
     chown(&file, Some(65534), Some(65534)).unwrap();
     let (code, _, error) = run_as_nobody(&["--check"]);
     let directory = scratch.0.to_str().unwrap();
-    assert!(code == Some(1) && error.ends_with(&refused("use", directory, 0o755)), "{error}");
+    assert!(code == Some(1) && error.ends_with(&refused("write", directory, 0o755)), "{error}");
     // a directory on the way that may not even be searched
     let (private, inside) = (scratch.file("private"), scratch.file("private/colors.db"));
     fs::create_dir(&private).unwrap();

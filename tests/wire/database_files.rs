@@ -1,8 +1,9 @@
-//! The files of the database: a small disk that is full, an index of the log that is cut, a file
+//! The files of the database: a small disk that is full, a FILE-shm that is cut, a file
 //! that changes while it is printed, one that sqlite3 has made, and what a failed start leaves.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -146,7 +147,7 @@ fn a_full_disk_of_small_blocks_is_an_error_and_never_a_signal() {
         disk.make_room();
         wait_until("it recovers", || server.ask("GET", "/health", "").status == 200);
         server.stop();
-        // after a kill, with and without the index of the log
+        // after a kill, with and without FILE-shm
         for is_there in [true, false] {
             let server = Server::start(&["--data", &file]);
             server
@@ -185,16 +186,16 @@ fn a_full_disk_of_small_blocks_is_an_error_and_never_a_signal() {
 }
 
 #[test]
-fn an_index_that_grows_during_a_save_on_a_full_disk_ends_nothing() {
+fn an_shm_that_grows_during_a_save_on_a_full_disk_ends_nothing() {
     let Some(disk) = SmallDisk::mount(16) else { return };
     let file = disk.file("colors.db");
     Server::with_data(&format!("[{A}]"), &file, &[]).stop();
-    // more frames for each byte of the log's index than the service's own databases have
+    // more frames in a save than the service's own databases have
     let connection = rusqlite::Connection::open(&file).unwrap();
     connection.execute_batch("PRAGMA journal_mode=DELETE; PRAGMA page_size=512; VACUUM").unwrap();
     drop(connection);
     let long = format!(r#"{{"name":"b","value":"{}"}}"#, "x".repeat(6_000_000));
-    // the disk is full when the third region of the index, for frames from 8,159 on, is used
+    // the disk is full when the third block of FILE-shm, for frames from 8,159 on, is used
     for free in (4260..4330).step_by(8) {
         let server = Server::start(&["--data", &file, "--max-body", "16MiB"]);
         disk.fill(free);
@@ -206,18 +207,29 @@ fn an_index_that_grows_during_a_save_on_a_full_disk_ends_nothing() {
 }
 
 #[test]
-fn an_index_that_is_cut_ends_nothing_at_the_stop_either() {
+fn an_shm_that_is_cut_ends_nothing_while_it_runs_or_at_the_stop() {
     for length in [0, 1, 4096, 20_000, 32 * 1024] {
-        let (_scratch, file, server) = Server::kept(&format!("[{A}]"));
+        let scratch = Scratch::new();
+        let (file, link) = (scratch.file("colors.db"), scratch.file("link.db"));
+        symlink("colors.db", &link).unwrap();
+        let server = Server::with_data(&format!("[{A}]"), &link, &[]);
         server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
         let list = server.list();
-        let index = fs::File::options().write(true).open(format!("{file}-shm")).unwrap();
-        index.set_len(length).unwrap();
-        // before anything else has noticed it
+        let shm = fs::File::options().write(true).open(format!("{file}-shm")).unwrap();
+        shm.set_len(length).unwrap();
+        let reason = "colors.db-shm was removed, replaced or cut short; ";
+        // in the other rounds, the stop is the first to notice it
+        if length == 0 {
+            for _ in 0..3 {
+                let change = server.ask("DELETE", "/colors/a", "");
+                assert!(change.message().starts_with(&refused(reason)), "{change:?}");
+                assert_eq!(server.ask("GET", "/health", "").status, 503);
+            }
+            assert_eq!(server.list(), list);
+        }
         let log = server.stop();
-        let warning = "[WARN] stopped; keep FILE and FILE-wal together: colors.db-shm was removed, \
-                       replaced or cut short; ";
-        assert!(log.lines().next_back().unwrap().contains(warning), "{length}: {log}");
+        let warning = format!("[WARN] stopped; keep {file} and {file}-wal together: {reason}");
+        assert!(log.lines().next_back().unwrap().contains(&warning), "{length}: {log}");
         assert_eq!(stored(&file), list, "{length}");
         let again = Server::start(&["--data", &file]);
         assert_eq!(again.list(), list, "{length}");
@@ -247,7 +259,8 @@ fn a_file_that_is_cut_acknowledges_nothing_until_it_is_whole_again() {
         assert_eq!(server.ask("GET", "/health", "").status, 503);
         let log = server.stop();
         let last = log.lines().next_back().unwrap();
-        assert!(last.contains("[WARN] stopped; keep FILE and FILE-wal together: "), "{log}");
+        let warning = format!("[WARN] stopped; keep {file} and {file}-wal together: ");
+        assert!(last.contains(&warning), "{log}");
         // nothing was written to it: the same file has what it lacks
         fs::write(&file, whole).unwrap();
         assert_eq!(stored(&file), list, "{length}");
@@ -321,10 +334,11 @@ fn a_database_that_sqlite3_has_restored_is_used_once_it_is_marked_as_the_message
         |script: &str| run(Command::new("sh").args(["-ec", script]).current_dir(&scratch.0));
     assert_eq!(shell("sqlite3 colors.db .dump | sqlite3 new.db").0, Some(0));
     let error = error_of(&["--listen", "127.0.0.1:0", "--data", &new]);
-    let command = "sqlite3 FILE 'PRAGMA application_id=1668246642; PRAGMA user_version=1'";
+    let command =
+        format!("sqlite3 {new} 'PRAGMA application_id=1668246642; PRAGMA user_version=1'");
     let expected = "it is the database of another program, or made by sqlite3 from a dump; name another file with --data, or mark it as ours with";
     assert_eq!(error, format!("cannot use {new}: {expected} {command}"));
-    assert_eq!(shell(&command.replace("FILE", "new.db")), (Some(0), String::new(), String::new()));
+    assert_eq!(shell(&command), (Some(0), String::new(), String::new()));
     let server = Server::start(&["--data", &new]);
     assert_eq!((server.list(), server.ask("POST", "/colors", A).status), (envelope(A), 201));
 }

@@ -206,7 +206,7 @@ fn every_change_is_synced_before_its_answer() {
             _ => None,
         })
         .collect();
-    // the first commit syncs the head of the log as well
+    // the first commit syncs the header of FILE-wal as well
     steps.dedup();
     let saved = ["sync", "answer"];
     let steps: Vec<_> = steps.into_iter().take(7).collect();
@@ -255,27 +255,6 @@ fn a_file_that_is_removed_or_replaced_is_not_written() {
 }
 
 #[test]
-fn an_index_of_the_log_that_is_cut_short_while_it_runs_is_noticed_and_not_touched() {
-    let (_scratch, file, server) = Server::kept(&format!("[{A}]"));
-    server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
-    let list = server.list();
-    fs::File::options().write(true).open(format!("{file}-shm")).unwrap().set_len(0).unwrap();
-    for _ in 0..3 {
-        assert!(
-            server
-                .ask("DELETE", "/colors/a", "")
-                .message()
-                .contains("colors.db-shm was removed, replaced or cut short; ")
-        );
-        assert_eq!(health(&server).0, 503);
-    }
-    assert_eq!(server.list(), list);
-    let log = server.stop();
-    assert!(log.contains("keep FILE and FILE-wal together"), "{log}");
-    assert_eq!(stored(&file), list);
-}
-
-#[test]
 fn a_first_start_that_is_killed_leaves_nothing_that_a_second_one_stumbles_over() {
     let scratch = Scratch::new();
     let seed: Vec<String> =
@@ -306,7 +285,7 @@ fn a_first_start_that_is_killed_leaves_nothing_that_a_second_one_stumbles_over()
 }
 
 #[test]
-fn a_removed_log_loses_nothing_when_the_service_is_stopped() {
+fn a_removed_wal_loses_nothing_when_the_service_is_stopped() {
     let (scratch, file, server) = Server::kept(&format!("[{A}]"));
     server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
     let list = server.list();

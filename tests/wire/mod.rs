@@ -36,4 +36,5 @@ mod startup;
 mod stopping;
 mod systemd;
 mod token;
+mod waiting;
 mod which_build;

@@ -73,7 +73,7 @@ fn a_mistake_in_a_variable_is_reported_by_its_name() {
 #[test]
 fn a_mistake_made_of_several_variables_is_reported_by_their_names() {
     for (variables, expected) in [
-        (&[("COLORS_PRIVATE", "true")][..], "error: COLORS_PRIVATE needs COLORS_TOKEN_FILE\n"),
+        (&[("COLORS_PRIVATE", "true")][..], "error: COLORS_PRIVATE needs --token-file\n"),
         (
             &[("COLORS_LISTEN", "8080,8080")],
             "error: COLORS_LISTEN: http://127.0.0.1:8080 is given twice\n",
@@ -90,37 +90,32 @@ fn a_mistake_made_of_several_variables_is_reported_by_their_names() {
 }
 
 #[test]
-fn a_variable_that_is_not_utf_8_is_named() {
+fn a_path_in_a_variable_may_be_any_bytes() {
     let mut command = colors(&["--check"]);
     let output = command.env("COLORS_MAX_BODY", OsStr::from_bytes(b"6\xff")).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        output.stderr.starts_with(b"error: the value of COLORS_MAX_BODY is not UTF-8\n"),
-        "{output:?}"
-    );
-    // a path may be any bytes
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
     let mut command = colors(&["--check"]);
     let output = command.env("COLORS_SEED", OsStr::from_bytes(b"/no\xff")).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
 #[test]
-fn an_unknown_variable_is_a_warning_with_the_one_that_may_be_meant() {
+fn an_unknown_variable_is_a_warning() {
     let server = start(
         &[],
         &[
             ("COLORS_READONLY", "true"),
             ("COLORS_XYZZY", "1"),
-            ("COLORS_PORT", "9000"),
+            ("COLORS_CHECK", "true"),
             // that of the backup beside those of the service is known
             ("COLORS_BACKUPS", "7"),
         ],
     );
     let log = server.stop();
     for expected in [
-        "[WARN] the variable COLORS_READONLY is unknown and does nothing; did you mean COLORS_READ_ONLY?",
+        "[WARN] the variable COLORS_READONLY is unknown and does nothing",
         "[WARN] the variable COLORS_XYZZY is unknown and does nothing",
-        "[WARN] the variable COLORS_PORT is unknown and does nothing; did you mean COLORS_LISTEN?",
+        "[WARN] the variable COLORS_CHECK is unknown and does nothing",
     ] {
         assert!(log.lines().any(|line| line.ends_with(expected)), "{log}");
     }
@@ -218,14 +213,11 @@ fn a_usage_error_exits_with_2_and_says_what_to_give() {
     let address = "give an IP address and a port, as in 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080";
     let whose =
         "say which address: 127.0.0.1:8080 for this host alone, 0.0.0.0:8080 or [::]:8080 for all";
-    let port = "  tip: a similar argument exists: '--listen'\n";
     let covered = "--listen: http://[::]:80 covers http://127.0.0.1:80: leave that out";
     for (arguments, expected) in [
         ("word", "word"),
         ("--no-such-option", "--no-such-option"),
         ("--max-bdy 1", "a similar argument exists: '--max-body'"),
-        ("--port 9000", port),
-        ("-p9000", port),
         ("--base-path api", "a base path starts with \"/\", as in \"/api\""),
         ("--unix-mode rw", "give an octal number from 0 to 777, as in 0660"),
         ("--log-level inf", "a similar value exists: 'info'"),

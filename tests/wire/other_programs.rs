@@ -65,8 +65,10 @@ fn a_stop_beside_an_older_transaction_says_what_belongs_together() {
     let list = shared.server.list();
     let log = shared.server.stop();
     let last = log.lines().next_back().unwrap();
-    let reason = "stopped; keep FILE and FILE-wal together: another program has a transaction open";
-    assert!(last.ends_with(reason), "{log}");
+    let file = &shared.file;
+    let reason = "another program has a transaction open";
+    let expected = format!("[WARN] stopped; keep {file} and {file}-wal together: {reason}");
+    assert!(last.ends_with(&expected), "{log}");
     assert_eq!(stored(&shared.file), list);
 }
 

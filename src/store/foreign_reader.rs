@@ -1,6 +1,11 @@
-//! Reads a FILE that other programs may be writing, whatever they write it with: SQLite in either of
-//! its journal modes, Litestream, which writes pages in place, or a rename. Leaves nothing behind: no
-//! FILE-wal, no FILE-shm, no lock.
+//! Reads a FILE that other programs may be writing, whatever they write it with: SQLite in either
+//! of its journal modes, Litestream, which writes pages in place, or a rename. Needs no permission
+//! to write, and leaves nothing behind: no FILE-wal, no FILE-shm, no lock.
+//!
+//! SQLite alone cannot do that, so this file knows some of its lock bytes. A read-only connection
+//! of SQLite refuses the FILE-wal of 32 bytes that a kill leaves ("locking protocol") and one
+//! without FILE-shm; it makes a FILE-wal that another program removes meanwhile; and nothing in its
+//! interface tells that a commit is under way. The locks are listed in [`database`].
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -15,35 +20,34 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::database::{self, BUSY_PAUSE, BUSY_TIME};
-use super::{Colors, DatabaseError, data_file};
+use super::{Colors, DatabaseError, probe};
 
-/// The clock of a file system goes on in steps, of 1 to 10 ms. Behind a time that is younger than
-/// two of them, a second change may hide.
+/// Two steps of the clock of a file system, which are 1 to 10 ms long. A file that is changed twice
+/// within one step keeps its timestamp. A younger timestamp therefore does not prove that the file
+/// is unchanged.
 const CLOCK_STEPS: Duration = Duration::from_millis(20);
 
-/// The bytes of FILE that SQLite locks (`os_unix.c`, `sqlite3PendingByte`): a reader holds a read
-/// lock on the shared range, which it may take while nobody has the pending byte. Who changes FILE
-/// itself has write locks on all, and on the reserved byte from the beginning of its transaction.
+/// The bytes of FILE that SQLite locks (`os_unix.c`, `sqlite3PendingByte`), each with its length. A
+/// reader has a read lock on `SHARED`, which it takes while nobody has `PENDING`. A program that
+/// changes FILE without a WAL has a write lock on `RESERVED` from the beginning of its transaction,
+/// and on all three while it writes FILE.
 const PENDING: (off_t, off_t) = (0x4000_0000, 1);
 const RESERVED: (off_t, off_t) = (0x4000_0001, 1);
 const SHARED: (off_t, off_t) = (0x4000_0002, 510);
 
-/// The byte of FILE-shm that a writer locks from before what it writes to FILE-wal until that can be
-/// read (`wal.c`, `WAL_WRITE_LOCK`).
+/// The byte of FILE-shm that a writer locks until what it has written to FILE-wal is synced and can
+/// be read (`wal.c`, `WAL_WRITE_LOCK`).
 const WRITER: (off_t, off_t) = (120, 1);
 
 /// The byte of FILE-shm that every program locks as long as it uses FILE-wal (`os_unix.c`,
-/// `UNIX_SHM_DMS`). The system gives the lock up when a program is killed.
+/// `UNIX_SHM_DMS`). A program that is killed loses the lock.
 const IN_USE: (off_t, off_t) = (128, 1);
 
 /// Where the header of a database has the version of its format for readers: 2 with a write-ahead
 /// log (<https://sqlite.org/fileformat2.html>, section 1.3).
 const READ_VERSION: u64 = 19;
 
-const CHANGING: DatabaseError =
-    DatabaseError::Changing("another program keeps changing it; try again");
-
-/// What tells whether FILE or FILE-wal has changed.
+/// What tells whether FILE or FILE-wal has changed: `None` for a file that is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamps([Option<Stamp>; 2]);
 
@@ -78,15 +82,16 @@ impl Stamp {
 
 impl Stamps {
     pub(super) fn of(path: &Path) -> io::Result<Self> {
-        let path = data_file::resolve(path);
-        let wal = Stamp::of(&data_file::with_suffix(&path, "-wal"))?;
-        // for root, SQLite sets the owner of a log whenever it opens it
+        let path = probe::resolve(path);
+        let wal = Stamp::of(&probe::with_suffix(&path, "-wal"))?;
+        // As root, SQLite sets the owner of FILE-wal whenever it opens it. That changes ctime
+        // alone.
         let wal = wal.map(|wal| Stamp { status_changed: wal.modified, ..wal });
         Ok(Self([Stamp::of(&path)?, wal]))
     }
 
-    /// `None` if a change that comes now could leave the same. Nobody can set the time of a change of
-    /// status.
+    /// `None` while the timestamps are too young to trust ([`CLOCK_STEPS`]). Uses ctime: unlike
+    /// mtime, programs cannot set it.
     fn unless_young(self) -> Option<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let is_young = self.0.iter().flatten().any(|stamp| {
@@ -98,11 +103,11 @@ impl Stamps {
     }
 }
 
-/// What is done with a connection that sees one state of a database.
+/// What is done with a connection, which sees the database as it was after one commit.
 type Read<'a, T> = &'a dyn Fn(&Connection) -> Result<T, DatabaseError>;
 
-/// What was read, with what tells whether the files have changed since; that is `None` if they should
-/// be read again in any case.
+/// What was read, and the stamps that the files had then. `None`: these do not tell whether there
+/// is a later commit, so that the files have to be read again.
 type Found<T> = Result<(T, Option<Stamps>), DatabaseError>;
 
 /// Reads the list of a database that may be in use, and changes nothing in it. `check`: also looks
@@ -117,15 +122,13 @@ pub(crate) fn read_once(path: &Path, check: bool) -> Result<Colors, DatabaseErro
     Ok(read_snapshot(path, &read)?.0)
 }
 
-/// Reads a database. While another program is in the middle of changing it, tries again for
-/// [`BUSY_TIME`].
+/// Reads a database. Tries again for [`BUSY_TIME`] while another program is in the middle of
+/// changing it.
 pub(super) fn read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
     let begun = Instant::now();
     loop {
-        match try_read_snapshot(&data_file::resolve(path), read) {
-            Err(DatabaseError::Busy | DatabaseError::Changing(_))
-                if begun.elapsed() < BUSY_TIME =>
-            {
+        match try_read_snapshot(&probe::resolve(path), read) {
+            Err(error) if error.is_transient() && begun.elapsed() < BUSY_TIME => {
                 sleep(BUSY_PAUSE);
             }
             found => return found,
@@ -135,121 +138,120 @@ pub(super) fn read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
 
 /// One try of [`read_snapshot`]. `path`: without links.
 fn try_read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
-    let failed = |error: io::Error| data_file::path_error(path, &error);
-    if !data_file::inspect(path)? {
-        return Err(DatabaseError::other(
-            "it does not exist, or is empty; name the file of a service, or a copy, with --data",
-        ));
+    let failed = |error: io::Error| probe::refused("read", path, &error);
+    if !probe::inspect(path)? {
+        return Err(DatabaseError::Missing);
     }
     let file = File::open(path).map_err(failed)?;
     if !lock_shared(&file).map_err(failed)? {
         return Err(DatabaseError::Busy);
     }
     let before = Stamps::of(path).map_err(failed)?;
-    let [Some(opened), wal] = &before.0 else { return Err(CHANGING) };
+    let [Some(opened), wal] = &before.0 else { return Err(DatabaseError::Changing) };
     check_applied(path, opened)?;
-    let has_log = wal.as_ref().is_some_and(|wal| wal.length > 0);
-    let has_journal = data_file::has_journal(path);
+    let has_wal = wal.as_ref().is_some_and(|wal| wal.length > 0);
+    let has_journal = probe::has_journal(path);
     let mut version = [0];
     file.read_at(&mut version, READ_VERSION).map_err(failed)?;
     if version == [2] && has_journal {
-        // of a change of the mode, under way or ended in the middle; SQLite would make FILE-wal
+        // A program changes the journal mode, or was killed then. SQLite would make FILE-wal.
         let is_hot = set_lock(&file, libc::F_RDLCK, RESERVED).map_err(failed)?;
-        return Err(if is_hot { DatabaseError::HotJournal } else { CHANGING });
+        return Err(if is_hot { DatabaseError::HotJournal } else { DatabaseError::Changing });
     }
-    if let Some(shm) = open_index_in_use(path)? {
+    if let Some(shm) = open_shm_in_use(path)? {
         if wal.is_none() {
-            // for a moment at a start; otherwise what was in the log is missing
-            return Err(DatabaseError::Changing(
-                "FILE-wal is missing beside FILE-shm; move it back",
-            ));
+            // A program that starts is about to make it. If it stays away, its commits are missing.
+            let wal = probe::with_suffix(path, "-wal");
+            return Err(DatabaseError::WalMissing(probe::name_of(&wal)));
         }
-        if has_log {
-            return read_through_log(path, before, &shm, read);
+        if has_wal {
+            return read_through_wal(path, before, &shm, read);
         }
     }
-    if has_journal && !has_log {
-        return Ok((read(&open_read_only(path, "", "")?)?, before.unless_young()));
+    if has_journal && !has_wal {
+        let found = read(&open_read_only(path, "", "")?)?;
+        return Ok((found, before.unless_young()));
     }
-    read_in_place(path, before, &file, has_log, read)
+    read_in_place(path, before, &file, has_wal, read)
 }
 
-/// Opens FILE-shm if a program uses it. After a kill or a power cut it may be missing, or stay, with
-/// FILE-wal and without: whatever it has then says nothing.
-fn open_index_in_use(path: &Path) -> Result<Option<File>, DatabaseError> {
-    let path = data_file::with_suffix(path, "-shm");
+/// Opens FILE-shm if a program uses it. What it has otherwise, after a kill or a power cut, means
+/// nothing.
+fn open_shm_in_use(path: &Path) -> Result<Option<File>, DatabaseError> {
+    let path = probe::with_suffix(path, "-shm");
+    let failed = |error| probe::refused("read", &path, &error);
     let shm = match File::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        shm => shm.map_err(|error| data_file::path_error(&path, &error))?,
+        shm => shm.map_err(failed)?,
     };
-    let is_in_use = is_locked(&shm, libc::F_WRLCK, IN_USE)
-        .map_err(|error| data_file::path_error(&path, &error))?;
+    let is_in_use = is_locked(&shm, libc::F_WRLCK, IN_USE).map_err(failed)?;
     Ok(is_in_use.then_some(shm))
 }
 
-/// Reads through FILE-wal, as its other readers do. Call it with the lock on FILE, which keeps who
-/// closes the database from removing FILE-wal: SQLite would make that again.
-fn read_through_log<T>(path: &Path, before: Stamps, shm: &File, read: Read<'_, T>) -> Found<T> {
-    let failed = |error: io::Error| data_file::path_error(path, &error);
-    // A commit can be read only after it is synced, and that changes no stamp.
+/// Reads through FILE-wal and FILE-shm, as SQLite's other readers do. Needs the lock on FILE:
+/// without it, a program that closes the database could remove FILE-wal, and SQLite would make it
+/// again.
+fn read_through_wal<T>(path: &Path, before: Stamps, shm: &File, read: Read<'_, T>) -> Found<T> {
+    let failed = |error: io::Error| probe::refused("read", path, &error);
+    // A commit can be read once it is synced, which changes no stamp.
     let is_written = is_locked(shm, libc::F_RDLCK, WRITER).map_err(failed)?;
     let seen = before.clone().unless_young().filter(|_| !is_written);
     match open_read_only(path, "?readonly_shm=1", "").and_then(|reader| read(&reader)) {
-        // who opens or closes the database meanwhile makes its files anew, or removes them
-        Err(_) if Stamps::of(path).map_err(failed)? != before => Err(CHANGING),
+        // A program that opens or closes the database meanwhile replaces its files.
+        Err(_) if Stamps::of(path).map_err(failed)? != before => Err(DatabaseError::Changing),
         found => Ok((found?, seen)),
     }
 }
 
-/// Reads files that no program uses, without the locks of SQLite: FILE, and FILE-wal if that
-/// `has_log`, with an index in memory. `file` is FILE, with the lock on it.
+/// Reads files that no program uses, without SQLite's own locks: FILE, whose descriptor `file` has
+/// the lock, and FILE-wal if that has frames (`has_wal`).
 fn read_in_place<T>(
     path: &Path,
     before: Stamps,
     file: &File,
-    has_log: bool,
+    has_wal: bool,
     read: Read<'_, T>,
 ) -> Found<T> {
-    let failed = |error: io::Error| data_file::path_error(path, &error);
-    let [Some(opened), wal] = &before.0 else { return Err(CHANGING) };
+    let failed = |error: io::Error| probe::refused("read", path, &error);
+    let [Some(opened), wal] = &before.0 else { return Err(DatabaseError::Changing) };
     let is_still = || is_still(file, opened).map_err(failed);
-    // Without FILE-shm, SQLite reads a log in exclusive mode only, and then has the index in memory
-    // (https://sqlite.org/wal.html, section 8). With unix-none it takes no locks for that.
-    let connection = if has_log {
+    // Without FILE-shm, SQLite reads FILE-wal in exclusive mode only, with the wal-index in memory
+    // (https://sqlite.org/wal.html, section 8). That takes a write lock on FILE, but for unix-none.
+    let connection = if has_wal {
         open_read_only(path, "?vfs=unix-none", "PRAGMA locking_mode=EXCLUSIVE")?
     } else {
         open_read_only(path, "?immutable=1", "")?
     };
-    // SQLite has opened what is locked, unless another file has taken its place
+    // If the stamps are the same, what SQLite has opened is the file with the lock.
     if Stamps::of(path).map_err(failed)? != before || !is_still()? {
-        return Err(CHANGING);
+        return Err(DatabaseError::Changing);
     }
     if before.clone().unless_young().is_none() {
         sleep(CLOCK_STEPS);
     }
     let found = read(&connection);
-    // The lock keeps away all programs that ask for it. A checkpoint does not ask: if one has
-    // changed FILE, what was found means nothing, be it damage.
+    // The lock does not keep away a checkpoint. If one has changed FILE meanwhile, what was found
+    // means nothing, and neither does an error.
     let [_, wal_now] = &Stamps::of(path).map_err(failed)?.0;
     if wal_now != wal || !is_still()? {
-        return Err(CHANGING);
+        return Err(DatabaseError::Changing);
     }
     Ok((found?, Some(before)))
 }
 
-/// Opens a database to read what it has at the first query. `parameters`: of the URI; `pragma`: one
-/// that comes before SQLite reads anything.
+/// Opens a connection whose first query decides which commit it sees. `parameters`: of the URI;
+/// `pragma`: one that has to come before SQLite reads anything.
 fn open_read_only(
     path: &Path,
     parameters: &str,
     pragma: &str,
 ) -> Result<Connection, DatabaseError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    let uri = format!("{}{parameters}", data_file::uri(path));
+    let uri = format!("{}{parameters}", probe::uri(path));
     let connection = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    // a read is tried again as a whole
+    // the caller tries again
     connection.busy_timeout(Duration::ZERO)?;
-    // nothing is copied from FILE-wal to FILE
+    // no checkpoint
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.execute_batch(pragma)?;
     connection.execute_batch(database::PRAGMAS)?;
@@ -257,20 +259,20 @@ fn open_read_only(
     Ok(connection)
 }
 
-/// Whether a file is what it was when it was opened.
+/// Whether nobody has changed a file since it was opened.
 fn is_still(file: &File, opened: &Stamp) -> io::Result<bool> {
     let file = file.metadata()?;
     let mut now = Stamp::of_file(&file);
     if file.nlink() == 0 {
-        // another file has taken its place, and nobody changes this one any more
+        // Another file was renamed into its place. That changes ctime, and nothing else.
         now.status_changed = opened.status_changed;
     }
     Ok(now == *opened)
 }
 
-/// Locks a file as SQLite's readers do, until it is closed; false if a program is changing it. The
-/// lock belongs to the open file description: one of the process would end when SQLite closes a
-/// descriptor of its own (fcntl_locking(2)).
+/// Locks FILE as SQLite's readers do, until it is closed. False if a program is writing it. The
+/// lock is one of the open file description (fcntl_locking(2)): a lock of the process would end
+/// when SQLite closes a descriptor of its own.
 fn lock_shared(file: &File) -> io::Result<bool> {
     let is_locked =
         set_lock(file, libc::F_RDLCK, PENDING)? && set_lock(file, libc::F_RDLCK, SHARED)?;
@@ -278,8 +280,8 @@ fn lock_shared(file: &File) -> io::Result<bool> {
     Ok(is_locked)
 }
 
-/// Takes or gives up a lock on a range of bytes, its first and their number; false if another
-/// program has one that excludes it.
+/// Takes or gives up a lock on a range: the offset of its first byte, and its length. False if
+/// another program has a lock that excludes this one.
 fn set_lock(file: &File, kind: i32, range: (off_t, off_t)) -> io::Result<bool> {
     match fcntl(file, FcntlArg::F_OFD_SETLK(&range_lock(kind, range))) {
         Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(false),
@@ -306,20 +308,19 @@ fn range_lock(kind: i32, (start, length): (off_t, off_t)) -> libc::flock {
     }
 }
 
-/// Fails while Litestream is applying changes, or when it was ended in the middle: it renames
-/// FILE-txid into its place after each, and nothing else tells that pages are missing.
+/// Fails while Litestream is applying a change, and after it was killed then. After each change it
+/// renames FILE-txid into its place, so that a FILE which is newer lacks pages.
 fn check_applied(path: &Path, file: &Stamp) -> Result<(), DatabaseError> {
-    let txid = Stamp::of(&data_file::with_suffix(path, "-txid"))
-        .map_err(|error| data_file::path_error(path, &error))?;
-    match txid {
-        Some(txid) if txid.modified < file.modified => Err(DatabaseError::Changing(
-            "changes were applied in part: it is newer than FILE-txid; if litestream restore does \
-             not run any more, remove both and restore again",
-        )),
+    let txid = probe::with_suffix(path, "-txid");
+    let stamp = Stamp::of(&txid).map_err(|error| probe::refused("read", &txid, &error))?;
+    match stamp {
+        Some(stamp) if stamp.modified < file.modified => {
+            Err(DatabaseError::AppliedInPart(probe::name_of(&txid)))
+        }
         _ => Ok(()),
     }
 }
 
 #[cfg(test)]
-#[path = "snapshot_tests.rs"]
+#[path = "foreign_reader_tests.rs"]
 mod tests;

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// A directory with `FILE`, a database of one color whose log is copied into it; removed when
-/// dropped.
+/// A directory with `FILE`, a database of one color without FILE-wal. Removed when dropped.
 struct Directory(PathBuf);
 
 impl Directory {
     fn new(name: &str) -> Self {
-        let directory =
-            std::env::temp_dir().join(format!("colors-snapshot-{name}-{}", std::process::id()));
+        let directory = std::env::temp_dir()
+            .join(format!("colors-foreign-reader-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).unwrap();
         let scratch = Self(directory);
@@ -97,7 +96,7 @@ fn what_is_changed_without_the_lock_during_a_read_is_read_again() {
         reads.set(reads.get() + 1);
         if reads.get() == 3 {
             scratch.overwrite("new");
-            return Err(DatabaseError::damaged("it was half of either"));
+            return Err(DatabaseError::Damaged("it was half of either".to_owned()));
         }
         name_in(connection)
     });
@@ -105,8 +104,8 @@ fn what_is_changed_without_the_lock_during_a_read_is_read_again() {
 }
 
 #[test]
-fn a_log_that_appears_during_a_read_is_read() {
-    let scratch = Directory::new("log");
+fn a_wal_that_appears_during_a_read_is_read() {
+    let scratch = Directory::new("wal");
     let writer = Cell::new(None);
     let found = read_snapshot(&scratch.path("FILE"), &|connection| {
         let found = name_in(connection);
@@ -206,15 +205,14 @@ fn changes_that_are_applied_in_part_are_not_read() {
         let found = try_read_snapshot(&scratch.path("FILE"), &name_in);
         assert_eq!(found.is_ok(), is_read, "{file} {txid}: {found:?}");
     }
-    let Err(error) = try_read_snapshot(&scratch.path("FILE"), &name_in) else {
-        panic!("it was read")
-    };
-    assert!(matches!(error, DatabaseError::Changing(_)), "{error}");
-    assert!(error.to_string().starts_with("changes were applied in part: "), "{error}");
+    let error = try_read_snapshot(&scratch.path("FILE"), &name_in).unwrap_err();
+    let reason = "changes were applied in part: it is newer than FILE-txid; if litestream restore \
+                  does not run any more, remove both and restore again";
+    assert_eq!(error.to_string(), reason);
 }
 
 #[test]
-fn a_log_is_read_through_and_nothing_is_made_or_left() {
+fn a_wal_is_read_through_and_nothing_is_made_or_left() {
     let scratch = Directory::new("through");
     let writer = scratch.open("FILE");
     writer.execute_batch("UPDATE color SET name = 'new'").unwrap();
@@ -229,7 +227,7 @@ fn a_log_is_read_through_and_nothing_is_made_or_left() {
     let (found, seen) = scratch.read().unwrap();
     let is_young = Stamps::of(&scratch.path("FILE")).unwrap().unless_young().is_none();
     assert!(found == "newer" && (seen.is_none() || !is_young));
-    // who closes it cannot remove the log meanwhile, which SQLite would make again
+    // A program that closes it cannot remove FILE-wal meanwhile, which SQLite would make again.
     let writer = Cell::new(Some(writer));
     let found = read_snapshot(&scratch.path("FILE"), &|connection| {
         drop(writer.take());
@@ -240,29 +238,29 @@ fn a_log_is_read_through_and_nothing_is_made_or_left() {
 }
 
 #[test]
-fn what_a_kill_leaves_of_a_log_is_read_at_once_without_its_index() {
-    let scratch = Directory::new("no-index");
+fn what_a_kill_leaves_of_a_wal_is_read_at_once_without_its_shm() {
+    let scratch = Directory::new("no-shm");
     let writer = scratch.open("FILE");
     writer.execute_batch("UPDATE color SET name = 'new'").unwrap();
-    let log = fs::read(scratch.path("FILE-wal")).unwrap();
-    let torn = [&log[..32], &[0xa5; 4120]].concat();
+    let wal = fs::read(scratch.path("FILE-wal")).unwrap();
+    let torn = [&wal[..32], &[0xa5; 4120]].concat();
     fs::copy(scratch.path("FILE"), scratch.path("copy")).unwrap();
-    for (log, found) in [
-        (Some(&log[..]), "new"),
+    for (wal, found) in [
+        (Some(&wal[..]), "new"),
         (Some(&torn), "old"),
-        (Some(&log[..100]), "old"),
-        (Some(&log[..32]), "old"),
-        (Some(&log[..20]), "old"),
+        (Some(&wal[..100]), "old"),
+        (Some(&wal[..32]), "old"),
+        (Some(&wal[..20]), "old"),
         (None, "old"),
     ] {
         let _ = fs::remove_file(scratch.path("copy-wal"));
-        if let Some(log) = log {
-            fs::write(scratch.path("copy-wal"), log).unwrap();
+        if let Some(wal) = wal {
+            fs::write(scratch.path("copy-wal"), wal).unwrap();
         }
-        for index in [None, Some("")] {
+        for shm in [None, Some("")] {
             let _ = fs::remove_file(scratch.path("copy-shm"));
-            if let Some(index) = index {
-                fs::write(scratch.path("copy-shm"), index).unwrap();
+            if let Some(shm) = shm {
+                fs::write(scratch.path("copy-shm"), shm).unwrap();
             }
             let names = scratch.names();
             let read = try_read_snapshot(&scratch.path("copy"), &name_in);
@@ -272,15 +270,15 @@ fn what_a_kill_leaves_of_a_log_is_read_at_once_without_its_index() {
 }
 
 #[test]
-fn a_log_that_is_missing_beside_its_index_is_not_taken_for_an_empty_one() {
-    let scratch = Directory::new("no-log");
+fn a_wal_that_is_missing_beside_its_shm_is_not_taken_for_an_empty_one() {
+    let scratch = Directory::new("no-wal");
     let writer = scratch.open("FILE");
     writer.execute_batch("UPDATE color SET name = 'new'").unwrap();
     fs::rename(scratch.path("FILE-wal"), scratch.path("away")).unwrap();
-    let reason = "FILE-wal is missing beside FILE-shm; move it back";
+    let reason = "FILE-wal is missing, and a program uses the database; move it back";
     // once: it takes the lock away from a writer in its own process
     let found = try_read_snapshot(&scratch.path("FILE"), &name_in);
-    assert_eq!(found, Err(DatabaseError::Changing(reason)));
+    assert_eq!(found.unwrap_err().to_string(), reason);
     fs::rename(scratch.path("away"), scratch.path("FILE-wal")).unwrap();
     assert_eq!(name(scratch.read()), "new");
 }
@@ -292,9 +290,9 @@ fn a_journal_is_read_under_unless_it_is_hot() {
     writer.execute_batch("PRAGMA journal_mode=PERSIST; UPDATE color SET name = 'new'").unwrap();
     assert_eq!(name(scratch.read()), "new");
     // left over beside another file
-    scratch.fill("copy", "with a log");
+    scratch.fill("copy", "with a WAL");
     fs::copy(scratch.path("FILE-journal"), scratch.path("copy-journal")).unwrap();
-    assert_eq!(name(read_snapshot(&scratch.path("copy"), &name_in)), "with a log");
+    assert_eq!(name(read_snapshot(&scratch.path("copy"), &name_in)), "with a WAL");
     // under way: nobody else sees it yet
     writer.execute_batch("BEGIN IMMEDIATE; UPDATE color SET name = 'newer'").unwrap();
     assert_eq!(name(scratch.read()), "new");
@@ -307,7 +305,7 @@ fn a_journal_is_read_under_unless_it_is_hot() {
             .unwrap();
     }
     assert_eq!(read_snapshot(&scratch.path("copy"), &name_in), Err(DatabaseError::HotJournal));
-    assert!(data_file::has_journal(&scratch.path("copy")));
+    assert!(probe::has_journal(&scratch.path("copy")));
     drop(scratch.open("copy").execute_batch("SELECT * FROM color"));
     assert_eq!(name(read_snapshot(&scratch.path("copy"), &name_in)), "new");
 }
@@ -319,7 +317,7 @@ fn a_journal_of_a_change_of_the_mode_is_waited_for_unless_that_was_ended() {
     fs::write(scratch.path("FILE-journal"), "journal").unwrap();
     let writer = File::options().read(true).write(true).open(&path).unwrap();
     assert!(set_lock(&writer, libc::F_WRLCK, RESERVED).unwrap());
-    assert_eq!(try_read_snapshot(&path, &name_in), Err(CHANGING));
+    assert_eq!(try_read_snapshot(&path, &name_in), Err(DatabaseError::Changing));
     assert!(set_lock(&writer, libc::F_UNLCK, RESERVED).unwrap());
     assert_eq!(try_read_snapshot(&path, &name_in), Err(DatabaseError::HotJournal));
     assert_eq!(scratch.names(), ["FILE", "FILE-journal"]);

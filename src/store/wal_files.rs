@@ -1,6 +1,7 @@
-//! The files of an open database: FILE, FILE-wal and FILE-shm. Checks them before SQLite uses them:
-//! SQLite keeps writing to files that were removed or replaced, and ends the process by SIGBUS
-//! where FILE-shm has no room. Knows no SQL.
+//! The files of an open database: FILE, FILE-wal and FILE-shm. Checks them before SQLite uses them,
+//! for two reasons. SQLite keeps writing to files that were removed or replaced. And it maps
+//! FILE-shm into memory: where that has no room on the disk, writing to it is a SIGBUS. Knows no
+//! SQL.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -10,12 +11,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
 use rustix::io::Errno;
 
-use super::{DatabaseError, data_file};
+use super::{DatabaseError, probe};
 
-/// Bytes that SQLite adds to FILE-shm at a time, for this many frames of FILE-wal
-/// (<https://sqlite.org/walformat.html>, section 2.2).
-const REGION_BYTES: u64 = 32 * 1024;
-const REGION_FRAMES: u64 = 4096;
+/// SQLite makes FILE-shm longer by so many bytes at a time, a block of the wal-index for so many
+/// frames of FILE-wal (<https://sqlite.org/walformat.html>, section 2.2).
+const SHM_BLOCK_BYTES: u64 = 32 * 1024;
+const SHM_BLOCK_FRAMES: u64 = 4096;
 
 /// Bytes of SQLite's shortest page; the service makes databases with 4,096. A frame of FILE-wal is
 /// a page with a header.
@@ -23,37 +24,37 @@ const PAGE_BYTES_MIN: u64 = 512;
 
 /// The files of a database. Make it before the connection, and drop it after that, see
 /// [`Database`](super::Database).
-pub(super) struct Files {
-    /// FILE as `--data` names it, FILE-wal and FILE-shm, each with its device and inode, which are
-    /// noted once SQLite has opened it.
+pub(super) struct WalFiles {
+    /// FILE as `--data` names it, FILE-wal and FILE-shm, each with its device and inode; `None`
+    /// until SQLite has opened it.
     opened: [(PathBuf, Option<(u64, u64)>); 3],
     pub(super) shm: SharedMemory,
     page_bytes: u64,
-    /// Upper bound of the bytes of pages in FILE-wal after the save that is under way.
-    bytes: u64,
+    /// FILE-wal has at most so many bytes of pages after the save that is under way.
+    wal_bytes_max: u64,
     /// The most bytes that FILE had since it was last known to be whole.
     whole_length: u64,
 }
 
-/// FILE-shm. SQLite maps it into memory, where writing to a place for which the disk has no room,
-/// or behind the end, is a SIGBUS. SQLite makes room by writing one byte in 4,096, which is not
-/// enough where the blocks of the file system are smaller.
+/// FILE-shm, which has the wal-index. SQLite maps it into memory. Writing there is a SIGBUS behind
+/// the end of the file, and where the disk has no room for a block. SQLite makes room by writing
+/// one byte in 4,096: too little on a file system with smaller blocks.
 ///
 /// Drop it after the connection, see [`Database`](super::Database).
 pub(super) struct SharedMemory {
     file: File,
     path: PathBuf,
-    /// The file was created here, so it is removed here if SQLite never uses it.
+    /// The file was created here. It is removed here as well if SQLite never uses it.
     is_new: bool,
-    /// Bytes from the beginning of the file that it has to have: those that were allocated here.
-    room: u64,
+    /// Length in bytes that was allocated here. A shorter file was cut.
+    allocated: u64,
 }
 
 impl SharedMemory {
     /// Opens FILE-shm, or creates it as SQLite would.
     fn open(path: &Path) -> Result<Self, DatabaseError> {
-        let shm = data_file::with_suffix(path, "-shm");
-        let failed = |error: io::Error| data_file::path_error(&shm, &error);
+        let shm = probe::with_suffix(path, "-shm");
+        let failed = |error: io::Error| probe::refused("open", &shm, &error);
         let owner = fs::metadata(path).map_err(failed)?;
         let mode = owner.mode() & 0o777;
         let mut options = OpenOptions::new();
@@ -62,24 +63,26 @@ impl SharedMemory {
         let is_new = made.is_ok();
         let file = made.or_else(|_| options.open(&shm)).map_err(failed)?;
         if is_new {
-            // the owner and the mode of FILE, as SQLite gives them (os_unix.c)
+            // SQLite gives it the owner and the mode of FILE as well (os_unix.c)
             file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
-            // Only root may change an owner; other users that get here are most often the owner.
+            // Fails for others than root, who in most cases own FILE themselves.
             let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
         }
-        Ok(Self { file, path: shm, is_new, room: 0 })
+        Ok(Self { file, path: shm, is_new, allocated: 0 })
     }
 
-    /// Allocates what SQLite will map for a FILE-wal of so many frames, and a region more.
+    /// Allocates what SQLite will map for a FILE-wal of so many frames, and a block more.
     fn make_room(&mut self, frames: u64) -> Result<(), DatabaseError> {
-        let needed = REGION_BYTES * (frames / REGION_FRAMES + 2);
-        if needed > self.room {
+        let needed = SHM_BLOCK_BYTES * (frames / SHM_BLOCK_FRAMES + 2);
+        if needed > self.allocated {
             match fallocate(&self.file, FallocateFlags::empty(), 0, needed) {
-                Ok(()) => self.room = needed,
+                Ok(()) => self.allocated = needed,
                 // the file system cannot allocate in advance
-                Err(Errno::OPNOTSUPP) => self.room = self.length(),
-                Err(Errno::NOSPC | Errno::DQUOT) => return Err(DatabaseError::full()),
-                Err(error) => return Err(data_file::path_error(&self.path, &error.into())),
+                Err(Errno::OPNOTSUPP) => self.allocated = self.length(),
+                Err(Errno::NOSPC | Errno::DQUOT) => return Err(DatabaseError::Full),
+                Err(error) => {
+                    return Err(probe::refused("allocate", &self.path, &error.into()));
+                }
             }
         }
         Ok(())
@@ -89,52 +92,53 @@ impl SharedMemory {
         self.file.metadata().map_or(0, |file| file.len())
     }
 
-    /// Fails if the file lacks some of what SQLite has mapped: then SQLite must not be called any
-    /// more.
+    /// Fails if the file lacks some of what SQLite has mapped. Then calling SQLite may end the
+    /// process.
     pub(super) fn check(&self) -> Result<(), DatabaseError> {
-        if self.length() < self.room { Err(replaced(&self.path)) } else { Ok(()) }
+        if self.length() < self.allocated { Err(replaced(&self.path)) } else { Ok(()) }
     }
 }
 
 impl Drop for SharedMemory {
-    /// Removes the file if it was created here and SQLite did not get as far as using it.
+    /// Removes the file if it was created here and no program uses it.
     fn drop(&mut self) {
         let id = |file: io::Result<Metadata>| file.ok().map(|file| (file.dev(), file.ino()));
         let is_this = || id(self.file.metadata()) == id(fs::metadata(&self.path));
-        // every program that uses the file has a lock on it
+        // SQLite has a lock on the file while it is mapped
         if self.is_new
             && is_this()
             && fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
         {
-            // A file that stays is used by the next process that opens the database.
+            // A file that stays does no harm: the next program that opens the database uses it.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-impl Files {
-    /// `given`: FILE as `--data` names it, which may be a symbolic link that leads to `path`. Makes
-    /// room for FILE-wal as it is: the first process that opens FILE-shm cuts it to nothing, and
-    /// then has the room free on the disk for the new index.
+impl WalFiles {
+    /// `given`: FILE as `--data` names it, which may be a symbolic link that leads to `path`.
+    ///
+    /// Allocates FILE-shm for FILE-wal as it is. If no other program has it open, SQLite cuts it to
+    /// nothing and makes it again, for which the disk then has room.
     pub(super) fn new(given: &Path, path: &Path) -> Result<Self, DatabaseError> {
-        let beside = |suffix| data_file::with_suffix(path, suffix);
+        let beside = |suffix| probe::with_suffix(path, suffix);
         let opened = [given.to_owned(), beside("-wal"), beside("-shm")].map(|path| (path, None));
         let mut shm = SharedMemory::open(path)?;
         let wal = fs::metadata(&opened[1].0).map_or(0, |file| file.len());
         shm.make_room(wal / PAGE_BYTES_MIN)?;
-        Ok(Self { opened, shm, page_bytes: PAGE_BYTES_MIN, bytes: 0, whole_length: 0 })
+        Ok(Self { opened, shm, page_bytes: PAGE_BYTES_MIN, wal_bytes_max: 0, whole_length: 0 })
     }
 
     /// Notes which files SQLite has opened, and the length of their pages in bytes.
     pub(super) fn note_opened(&mut self, page_bytes: u32) -> Result<(), DatabaseError> {
         self.page_bytes = page_bytes.into();
         // SQLite may have cut FILE-shm
-        self.shm.room = 0;
+        self.shm.allocated = 0;
         self.check()
     }
 
-    /// Fails if a file is not the one that was opened, or FILE-shm was cut: then SQLite must not
-    /// use them. Makes room in FILE-shm for a save that adds no text.
+    /// Fails if a file is not the one that was opened, or FILE-shm was cut. Otherwise makes room in
+    /// FILE-shm for a save that adds no text.
     pub(super) fn check(&mut self) -> Result<(), DatabaseError> {
         let mut lengths = [0; 3];
         for ((path, opened), length) in self.opened.iter_mut().zip(&mut lengths) {
@@ -148,8 +152,9 @@ impl Files {
         let [file, wal, _] = lengths;
         self.whole_length = self.whole_length.max(file);
         self.shm.check()?;
-        // a save appends each page to FILE-wal at most once, and each is in FILE or in FILE-wal
-        self.bytes = file + 2 * wal;
+        // A save adds each page that it changes to FILE-wal once. Without new text it cannot change
+        // more pages than FILE and FILE-wal have.
+        self.wal_bytes_max = file + 2 * wal;
         self.make_room_for(0)
     }
 
@@ -182,20 +187,16 @@ impl Files {
         replaced(self.path())
     }
 
-    /// Makes room in FILE-shm for a save that adds `text` bytes of text: the pages of its rows have
-    /// at most twice as many.
+    /// Makes room in FILE-shm for a save that adds so many bytes of text. The pages of its rows
+    /// have at most twice as many bytes.
     pub(super) fn make_room_for(&mut self, text: u64) -> Result<(), DatabaseError> {
-        self.bytes += 2 * text;
-        self.shm.make_room(self.bytes / self.page_bytes)
+        self.wal_bytes_max += 2 * text;
+        self.shm.make_room(self.wal_bytes_max / self.page_bytes)
     }
 }
 
 fn replaced(path: &Path) -> DatabaseError {
-    let name = path.file_name().unwrap_or_default().display();
-    DatabaseError::Other(format!(
-        "{name} was removed, replaced or cut short; move it back (a copy is another file), or save \
-         what GET /colors answers and restart"
-    ))
+    DatabaseError::Replaced(probe::name_of(path))
 }
 
 #[cfg(test)]
@@ -206,8 +207,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_one_of_several_that_open_the_index_at_once_has_made_it() {
-        let directory = std::env::temp_dir().join(format!("colors-files-{}", std::process::id()));
+    fn only_one_of_several_that_open_the_shm_at_once_has_made_it() {
+        let directory =
+            std::env::temp_dir().join(format!("colors-wal-files-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("FILE");
         fs::write(&path, "").unwrap();

@@ -1,32 +1,32 @@
 //! Yielding before sleeping. To sleep and be woken takes longer than to answer a request. So a
-//! thread that has just run out of work yields its processor to the threads that wait for it, which
+//! worker that has just run out of work yields its processor to the threads that wait for it, which
 //! most likely bring more work, and looks again before it sleeps.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a thread yields before it sleeps.
+/// How often a worker yields before it sleeps.
 const YIELDS_MAX: usize = 2;
 
 /// A yield that takes longer has given the processor to a program that computes, which the
 /// scheduler lets run for some milliseconds each time.
 const YIELD_TIME_MAX: Duration = Duration::from_millis(1);
 
-/// How long a thread does not yield after a yield of more than [`YIELD_TIME_MAX`].
+/// How long a worker does not yield after a yield of more than [`YIELD_TIME_MAX`].
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether one thread yields at present; each thread has its own.
-pub(crate) struct Yielding {
+/// Whether a worker yields at present.
+pub(super) struct Yielding {
     paused_until: Instant,
 }
 
 impl Yielding {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { paused_until: Instant::now() }
     }
 
     /// Yields until `look` finds something, or [`YIELDS_MAX`] times. `None`: it is time to sleep.
-    pub(crate) fn until<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    pub(super) fn until<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         let mut before = Instant::now();
         for _ in 0..YIELDS_MAX {
             if before < self.paused_until {

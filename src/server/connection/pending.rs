@@ -1,0 +1,183 @@
+//! Answers that come later: from the writer, from the pool, or when what a request names has
+//! changed (RFC 7240 §4.3).
+
+use std::io;
+use std::mem::replace;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::EventFlags;
+
+use super::{Connection, LoopContext, Next, RECEIVE_BYTES, State, panicked, receive};
+use crate::http::{Request, Response};
+use crate::server::output::Sent;
+use crate::server::watches::Watch;
+use crate::service::{Answer, Phase, Service, Wait};
+use crate::store::{DatabaseError, Outcome};
+
+pub(super) struct Watching {
+    pub(super) request: Arc<Request>,
+    pub(super) held: Held,
+    /// The response when nothing changes.
+    not_modified: Response,
+    _watch: Watch,
+}
+
+/// Since when a request waits for a change, and for how many seconds.
+#[derive(Clone, Copy)]
+pub(super) struct Held {
+    begun: Instant,
+    seconds: u16,
+}
+
+impl Held {
+    pub(super) fn end(&self) -> Instant {
+        self.begun + Duration::from_secs(self.seconds.into())
+    }
+
+    /// The response that ends the wait.
+    fn end_with(&self, response: Response, now: Instant) -> Response {
+        let waited = (now - self.begun).as_secs_f32();
+        let space = if response.detail.is_empty() { "" } else { ", " };
+        let detail = format!("{}{space}waited {waited:.3} s", response.detail).into();
+        Response { detail, ..response.waited(self.seconds) }
+    }
+}
+
+impl Connection {
+    /// Goes on with an answer. `held`: the request has waited for a change.
+    pub(super) fn follow(
+        &mut self,
+        request: Arc<Request>,
+        answer: Answer,
+        held: Option<Held>,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Next> {
+        match answer {
+            Answer::Now(response) => {
+                let response = match held {
+                    Some(held) => held.end_with(response, context.now),
+                    None => response,
+                };
+                return self.respond(&request, response, context);
+            }
+            Answer::Unchanged(wait) => return self.watch(request, wait, held, context),
+            Answer::Saving => {}
+            Answer::Deferred => {
+                let request_context = self.request_context(false, context);
+                let asked = Arc::clone(&request);
+                let ask = move |service: &Service| service.respond(&asked, request_context);
+                context.inbox.defer(context.id, ask);
+            }
+        }
+        self.state = State::AwaitingOutcome { request, is_saved: false, held };
+        self.output.send(&self.socket)?;
+        // epoll watches for the same as before: epoll_ctl takes time, and few clients send more
+        Ok(Next::Wait(EventFlags::IN))
+    }
+
+    /// Goes on when the writer has saved a change, or could not.
+    pub(super) fn take_outcome(
+        &mut self,
+        outcome: Result<Outcome, DatabaseError>,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Next> {
+        let State::AwaitingOutcome { is_saved, .. } = &mut self.state else {
+            unreachable!("an outcome comes only when it is waited for")
+        };
+        *is_saved = true;
+        // its envelope has to be made
+        if matches!(outcome, Ok(Outcome::Replaced(..))) {
+            let respond = move |service: &Service| Answer::Now(service.respond_to_outcome(outcome));
+            context.inbox.defer(context.id, respond);
+            return Ok(Next::Wait(EventFlags::IN));
+        }
+        let respond = || context.shared.service.respond_to_outcome(outcome);
+        let response = catch_unwind(AssertUnwindSafe(respond)).unwrap_or_else(|_| panicked());
+        self.take_answer(Answer::Now(response), context)
+    }
+
+    /// Goes on with the answer that was waited for.
+    pub(super) fn take_answer(
+        &mut self,
+        answer: Answer,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Next> {
+        let state = replace(&mut self.state, State::Receiving { is_first: false });
+        let State::AwaitingOutcome { request, is_saved, held } = state else {
+            unreachable!("an answer comes only when it is waited for")
+        };
+        let next = self.follow(request, answer, held, context);
+        match held {
+            // no time of the service's own
+            Some(_) => {}
+            None if is_saved => context.counters.durable.add(1, self.received.elapsed()),
+            None => context.counters.immediate.add(1, self.received.elapsed()),
+        }
+        next
+    }
+
+    /// Holds a request until what it names changes, unless the client has sent more, or has not
+    /// received what came before.
+    pub(super) fn watch(
+        &mut self,
+        request: Arc<Request>,
+        wait: Wait,
+        held: Option<Held>,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Next> {
+        let Wait { subject, seconds, not_modified } = wait;
+        let may_hold = seconds > 0 && self.parser.is_idle() && context.phase == Phase::Serving;
+        if !may_hold || self.output.send(&self.socket)? != Sent::All {
+            context.answered += 1;
+            return self.respond(&request, not_modified, context);
+        }
+        let held = held.unwrap_or(Held { begun: context.now, seconds });
+        let watch = context.inbox.watches.watch(&subject, context.id);
+        let watching = Watching { request, held, not_modified, _watch: watch };
+        self.progress = context.now;
+        self.state = State::Watching(Box::new(watching));
+        // a change may have come between the first look and the watch
+        self.ask_again(context)
+    }
+
+    /// Asks again for what may have changed, and goes on waiting if it has not.
+    pub(super) fn ask_again(&mut self, context: &mut LoopContext<'_>) -> io::Result<Next> {
+        let State::Watching(watching) = &self.state else {
+            unreachable!("only who waits asks again")
+        };
+        match self.ask(&watching.request, context) {
+            Answer::Unchanged(_) => Ok(Next::Wait(EventFlags::IN)),
+            answer => self.end_watch(Some(answer), context),
+        }
+    }
+
+    /// Ends a wait with this answer, or without one because nothing has changed.
+    pub(super) fn end_watch(
+        &mut self,
+        answer: Option<Answer>,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Next> {
+        let state = replace(&mut self.state, State::Receiving { is_first: false });
+        let State::Watching(watching) = state else { unreachable!("only a wait is ended") };
+        let Watching { request, held, not_modified, .. } = *watching;
+        context.answered += 1;
+        self.follow(request, answer.unwrap_or(Answer::Now(not_modified)), Some(held), context)
+    }
+
+    /// Ends a wait when the client sends another request, or has gone.
+    pub(super) fn receive_while_watching(
+        &mut self,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Next> {
+        match receive(&self.socket, &mut context.scratch[..RECEIVE_BYTES])? {
+            Some([]) => return Ok(Next::Close),
+            Some(received) => self.append_received(received, context.now),
+            None => return Ok(Next::Wait(EventFlags::IN)),
+        }
+        let next = self.end_watch(None, context);
+        self.received = context.now;
+        next
+    }
+}

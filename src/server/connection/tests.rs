@@ -1,0 +1,271 @@
+//! The state machine of a connection: states and events, with a clock that the test moves.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
+use threadpool::ThreadPool;
+
+use super::*;
+use crate::metrics::Metrics;
+use crate::service::{Service, ServiceOptions};
+use crate::store::{Action, Change, Color, Colors, Store};
+
+/// A connection and the other end of its socket.
+struct Pair {
+    connection: Connection,
+    client: UnixStream,
+    inbox: Arc<Inbox>,
+    /// When the connection was made.
+    start: Instant,
+    /// Seconds since then, and the phase of the service.
+    now: u64,
+    phase: Phase,
+}
+
+impl Pair {
+    /// A connection to a service with one color.
+    fn new(value: &str) -> Self {
+        let colors = Colors::from_iter([Color::new("red", value)]);
+        let service = Service::new(
+            Store::in_memory(colors, 32 << 20),
+            ServiceOptions::default(),
+            Metrics::new(1, 10),
+        );
+        let limits = Limits {
+            content_max: 100,
+            request_timeout: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(75),
+            memory_max: 10_000,
+        };
+        let shared = Arc::new(Shared::new(service, limits));
+        let inbox = Arc::new(Inbox::new(0, Arc::clone(&shared), ThreadPool::new(1)).unwrap());
+        let (client, socket) = UnixStream::pair().unwrap();
+        let start = Instant::now();
+        let quota = Quota::new(shared, 0);
+        let connection = Connection::new(socket.into(), None, false, quota, start);
+        Self { connection, client, inbox, start, now: 0, phase: Phase::Serving }
+    }
+
+    fn store(&self) -> &Store {
+        &self.inbox.shared.service.store
+    }
+
+    fn with_context<T>(
+        &mut self,
+        work: impl FnOnce(&mut Connection, &mut LoopContext<'_>) -> T,
+    ) -> T {
+        let shared = &self.inbox.shared;
+        let counters = &shared.service.metrics.workers[0];
+        let context = &mut LoopContext {
+            shared,
+            inbox: &self.inbox,
+            id: 1,
+            counters,
+            phase: self.phase,
+            now: self.start + Duration::from_secs(self.now),
+            date: "",
+            scratch: &mut [0; 8192],
+            answered: 0,
+        };
+        work(&mut self.connection, context)
+    }
+
+    fn advance(&mut self, event: Event) -> Next {
+        self.with_context(|connection, context| connection.advance(event, context))
+    }
+
+    /// Sends bytes at this second, and serves the connection until it waits.
+    fn send(&mut self, seconds: u64, bytes: &str) -> Next {
+        self.now = seconds;
+        self.client.write_all(bytes.as_bytes()).unwrap();
+        let mut next = self.advance(Event::Ready);
+        while next == Next::Queue {
+            next = self.advance(Event::Resume);
+        }
+        next
+    }
+
+    /// What has been received, as statuses and whether each closes.
+    fn received(&mut self) -> Vec<(u16, bool)> {
+        self.client.set_nonblocking(true).unwrap();
+        let mut text = Vec::new();
+        // It fails when there is nothing more yet.
+        let _ = self.client.read_to_end(&mut text);
+        let text = String::from_utf8(text).unwrap();
+        let heads = text.split("HTTP/1.1 ").skip(1);
+        heads
+            .map(|head| (head[..3].parse().unwrap(), head.contains("\r\nConnection: close\r\n")))
+            .collect()
+    }
+
+    /// After how many seconds since the start the connection is overdue, and as what.
+    fn deadline(&self, phase: Phase) -> Option<(u64, Closing)> {
+        let (deadline, reason) = self.connection.deadline(phase, &self.inbox.shared.limits)?;
+        Some(((deadline - self.start).as_secs(), reason))
+    }
+
+    fn change_red(&self, value: &str) {
+        let update = Action::Update("red".to_owned(), Some(Color::new("red", value)));
+        let ticket = Ticket { worker: 0, connection: 9 };
+        self.store().submit(Change::new(update, Default::default()), ticket).unwrap();
+    }
+
+    fn tag(&self) -> String {
+        self.store().list.first("red").unwrap().json.tag().to_string()
+    }
+
+    /// A request that waits for a change of the color for so many seconds.
+    fn waiting(&self, seconds: u16) -> String {
+        let tag = self.tag();
+        get(&format!("If-None-Match: {tag}\r\nPrefer: wait={seconds}\r\n"))
+    }
+}
+
+fn get(fields: &str) -> String {
+    format!("GET /colors/red HTTP/1.1\r\nHost: a\r\n{fields}\r\n")
+}
+
+/// Has a connection reach each state at second 10.
+fn in_each_state() -> Vec<(&'static str, Pair)> {
+    let mut pairs = Vec::new();
+    let mut add = |name, value: &str, bytes: &dyn Fn(&Pair) -> String| {
+        let mut pair = Pair::new(value);
+        let bytes = bytes(&pair);
+        pair.send(10, &bytes);
+        pairs.push((name, pair));
+    };
+    let long = "x".repeat(4_000_000);
+    add("new", "1", &|_| String::new());
+    add("reading", "1", &|_| "GET /".to_owned());
+    add("idle", "1", &|_| get(""));
+    add("awaiting", "1", &|_| {
+        "PUT /colors HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n[]".to_owned()
+    });
+    add("watching", "1", &|pair| pair.waiting(60));
+    add("sending", &long, &|_| get(""));
+    add("lingering", "1", &|_| "nonsense\r\n\r\n".to_owned());
+    pairs
+}
+
+#[test]
+fn every_state_has_a_deadline_in_every_phase_but_while_an_answer_is_made() {
+    use Closing::{Idle, Request, Unread};
+    let expected = [
+        ("new", Some((30, Idle)), Some((1, Idle))),
+        ("reading", Some((40, Request)), Some((40, Request))),
+        ("idle", Some((86, Idle)), Some((11, Idle))),
+        ("awaiting", None, None),
+        ("watching", Some((70, Idle)), Some((10, Idle))),
+        ("sending", Some((40, Unread)), Some((40, Unread))),
+        ("lingering", Some((12, Idle)), Some((12, Idle))),
+    ];
+    for ((name, pair), (expected_name, deadline, stopping)) in
+        in_each_state().into_iter().zip(expected)
+    {
+        assert_eq!(name, expected_name);
+        assert_eq!(pair.deadline(Phase::Serving), deadline, "{name}");
+        assert_eq!(pair.deadline(Phase::Full), deadline, "{name}");
+        assert_eq!(pair.deadline(Phase::Stopping), stopping, "{name}");
+    }
+}
+
+#[test]
+fn what_is_overdue_is_told_closed_and_counted_by_its_state() {
+    use Closing::{Idle, NoRoom, Request, Unread};
+    let read = EventFlags::IN;
+    for (name, reason, next, responses, counted) in [
+        ("new", Idle, Next::Close, vec![], 1),
+        ("reading", Request, Next::Wait(read), vec![(408, true)], 1),
+        ("reading", NoRoom, Next::Close, vec![(503, true)], 1),
+        ("idle", Idle, Next::Close, vec![(200, false)], 1),
+        ("idle", NoRoom, Next::Close, vec![(200, false)], 1),
+        ("watching", Idle, Next::Wait(read), vec![(304, false)], 0),
+        ("sending", Unread, Next::Close, vec![(200, false)], 1),
+        ("lingering", Idle, Next::Close, vec![(400, true)], 0),
+    ] {
+        let state = in_each_state().into_iter().find(|(state, _)| *state == name);
+        let (_, mut pair) = state.unwrap();
+        pair.now = 100;
+        assert_eq!(pair.advance(Event::Overdue(reason)), next, "{name} {reason:?}");
+        assert_eq!(pair.received(), responses, "{name} {reason:?}");
+        let counters = &pair.inbox.shared.service.metrics.workers[0];
+        assert_eq!(counters.closed[reason as usize].read(), counted, "{name} {reason:?}");
+    }
+}
+
+#[test]
+fn more_bytes_of_a_request_give_it_no_more_time() {
+    let mut pair = Pair::new("1");
+    pair.send(5, "GET /colors");
+    pair.send(9, "/red HTTP/1.1\r\n");
+    assert_eq!(pair.deadline(Phase::Serving), Some((35, Closing::Request)));
+    pair.send(20, "Host: a\r\n\r\nGET");
+    assert_eq!(pair.received(), [(200, false)]);
+    assert_eq!(pair.deadline(Phase::Serving), Some((50, Closing::Request)));
+}
+
+#[test]
+fn a_wait_ends_with_a_change_or_with_its_time() {
+    let mut pair = Pair::new("1");
+    assert_eq!(pair.send(1, &pair.waiting(60)), Next::Wait(EventFlags::IN));
+    assert!(pair.received().is_empty());
+    // changed and changed back
+    pair.change_red("2");
+    pair.change_red("1");
+    assert_eq!(pair.advance(Event::Resume), Next::Wait(EventFlags::IN));
+    assert!(pair.received().is_empty());
+    pair.change_red("2");
+    assert_eq!(pair.advance(Event::Resume), Next::Wait(EventFlags::IN));
+    assert_eq!(pair.received(), [(200, false)]);
+    assert_eq!(pair.send(2, &pair.waiting(60)), Next::Wait(EventFlags::IN));
+    pair.now = 62;
+    assert_eq!(pair.advance(Event::Overdue(Closing::Idle)), Next::Wait(EventFlags::IN));
+    assert_eq!(pair.received(), [(304, false)]);
+}
+
+#[test]
+fn a_wait_ends_with_another_request_the_end_of_the_client_a_stop_and_the_limit() {
+    let wait = |seconds: u64| {
+        let mut pair = Pair::new("1");
+        let request = pair.waiting(60);
+        pair.send(seconds, &request);
+        assert!(pair.received().is_empty());
+        pair
+    };
+    let mut pair = wait(1);
+    pair.send(2, &(get("") + "GET /colors/none HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert_eq!(pair.received(), [(304, false), (200, false), (404, false)]);
+    let mut pair = wait(1);
+    pair.client.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(pair.advance(Event::Ready), Next::Close);
+    assert!(pair.received().is_empty());
+    for (phase, reason) in [(Phase::Stopping, Closing::Idle), (Phase::Full, Closing::NoRoom)] {
+        let mut pair = wait(1);
+        pair.phase = phase;
+        assert_eq!(pair.advance(Event::Overdue(reason)), Next::Wait(EventFlags::IN));
+        assert_eq!(pair.received(), [(304, true)], "{phase:?}");
+    }
+    // what is behind it already is answered in order, and at once
+    let mut pair = Pair::new("1");
+    let requests = pair.waiting(60) + &get("");
+    pair.send(1, &requests);
+    assert_eq!(pair.received(), [(304, false), (200, false)]);
+}
+
+/// A change between the first look and the watch concerns nobody, so the connection looks again.
+#[test]
+fn a_change_before_the_watch_is_not_missed() {
+    let mut pair = Pair::new("1");
+    let text = pair.waiting(60);
+    let mut parser = Parser::default();
+    parser.append(text.as_bytes());
+    let request = parser.next_request(0).unwrap().unwrap();
+    let next = pair.with_context(|connection, context| connection.ask(&request, context));
+    let Answer::Unchanged(wait) = next else { panic!("the tag is current") };
+    pair.change_red("2");
+    let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {
+        connection.watch(Arc::new(request), wait, None, context).unwrap()
+    };
+    assert_eq!(pair.with_context(begin), Next::Wait(EventFlags::IN));
+    assert_eq!(pair.received(), [(200, false)]);
+}

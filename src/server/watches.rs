@@ -1,0 +1,127 @@
+//! Which connections of a worker wait for a change, and which of them a change concerns. Knows no
+//! sockets, and no answers.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Shared;
+use crate::service::Subject;
+use crate::store::{Colors, SharedList};
+
+/// The connections of one worker that wait. Those who change the list read no more than two atomics
+/// of it.
+pub(super) struct Watches {
+    shared: Arc<Shared>,
+    /// The number of the worker.
+    worker: usize,
+    /// The list has changed since [`Watches::take_concerned`].
+    has_changed: AtomicBool,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// Each with the id of a connection, so that those of one subject are neighbors.
+    ids: BTreeSet<(Key, u64)>,
+    /// The list that all of them know, or a later one; `None` when nobody waits.
+    seen: Option<Colors>,
+    hasher: RandomState,
+}
+
+/// A subject without its name: several names of one hash are asked together, and wait on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    List,
+    Color(u64),
+}
+
+/// One connection that waits, until this is dropped.
+pub(super) struct Watch {
+    watches: Arc<Watches>,
+    key: Key,
+    connection: u64,
+}
+
+impl Watches {
+    pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
+        Self { shared, worker, has_changed: AtomicBool::new(false), waiting: Mutex::default() }
+    }
+
+    /// Has a connection wait. Ask once more after that: an earlier change concerns nobody.
+    pub(super) fn watch(self: &Arc<Self>, subject: &Subject, connection: u64) -> Watch {
+        let mut waiting = self.lock();
+        let key = match subject {
+            Subject::List => Key::List,
+            Subject::Color(name) => Key::Color(waiting.hasher.hash_one(&**name)),
+        };
+        waiting.ids.insert((key, connection));
+        waiting.seen.get_or_insert_with(|| self.list().version());
+        self.count().store(waiting.ids.len(), Relaxed);
+        Watch { watches: Arc::clone(self), key, connection }
+    }
+
+    /// Notes that the list has changed. True if the worker has to be woken for it.
+    ///
+    /// Call it when the new version can be read. The mutex of the list orders it: whoever begins to
+    /// wait without being seen here asks later than that, and finds the new version.
+    pub(super) fn note_change(&self) -> bool {
+        self.count().load(Relaxed) > 0 && !self.has_changed.swap(true, SeqCst)
+    }
+
+    /// The connections whose subject has changed since the last call, in time that grows with the
+    /// number of colors that differ.
+    pub(super) fn take_concerned(&self) -> Vec<u64> {
+        if !self.has_changed.swap(false, SeqCst) {
+            return Vec::new();
+        }
+        let mut waiting = self.lock();
+        let Some(seen) = waiting.seen.take() else { return Vec::new() };
+        let current = self.list().version();
+        let mut concerned = Vec::new();
+        let mut add = |key| {
+            let ids = waiting.ids.range((key, 0)..=(key, u64::MAX));
+            concerned.extend(ids.map(|(_, id)| *id));
+        };
+        add(Key::List);
+        seen.diff(&current, |name| add(Key::Color(waiting.hasher.hash_one(name))));
+        waiting.seen = Some(current);
+        drop(waiting);
+        // to free what only this version had may take long
+        drop(seen);
+        concerned
+    }
+
+    /// All connections that wait.
+    pub(super) fn all(&self) -> Vec<u64> {
+        self.lock().ids.iter().map(|(_, id)| *id).collect()
+    }
+
+    fn list(&self) -> &SharedList {
+        &self.shared.service.store.list
+    }
+
+    /// How many wait.
+    fn count(&self) -> &AtomicUsize {
+        &self.shared.service.metrics.workers[self.worker].waiting
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut waiting = self.watches.lock();
+        waiting.ids.remove(&(self.key, self.connection));
+        self.watches.count().store(waiting.ids.len(), Relaxed);
+        if waiting.ids.is_empty() {
+            waiting.seen = None;
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Finds out what is at the path of `--data` from the first bytes of the file. SQLite may change a
+//! file that it opens, so it opens only those that are databases of colors.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use rustix::fs::Access;
+
+use super::database_error::DatabaseError;
+
+/// "colr", which names the program in a database's header (<https://sqlite.org/fileformat2.html>).
+pub(super) const APPLICATION_ID: i32 = 0x636f_6c72;
+
+/// The version of the tables; a newer version of the program may have a higher one.
+pub(super) const VERSION: i32 = 1;
+
+/// Most bytes of the path of FILE, without links, and of its name. With `-journal` added, SQLite
+/// takes paths of 512 bytes, and the system names of 255.
+const PATH_BYTES_MAX: usize = 512 - 8;
+const FILE_NAME_BYTES_MAX: usize = 255 - 8;
+
+/// True if there is a database of colors, false if the file is missing or empty; an error for
+/// anything else.
+pub(super) fn inspect(path: &Path) -> Result<bool, DatabaseError> {
+    let unusable = |reason: &str| Err(DatabaseError::Unusable(reason.to_owned()));
+    let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
+    let is_directory = matches!(last, Some(b"" | b"." | b".."));
+    let path = &resolve(path);
+    let there = fs::metadata(path);
+    if is_directory || there.as_ref().is_ok_and(fs::Metadata::is_dir) {
+        return unusable("it names a directory; name a file in it with --data");
+    }
+    check_length(path)?;
+    match there {
+        Ok(there) if !there.is_file() => {
+            return unusable("it is not a regular file; name another file with --data");
+        }
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(refused("open", path, &error)),
+    }
+    let mut start = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(100).read_to_end(&mut start))
+        .map_err(|error| refused("read", path, &error))?;
+    let number = |at: usize| {
+        start.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes)
+    };
+    let is_database = start.starts_with(b"SQLite format 3\0");
+    let is_of_first_start =
+        start.iter().all(|byte| *byte == 0) || is_database && number(68) == Some(APPLICATION_ID);
+    match (number(68), number(60)) {
+        _ if start.is_empty() || is_of_first_start && is_emptied(path) => Ok(false),
+        (Some(APPLICATION_ID), Some(..=VERSION)) if is_database => Ok(true),
+        (Some(APPLICATION_ID), Some(_)) if is_database => Err(DatabaseError::Newer),
+        (Some(0), _) if is_database => Err(DatabaseError::Unmarked(path.clone())),
+        _ if is_database => Err(DatabaseError::Foreign),
+        _ if matches!(start.trim_ascii_start(), [b'[' | b'{', ..]) => unusable(
+            "it is a list in JSON; start with it as --seed, and name a new file with --data",
+        ),
+        _ => unusable("it is not a database of colors; name another file with --data"),
+    }
+}
+
+/// Fails if FILE, an absolute path without links at its end, is in no directory, or has a path that
+/// is too long for SQLite.
+fn check_length(path: &Path) -> Result<(), DatabaseError> {
+    let directory = directory_of(path);
+    let full = fs::canonicalize(directory).map_err(|error| match error.kind() {
+        // the path could not be made absolute
+        ErrorKind::NotFound if directory.is_relative() => DatabaseError::Unusable(
+            "the working directory was removed; start in another, or name the whole path with \
+             --data"
+                .to_owned(),
+        ),
+        ErrorKind::NotFound => DatabaseError::Unusable(format!(
+            "no such directory; create it with mkdir -p {}",
+            directory.display()
+        )),
+        _ => refused("search", directory, &error),
+    })?;
+    let name = path.file_name().unwrap_or_default();
+    let length = full.join(name).as_os_str().len();
+    if length > PATH_BYTES_MAX || name.len() > FILE_NAME_BYTES_MAX {
+        return Err(DatabaseError::Unusable(format!(
+            "its path has {length} bytes, its name {}, and SQLite takes at most {PATH_BYTES_MAX} \
+             and {FILE_NAME_BYTES_MAX}; name another file with --data",
+            name.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Whether FILE-journal has a transaction, one that is under way or one that did not end. SQLite
+/// rolls the latter back, which may leave FILE empty.
+///
+/// With `PRAGMA journal_mode=PERSIST` the journal stays after a commit, with 0 as its first byte.
+pub(crate) fn has_journal(path: &Path) -> bool {
+    let mut first = [0];
+    let journal = File::open(with_suffix(path, "-journal"));
+    match journal.and_then(|journal| journal.read_exact_at(&mut first, 0)) {
+        Ok(()) => first != [0],
+        Err(error) => ![ErrorKind::NotFound, ErrorKind::UnexpectedEof].contains(&error.kind()),
+    }
+}
+
+/// Whether SQLite will roll FILE back to 0 bytes: FILE-journal says that it had no pages, as before
+/// a first start that was killed (<https://sqlite.org/fileformat2.html>, section 3).
+fn is_emptied(path: &Path) -> bool {
+    let mut header = [0; 20];
+    let journal = File::open(with_suffix(path, "-journal"));
+    journal.and_then(|journal| journal.read_exact_at(&mut header, 0)).is_ok()
+        && header.starts_with(&[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7])
+        && header.ends_with(&[0; 4])
+}
+
+/// Makes the names of FILE and of the files beside it durable.
+pub(super) fn sync_directory(path: &Path) -> Result<(), DatabaseError> {
+    let directory = directory_of(path);
+    let synced = File::open(directory).and_then(|directory| directory.sync_all());
+    synced.map_err(|error| DatabaseError::Refused {
+        operation: "sync",
+        path: directory.to_owned(),
+        cause: format!(
+            "{error}; a power cut could lose the file: repair the disk, or name another file with \
+             --data"
+        ),
+    })
+}
+
+/// Where the file of `--data` is, without links, and whether it has a list. Fails if this process
+/// may not write the file, or may not create files in its directory.
+pub(crate) fn writable(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
+    let has_list = inspect(file)?;
+    let path = resolve(file);
+    let check = |path: &Path, access| {
+        rustix::fs::access(path, access).map_err(|error| refused("write", path, &error.into()))
+    };
+    if path.exists() {
+        check(&path, Access::READ_OK | Access::WRITE_OK)?;
+    }
+    check(directory_of(&path), Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)?;
+    Ok((path, has_list))
+}
+
+/// The error when the system refuses an operation on an absolute path. If permission is lacking, it
+/// names the part of the path that is to blame: a service manager runs the service as a user of its
+/// own, and from the bare error nobody learns which directory has to be whose.
+pub(super) fn refused(operation: &'static str, path: &Path, error: &io::Error) -> DatabaseError {
+    if path == Path::new("/") {
+        return DatabaseError::Unusable(
+            "this would be a file in /, where relative paths begin under systemd; name its whole \
+             path with --data, as in /var/lib/colors/colors.db"
+                .to_owned(),
+        );
+    }
+    let seen = path.ancestors().find_map(|part| Some((part, fs::metadata(part).ok()?)));
+    let (operation, path, cause) = match (error.kind(), seen) {
+        (ErrorKind::PermissionDenied, Some((part, there))) => {
+            let cause = format!(
+                "permission denied: it belongs to user {} with mode {:04o}, and this process runs \
+                 as user {}; change its mode or its owner",
+                there.uid(),
+                there.mode() & 0o7777,
+                rustix::process::geteuid().as_raw()
+            );
+            (if part == path { operation } else { "search" }, part, cause)
+        }
+        (ErrorKind::ReadOnlyFilesystem, _) => {
+            let directory = if path.is_dir() { path } else { directory_of(path) };
+            let cause = format!(
+                "it is read-only; under systemd have the unit say ReadWritePaths={}, or name \
+                 another file with --data",
+                directory.display()
+            );
+            (operation, directory, cause)
+        }
+        _ => (operation, path, format!("{error}; name another file with --data")),
+    };
+    DatabaseError::Refused { operation, path: path.to_owned(), cause }
+}
+
+/// Where a path leads, as an absolute path; follows links even to a file that does not exist.
+pub(super) fn resolve(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    // as many links as the kernel follows (path_resolution(7))
+    for _ in 0..40 {
+        let Ok(target) = fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
+}
+
+/// The path of a file beside FILE, such as FILE-wal.
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+/// The name of a file, without its directory, for messages.
+pub(super) fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().display().to_string()
+}
+
+/// The path as a URI for SQLite (<https://sqlite.org/uri.html>).
+pub(super) fn uri(path: &Path) -> String {
+    const RESERVED: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
+    format!("file://{}", percent_encode(path.as_os_str().as_bytes(), RESERVED))
+}

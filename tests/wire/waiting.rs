@@ -1,0 +1,301 @@
+//! `Prefer: wait` holds a conditional GET until there is something new (docs/http.md, Wait for a
+//! change).
+
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use rustix::process::Signal;
+
+use crate::common::client::{Client, Response, request};
+use crate::common::harness::{DEADLINE, Scratch, Server, long_list, own_environment, wait_until};
+
+/// Longest wait that a request can ask for, in seconds: what ends sooner was not ended by time.
+const LONGEST: u64 = 300;
+
+/// The current tag of what a target names.
+fn tag(server: &Server, target: &str) -> String {
+    server.ask("GET", target, "").field("etag").unwrap().to_owned()
+}
+
+/// The fields of a request that waits for something newer than this tag.
+fn waits(tag: &str) -> String {
+    format!("If-None-Match: {tag}\r\nPrefer: wait={LONGEST}\r\n")
+}
+
+/// Sends a request with these further field lines, and does not read the response.
+fn send(client: &mut Client, method: &str, target: &str, fields: &str) {
+    client.send(request(method, target, &format!("Host: localhost\r\n{fields}"), ""));
+}
+
+/// How many requests wait.
+fn waiting(server: &Server) -> usize {
+    let metrics = server.ask("GET", "/metrics", "").content;
+    let gauge = metrics.lines().find_map(|line| line.strip_prefix("colors_requests_waiting "));
+    gauge.unwrap().parse().unwrap()
+}
+
+/// Has a request wait on a connection of its own for what comes after the current state.
+fn wait_on(server: &Server, method: &str, target: &str) -> Client {
+    let before = waiting(server);
+    let mut client = server.connect();
+    send(&mut client, method, target, &waits(&tag(server, target)));
+    wait_until("the request waits", || waiting(server) == before + 1);
+    client
+}
+
+/// Checks that a wait has ended with this status.
+#[track_caller]
+fn expect_end(response: &Response, status: u16) {
+    response.expect_field(status, "preference-applied", Some("wait=300"));
+}
+
+#[test]
+fn a_read_waits_until_it_would_be_answered_otherwise() {
+    for server in Server::of_both_kinds(r##"[{"name":"lamp","value":"#111"}]"##) {
+        for (target, method, change, status) in [
+            ("/colors/lamp", "GET", ("PUT", "/colors/lamp", r#"{"value":"1"}"#), 200),
+            ("/colors/lamp", "HEAD", ("PUT", "/colors/lamp", r#"{"value":"2"}"#), 200),
+            ("/colors", "GET", ("PUT", "/colors/lamp", r#"{"value":"3"}"#), 200),
+            ("/colors", "HEAD", ("POST", "/colors", r#"{"name":"a","value":"4"}"#), 200),
+            ("/colors", "GET", ("DELETE", "/colors/a", ""), 200),
+            ("/colors/lamp", "GET", ("PUT", "/colors", r#"[{"name":"lamp","value":"5"}]"#), 200),
+            ("/colors/lamp", "GET", ("DELETE", "/colors/lamp", ""), 404),
+        ] {
+            let mut client = wait_on(&server, method, target);
+            // what concerns no one ends no wait for a color
+            server.ask("POST", "/colors/", "");
+            if target != "/colors" {
+                server.ask("POST", "/colors", r#"{"name":"b","value":"1"}"#).expect_status(201);
+                assert_eq!(waiting(&server), 1, "{change:?}");
+            }
+            let (changing, path, content) = change;
+            server.ask(changing, path, content);
+            let response = client.response_to(method);
+            expect_end(&response, status);
+            if status == 200 {
+                assert_eq!(response.field("etag"), Some(&*tag(&server, target)), "{change:?}");
+            }
+            client.expect_open();
+        }
+    }
+}
+
+#[test]
+fn without_a_change_the_answer_is_304_after_the_time_asked_for() {
+    let server = Server::start(&["--base-path", "/api"]);
+    let tag = tag(&server, "/api/colors/red");
+    let mut client = server.connect();
+    for (prefer, applied) in
+        [("wait=1", Some("wait=1")), ("respond-async, WAIT=\"0\"", Some("wait=0"))]
+    {
+        let fields = format!("If-None-Match: \"x\", W/{tag}\r\nPrefer: {prefer}\r\n");
+        let begun = Instant::now();
+        let response = client.ask_with("GET", "/api/colors/red", &fields, "");
+        response.expect_field(304, "preference-applied", applied);
+        assert_eq!(response.field("vary"), Some("Prefer"));
+        assert!(
+            begun.elapsed() < DEADLINE && (prefer != "wait=1" || begun.elapsed().as_secs() > 0)
+        );
+    }
+}
+
+#[test]
+fn in_all_other_cases_the_answer_comes_at_once() {
+    let server = Server::start(&[]);
+    let tag = tag(&server, "/colors/red");
+    let current = format!("If-None-Match: {tag}\r\n");
+    for (method, target, fields, status) in [
+        ("GET", "/colors/red", "Prefer: wait=300\r\n".to_owned(), 200),
+        ("GET", "/colors/red", "If-None-Match: \"x\"\r\nPrefer: wait=300\r\n".to_owned(), 200),
+        ("GET", "/colors/red", current.clone(), 304),
+        ("GET", "/colors/red", current.clone() + "Prefer: wait=x\r\n", 304),
+        ("GET", "/colors/red", current.clone() + "Prefer: respond-async;wait=300\r\n", 304),
+        ("GET", "/colors/none", waits("*"), 404),
+        ("GET", "/openapi.json", waits("*"), 304),
+        ("GET", "/health", waits("*"), 304),
+        ("PUT", "/colors/red", waits("\"x\""), 200),
+        ("GET", "/colors/red", format!("If-Match: \"x\"\r\n{}", waits(&tag)), 412),
+    ] {
+        let response = server.ask_with(method, target, &fields, "");
+        response.expect_field(status, "preference-applied", None);
+    }
+}
+
+#[test]
+fn what_the_client_sends_or_a_stop_ends_a_wait_in_order() {
+    let server = Server::start(&[]);
+    let mut client = wait_on(&server, "GET", "/colors/red");
+    send(&mut client, "GET", "/colors/blue", "");
+    expect_end(&client.response(), 304);
+    client.response().expect_status(200);
+    // the client's end: nothing is written
+    let mut gone = wait_on(&server, "GET", "/colors/red");
+    gone.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    gone.expect_close();
+    assert_eq!(waiting(&server), 0);
+    // HTTP/1.0, and whoever wants the connection closed
+    let tag = tag(&server, "/colors/red");
+    let mut old = server.connect();
+    old.send(format!("GET /colors/red HTTP/1.0\r\n{}\r\n", waits(&tag)));
+    let mut closing = server.connect();
+    let fields = format!("{}Connection: close\r\n", waits(&tag));
+    send(&mut closing, "GET", "/colors/red", &fields);
+    wait_until("both wait", || waiting(&server) == 2);
+    let mut waits = wait_on(&server, "GET", "/colors");
+    server.begin_to_stop();
+    for client in [&mut old, &mut closing, &mut waits] {
+        let response = client.response();
+        expect_end(&response, 304);
+        assert!(response.closes());
+    }
+    waits.expect_close();
+}
+
+#[test]
+fn a_token_that_is_withdrawn_ends_the_wait_with_401() {
+    let scratch = Scratch::new();
+    let token = "0123456789abcdef";
+    let file = scratch.write("tokens", token);
+    fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let server = Server::start(&["--token-file", &file, "--private"]);
+    let bearer = format!("Authorization: Bearer {token}\r\n");
+    let response = server.ask_with("GET", "/colors/red", &bearer, "");
+    let mut client = server.connect();
+    let fields = bearer.clone() + &waits(response.field("etag").unwrap());
+    send(&mut client, "GET", "/colors/red", &fields);
+    let gauge = || server.ask_with("GET", "/metrics", &bearer, "").content;
+    wait_until("it waits", || gauge().contains("\ncolors_requests_waiting 1\n"));
+    scratch.write("tokens", "another-token-of-16");
+    server.signal(Signal::HUP);
+    expect_end(&client.response(), 401);
+}
+
+#[test]
+fn what_another_program_commits_and_what_a_follower_reads_end_a_wait() {
+    let (_scratch, file, server) = Server::kept(r##"[{"name":"lamp","value":"#111"}]"##);
+    let follower = Server::start(&["--read-only", "--data", &file]);
+    let mut clients = [&server, &follower].map(|server| wait_on(server, "GET", "/colors/lamp"));
+    let database = Connection::open(&file).unwrap();
+    database.execute("UPDATE color SET value = '#222'", []).unwrap();
+    for client in &mut clients {
+        let response = client.response();
+        expect_end(&response, 200);
+        response.expect_content(r##"{"name":"lamp","value":"#222"}"##);
+    }
+}
+
+#[test]
+fn a_list_that_takes_long_to_make_is_told_to_all_who_wait_for_it() {
+    let server = Server::with_seed(&long_list(2_600_000), &[]);
+    let mut clients: Vec<_> = (0..20).map(|_| wait_on(&server, "GET", "/colors")).collect();
+    server.ask("PUT", "/colors/red", r#"{"value":"1"}"#).expect_status(200);
+    let list = server.list();
+    for client in &mut clients {
+        let response = client.response();
+        expect_end(&response, 200);
+        assert!(response.content == list);
+    }
+}
+
+/// Writers change colors all the time while clients follow them. Had one change been missed, its
+/// client would wait for minutes.
+#[test]
+fn who_follows_a_color_misses_nothing_however_many_write() {
+    const CHANGES: usize = 300;
+    for server in Server::of_both_kinds(r#"[{"name":"a","value":""},{"name":"b","value":""}]"#) {
+        let seen = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for target in ["/colors/a", "/colors/b", "/colors/a", "/colors/b", "/colors"] {
+                let (server, seen) = (&server, &seen);
+                scope.spawn(move || {
+                    let mut client = server.connect();
+                    let mut response = client.ask("GET", target, "");
+                    while response.content.matches("last").count()
+                        < 1 + usize::from(target == "/colors")
+                    {
+                        let tag = response.field("etag").unwrap().to_owned();
+                        response = client.ask_with("GET", target, &waits(&tag), "");
+                        response.expect_status(200);
+                        seen.fetch_add(1, Relaxed);
+                    }
+                });
+            }
+            for target in ["/colors/a", "/colors/b"] {
+                let server = &server;
+                scope.spawn(move || {
+                    let mut client = server.connect();
+                    for change in
+                        (0..CHANGES).map(|change| change.to_string()).chain(["last".to_owned()])
+                    {
+                        let content = format!(r#"{{"value":"{change}"}}"#);
+                        client.ask("PUT", target, &content).expect_status(200);
+                    }
+                });
+            }
+        });
+        assert!(seen.into_inner() > 5);
+        assert_eq!(waiting(&server), 0);
+    }
+}
+
+#[test]
+fn waiting_clients_make_room_at_the_connection_limit_as_idle_ones_do() {
+    let server = Server::with_descriptors(100, &["--workers", "2"]);
+    let metrics = server.ask("GET", "/metrics", "").content;
+    let limit = metrics.lines().find_map(|line| line.strip_prefix("colors_connections_max "));
+    let limit: usize = limit.unwrap().parse().unwrap();
+    let tag = tag(&server, "/colors/red");
+    let mut clients: Vec<Client> = (0..limit).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        send(client, "GET", "/colors/red", &waits(&tag));
+    }
+    let begun = Instant::now();
+    server.ask("GET", "/colors/blue", "").expect_status(200);
+    assert!(begun.elapsed() < Duration::from_secs(LONGEST / 10));
+    wait_until("one has made room", || clients.iter().any(Client::has_answer));
+    let first = clients.iter_mut().find(|client| client.has_answer()).unwrap();
+    let response = first.response();
+    expect_end(&response, 304);
+    assert!(response.closes());
+}
+
+#[test]
+fn the_access_log_tells_how_long_a_request_has_waited() {
+    let server = Server::start(&["--access-log=true"]);
+    let mut client = wait_on(&server, "GET", "/colors/red");
+    server.ask("DELETE", "/colors/red", "").expect_status(200);
+    expect_end(&client.response(), 404);
+    server.log_when("the request is logged", |log| {
+        log.contains(" GET \"/colors/red\" 404 ") && log.contains("us no such color, waited ")
+    });
+}
+
+/// The loop that README shows, with a program that is run for each color.
+#[test]
+fn curl_follows_a_color_by_one_line() {
+    let scratch = Scratch::new();
+    let server = Server::with_seed(r##"[{"name":"lamp","value":"#111"}]"##, &[]);
+    let script = format!(
+        "n=0; while [ $n -lt 3 ] && curl -sSf --etag-compare tag --etag-save tag \
+         -H 'Prefer: wait=60' -o lamp.json {}/colors/lamp; do cat lamp.json >>shown; n=$((n+1)); done",
+        server.address
+    );
+    let mut shell = own_environment("sh");
+    let mut follower =
+        shell.args(["-c", &script]).current_dir(&scratch.0).spawn().expect("sh is there");
+    let shown = || fs::read_to_string(scratch.file("shown")).unwrap_or_default();
+    for value in ["#222", "#333"] {
+        let count = shown().lines().count();
+        wait_until("it waits", || waiting(&server) == 1 && shown().lines().count() > 0);
+        let content = format!(r#"{{"value":"{value}"}}"#);
+        server.ask("PUT", "/colors/lamp", &content).expect_status(200);
+        wait_until("it is shown", || shown().lines().count() > count.max(1));
+    }
+    assert!(follower.wait().unwrap().success());
+    let lines = ["#111", "#222", "#333"]
+        .map(|value| format!("{{\"name\":\"lamp\",\"value\":\"{value}\"}}\n"));
+    assert_eq!(shown(), lines.concat());
+}
