@@ -3,6 +3,8 @@
 //! path; all threads share one list behind one mutex. The pool has a thread for each processor, or
 //! as many as the variable THREADS says. Does nothing that the API does not ask for.
 
+#![expect(clippy::disallowed_types, reason = "this is the program that colors is compared with")]
+
 mod api;
 
 use std::error::Error;

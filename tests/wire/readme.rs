@@ -176,6 +176,7 @@ fn every_command_of_readme_for_a_shell_is_run_by_a_script() {
         ("cargo test", include_str!("../../.ci/run"), "\nCI=1 cargo test\n"),
         ("tar -xzf", include_str!("../../.ci/dist"), "readme 'tar -xzf'"),
         ("linux/install.sh", include_str!("../../.ci/boot"), "block 'linux/install.sh'"),
+        ("while curl", include_str!("recipes.rs"), "block(README, \"sh\", \"while curl\")"),
         ("podman build", include_str!("../../.ci/container"), "s/^podman run "),
     ];
     assert_eq!(shown.len(), scripts.len());

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::common::client::Client;
-use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, run};
+use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, run, wait_until};
 use crate::wire::systemd::analyze;
 
 const HTTP: &str = include_str!("../../docs/http.md");
@@ -98,6 +98,29 @@ fn the_page_of_another_origin_may_read_a_color_with_the_option_for_that() {
     let file = scratch.write("page.mjs", format!("{document}{script}{show}"));
     let ended = run(Command::new("node").arg(file));
     assert_eq!(ended, (Some(0), "#ff0000\n".to_owned(), String::new()));
+}
+
+#[test]
+fn the_loop_that_follows_a_color_shows_each_change_once_and_ends_with_the_service() {
+    let color = |value: &str| format!("{{\"name\":\"lamp\",\"value\":\"{value}\"}}\n");
+    let (server, scratch) =
+        (Server::with_seed(&format!("[{}]", color("off")), &[]), Scratch::new());
+    let show = scratch.write("show", "#!/bin/sh\ncat $1 >>shown\n");
+    fs::set_permissions(show, fs::Permissions::from_mode(0o755)).unwrap();
+    let commands = block(README, "sh", "while curl");
+    let commands = commands.replace("localhost:8080", &server.address.to_string());
+    let mut shell = Command::new("sh");
+    let mut shell = shell.args(["-c", &commands]).current_dir(&scratch.0).spawn().unwrap();
+    let shown = || fs::read_to_string(scratch.file("shown")).unwrap_or_default();
+    wait_until("the color is shown", || shown() == color("off"));
+    server.ask("PUT", "/colors/lamp", &color("on")).expect_content(color("on").trim_end());
+    let both = color("off") + &color("on");
+    wait_until("the change is shown", || shown() == both);
+    server.stop();
+    shell.wait().unwrap();
+    // the service answers who waits with 304 when it stops
+    let again = both.clone() + &color("on");
+    assert!([both, again].contains(&shown()), "{}", shown());
 }
 
 /// A proxy in front of a service on a unix socket; stopped when dropped.
