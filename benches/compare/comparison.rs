@@ -1,5 +1,5 @@
 //! The table of README: a row for each kind of figure, put together from the results of the other
-//! parts. Measures nothing.
+//! parts, and who tells of a change. Measures nothing.
 
 use anyhow::{Context, Result};
 
@@ -10,6 +10,10 @@ use crate::table::Summary;
 
 const SERVERS: [&str; 7] =
     ["colors", "tiny_http", "tiny_http 64", "axum", "nginx, files", "Redis", "SQLite"];
+
+/// Those that tell a client of a change, so that it need not ask again and again: colors by
+/// `Prefer: wait`, Redis by notifications of its keys.
+const TELLING: [&str; 2] = ["colors", "Redis"];
 
 const RATES: &str = "32 connections, 148 colors";
 const WRITERS: &str = "durable changes/s";
@@ -51,6 +55,10 @@ pub(crate) fn print() -> Result<()> {
     for server in SERVERS {
         let figure = cell(find(DISK)?, "50 ms", &format!("{server}: p99 ms"));
         summary.add("read beside slow saves: p99 ms", server, figure.unwrap_or_default());
+    }
+    for server in SERVERS {
+        let tells = if TELLING.contains(&server) { "yes" } else { "no" };
+        summary.add("tells of a change", server, tells.to_owned());
     }
     summary.print("32 clients, 148 colors");
     Ok(())
