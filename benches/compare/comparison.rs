@@ -38,7 +38,7 @@ pub(crate) fn print() -> Result<()> {
         }
     }
     for (row, column) in
-        [("stalled clients: others wait from", COUNT), ("stalled clients: closed after s", CLOSED)]
+        [("stalled clients until others wait", COUNT), ("seconds until one is closed", CLOSED)]
     {
         for server in SERVERS {
             let figure = cell(find(STALLED)?, server, column);
@@ -60,6 +60,9 @@ pub(crate) fn print() -> Result<()> {
         let tells = if TELLING.contains(&server) { "yes" } else { "no" };
         summary.add("tells of a change", server, tells.to_owned());
     }
-    summary.print("32 clients, 148 colors");
+    println!(
+        "From rates.txt, stalled.txt, writers.txt and disk.txt, which have commit and conditions."
+    );
+    summary.print("148 colors");
     Ok(())
 }
