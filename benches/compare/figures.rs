@@ -12,9 +12,11 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use plotters::prelude::*;
 
-use crate::disk::SUMMARY_TITLE as DISK_TITLE;
+use crate::disk::SUMMARY_TITLE as DISK;
+use crate::stalled::{CLOSED, COUNT, SUMMARY_TITLE as STALLED};
+use crate::table::Summary;
 
-/// The files of results, each with the arguments that measure it: 13 minutes in all, without the
+/// The files of results, each with the arguments that measure it: some 17 minutes in all, without the
 /// builds. The last one needs those before it.
 const RESULTS: [(&str, &str); 9] = [
     ("rates", "rates"),
@@ -30,6 +32,18 @@ const RESULTS: [(&str, &str); 9] = [
     ("stalled", "stalled"),
     ("comparison", "comparison"),
 ];
+
+/// Those of README.
+const SERVERS: [&str; 7] =
+    ["colors", "tiny_http", "tiny_http 64", "axum", "nginx, files", "Redis", "SQLite"];
+
+/// Those that tell a client of a change, so that it need not ask again and again: colors by
+/// `Prefer: wait`, Redis by notifications of its keys.
+const TELLING: [&str; 2] = ["colors", "Redis"];
+
+/// Titles of tables.
+const RATES: &str = "32 connections, 148 colors";
+const WRITERS: &str = "durable changes/s";
 
 /// Dark enough for white: blue, orange, brown, green, red, violet, gray.
 const COLORS: [RGBColor; 7] = [
@@ -63,13 +77,13 @@ pub(crate) fn measure() -> Result<()> {
 }
 
 /// The tables of a text: the lines of each.
-pub(crate) fn parse(text: &str) -> Vec<Vec<&str>> {
+fn parse(text: &str) -> Vec<Vec<&str>> {
     let lines: Vec<&str> = text.lines().collect();
     let runs = lines.chunk_by(|a, b| a.starts_with('|') == b.starts_with('|'));
     runs.filter(|run| run[0].starts_with('|')).map(<[&str]>::to_vec).collect()
 }
 
-pub(crate) fn cells(row: &str) -> Vec<&str> {
+fn cells(row: &str) -> Vec<&str> {
     row.trim_matches('|').split('|').map(str::trim).collect()
 }
 
@@ -86,7 +100,7 @@ fn column<'a>(table: &[&'a str], title: &str) -> Vec<(&'a str, f64)> {
 }
 
 /// All results that there are.
-pub(crate) fn results_text() -> Result<String> {
+fn results_text() -> Result<String> {
     let mut text = String::new();
     for (name, _) in RESULTS {
         match fs::read_to_string(results(name)) {
@@ -96,6 +110,57 @@ pub(crate) fn results_text() -> Result<String> {
         }
     }
     Ok(text)
+}
+
+/// Prints the table of README: a row for each kind of figure, put together from the results of the
+/// other parts.
+pub(crate) fn compare() -> Result<()> {
+    let text = results_text()?;
+    let tables = parse(&text);
+    let find = |title: &str| {
+        let table = tables.iter().find(|table| cells(table[0])[0] == title);
+        table.with_context(|| format!("no table has the title {title:?}"))
+    };
+    let cell = |table: &[&str], row: &str, column: &str| {
+        let column = cells(table[0]).iter().position(|title| *title == column)?;
+        let row = table.iter().map(|row| cells(row)).find(|cells| cells[0] == row)?;
+        Some(row[column].to_owned())
+    };
+    let mut summary = Summary::new();
+    for column in ["reads/s", "lists/s", "updates/s", "CPU µs/read", "MiB"] {
+        for server in SERVERS {
+            let figure = cell(find(RATES)?, server, column);
+            summary.add(column, server, figure.unwrap_or_default());
+        }
+    }
+    for (row, column) in
+        [("stalled clients until others wait", COUNT), ("seconds until one is closed", CLOSED)]
+    {
+        for server in SERVERS {
+            let figure = cell(find(STALLED)?, server, column);
+            summary.add(row, server, figure.unwrap_or_default());
+        }
+    }
+    for clients in ["1 client", "64 clients"] {
+        for server in SERVERS {
+            let figure = cell(find(WRITERS)?, &format!("148 colors, {clients}"), server);
+            let row = format!("durable changes/s, {clients}");
+            summary.add(&row, server, figure.unwrap_or_default());
+        }
+    }
+    for server in SERVERS {
+        let figure = cell(find(DISK)?, "50 ms", &format!("{server}: p99 ms"));
+        summary.add("read beside slow saves: p99 ms", server, figure.unwrap_or_default());
+    }
+    for server in SERVERS {
+        let tells = if TELLING.contains(&server) { "yes" } else { "no" };
+        summary.add("tells of a change", server, tells.to_owned());
+    }
+    println!(
+        "From rates.txt, stalled.txt, writers.txt and disk.txt, which have commit and conditions."
+    );
+    summary.print("148 colors");
+    Ok(())
 }
 
 /// Draws the plots, and updates the tables of the documents.
@@ -154,7 +219,7 @@ fn draw_disk(tables: &[Vec<&str>]) -> Result<()> {
     for title in ["colors: median ms", "colors: p99 ms", "Redis: median ms", "Redis: p99 ms"] {
         let table = tables
             .iter()
-            .find(|table| cells(table[0])[0] == DISK_TITLE)
+            .find(|table| cells(table[0])[0] == DISK)
             .context("no figures of slow disks")?;
         let points = column(table, title);
         delays = points.iter().map(|(delay, _)| delay.trim_end_matches(" ms")).collect();

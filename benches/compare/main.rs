@@ -2,7 +2,6 @@
 //! explains the tables.
 
 mod client;
-mod comparison;
 mod disk;
 mod figures;
 mod isolation;
@@ -123,7 +122,7 @@ fn main() -> Result<()> {
         return figures::show();
     }
     if args.part == Part::Comparison {
-        return comparison::print();
+        return figures::compare();
     }
     let programs = Programs::build(args.colors.as_deref(), args.before.as_deref())?;
     print_conditions()?;
