@@ -97,9 +97,9 @@ impl Client {
         Ok(Response(head, content))
     }
 
-    /// Receives a response that has come already.
-    pub(crate) fn receive_now(&mut self) -> Result<Response> {
-        self.0.get_ref().set_read_timeout(Some(Duration::from_millis(1)))?;
+    /// Receives a response. Fails if any part of it takes longer than this.
+    pub(crate) fn receive_within(&mut self, time: Duration) -> Result<Response> {
+        self.0.get_ref().set_read_timeout(Some(time))?;
         self.receive()
     }
 
@@ -108,6 +108,13 @@ impl Client {
         let mut line = String::new();
         self.0.read_line(&mut line)?;
         Ok(line)
+    }
+
+    /// Receives a line, with its end; an empty one if the connection has ended. Fails if any part of
+    /// it takes longer than this.
+    pub(crate) fn receive_line_within(&mut self, time: Duration) -> Result<String> {
+        self.0.get_ref().set_read_timeout(Some(time.max(Duration::from_millis(1))))?;
+        self.receive_line()
     }
 }
 

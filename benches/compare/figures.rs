@@ -1,9 +1,10 @@
 //! The figures of the documents: measures all of them into `benches/results`, draws the plots, and
 //! puts the tables of the results into the documents. A table of a document is replaced by the one
-//! of the results that has the same head.
+//! of the results that has the same title.
 
 use std::env;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,11 +12,13 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use plotters::prelude::*;
 
-use crate::disk::SUMMARY_TITLE as DISK_TITLE;
+use crate::disk::SUMMARY_TITLE as DISK;
+use crate::stalled::{CLOSED, COUNT, SUMMARY_TITLE as STALLED};
+use crate::table::Summary;
 
-/// The files of results, each with the arguments that measure it: 10 minutes in all, without the
-/// builds.
-const RESULTS: [(&str, &str); 7] = [
+/// The files of results, each with the arguments that measure it: some 17 minutes in all, without the
+/// builds. The last one needs those before it.
+const RESULTS: [(&str, &str); 9] = [
     ("rates", "rates"),
     ("connections", "rates --connections 2,8,64 --workloads read"),
     (
@@ -26,12 +29,27 @@ const RESULTS: [(&str, &str); 7] = [
     ("writers", "writers --colors-count 148,100000 --seconds 2"),
     ("isolation", "isolation --only axum --colors-count 100000 --seconds 2"),
     ("disk", "disk --seconds 2"),
+    ("stalled", "stalled"),
+    ("comparison", "comparison"),
 ];
 
-/// Dark enough for white: blue, orange, green, red, violet, gray.
-const COLORS: [RGBColor; 6] = [
+/// Those of README.
+const SERVERS: [&str; 7] =
+    ["colors", "tiny_http", "tiny_http 64", "axum", "nginx, files", "Redis", "SQLite"];
+
+/// Those that tell a client of a change, so that it need not ask again and again: colors by
+/// `Prefer: wait`, Redis by notifications of its keys.
+const TELLING: [&str; 2] = ["colors", "Redis"];
+
+/// Titles of tables.
+const RATES: &str = "32 connections, 148 colors";
+const WRITERS: &str = "durable changes/s";
+
+/// Dark enough for white: blue, orange, brown, green, red, violet, gray.
+const COLORS: [RGBColor; 7] = [
     RGBColor(0, 90, 181),
     RGBColor(230, 120, 0),
+    RGBColor(130, 80, 20),
     RGBColor(20, 140, 70),
     RGBColor(200, 30, 40),
     RGBColor(130, 80, 180),
@@ -81,20 +99,84 @@ fn column<'a>(table: &[&'a str], title: &str) -> Vec<(&'a str, f64)> {
     table[2..].iter().filter_map(number).collect()
 }
 
+/// All results that there are.
+fn results_text() -> Result<String> {
+    let mut text = String::new();
+    for (name, _) in RESULTS {
+        match fs::read_to_string(results(name)) {
+            Ok(results) => text += &results,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| results(name).display().to_string()),
+        }
+    }
+    Ok(text)
+}
+
+/// Prints the table of README: a row for each kind of figure, put together from the results of the
+/// other parts.
+pub(crate) fn compare() -> Result<()> {
+    let text = results_text()?;
+    let tables = parse(&text);
+    let find = |title: &str| {
+        let table = tables.iter().find(|table| cells(table[0])[0] == title);
+        table.with_context(|| format!("no table has the title {title:?}"))
+    };
+    let cell = |table: &[&str], row: &str, column: &str| {
+        let column = cells(table[0]).iter().position(|title| *title == column)?;
+        let row = table.iter().map(|row| cells(row)).find(|cells| cells[0] == row)?;
+        Some(row[column].to_owned())
+    };
+    let mut summary = Summary::new();
+    for column in ["reads/s", "lists/s", "updates/s", "CPU µs/read", "MiB"] {
+        for server in SERVERS {
+            let figure = cell(find(RATES)?, server, column);
+            summary.add(column, server, figure.unwrap_or_default());
+        }
+    }
+    for (row, column) in
+        [("stalled clients until others wait", COUNT), ("seconds until one is closed", CLOSED)]
+    {
+        for server in SERVERS {
+            let figure = cell(find(STALLED)?, server, column);
+            summary.add(row, server, figure.unwrap_or_default());
+        }
+    }
+    for clients in ["1 client", "64 clients"] {
+        for server in SERVERS {
+            let figure = cell(find(WRITERS)?, &format!("148 colors, {clients}"), server);
+            let row = format!("durable changes/s, {clients}");
+            summary.add(&row, server, figure.unwrap_or_default());
+        }
+    }
+    for server in SERVERS {
+        let figure = cell(find(DISK)?, "50 ms", &format!("{server}: p99 ms"));
+        summary.add("read beside slow saves: p99 ms", server, figure.unwrap_or_default());
+    }
+    for server in SERVERS {
+        let tells = if TELLING.contains(&server) { "yes" } else { "no" };
+        summary.add("tells of a change", server, tells.to_owned());
+    }
+    println!(
+        "From rates.txt, stalled.txt, writers.txt and disk.txt, which have commit and conditions."
+    );
+    summary.print("148 colors");
+    Ok(())
+}
+
 /// Draws the plots, and updates the tables of the documents.
 pub(crate) fn show() -> Result<()> {
-    let read = |(name, _)| {
-        fs::read_to_string(results(name)).with_context(|| results(name).display().to_string())
-    };
-    let texts = RESULTS.map(read).into_iter().collect::<Result<Vec<_>>>()?;
-    let tables: Vec<Vec<&str>> = texts.iter().flat_map(|text| parse(text)).collect();
+    let text = results_text()?;
+    let tables = parse(&text);
     draw_rates(&tables)?;
     draw_disk(&tables)?;
-    for path in ["README.md", "docs/performance.md"].map(|path| root().join(path)) {
+    for path in ["README.md", "docs/performance.md", "docs/design.md"].map(|path| root().join(path))
+    {
         let old = fs::read_to_string(&path)?;
         let mut new = old.clone();
         for shown in parse(&old) {
-            if let Some(table) = tables.iter().find(|table| cells(table[0]) == cells(shown[0])) {
+            if let Some(table) =
+                tables.iter().find(|table| cells(table[0])[0] == cells(shown[0])[0])
+            {
                 new = new.replace(&shown.join("\n"), &table.join("\n"));
             }
         }
@@ -137,7 +219,7 @@ fn draw_disk(tables: &[Vec<&str>]) -> Result<()> {
     for title in ["colors: median ms", "colors: p99 ms", "Redis: median ms", "Redis: p99 ms"] {
         let table = tables
             .iter()
-            .find(|table| cells(table[0])[0] == DISK_TITLE)
+            .find(|table| cells(table[0])[0] == DISK)
             .context("no figures of slow disks")?;
         let points = column(table, title);
         delays = points.iter().map(|(delay, _)| delay.trim_end_matches(" ms")).collect();

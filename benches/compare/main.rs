@@ -8,6 +8,7 @@ mod isolation;
 mod latency;
 mod rates;
 mod server;
+mod stalled;
 mod table;
 mod workload;
 mod writers;
@@ -62,7 +63,7 @@ struct Args {
     #[arg(
         long,
         value_name = "NAME,...",
-        default_value = "tiny-http,axum,actix,nginx,json-server",
+        default_value = "tiny-http,tiny-http-64,axum,actix,nginx,json-server",
         value_delimiter = ','
     )]
     only: Vec<Kind>,
@@ -73,8 +74,10 @@ struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Part {
-    /// Requests per second and CPU time, and who is answered beside clients that stand still
+    /// Requests per second and CPU time
     Rates,
+    /// How many clients that stand still it takes until nobody else is answered
+    Stalled,
     /// Times of reads at fixed rates
     Latency,
     /// Durable changes per second, beside SQLite and Redis
@@ -83,6 +86,8 @@ enum Part {
     Isolation,
     /// Times of reads beside a client that writes to a slow disk, also of Redis
     Disk,
+    /// The table of README, put together from benches/results
+    Comparison,
     /// Measure everything that the documents show, into benches/results, and then `documents`
     All,
     /// Draw the plots, and put the tables into the documents, from benches/results
@@ -116,6 +121,9 @@ fn main() -> Result<()> {
     if matches!(args.part, Part::All | Part::Documents) {
         return figures::show();
     }
+    if args.part == Part::Comparison {
+        return figures::compare();
+    }
     let programs = Programs::build(args.colors.as_deref(), args.before.as_deref())?;
     print_conditions()?;
     if args.only.contains(&Kind::JsonServer) && Command::new("npm").arg("-v").output().is_err() {
@@ -127,6 +135,7 @@ fn main() -> Result<()> {
         Part::Writers => writers::print(&args, &programs),
         Part::Isolation => isolation::print(&args, &programs),
         Part::Disk => disk::print(&args, &programs),
+        Part::Stalled => stalled::print(&args, &programs),
         _ => rates::print(&args, &programs),
     }
 }

@@ -1,16 +1,13 @@
-//! Requests per second: all servers under wrk, in alternating rounds; and how many clients each
-//! answers beside some that stand still. Judges nothing: the reader compares.
+//! Requests per second: all servers under wrk, in alternating rounds. Judges nothing: the reader
+//! compares.
 
 use std::fs;
 use std::process::Command;
-use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tempfile::NamedTempFile;
 
 use crate::Args;
-use crate::client::{Client, Request};
 use crate::server::{Kind, Programs, Server, Usage};
 use crate::table::{Summary, Table, median, number, range};
 use crate::workload::{Color, Workload, colors};
@@ -20,10 +17,6 @@ const TITLES: &str = "workload       | colors | threads | conn. | server       |
 
 /// Few, some, and many for each processor.
 const CONNECTIONS: [u32; 3] = [4, 32, 256];
-
-/// Clients that ask for a color beside those that stand still, and how long they wait for it.
-const OTHERS: usize = 32;
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What the servers of some rows have in common.
 struct Load<'a> {
@@ -55,12 +48,6 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
     let mut summaries = Vec::new();
     for &count in args.colors_count(&[148]) {
         let colors = &colors(count as usize)[..];
-        let mut answered = Vec::new();
-        for Contestant { kind, server, .. } in
-            start_all::<()>(args.kinds(), programs, Workload::Read, colors)?
-        {
-            answered.push((kind, answered_beside_stalled(&server, colors)?));
-        }
         for &connections in args.connections(&CONNECTIONS) {
             for &threads in args.threads.iter().filter(|threads| **threads <= connections) {
                 let mut summary = Summary::new();
@@ -80,13 +67,6 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
                 for (kind, title, cpu, resident) in costs {
                     summary.add(kind.name(), &title, number(cpu));
                     summary.add(kind.name(), "MiB", number(resident));
-                }
-                for (kind, answered) in &answered {
-                    summary.add(
-                        kind.name(),
-                        &format!("answered of {OTHERS}"),
-                        answered.to_string(),
-                    );
                 }
                 summaries.push((
                     format!("{connections} connections, {} colors", number(count.into())),
@@ -112,24 +92,6 @@ pub(crate) fn start_all<Run>(
         Ok(Contestant { kind, server, length, runs: Vec::new() })
     };
     kinds.filter(|kind| kind.serves(workload)).map(start).collect()
-}
-
-/// How many of [`OTHERS`] have their answer after [`PATIENCE`] while as many clients as there are
-/// processors, at least two, have sent half a request: a program that waits for the rest in a
-/// thread of a pool answers nobody.
-fn answered_beside_stalled(server: &Server, colors: &[Color]) -> Result<usize> {
-    let half = b"POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 4096\r\n\r\n{";
-    let connect = |_| Client::connect(server.address);
-    let mut stalled = (0..thread::available_parallelism()?.get().max(2))
-        .map(connect)
-        .collect::<Result<Vec<_>>>()?;
-    stalled.iter_mut().try_for_each(|client| client.send_bytes(half))?;
-    thread::sleep(PATIENCE / 4); // until the server has them
-    let mut others = (0..OTHERS).map(connect).collect::<Result<Vec<_>>>()?;
-    let read: &Request = &Workload::Read.requests(colors)[0].0;
-    others.iter_mut().try_for_each(|client| client.send(read))?;
-    thread::sleep(PATIENCE);
-    Ok(others.iter_mut().filter_map(|client| client.receive_now().ok()).count())
 }
 
 /// Starts all servers anew, gives each its turn in every round, and prints a row for each. Returns

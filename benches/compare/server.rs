@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     #[value(skip)]
     Before,
     TinyHttp,
+    #[value(name = "tiny-http-64")]
+    TinyHttp64,
     Axum,
     Actix,
     Nginx,
@@ -33,8 +35,16 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) fn name(self) -> &'static str {
-        ["colors", "before", "tiny_http", "axum", "actix-web", "nginx, files", "json-server"]
-            [self as usize]
+        match self {
+            Self::Colors => "colors",
+            Self::Before => "before",
+            Self::TinyHttp => "tiny_http",
+            Self::TinyHttp64 => "tiny_http 64",
+            Self::Axum => "axum",
+            Self::Actix => "actix-web",
+            Self::Nginx => "nginx, files",
+            Self::JsonServer => "json-server",
+        }
     }
 
     pub(crate) fn serves(self, workload: Workload) -> bool {
@@ -155,6 +165,11 @@ impl Server {
                 Self::start_colors(Command::new(programs.program(kind)?), colors, false)
             }
             Kind::TinyHttp => peer("peer-tiny-http"),
+            Kind::TinyHttp64 => {
+                let mut command = programs.peer("peer-tiny-http");
+                command.env("THREADS", "64");
+                Self::start_peer(command, colors)
+            }
             Kind::Axum => peer("peer-axum"),
             Kind::Actix => peer("peer-actix"),
             Kind::Nginx => Self::start_nginx(colors),

@@ -1,6 +1,9 @@
 //! The colors API in the shape that a program on tiny_http has first: a loop takes requests from
 //! `Server::recv` and hands each to a thread of a pool; a matcher written by hand parses method and
-//! path; all threads share one list behind one mutex. Does nothing that the API does not ask for.
+//! path; all threads share one list behind one mutex. The pool has a thread for each processor, or
+//! as many as the variable THREADS says. Does nothing that the API does not ask for.
+
+#![expect(clippy::disallowed_types, reason = "this is the program that colors is compared with")]
 
 mod api;
 
@@ -8,7 +11,7 @@ use std::error::Error;
 use std::io::{self, Cursor};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::{env, thread};
 
 use percent_encoding::percent_decode_str;
 use rustix::net::sockopt::set_tcp_nodelay;
@@ -73,7 +76,11 @@ fn main() -> io::Result<()> {
     // Its connections have what the listener has. Without it, each list takes 40 ms.
     set_tcp_nodelay(&listener, true)?;
     let server = Server::from_listener(listener, None).map_err(io::Error::other)?;
-    let pool = ThreadPool::new(thread::available_parallelism()?.get());
+    let threads = match env::var("THREADS") {
+        Ok(threads) => threads.parse().map_err(io::Error::other)?,
+        Err(_) => thread::available_parallelism()?.get(),
+    };
+    let pool = ThreadPool::new(threads);
     loop {
         let (mut request, colors) = (server.recv()?, Arc::clone(&colors));
         pool.execute(move || {

@@ -35,8 +35,6 @@ pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// What the cache had to do with it: MISS, HIT, EXPIRED, REVALIDATED, STALE or BYPASS.
-    pub(crate) cache: String,
     pub(crate) head: String,
     pub(crate) content: String,
 }
@@ -89,7 +87,6 @@ impl Proxy {
                 format!("{root}/certificate.pem"),
             ),
             ("/etc/letsencrypt/live/colors.example.org/privkey.pem", format!("{root}/key.pem")),
-            ("proxy_cache_path /var/lib/nginx/colors", format!("proxy_cache_path {root}/cache")),
         ]) {
             assert_eq!(site.matches(text).count(), 1, "{text}");
             site = site.replace(text, &here);
@@ -153,14 +150,9 @@ impl Proxy {
             .is_err_and(|error| error.kind() == std::io::ErrorKind::Interrupted)
         {}
         let (head, content) = text.split_once("\r\n\r\n").expect("a whole head");
-        let cache = head
-            .lines()
-            .find_map(|line| line.strip_prefix("X-Cache: "))
-            .unwrap_or_default()
-            .to_owned();
         // the line feed that every JSON content ends with is left out in comparisons
         let content = content.strip_suffix('\n').unwrap_or(content).to_owned();
-        Answer { status: head[9..12].parse().unwrap(), cache, head: head.to_owned(), content }
+        Answer { status: head[9..12].parse().unwrap(), head: head.to_owned(), content }
     }
 
     /// One request through nginx over TLS, by curl; gives the status and all that came, fields
@@ -191,12 +183,6 @@ impl Proxy {
     /// A read through nginx.
     pub(crate) fn read(&self, target: &str) -> Answer {
         self.ask("GET", target, "", "")
-    }
-
-    /// Reads until the cache has this to do with it.
-    #[track_caller]
-    pub(crate) fn read_until(&self, target: &str, cache: &str) -> Answer {
-        eventually(cache, || Some(self.read(target)).filter(|answer| answer.cache == cache))
     }
 }
 

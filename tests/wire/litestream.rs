@@ -23,7 +23,7 @@ use crate::common::harness::{
 use crate::wire::recipes::{block, path_with};
 use crate::wire::systemd::check_unit;
 
-const OPERATING: &str = include_str!("../../docs/operating.md");
+const REPLICAS: &str = include_str!("../../docs/replicas.md");
 
 /// How many clients change the list at the same time.
 const CLIENTS: usize = 32;
@@ -118,7 +118,7 @@ impl Machine {
         }
         let machine = Self { scratch, replica };
         let socket = machine.scratch.file("litestream.sock");
-        let settings = machine.here(block(OPERATING, "yaml", "file:///srv/colors"));
+        let settings = machine.here(block(REPLICAS, "yaml", "file:///srv/colors"));
         // with it, Litestream can be told to copy now
         let settings = format!("{settings}socket: {{enabled: true, path: {socket}}}\n");
         machine.scratch.write("litestream.yml", settings);
@@ -167,7 +167,7 @@ impl Machine {
 
     /// Starts what copies the list, as its unit does.
     fn replicate(&self) -> Litestream {
-        let unit = block(OPERATING, "ini", "force-snapshot");
+        let unit = block(REPLICAS, "ini", "force-snapshot");
         let first = unit.lines().find_map(|line| line.strip_prefix("ExecStartPre=-")).unwrap();
         self.run(first);
         let litestream = Litestream::start(&self.scratch, &self.here("litestream replicate"));
@@ -200,7 +200,7 @@ impl Machine {
     /// Starts what keeps a copy up to date, as its unit does.
     #[track_caller]
     fn keep_copy(&self) -> Litestream {
-        let unit = block(OPERATING, "ini", "restore -f");
+        let unit = block(REPLICAS, "ini", "restore -f");
         let line = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)).unwrap();
         assert_eq!(self.here(line("WorkingDirectory=")), self.scratch.0.to_str().unwrap());
         self.run(line("ExecStartPre="));
@@ -404,7 +404,7 @@ fn a_follower_on_another_machine_has_one_list_after_the_other() {
     };
     eventually("the copy is there", is_there);
     let mut follower = None;
-    let commands = block(OPERATING, "sh", "replica.db >>/etc/default/colors");
+    let commands = block(REPLICAS, "sh", "replica.db >>/etc/default/colors");
     second.follow(commands, |what| match what {
         "enable --now colors-replica.service" => {}
         "restart colors.service" => follower = Some(second.serve_with("colors")),
@@ -454,6 +454,11 @@ fn a_follower_on_another_machine_has_one_list_after_the_other() {
     });
     let list = server.list();
     wait_until("the last list comes", || follower.list() == list);
+    let compare = block(REPLICAS, "sh", "--etag-compare")
+        .replace("writer:8080", &server.address.to_string())
+        .replace("follower:8080", &follower.address.to_string());
+    let compared = run(&mut shell(&second.scratch, &compare));
+    assert_eq!(compared, (Some(0), "304\n".to_owned(), String::new()));
     wait_until("it is well", || follower.ask("GET", "/health", "").status == 200);
     let health: Value = serde_json::from_str(&follower.ask("GET", "/health", "").content).unwrap();
     assert_eq!(health["follows"].as_str(), Some("replica.db"));
@@ -471,7 +476,7 @@ fn the_units_are_sound() {
         return;
     }
     let (_, path, _) = run(Command::new("sh").args(["-c", "command -v litestream"]));
-    let unit = block(OPERATING, "ini", "restore -f");
+    let unit = block(REPLICAS, "ini", "restore -f");
     let unit = unit.replace("/usr/bin/litestream", path.trim_end());
     machine.scratch.write("colors-replica.service", unit);
     let template = include_str!("../../packaging/systemd/template/colors@.service");
@@ -479,10 +484,10 @@ fn the_units_are_sound() {
     let template = template.replace("/usr/bin/colors", &program);
     machine.scratch.write("colors@public.service", template);
     fs::create_dir(machine.scratch.0.join("colors@public.service.d")).unwrap();
-    let reads = block(OPERATING, "ini", "User=colors");
+    let reads = block(REPLICAS, "ini", "User=colors");
     machine.scratch.write("colors@public.service.d/override.conf", reads);
     let service = "[Service]\nExecStart=/usr/bin/litestream replicate\n";
-    let copies = block(OPERATING, "ini", "force-snapshot");
+    let copies = block(REPLICAS, "ini", "force-snapshot");
     for (file, text) in [("", service), (".d/override.conf", copies)] {
         let file = format!("litestream.service{file}");
         fs::create_dir_all(machine.scratch.0.join(&file).parent().unwrap()).unwrap();
@@ -496,7 +501,7 @@ fn the_units_are_sound() {
 #[test]
 fn litestream_takes_each_replica_that_the_document_names() {
     let Some(machine) = Machine::first() else { return };
-    let settings = block(OPERATING, "yaml", "file:///srv/colors");
+    let settings = block(REPLICAS, "yaml", "file:///srv/colors");
     let replicas: Vec<_> = settings.lines().filter(|line| line.contains("replica:")).collect();
     for (replica, kind) in replicas.iter().zip(["file", "s3", "sftp"]) {
         let (head, _) = settings.split_once("    replica:").unwrap();
@@ -520,7 +525,7 @@ fn a_public_service_beside_a_private_one_has_its_list() {
     let options = ["--data", &machine.file(), "--private", "--token-file", &tokens];
     let private = Server::start(&options);
     let mut public = None;
-    machine.follow(block(OPERATING, "sh", "colors@public"), |what| match what {
+    machine.follow(block(REPLICAS, "sh", "colors@public"), |what| match what {
         "enable --now colors@public" => public = Some(machine.serve_with("colors@public")),
         _ => panic!("{what}"),
     });
@@ -557,7 +562,7 @@ fn another_machine_takes_over_without_a_loss_by_the_commands_for_that() {
         wait_until("changes are copied", || {
             values(&first.restored()).values().all(|value| *value > 10)
         });
-        first.follow(block(OPERATING, "sh", "litestream.service"), |what| match what {
+        first.follow(block(REPLICAS, "sh", "litestream.service"), |what| match what {
             "disable --now colors.service" => {
                 let begun = Instant::now();
                 assert_calm(&old.take().unwrap().stop());
@@ -569,7 +574,7 @@ fn another_machine_takes_over_without_a_loss_by_the_commands_for_that() {
         });
     });
     let mut new = None;
-    second.follow(block(OPERATING, "sh", "chown --reference"), |what| match what {
+    second.follow(block(REPLICAS, "sh", "chown --reference"), |what| match what {
         "disable --now colors-replica.service" | "stop colors.service" => {}
         "start colors.service" => new = Some(second.serve_with("colors")),
         _ => panic!("{what}"),
@@ -608,7 +613,7 @@ fn the_list_of_a_moment_is_restored_by_the_commands_for_that() {
     machine.sync();
     let (_, moment, _) =
         run(Command::new("date").args(["-u", "-d", &format!("@{moment}"), "+%Y-%m-%dT%H:%M:%SZ"]));
-    let commands = block(OPERATING, "sh", "-timestamp");
+    let commands = block(REPLICAS, "sh", "-timestamp");
     let commands = commands.replace("2026-11-22T05:40:00Z", moment.trim_end());
     assert!(commands.contains(moment.trim_end()));
     commands.lines().for_each(|line| machine.run(line));

@@ -3,9 +3,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::unix::net::{UnixListener, UnixStream};
 
-use crate::common::harness::{Server, eventually};
+use crate::common::harness::Server;
 use crate::common::proxy::{CLOSED, HOST, Proxy, field};
 
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
@@ -37,60 +36,14 @@ fn every_name_that_the_service_takes_passes_both_ways() {
                 (target.len() <= 3500).then_some(target.as_str()),
                 "{version}"
             );
-            let read = proxy.curl_by(version, &target, &["-H", "Cache-Control: no-cache"]);
+            let read = proxy.curl_by(version, &target, &[]);
             assert_eq!((read.0, content(&read.1)), (200, color.as_str()), "{version}");
-            let read = eventually("a hit", || {
-                Some(proxy.curl_by(version, &target, &[]))
-                    .filter(|(_, text)| field(text, "X-Cache") == Some("HIT"))
-            });
-            assert_eq!(content(&read.1), color, "{version}");
             for change in [&["-X", "PUT", "--json", r#"{"value":"2"}"#][..], &["-X", "DELETE"]] {
                 assert_eq!(proxy.curl_by(version, &target, change).0, 200, "{version}");
             }
         }
     }
     assert_eq!(server.list(), list);
-}
-
-#[test]
-fn every_concurrent_reader_gets_what_the_service_has() {
-    let Some(proxy) = Proxy::start() else { return };
-    let listener = UnixListener::bind(proxy.scratch.0.join("service")).unwrap();
-    let answer = |mut stream: UnixStream, value: &str| {
-        let (mut head, content) = (Vec::new(), format!(r#"{{"name":"red","value":"{value}"}}"#));
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).unwrap();
-            head.push(byte[0]);
-        }
-        let fields = format!(
-            "ETag: \"{value}\"\r\nCache-Control: no-cache\r\nConnection: close\r\nContent-Length: {}\r\n",
-            content.len()
-        );
-        stream.write_all(format!("HTTP/1.1 200 OK\r\n{fields}\r\n{content}").as_bytes()).unwrap();
-    };
-    std::thread::scope(|scope| {
-        let first = scope.spawn(|| proxy.read("/colors/red"));
-        answer(listener.accept().unwrap().0, "old");
-        assert_eq!(first.join().unwrap().cache, "MISS");
-        // this one asks the service once its answer is too old, and is kept waiting
-        let second = scope.spawn(|| {
-            eventually("the cache has to ask", || {
-                Some(proxy.read("/colors/red")).filter(|answer| answer.cache != "HIT")
-            })
-        });
-        let asked = listener.accept().unwrap().0;
-        let third = scope.spawn(|| proxy.read("/colors/red"));
-        listener.set_nonblocking(true).unwrap();
-        let asked_too =
-            eventually("nginx asks for the other reader, too", || listener.accept().ok()).0;
-        asked_too.set_nonblocking(false).unwrap();
-        answer(asked, "new");
-        answer(asked_too, "new");
-        for answer in [second.join().unwrap(), third.join().unwrap()] {
-            assert_eq!(answer.content, r#"{"name":"red","value":"new"}"#, "{answer:?}");
-        }
-    });
 }
 
 #[test]
@@ -149,10 +102,8 @@ fn what_is_long_is_compressed_and_the_tag_that_a_client_gets_for_it_holds_in_con
                 .ask("PUT", "/colors/long", &format!(r#"{{"value":"{long}"}}"#))
                 .expect_status(200);
         }
-        let list = eventually("the list as it is", || {
-            Some(proxy.curl_by(version, "/colors", &["--compressed"]).1)
-                .filter(|text| content(text) == server.list())
-        });
+        let (_, list) = proxy.curl_by(version, "/colors", &["--compressed"]);
+        assert_eq!(content(&list), server.list());
         let condition = format!("If-Match: {}", field(&list, "ETag").unwrap());
         for status in [201, 412] {
             let create = ["-H", &condition, "--json", r#"{"name":"new","value":"1"}"#];
@@ -265,29 +216,15 @@ fn the_metrics_are_nobodys_but_a_color_of_that_name_is_everybodys() {
             "{name}"
         );
     }
-    for _ in 0..2 {
-        let (status, text) = proxy.curl("/api/health", &[]);
-        assert_eq!(
-            (status, field(&text, "X-Cache")),
-            (200, Some("BYPASS")),
-            "health is never cached: {text}"
-        );
-    }
 }
 
 #[test]
-fn a_base_path_with_a_segment_colors_has_its_metrics_and_health_where_the_file_says_so() {
+fn a_base_path_with_a_segment_colors_has_its_metrics_where_the_file_says_so() {
     for base in ["/colors", "/api/colors"] {
-        let edits = ["metrics", "health"].map(|name| {
-            (
-                format!("    #\"/api/colors/{name}\" {name};\n"),
-                format!("    \"{base}/{name}\" {name};\n"),
-            )
-        });
+        let line = format!("    \"{base}/metrics\" 1;\n");
         let edits = [
             (CLOSED, "            allow all;\n"),
-            (&edits[0].0, &edits[0].1),
-            (&edits[1].0, &edits[1].1),
+            ("    #\"/api/colors/metrics\" 1;\n", line.as_str()),
         ];
         let Some(proxy) = Proxy::start_edited(&edits) else { return };
         let server = proxy.service(&["--base-path", base]);
@@ -296,9 +233,6 @@ fn a_base_path_with_a_segment_colors_has_its_metrics_and_health_where_the_file_s
             .expect_status(201);
         check_error(proxy.curl(&format!("{base}/metrics"), &[]), 404, "no such resource");
         assert_eq!(proxy.curl(&format!("{base}/colors/metrics"), &[]).0, 200);
-        assert_eq!(proxy.curl(&format!("{base}/health"), &[]).0, 200);
-        server.stop();
-        check_error(proxy.curl(&format!("{base}/health"), &[]), 502, "the service does not answer");
     }
 }
 

@@ -13,7 +13,7 @@ use crate::wire::systemd::{check_exposure, check_unit};
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Everything that `make install` installs, with its mode.
-const FILES: [(u32, &str); 28] = [
+const FILES: [(u32, &str); 31] = [
     (0o644, "etc/default/colors"),
     (0o755, "usr/local/bin/colors"),
     (0o755, "usr/local/lib/colors/backup"),
@@ -27,6 +27,7 @@ const FILES: [(u32, &str); 28] = [
     (0o644, "usr/local/share/doc/colors/LICENSE"),
     (0o644, "usr/local/share/doc/colors/README.md"),
     (0o644, "usr/local/share/doc/colors/copyright"),
+    (0o644, "usr/local/share/doc/colors/docs/design.md"),
     (0o644, "usr/local/share/doc/colors/docs/disk.svg"),
     (0o644, "usr/local/share/doc/colors/docs/durability.md"),
     (0o644, "usr/local/share/doc/colors/docs/http.md"),
@@ -34,7 +35,9 @@ const FILES: [(u32, &str); 28] = [
     (0o644, "usr/local/share/doc/colors/docs/operating.md"),
     (0o644, "usr/local/share/doc/colors/docs/page.webp"),
     (0o644, "usr/local/share/doc/colors/docs/performance.md"),
+    (0o644, "usr/local/share/doc/colors/docs/proxies.md"),
     (0o644, "usr/local/share/doc/colors/docs/rates.svg"),
+    (0o644, "usr/local/share/doc/colors/docs/replicas.md"),
     (0o644, "usr/local/share/doc/colors/examples/activated.conf"),
     (0o644, "usr/local/share/doc/colors/examples/colors.rules.yml"),
     (0o644, "usr/local/share/doc/colors/examples/colors.socket"),

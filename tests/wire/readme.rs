@@ -9,23 +9,28 @@ use crate::common::harness::{Scratch, Server, colors, is_installed, wait_until};
 use crate::wire::packaging::make;
 use crate::wire::recipes::path_with;
 
+const DESIGN: &str = include_str!("../../docs/design.md");
 const README: &str = include_str!("../../README.md");
 const HTTP: &str = include_str!("../../docs/http.md");
 const OPERATING: &str = include_str!("../../docs/operating.md");
+const PROXIES: &str = include_str!("../../docs/proxies.md");
 
 /// All documents, by their paths.
-const DOCUMENTS: [(&str, &str); 11] = [
+const DOCUMENTS: [(&str, &str); 14] = [
     ("README.md", README),
     ("CHANGELOG.md", include_str!("../../CHANGELOG.md")),
     ("CONTRIBUTING.md", include_str!("../../CONTRIBUTING.md")),
     ("SECURITY.md", include_str!("../../SECURITY.md")),
     ("benches/README.md", include_str!("../../benches/README.md")),
     ("fuzz/README.md", include_str!("../../fuzz/README.md")),
+    ("docs/design.md", DESIGN),
     ("docs/durability.md", include_str!("../../docs/durability.md")),
     ("docs/http.md", HTTP),
     ("docs/limits.md", include_str!("../../docs/limits.md")),
     ("docs/operating.md", OPERATING),
     ("docs/performance.md", include_str!("../../docs/performance.md")),
+    ("docs/proxies.md", PROXIES),
+    ("docs/replicas.md", include_str!("../../docs/replicas.md")),
 ];
 
 /// The `console` blocks of a document: each command, which `> ` continues, with the output shown
@@ -66,13 +71,14 @@ impl Terminal {
     }
 
     /// Starts a service in the background, on a free port in place of the one that `--listen`
-    /// names.
+    /// names, with or without an address.
     fn start(&mut self, arguments: &str) {
-        let (port, arguments) = arguments
+        let (endpoint, arguments) = arguments
             .strip_prefix("--listen ")
             .and_then(|rest| rest.split_once(' '))
             .expect("a port of its own");
-        let mut program = colors(&["--listen", "127.0.0.1:0"]);
+        let (address, port) = endpoint.rsplit_once(':').unwrap_or(("127.0.0.1", endpoint));
+        let mut program = colors(&["--listen", &format!("{address}:0")]);
         program.args(arguments.split(' ')).current_dir(&self.scratch.0);
         assert!(
             self.services.insert(port.to_owned(), Server::spawn(program)).is_none(),
@@ -128,7 +134,7 @@ fn check_commands(document: &str, count_min: usize) {
 
 #[test]
 fn every_command_of_readme_prints_what_it_shows() {
-    check_commands(README, 6);
+    check_commands(README, 11);
 }
 
 #[test]
@@ -163,15 +169,32 @@ fn the_commands_for_tests_and_releases_are_what_is_checked() {
 }
 
 #[test]
+fn every_command_of_readme_for_a_shell_is_run_by_a_script() {
+    let shown: Vec<_> = README.split("```sh\n").skip(1).collect();
+    let scripts = [
+        ("cargo run", include_str!("../../.ci/dist"), "readme 'cargo run'"),
+        ("cargo test", include_str!("../../.ci/run"), "\nCI=1 cargo test\n"),
+        ("tar -xzf", include_str!("../../.ci/dist"), "readme 'tar -xzf'"),
+        ("linux/install.sh", include_str!("../../.ci/boot"), "block 'linux/install.sh'"),
+        ("while curl", include_str!("recipes.rs"), "block(README, \"sh\", \"while curl\")"),
+        ("podman build", include_str!("../../.ci/container"), "s/^podman run "),
+    ];
+    assert_eq!(shown.len(), scripts.len());
+    for (block, (commands, script, call)) in shown.iter().zip(scripts) {
+        assert!(block.split("```").next().unwrap().contains(commands), "{commands}");
+        assert!(script.contains(call), "{call}");
+    }
+}
+
+#[test]
 fn curl_says_why_it_fails_wherever_it_is_shown() {
-    for (path, document) in [("README.md", README), ("docs/operating.md", OPERATING)] {
+    for (path, document) in DOCUMENTS.iter().filter(|(path, _)| *path != "docs/http.md") {
         assert!(!document.contains("curl -s ") && !document.contains("curl -sf "), "{path}");
     }
 }
 
 /// Options of other programs that the documents name by themselves.
-const OTHER_OPTIONS: [&str; 6] =
-    ["--before", "--help", "--json", "--memory", "--path-as-is", "--property"];
+const OTHER_OPTIONS: [&str; 5] = ["--before", "--help", "--json", "--memory", "--path-as-is"];
 
 #[test]
 fn options_that_the_documents_name_are_those_of_the_program() {
@@ -219,7 +242,62 @@ fn tables_of_figures_are_in_the_raw_output_that_is_named_before_them() {
             count += 1;
         }
     }
-    assert_eq!(count, 5);
+    assert_eq!(count, 3);
+}
+
+/// The lines of code of a file: neither empty, nor comments, nor its tests at the end.
+fn lines_of_code(text: &str) -> usize {
+    let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap();
+    let lines = code.lines().map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with("//")).count()
+}
+
+/// The lines of code of the files with one of these extensions, tests left out.
+fn lines_of_files(directory: &Path, extensions: &[&str]) -> usize {
+    let mut sum = 0;
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() {
+            sum += lines_of_files(&path, extensions);
+        } else if extensions.iter().any(|extension| name.ends_with(extension))
+            && !name.ends_with("_tests.rs")
+        {
+            sum += lines_of_code(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+    sum
+}
+
+#[test]
+fn the_packages_and_lines_that_the_design_costs_are_counted() {
+    let packages = |manifest: &str| {
+        let (_, rest) = manifest.split_once("\n[dependencies]\n").unwrap();
+        let lines = rest.lines().take_while(|line| !line.starts_with('['));
+        lines.filter(|line| line.contains(" = ")).count()
+    };
+    let here = packages(include_str!("../../Cargo.toml"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let peer = ["tiny_http.rs", "api.rs"].map(|name| root.join("benches/peers").join(name));
+    let peer = peer.map(|path| std::fs::read_to_string(path).unwrap());
+    let used =
+        peer.iter().flat_map(|text| text.lines()).filter_map(|line| line.strip_prefix("use "));
+    let used: BTreeSet<_> = used.filter_map(|path| path.split("::").next()).collect();
+    let there = used.iter().filter(|name| !["std", "crate"].contains(name)).count();
+    let row = format!("\n| {there} packages | {here}, ");
+    assert!(DESIGN.contains(&row), "{row}");
+    let peer = peer.map(|text| lines_of_code(&text));
+    for (after, actual) in [
+        ("some ", lines_of_files(&root.join("src"), &[".rs"])),
+        ("lines of Rust and ", lines_of_files(&root.join("src"), &[".html", ".css", ".js"])),
+        ("has some ", peer.iter().sum()),
+    ] {
+        let (_, rest) = DESIGN.rsplit_once("It costs code: ").unwrap().1.split_once(after).unwrap();
+        let shown = rest.split([' ', '.']).next().unwrap().replace(',', "");
+        // so that not every change of a few lines changes it
+        let ratio = shown.parse::<f64>().unwrap() / actual as f64;
+        assert!((0.9..1.1).contains(&ratio), "{after}{shown}: {actual}");
+    }
 }
 
 /// What a link to this heading has behind its `#`.
@@ -299,9 +377,11 @@ fn the_installed_documents_have_links_and_paths_to_what_is_installed() {
             );
         }
     }
-    // once, where it says what the paths are in a checkout
+    // once, where they say what the paths are in a checkout
     for path in ["target/release/colors", "packaging/nginx", "packaging/systemd"] {
-        assert!(OPERATING.lines().skip(8).all(|line| !line.contains(path)), "{path}");
+        for document in [OPERATING, PROXIES] {
+            assert!(document.lines().skip(8).all(|line| !line.contains(path)), "{path}");
+        }
     }
 }
 
@@ -313,7 +393,7 @@ fn the_install_commands_find_their_files() {
     let scratch = Scratch::new();
     make(&scratch, "install", &["PREFIX=/usr"]);
     let commands: Vec<&str> =
-        OPERATING.lines().filter(|line| line.starts_with("install -D ")).collect();
+        PROXIES.lines().filter(|line| line.starts_with("install -D ")).collect();
     assert_eq!(commands.len(), 3, "{commands:?}");
     for command in commands {
         let here = command.replace(" /", &format!(" {}/", scratch.0.display()));

@@ -8,11 +8,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::common::client::Client;
-use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, run};
+use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, run, wait_until};
 use crate::wire::systemd::analyze;
 
 const HTTP: &str = include_str!("../../docs/http.md");
 const OPERATING: &str = include_str!("../../docs/operating.md");
+const README: &str = include_str!("../../README.md");
+const PROXIES: &str = include_str!("../../docs/proxies.md");
 
 /// The block of the document in this language that has this text.
 #[track_caller]
@@ -44,8 +46,9 @@ fn check_program(
         return;
     }
     let (server, scratch) = (Server::start(&[]), Scratch::new());
-    let program =
-        block(HTTP, language, "colors/red").replace("localhost:8080", &server.address.to_string());
+    let program = block(HTTP, language, "colors/red")
+        .replace("localhost:8080", &server.address.to_string())
+        .replace("127.0.0.1:8080", &server.address.to_string());
     let file = scratch.write(file, format!("{before}{program}{after}"));
     let mut command_line = Command::new(command[0]);
     command_line.args(&command[1..]).arg(file).env("GOCACHE", scratch.file("cache"));
@@ -74,6 +77,50 @@ fn the_program_in_go_changes_a_color() {
         [before, "_ = err\n}\n"],
         "{\"name\":\"red\",\"value\":\"#dc143c\"}\n",
     );
+}
+
+#[test]
+fn the_page_of_another_origin_may_read_a_color_with_the_option_for_that() {
+    let option = README.split('`').find(|word| word.starts_with("colors --allow-origin")).unwrap();
+    let arguments: Vec<&str> = option.split(' ').skip(1).collect();
+    let server = Server::start(&arguments);
+    let origin = format!("Origin: {}\r\n", arguments[1]);
+    let response = server.connect().ask_with("GET", "/colors/red", &origin, "");
+    response.expect_field(200, "access-control-allow-origin", Some(arguments[1]));
+    if !is_installed("node") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script =
+        block(README, "js", "document.body").replace("localhost:8080", &server.address.to_string());
+    let document = "const document = { body: { style: {} } };\n";
+    let show = "console.log(document.body.style.background);\n";
+    let file = scratch.write("page.mjs", format!("{document}{script}{show}"));
+    let ended = run(Command::new("node").arg(file));
+    assert_eq!(ended, (Some(0), "#ff0000\n".to_owned(), String::new()));
+}
+
+#[test]
+fn the_loop_that_follows_a_color_shows_each_change_once_and_ends_with_the_service() {
+    let color = |value: &str| format!("{{\"name\":\"lamp\",\"value\":\"{value}\"}}\n");
+    let (server, scratch) =
+        (Server::with_seed(&format!("[{}]", color("off")), &[]), Scratch::new());
+    let show = scratch.write("show", "#!/bin/sh\ncat $1 >>shown\n");
+    fs::set_permissions(show, fs::Permissions::from_mode(0o755)).unwrap();
+    let commands = block(README, "sh", "while curl");
+    let commands = commands.replace("localhost:8080", &server.address.to_string());
+    let mut shell = Command::new("sh");
+    let mut shell = shell.args(["-c", &commands]).current_dir(&scratch.0).spawn().unwrap();
+    let shown = || fs::read_to_string(scratch.file("shown")).unwrap_or_default();
+    wait_until("the color is shown", || shown() == color("off"));
+    server.ask("PUT", "/colors/lamp", &color("on")).expect_content(color("on").trim_end());
+    let both = color("off") + &color("on");
+    wait_until("the change is shown", || shown() == both);
+    server.stop();
+    shell.wait().unwrap();
+    // the service answers who waits with 304 when it stops
+    let again = both.clone() + &color("on");
+    assert!([both, again].contains(&shown()), "{}", shown());
 }
 
 /// A proxy in front of a service on a unix socket; stopped when dropped.
@@ -191,12 +238,29 @@ fn requests_pass_apache_as_they_came() {
         8081,
         &["apache2", "-f", "configuration", "-d", ".", "-DFOREGROUND"],
         |address, directory| {
-            let site = block(OPERATING, "apache", "ProxyPass");
+            let site = block(PROXIES, "apache", "ProxyPass");
             format!(
                 "{load}PidFile {directory}/pid\nErrorLog {directory}/log\nListen {address}\n<VirtualHost *>\n{site}</VirtualHost>\n"
             )
         },
     );
+    front.into_iter().for_each(Front::check);
+}
+
+#[test]
+fn requests_pass_nginx_on_the_lan_as_they_came() {
+    let front =
+        Front::start(8084, &["nginx", "-c", "configuration", "-p", "."], |address, directory| {
+            let site = block(PROXIES, "nginx", "listen 80;")
+                .replace("listen 80", &format!("listen {address}"));
+            let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+                .map(|name| format!("{name}_temp_path {directory}/{name};"))
+                .concat();
+            format!(
+                "daemon off; user root root; pid pid; error_log log; events {{}}\n\
+             http {{ access_log off; {temporary} {site} }}"
+            )
+        });
     front.into_iter().for_each(Front::check);
 }
 
@@ -207,7 +271,7 @@ fn requests_pass_caddy_as_they_came() {
         &["caddy", "run", "--adapter", "caddyfile", "--config", "configuration"],
         |address, _| {
             let (ip, port) = address.split_once(':').unwrap();
-            let site = block(OPERATING, "caddy", "reverse_proxy");
+            let site = block(PROXIES, "caddy", "reverse_proxy");
             let here = format!("http://colors.example.org:{port} {{\n\tbind {ip}\n");
             format!("{{\n\tadmin off\n}}\n{}", site.replace("colors.example.org {\n", &here))
         },
@@ -218,7 +282,7 @@ fn requests_pass_caddy_as_they_came() {
 #[test]
 fn requests_pass_haproxy_as_they_came() {
     let front = Front::start(8083, &["haproxy", "-db", "-f", "configuration"], |address, _| {
-        let site = block(OPERATING, "haproxy", "server colors");
+        let site = block(PROXIES, "haproxy", "server colors");
         let times =
             "defaults\n    timeout connect 5s\n    timeout client 30s\n    timeout server 30s\n";
         format!("{times}{}", site.replace(":443 ssl crt /etc/haproxy/colors.pem", address))
