@@ -91,7 +91,7 @@ pub(crate) fn start(
             Ok((opened, background)) => (Ok(opened), Some(background)),
             Err(failure) => (Err(failure), None),
         };
-        // A start that was told to stop does not receive it any more.
+        // If a signal has ended the start, nobody receives the result.
         if let (Ok(()), Some(background)) = (sender.send(result), background) {
             background();
         }

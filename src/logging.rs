@@ -27,7 +27,7 @@ const LINE_BYTES: usize = 16 * 1024; // longer lines are written in parts
 const GATHER_TIME: Duration = Duration::from_millis(5);
 /// How long [`end`] waits for the lines to be written: if that takes longer, nobody reads them.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
-/// The same when they say why the process ends.
+/// How long [`end`] waits if one of the lines says why the process ends.
 const FAILURE_FLUSH_TIME: Duration = Duration::from_secs(2);
 const CLIENT_WARNINGS_MAX: u64 = 5; // of one kind, per second
 const PREFLIGHT_WARNINGS_MAX: u64 = 1; // per second
@@ -169,7 +169,8 @@ impl Rate {
     /// `None` if this line is one too many; otherwise how many lines were left out before it.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.second.is_none_or(|begun| now.duration_since(begun) >= Duration::from_secs(1)) {
-            (self.second, self.admitted) = (Some(now), 0);
+            self.second = Some(now);
+            self.admitted = 0;
         }
         if self.admitted == self.max {
             self.left_out += 1;

@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn heartbeats_need_a_socket_and_leave_time_for_clients() {
-        let (own, other) = (process::id().to_string(), (process::id() + 1).to_string());
+        let own = process::id().to_string();
+        let other = (process::id() + 1).to_string();
         for (socket, allowed, process, milliseconds) in [
             ("/run/notify", "60000000", "", Some(30_000)),
             ("@notify", "60000000", &*own, Some(30_000)),
@@ -146,11 +147,13 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_late_is_waited_for_and_without_a_watchdog_nothing_is() {
-        let (start, heartbeat) = (Instant::now(), Duration::from_secs(30));
+        let start = Instant::now();
+        let heartbeat = Duration::from_secs(30);
         let due = start + heartbeat;
         let mut watchdog = Watchdog { heartbeat: Some(heartbeat), due, question: Arc::default() };
         assert_eq!(watchdog.poll_timeout(start), Some(heartbeat));
-        let (no_save, mut threads) = (Duration::ZERO, Vec::new());
+        let no_save = Duration::ZERO;
+        let mut threads = Vec::new();
         watchdog.tick(start + heartbeat / 2, no_save, |_| panic!("it is not due"));
         watchdog.tick(due, no_save, |question| threads = vec![Arc::clone(question); 2]);
         threads.pop();

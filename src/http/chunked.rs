@@ -125,7 +125,9 @@ mod tests {
         expected: Result<Option<(&[u8], usize)>, ProtocolError>,
     ) {
         let decode = |steps: &mut dyn Iterator<Item = usize>| {
-            let (mut decoder, mut start, mut content) = (ChunkedDecoder::default(), 0, Vec::new());
+            let mut decoder = ChunkedDecoder::default();
+            let mut start = 0;
+            let mut content = Vec::new();
             for end in steps {
                 if decoder.decode(&coded[..end], &mut start, &mut content, content_max)? {
                     return Ok(Some((content, coded.len() - start)));

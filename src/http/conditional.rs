@@ -121,7 +121,9 @@ mod tests {
     fn any_list_that_is_put_together_by_the_grammar_has_what_was_put_in() {
         let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..20_000 {
-            let (mut list, mut strongly, mut weakly) = (String::new(), false, false);
+            let mut list = String::new();
+            let mut strongly = false;
+            let mut weakly = false;
             for _ in 0..random.usize(1..5) {
                 let tag =
                     *random.choice(&["T", "W/T", "\"x,\"", "W/\"\"", "\"\u{e9}\"", ""]).unwrap();

@@ -106,7 +106,7 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     let _ = parsed.parse(head);
     let mut lines = FieldLines::default();
     for line in parsed.headers {
-        // The request is refused in any case; a bad line does not keep out the others.
+        // The request is refused anyway. Skip a line that does not parse, and keep the others.
         let _ = lines.add(line.name, line.value);
     }
     Some(Request {
@@ -125,7 +125,7 @@ fn version_error(head: &[u8]) -> ProtocolError {
     let line_end = memchr(b'\r', head).unwrap_or(head.len());
     let version = head[..line_end].rsplit(|byte| *byte == b' ').next().unwrap_or_default();
     match version.strip_prefix(b"HTTP/") {
-        // the version is known, so there is a space too many before it
+        // The version is a known one, so the mistake is an extra space before it.
         Some(b"1.0" | b"1.1") => REQUEST_LINE,
         Some([b'0'..=b'9', b'.', b'0'..=b'9']) => ProtocolError::Version,
         _ => REQUEST_LINE,

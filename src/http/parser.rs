@@ -41,7 +41,8 @@ pub(crate) struct Parser {
 impl Parser {
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.drop_used();
-        let (length, missing) = (self.received.len(), self.missing());
+        let length = self.received.len();
+        let missing = self.missing();
         if length + bytes.len() > self.received.capacity() && missing > 0 {
             // double the length, but do not go beyond the end of a content whose length is known
             let enough = (2 * length).min(length + missing).max(length + bytes.len());
@@ -141,7 +142,9 @@ impl Parser {
     fn find_head_end(&mut self) -> Result<Option<usize>, ProtocolError> {
         // RFC 9112 §2.2: an empty line before the request line is ignored
         if !self.skipped_empty_line && self.received[self.start..].starts_with(b"\r\n") {
-            (self.start, self.searched, self.skipped_empty_line) = (self.start + 2, 0, true);
+            self.start += 2;
+            self.searched = 0;
+            self.skipped_empty_line = true;
         }
         let bytes = &self.received[self.start..];
         // look no further than the limit: the result must not depend on how much arrives at a time

@@ -3,7 +3,8 @@
 
 use super::syntax::{is_tchar, parse_digits};
 
-/// Longest wait, in seconds. Who wants to wait longer is told after this time, and asks again.
+/// Longest wait, in seconds. A client that asks for more gets its answer after this time, and can
+/// ask again.
 const WAIT_SECONDS_MAX: u64 = 300;
 
 /// The seconds of the first preference `wait` (RFC 7240 §4.3) in the value of a field line.
@@ -21,7 +22,7 @@ fn seconds(preference: &[u8]) -> Option<u16> {
     if !name.eq_ignore_ascii_case(b"wait") || !are_parameters || !is_number {
         return None;
     }
-    // digits that are no u64 are a number above the limit
+    // digits that do not fit into a u64 are a number above the limit
     let seconds = parse_digits(&word, 10).unwrap_or(WAIT_SECONDS_MAX);
     Some(seconds.min(WAIT_SECONDS_MAX) as u16)
 }

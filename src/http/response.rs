@@ -145,7 +145,7 @@ impl Response {
         Self { detail, ..Self::new(status, Content::Own(body.into_bytes())) }
     }
 
-    /// The response to a request that was held, or could be, for at most so many seconds.
+    /// The response to a request that waited for a change, or could have, for so many seconds.
     pub(crate) fn waited(self, seconds: u16) -> Self {
         Self { waited: Some(seconds), ..self }
     }
@@ -317,7 +317,8 @@ mod tests {
     #[test]
     fn a_date_is_of_the_second_until_that_is_over() {
         let mut date = Date::default();
-        let (before, now) = (SystemTime::now(), Instant::now());
+        let before = SystemTime::now();
+        let now = Instant::now();
         let told = httpdate::parse_http_date(date.at(now)).unwrap();
         let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs();
         assert!((since(before)..=since(SystemTime::now())).contains(&since(told)));
