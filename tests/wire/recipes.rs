@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::common::client::Client;
 use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, run, wait_until};
-use crate::wire::systemd::analyze;
+use crate::wire::systemd::{analyze, check_unit};
 
 const HTTP: &str = include_str!("../../docs/http.md");
 const OPERATING: &str = include_str!("../../docs/operating.md");
@@ -361,6 +361,35 @@ fn the_units_that_pull_a_backup_are_sound_and_one_that_fails_leaves_the_old() {
         let units = ["verify", "--man=no", "./colors-pull.service", "./colors-pull.timer"];
         assert_eq!(analyze(&scratch.0, &units), (true, String::new()));
     }
+}
+
+#[test]
+fn the_unit_that_follows_the_list_is_sound_and_makes_its_file_after_each_change() {
+    let scratch = Scratch::new();
+    let unit = include_str!("../../packaging/follow/colors-follow.service");
+    let script = include_str!("../../packaging/follow/follow-colors");
+    if is_installed("systemd-analyze") {
+        scratch.write("colors-follow.service", unit);
+        check_unit(&scratch.0, "colors-follow.service");
+    }
+    if !is_installed("jq") {
+        return;
+    }
+    let server = Server::start(&[]);
+    let file = scratch.write("follow-colors", script);
+    let command = unit.split_once("ExecStart=").unwrap().1.split_once("\nRuntime").unwrap().0;
+    let command = command
+        .replace("/usr/share/doc/colors/examples/follow-colors", &file)
+        .replace("localhost:8080", &server.address.to_string());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &command]).current_dir(&scratch.0).stderr(Stdio::null());
+    let mut follower = shell.spawn().unwrap();
+    let names = || fs::read_to_string(scratch.file("names.txt")).unwrap_or_default();
+    wait_until("the file is made", || names().contains("red\n"));
+    server.ask("DELETE", "/colors/red", "").expect_status(200);
+    wait_until("it is made again", || !names().lines().any(|name| name == "red"));
+    server.stop();
+    follower.wait().unwrap();
 }
 
 /// The program that the tests start is the one that the documents call `colors`.
