@@ -86,7 +86,7 @@ done
 for path in docs/*; do
     file 644 "$path" "$doc/$path"
 done
-for path in packaging/systemd/activation/* packaging/prometheus/colors.rules.yml; do
+for path in packaging/systemd/activation/* packaging/follow/* packaging/prometheus/colors.rules.yml; do
     file 644 "$path" "$doc/examples/${path##*/}"
 done
 file 644 packaging/nginx/colors.conf "$doc/examples/nginx.conf"

@@ -27,6 +27,8 @@ enum Operation {
     Read(usize),
     ReadAll,
     Create(Color),
+    /// A PUT with `If-None-Match: *`.
+    CreateAbsent(Color),
     /// The value to set, if any, and that of the color whose tag is in If-Match.
     Update(usize, Option<u32>, Option<u32>),
     Delete(usize, Option<u32>),
@@ -66,6 +68,11 @@ fn make(operation: &Operation, list: &mut Vec<Color>) -> Answer {
         Operation::Create(color) => {
             list.push(*color);
             Answer::Created(place(list, color.0) == Some(list.len() - 1))
+        }
+        Operation::CreateAbsent(color) if place(list, color.0).is_some() => Answer::ConditionFailed,
+        Operation::CreateAbsent(color) => {
+            list.push(*color);
+            Answer::Created(true)
         }
         Operation::Update(name, value, tag) => match place(list, *name) {
             None => Answer::NotFound,
@@ -176,7 +183,8 @@ impl Actor {
         match random.u8(..16) {
             0..3 => Operation::Read(name),
             3..6 => Operation::ReadAll,
-            6..9 => Operation::Create((name, value)),
+            6 | 7 => Operation::Create((name, value)),
+            8 => Operation::CreateAbsent((name, value)),
             9..12 => Operation::Update(name, Some(value), known),
             12 => Operation::Update(name, None, known),
             13 | 14 => Operation::Delete(name, known),
@@ -192,7 +200,7 @@ impl Actor {
         }
     }
 
-    /// Sends a request; `None` when the connection ends in place of a response.
+    /// Sends a request, perhaps with a tag for If-Match; see [`Actor::ask_if`].
     fn ask(
         &mut self,
         method: &str,
@@ -201,6 +209,17 @@ impl Actor {
         content: &str,
     ) -> Option<Response> {
         let condition = tag.map_or_else(String::new, |tag| format!("If-Match: {tag}\r\n"));
+        self.ask_if(method, target, &condition, content)
+    }
+
+    /// Sends a request; `None` when the connection ends in place of a response.
+    fn ask_if(
+        &mut self,
+        method: &str,
+        target: &str,
+        condition: &str,
+        content: &str,
+    ) -> Option<Response> {
         let fields = format!("Host: localhost\r\n{condition}");
         let request = crate::common::client::request(method, target, &fields, content);
         std::io::Write::write_all(&mut self.client.stream, request.as_bytes()).ok()?;
@@ -217,6 +236,10 @@ impl Actor {
             Operation::ReadAll => self.ask("GET", "/colors", None, ""),
             Operation::Create(created) => {
                 self.ask("POST", "/colors", None, json(&[*created]).trim_matches(['[', ']']))
+            }
+            Operation::CreateAbsent((name, value)) => {
+                let content = format!(r#"{{"value":"{value}"}}"#);
+                self.ask_if("PUT", &color(*name), "If-None-Match: *\r\n", &content)
             }
             Operation::Update(name, value, tag) => {
                 let content = value

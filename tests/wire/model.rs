@@ -43,7 +43,7 @@ fn the_service_and_the_model_agree() {
                 let (name, value) = (NAMES[random.usize(..NAMES.len())], format!("{seed}-{step}"));
                 let target = format!("/colors/{}", segment(name));
                 let place = model.position(name);
-                let (response, expected) = match random.u32(..30) {
+                let (response, expected) = match random.u32(..33) {
                     // seldom, so that lists become long between two of them
                     0 => {
                         random.shuffle(&mut model.0);
@@ -75,6 +75,20 @@ fn the_service_and_the_model_agree() {
                         client.ask("PUT", &target, "{}"),
                         (200, place.map(|place| Model::color(&model.0[place]))),
                     ),
+                    25..=27 => {
+                        let content = format!(r#"{{"value":"{value}"}}"#);
+                        let fields = "If-None-Match: *\r\n";
+                        let response = client.ask_with("PUT", &target, fields, &content);
+                        if place.is_some() {
+                            let content = response.content.clone();
+                            (response, (412, Some(content)))
+                        } else {
+                            let color = (name.to_owned(), value);
+                            let content = Model::color(&color);
+                            model.0.push(color);
+                            (response, (201, Some(content)))
+                        }
+                    }
                     _ => (
                         client.ask("GET", &target, ""),
                         (200, place.map(|place| Model::color(&model.0[place]))),

@@ -9,6 +9,7 @@ use crate::common::client::Response;
 use crate::common::harness::Server;
 use crate::wire::readme::rows;
 use crate::wire::token::{Guarded, TOKEN};
+use crate::wire::waiting::wait_on;
 
 const HTTP: &str = include_str!("../../docs/http.md");
 
@@ -145,6 +146,7 @@ impl Operation<'_> {
         let conditions = fields.map(|field| match field["name"].as_str().unwrap() {
             "If-Match" => "If-Match: *\r\n",
             "If-None-Match" => "If-None-Match: \"0123456789abcdef0123456789abcdef\"\r\n",
+            "Prefer" => "Prefer: wait=60\r\n",
             other => panic!("a value for {other} belongs here"),
         });
         self.accept().to_owned() + &conditions.collect::<String>()
@@ -295,6 +297,7 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
     let read_only = Server::start(&["--read-only"]);
     let hasty = Server::start(&["--request-timeout", "0.1"]);
     let private = Guarded::start(&["--private"]);
+    let create = "If-None-Match: *\r\n";
     for operation in document.operations() {
         let (method, target) = (&operation.method, operation.target());
         let ask = |target: &str, fields: &str| server.ask_with(method, target, fields, "");
@@ -304,6 +307,12 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
         };
         for status in operation.statuses() {
             let real = match status.as_str() {
+                "201" if method == "PUT" => {
+                    let content = &operation.example_contents()[0];
+                    let real = server.ask_with(method, "/colors/ink", create, content);
+                    assert!(real.field("location").is_some());
+                    real
+                }
                 // see the examples
                 "200" | "201" | "204" => continue,
                 // for /health see below; for the others see `slow_disk`
@@ -323,7 +332,14 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
                     .connect()
                     .send(format!("{method} {target} HTTP/1.1\r\n"))
                     .response_to(method),
-                "412" => ask_with("If-Match: \"x\"\r\n"),
+                "412" => {
+                    if !["GET", "HEAD"].contains(&method.as_str()) {
+                        let real = ask_with(create);
+                        real.expect_status(412);
+                        document.check(&operation, &real);
+                    }
+                    ask_with("If-Match: \"x\"\r\n")
+                }
                 "413" => ask(&target, "Content-Length: 1048577\r\n"),
                 "415" => ask_with("Content-Encoding: gzip\r\n"),
                 "417" => ask_with("Expect: wonders\r\n"),
@@ -336,6 +352,34 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
                 _ => panic!("a request that has the status {status} belongs here"),
             };
             assert_eq!(real.status.to_string(), status, "{method} {target}: {real:?}");
+            document.check(&operation, &real);
+        }
+    }
+}
+
+#[test]
+fn the_answers_to_those_who_wait_are_as_documented() {
+    let document = Document::new();
+    for operation in document.operations() {
+        let (method, target) = (&operation.method, operation.target());
+        let server = Server::start(&[]);
+        let ask = |fields: &str| server.ask_with(method, &target, fields, "");
+        let takes = operation.parameters.iter().any(|parameter| parameter["name"] == "Prefer");
+        let real = ask("Accept: text/html\r\nIf-None-Match: *\r\nPrefer: wait=0\r\n");
+        assert_eq!(takes, real.field("preference-applied").is_some(), "{method} {target}");
+        if !takes {
+            continue;
+        }
+        real.expect_status(304);
+        document.check(&operation, &real);
+        // `waiting` has the token that is withdrawn
+        let withdrawn = document.response(&operation, "401");
+        assert!(withdrawn["headers"]["Preference-Applied"].is_object());
+        for change in ["PUT", "DELETE"] {
+            let mut client = wait_on(&server, method, &target);
+            server.ask(change, "/colors/rebeccapurple", r#"{"value":"1"}"#).expect_status(200);
+            let real = client.response_to(method);
+            assert!(real.field("preference-applied").is_some(), "{method} {target}");
             document.check(&operation, &real);
         }
     }
@@ -379,6 +423,11 @@ fn the_fields_for_pages_of_allowed_origins_are_documented() {
                 Some(if operation.path == "/" { "Accept, Origin" } else { "Origin" })
             );
             document.check(&operation, &real);
+            for name in ["Access-Control-Allow-Headers", "Access-Control-Expose-Headers"] {
+                let example = &document.0["components"]["headers"][name]["example"];
+                let sent = real.field(name);
+                assert!(sent.is_none_or(|sent| example == sent), "{name}: {sent:?}");
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::wire::systemd::{check_exposure, check_unit};
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Everything that `make install` installs, with its mode.
-const FILES: [(u32, &str); 31] = [
+const FILES: [(u32, &str); 33] = [
     (0o644, "etc/default/colors"),
     (0o755, "usr/local/bin/colors"),
     (0o755, "usr/local/lib/colors/backup"),
@@ -39,8 +39,10 @@ const FILES: [(u32, &str); 31] = [
     (0o644, "usr/local/share/doc/colors/docs/rates.svg"),
     (0o644, "usr/local/share/doc/colors/docs/replicas.md"),
     (0o644, "usr/local/share/doc/colors/examples/activated.conf"),
+    (0o644, "usr/local/share/doc/colors/examples/colors-follow.service"),
     (0o644, "usr/local/share/doc/colors/examples/colors.rules.yml"),
     (0o644, "usr/local/share/doc/colors/examples/colors.socket"),
+    (0o644, "usr/local/share/doc/colors/examples/follow-colors"),
     (0o644, "usr/local/share/doc/colors/examples/nginx.conf"),
     (0o644, "usr/local/share/fish/vendor_completions.d/colors.fish"),
     (0o644, "usr/local/share/man/man8/colors.8"),

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::common::client::Client;
 use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, run, wait_until};
-use crate::wire::systemd::analyze;
+use crate::wire::systemd::{analyze, check_unit};
 
 const HTTP: &str = include_str!("../../docs/http.md");
 const OPERATING: &str = include_str!("../../docs/operating.md");
@@ -123,6 +123,47 @@ fn the_loop_that_follows_a_color_shows_each_change_once_and_ends_with_the_servic
     assert!([both, again].contains(&shown()), "{}", shown());
 }
 
+/// Runs a program of the document that follows a color, until the service ends: it has to print the
+/// color, and then the changed one.
+#[track_caller]
+fn check_follower(language: &str, file: &str, command: &[&str], [before, after]: [&str; 2]) {
+    if !is_installed(command[0]) {
+        return;
+    }
+    let (server, scratch) = (Server::start(&[]), Scratch::new());
+    let program =
+        block(HTTP, language, "wait=60").replace("localhost:8080", &server.address.to_string());
+    let file = scratch.write(file, format!("{before}{program}{after}"));
+    let mut command_line = Command::new(command[0]);
+    command_line.args(&command[1..]).arg(file).env("GOCACHE", scratch.file("cache"));
+    let printed = fs::File::create(scratch.file("printed")).unwrap();
+    let mut child = command_line.stdout(printed).stderr(Stdio::null()).spawn().unwrap();
+    let printed = || fs::read_to_string(scratch.file("printed")).unwrap();
+    wait_until("it shows the color", || printed().contains("#ff0000"));
+    server.ask("PUT", "/colors/red", r##"{"value":"#dc143c"}"##).expect_status(200);
+    wait_until("it shows the change", || printed().contains("#dc143c"));
+    server.stop();
+    child.wait().unwrap();
+    assert_eq!(printed().lines().count(), 2);
+}
+
+#[test]
+fn the_program_in_python_follows_a_color() {
+    check_follower("python", "follow.py", &["python3"], ["", ""]);
+}
+
+#[test]
+fn the_program_in_javascript_follows_a_color() {
+    check_follower("js", "follow.mjs", &["node"], ["", ""]);
+}
+
+#[test]
+fn the_program_in_go_follows_a_color() {
+    let before =
+        "package main\nimport (\n\"errors\"\n\"io\"\n\"net/http\"\n\"os\"\n)\nfunc main() {\n";
+    check_follower("go", "follow.go", &["go", "run"], [before, "}\n"]);
+}
+
 /// A proxy in front of a service on a unix socket; stopped when dropped.
 struct Front {
     child: Child,
@@ -213,19 +254,43 @@ impl Front {
         assert_eq!(self.ask("GET", &longest, "", "").2, r#"{"error":true}"#);
         let (_, head, list) = self.ask("GET", "/colors", "Accept-Encoding: gzip", "");
         assert_eq!(list, self.server_list());
-        let tag = head
-            .lines()
-            .find_map(|line| line.strip_prefix("etag: "))
-            .expect("it has a tag")
-            .to_owned();
+        let tag = tag_in(&head);
+        self.check_wait();
         assert_eq!(self.ask("DELETE", "/colors/a%2Fb%25", "If-Match: \"another\"", "").0, 412);
         assert_eq!(self.ask("PUT", "/colors", &format!("If-Match: {tag}"), "[]").0, 200);
         assert!(self.server.log().contains("] 127."), "{}", self.server.log());
     }
 
+    /// A request that waits is told of the change.
+    fn check_wait(&self) {
+        let color = "/colors/a%2Fb%25";
+        let tag = tag_in(&self.ask("GET", color, "", "").1);
+        let mut waiting = Command::new("curl");
+        waiting.args(["-sS", "-i", "--connect-to", &format!("::{}", self.address)]);
+        waiting.args(["-H", &format!("If-None-Match: {tag}"), "-H", "Prefer: wait=300"]);
+        waiting.arg(format!("http://colors.example.org{color}"));
+        let waiting = waiting.stdout(Stdio::piped()).spawn().unwrap();
+        let mut service = Client::on_unix(self.scratch.0.join("service"));
+        wait_until("it waits", || {
+            service.ask("GET", "/metrics", "").content.contains("\ncolors_requests_waiting 1\n")
+        });
+        service.ask("PUT", color, r#"{"value":"2"}"#).expect_status(200);
+        let told = String::from_utf8(waiting.wait_with_output().unwrap().stdout).unwrap();
+        assert!(told.contains(r#"{"name":"a/b%","value":"2"}"#), "{told}");
+        assert!(told.to_ascii_lowercase().contains("preference-applied: wait=300"), "{told}");
+        service.ask("PUT", color, r#"{"value":"1"}"#).expect_status(200);
+    }
+
     fn server_list(&self) -> String {
         Client::on_unix(self.scratch.0.join("service")).ask("GET", "/colors", "").content
     }
+}
+
+/// The entity tag in a head.
+#[track_caller]
+fn tag_in(head: &str) -> String {
+    let tag = head.lines().find_map(|line| line.strip_prefix("etag: "));
+    tag.expect("it has a tag").to_owned()
 }
 
 #[test]
@@ -360,6 +425,35 @@ fn the_units_that_pull_a_backup_are_sound_and_one_that_fails_leaves_the_old() {
         let units = ["verify", "--man=no", "./colors-pull.service", "./colors-pull.timer"];
         assert_eq!(analyze(&scratch.0, &units), (true, String::new()));
     }
+}
+
+#[test]
+fn the_unit_that_follows_the_list_is_sound_and_makes_its_file_after_each_change() {
+    let scratch = Scratch::new();
+    let unit = include_str!("../../packaging/follow/colors-follow.service");
+    let script = include_str!("../../packaging/follow/follow-colors");
+    if is_installed("systemd-analyze") {
+        scratch.write("colors-follow.service", unit);
+        check_unit(&scratch.0, "colors-follow.service");
+    }
+    if !is_installed("jq") {
+        return;
+    }
+    let server = Server::start(&[]);
+    let file = scratch.write("follow-colors", script);
+    let command = unit.split_once("ExecStart=").unwrap().1.split_once("\nRuntime").unwrap().0;
+    let command = command
+        .replace("/usr/share/doc/colors/examples/follow-colors", &file)
+        .replace("localhost:8080", &server.address.to_string());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &command]).current_dir(&scratch.0).stderr(Stdio::null());
+    let mut follower = shell.spawn().unwrap();
+    let names = || fs::read_to_string(scratch.file("names.txt")).unwrap_or_default();
+    wait_until("the file is made", || names().contains("red\n"));
+    server.ask("DELETE", "/colors/red", "").expect_status(200);
+    wait_until("it is made again", || !names().lines().any(|name| name == "red"));
+    server.stop();
+    follower.wait().unwrap();
 }
 
 /// The program that the tests start is the one that the documents call `colors`.

@@ -38,7 +38,7 @@ fn waiting(server: &Server) -> usize {
 }
 
 /// Has a request wait on a connection of its own for what comes after the current state.
-fn wait_on(server: &Server, method: &str, target: &str) -> Client {
+pub(super) fn wait_on(server: &Server, method: &str, target: &str) -> Client {
     let before = waiting(server);
     let mut client = server.connect();
     send(&mut client, method, target, &waits(&tag(server, target)));
