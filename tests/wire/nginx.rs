@@ -4,9 +4,11 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use std::thread;
 
-use crate::common::harness::{long_list, run};
+use crate::common::harness::{long_list, run, wait_until};
 use crate::common::proxy::{CLOSED, Proxy, field};
+use crate::wire::waiting::waiting;
 
 #[test]
 fn every_method_and_target_passes_as_it_came() {
@@ -37,6 +39,17 @@ fn every_method_and_target_passes_as_it_came() {
         .ask("POST", "/colors", "", &format!(r#"{{"name":"{}"}}"#, "x".repeat(1_100_000)))
         .expect_status(413);
     proxy.read("/health").expect_status(200);
+    // one that waits is told of the change
+    let tag = server.ask("GET", "/colors", "").field("etag").unwrap().to_owned();
+    let fields = format!("If-None-Match: {tag}\r\nPrefer: wait=60\r\n");
+    let told = thread::scope(|scope| {
+        let told = scope.spawn(|| proxy.ask("GET", "/colors", &fields, ""));
+        wait_until("the request waits", || waiting(&server) == 1);
+        proxy.ask("DELETE", "/colors/red", "", "").expect_status(200);
+        told.join().unwrap()
+    });
+    told.expect_status(200);
+    assert_eq!(told.content, server.list());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use rustix::process::Signal;
 
 use crate::common::client::{Client, Response, request};
-use crate::common::harness::{DEADLINE, Scratch, Server, long_list, own_environment, wait_until};
+use crate::common::harness::{DEADLINE, Scratch, Server, long_list, wait_until};
 
 /// Longest wait that a request can ask for, in seconds: what ends sooner was not ended by time.
 const LONGEST: u64 = 300;
@@ -31,7 +31,7 @@ fn send(client: &mut Client, method: &str, target: &str, fields: &str) {
 }
 
 /// How many requests wait.
-fn waiting(server: &Server) -> usize {
+pub(super) fn waiting(server: &Server) -> usize {
     let metrics = server.ask("GET", "/metrics", "").content;
     let gauge = metrics.lines().find_map(|line| line.strip_prefix("colors_requests_waiting "));
     gauge.unwrap().parse().unwrap()
@@ -271,31 +271,4 @@ fn the_access_log_tells_how_long_a_request_has_waited() {
     server.log_when("the request is logged", |log| {
         log.contains(" GET \"/colors/red\" 404 ") && log.contains("us no such color, waited ")
     });
-}
-
-/// The loop that README shows, with a program that is run for each color.
-#[test]
-fn curl_follows_a_color_by_one_line() {
-    let scratch = Scratch::new();
-    let server = Server::with_seed(r##"[{"name":"lamp","value":"#111"}]"##, &[]);
-    let script = format!(
-        "n=0; while [ $n -lt 3 ] && curl -sSf --etag-compare tag --etag-save tag \
-         -H 'Prefer: wait=60' -o lamp.json {}/colors/lamp; do cat lamp.json >>shown; n=$((n+1)); done",
-        server.address
-    );
-    let mut shell = own_environment("sh");
-    let mut follower =
-        shell.args(["-c", &script]).current_dir(&scratch.0).spawn().expect("sh is there");
-    let shown = || fs::read_to_string(scratch.file("shown")).unwrap_or_default();
-    for value in ["#222", "#333"] {
-        let count = shown().lines().count();
-        wait_until("it waits", || waiting(&server) == 1 && shown().lines().count() > 0);
-        let content = format!(r#"{{"value":"{value}"}}"#);
-        server.ask("PUT", "/colors/lamp", &content).expect_status(200);
-        wait_until("it is shown", || shown().lines().count() > count.max(1));
-    }
-    assert!(follower.wait().unwrap().success());
-    let lines = ["#111", "#222", "#333"]
-        .map(|value| format!("{{\"name\":\"lamp\",\"value\":\"{value}\"}}\n"));
-    assert_eq!(shown(), lines.concat());
 }

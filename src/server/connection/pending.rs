@@ -21,7 +21,7 @@ pub(super) struct Watching {
     pub(super) held: Held,
     /// The response when nothing changes.
     not_modified: Response,
-    _watch: Watch,
+    watch: Watch,
 }
 
 /// Since when a request waits for a change, and for how many seconds.
@@ -135,7 +135,7 @@ impl Connection {
         }
         let held = held.unwrap_or(Held { begun: context.now, seconds });
         let watch = context.inbox.watches.watch(&subject, context.id);
-        let watching = Watching { request, held, not_modified, _watch: watch };
+        let watching = Watching { request, held, not_modified, watch };
         self.progress = context.now;
         self.state = State::Watching(Box::new(watching));
         // a change may have come between the first look and the watch
@@ -161,7 +161,8 @@ impl Connection {
     ) -> io::Result<Next> {
         let state = replace(&mut self.state, State::Receiving { is_first: false });
         let State::Watching(watching) = state else { unreachable!("only a wait is ended") };
-        let Watching { request, held, not_modified, .. } = *watching;
+        let Watching { request, held, not_modified, watch } = *watching;
+        drop(watch);
         context.answered += 1;
         self.follow(request, answer.unwrap_or(Answer::Now(not_modified)), Some(held), context)
     }
