@@ -2,7 +2,8 @@
 //! is in docs/http.md.
 //!
 //! A map of the code, with one line for each file. Each group uses only those below it. How a
-//! change goes through them is told in CONTRIBUTING.md, "A change on its way".
+//! read, a change, a deadline and the stop go through them is told in CONTRIBUTING.md, "The way of a
+//! request".
 //!
 //! - the program
 //!   - `lib`: from the start to the end, in reading order

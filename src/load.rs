@@ -159,7 +159,7 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
         Source::Kept { has_list: false, seed: Some((colors, seed)), .. } => {
             Ok(format!("{} from {seed}, for {name}", count(colors.len())))
         }
-        // FILE has a list, so `find` has read the seed, if at all, to fail where a start would
+        // the seed is not needed; a start would fail where it cannot be read, and so has `find`
         Source::Kept { path, .. } => match foreign_reader::read_once(&path, true) {
             Ok(colors) => Ok(format!("{} kept in {name}", count(colors.len()))),
             Err(DatabaseError::HotJournal) => {

@@ -181,7 +181,7 @@ impl Rate {
     }
 }
 
-/// Puts what the logger writes, whole lines, into [`QUEUE`].
+/// Writes to [`QUEUE`]. The logger writes a whole line at a time.
 struct Queue;
 
 impl Write for Queue {
@@ -219,7 +219,7 @@ fn write_forever(lines: &Receiver<Vec<u8>>) {
     }
 }
 
-/// Writes a warning itself, for as long as that takes: the queue may be full again.
+/// Logs a warning from the thread that writes, without the queue, which may be full.
 fn warn_past_queue(text: fmt::Arguments<'_>) {
     let record = Record::builder().level(Level::Warn).args(text).build();
     match is_journal() {

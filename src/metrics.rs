@@ -127,10 +127,10 @@ pub(crate) struct WorkerCounters {
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
     /// Closed connections by [`Closing`].
     pub(crate) closed: [Counter; CLOSINGS.len()],
-    /// Times of requests that were answered without a save: from the start to the end of the pass
-    /// that answered them, so that the clock is read once per pass; for an answer that took long,
-    /// from the start of the pass that received the last byte to the answer. Before, a request may
-    /// have waited in the kernel's receive buffer or in the run queue.
+    /// Times of requests that were answered without a save. Most last from the start to the end of
+    /// the pass that answered them: the clock is read once per pass. An answer that took long lasts
+    /// from the start of the pass that received its last byte. The time in the kernel's receive
+    /// buffer, and in the run queue, is not counted.
     pub(crate) immediate: Histogram,
     /// Times of changes that had to be saved first: from the pass that received the last byte to
     /// the answer.

@@ -104,8 +104,7 @@ impl Watchdog {
         }
         ask(&self.question);
         self.due = now + heartbeat;
-        // READY once more, since the first may have been dropped: a manager that knows it already
-        // ignores it
+        // the first READY may have been dropped; a manager that has it ignores this one
         tell("READY=1\nWATCHDOG=1\n");
     }
 
