@@ -12,10 +12,11 @@ use anyhow::{Context, Result, ensure};
 use plotters::prelude::*;
 
 use crate::disk::SUMMARY_TITLE as DISK_TITLE;
+use crate::waiting::SUMMARY_TITLE as WAITING_TITLE;
 
-/// The files of results, each with the arguments that measure it: 10 minutes in all, without the
+/// The files of results, each with the arguments that measure it: 13 minutes in all, without the
 /// builds.
-const RESULTS: [(&str, &str); 7] = [
+const RESULTS: [(&str, &str); 8] = [
     ("rates", "rates"),
     ("connections", "rates --connections 2,8,64 --workloads read"),
     (
@@ -26,6 +27,7 @@ const RESULTS: [(&str, &str); 7] = [
     ("writers", "writers --colors-count 148,100000 --seconds 2"),
     ("isolation", "isolation --only axum --colors-count 100000 --seconds 2"),
     ("disk", "disk --seconds 2"),
+    ("waiting", "waiting --only axum,json-server --rounds 2"),
 ];
 
 /// Dark enough for white: blue, orange, green, red, violet, gray.
@@ -90,6 +92,7 @@ pub(crate) fn show() -> Result<()> {
     let tables: Vec<Vec<&str>> = texts.iter().flat_map(|text| parse(text)).collect();
     draw_rates(&tables)?;
     draw_disk(&tables)?;
+    draw_waiting(&tables)?;
     for path in ["README.md", "docs/performance.md"].map(|path| root().join(path)) {
         let old = fs::read_to_string(&path)?;
         let mut new = old.clone();
@@ -150,6 +153,31 @@ fn draw_disk(tables: &[Vec<&str>]) -> Result<()> {
         x: 0.0..3.0,
         y: -2.0..highest(&lines).ceil(),
         x_label: &|x| if x.fract() == 0.0 { delays[*x as usize].to_owned() } else { String::new() },
+        y_label: &|y| format!("{}", 10_f64.powf(*y)),
+    }
+    .draw(lines)
+}
+
+/// Times until all clients have a change, by their number.
+fn draw_waiting(tables: &[Vec<&str>]) -> Result<()> {
+    let table = tables
+        .iter()
+        .find(|table| cells(table[0])[0] == WAITING_TITLE)
+        .context("no figures of waiting")?;
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    for title in &cells(table[0])[1..] {
+        let Some(name) = title.strip_suffix(": ms") else { continue };
+        let points = column(table, title).into_iter().filter_map(|(clients, ms)| {
+            Some((clients.replace(',', "").parse::<f64>().ok()?.log10(), ms.log10()))
+        });
+        lines.push((name, points.collect()));
+    }
+    Plot {
+        file: "docs/waiting.svg",
+        titles: ["clients that show one color", "ms until all have its change"],
+        x: 0.0..4.0,
+        y: -1.0..highest(&lines).ceil(),
+        x_label: &|x| format!("{}", 10_f64.powf(*x)),
         y_label: &|y| format!("{}", 10_f64.powf(*y)),
     }
     .draw(lines)

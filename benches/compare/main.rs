@@ -9,6 +9,7 @@ mod latency;
 mod rates;
 mod server;
 mod table;
+mod waiting;
 mod workload;
 mod writers;
 
@@ -83,6 +84,8 @@ enum Part {
     Isolation,
     /// Times of reads beside a client that writes to a slow disk, also of Redis
     Disk,
+    /// Times until clients have a change, and CPU time while nothing changes: waiting and polling
+    Waiting,
     /// Measure everything that the documents show, into benches/results, and then `documents`
     All,
     /// Draw the plots, and put the tables into the documents, from benches/results
@@ -126,6 +129,7 @@ fn main() -> Result<()> {
         Part::Latency => latency::print(&args, &programs),
         Part::Writers => writers::print(&args, &programs),
         Part::Isolation => isolation::print(&args, &programs),
+        Part::Waiting => waiting::print(&args, &programs),
         Part::Disk => disk::print(&args, &programs),
         _ => rates::print(&args, &programs),
     }
