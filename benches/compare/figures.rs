@@ -15,10 +15,11 @@ use plotters::prelude::*;
 use crate::disk::SUMMARY_TITLE as DISK;
 use crate::stalled::{CLOSED, COUNT, SUMMARY_TITLE as STALLED};
 use crate::table::Summary;
+use crate::waiting::SUMMARY_TITLE as WAITING;
 
-/// The files of results, each with the arguments that measure it: some 17 minutes in all, without the
+/// The files of results, each with the arguments that measure it: some 21 minutes in all, without the
 /// builds. The last one needs those before it.
-const RESULTS: [(&str, &str); 9] = [
+const RESULTS: [(&str, &str); 10] = [
     ("rates", "rates"),
     ("connections", "rates --connections 2,8,64 --workloads read"),
     (
@@ -30,6 +31,7 @@ const RESULTS: [(&str, &str); 9] = [
     ("isolation", "isolation --only axum --colors-count 100000 --seconds 2"),
     ("disk", "disk --seconds 2"),
     ("stalled", "stalled"),
+    ("waiting", "waiting --only axum,json-server --rounds 2"),
     ("comparison", "comparison"),
 ];
 
@@ -169,6 +171,7 @@ pub(crate) fn show() -> Result<()> {
     let tables = parse(&text);
     draw_rates(&tables)?;
     draw_disk(&tables)?;
+    draw_waiting(&tables)?;
     for path in ["README.md", "docs/performance.md", "docs/design.md"].map(|path| root().join(path))
     {
         let old = fs::read_to_string(&path)?;
@@ -232,6 +235,31 @@ fn draw_disk(tables: &[Vec<&str>]) -> Result<()> {
         x: 0.0..3.0,
         y: -2.0..highest(&lines).ceil(),
         x_label: &|x| if x.fract() == 0.0 { delays[*x as usize].to_owned() } else { String::new() },
+        y_label: &|y| format!("{}", 10_f64.powf(*y)),
+    }
+    .draw(lines)
+}
+
+/// Times until all clients have a change, by their number.
+fn draw_waiting(tables: &[Vec<&str>]) -> Result<()> {
+    let table = tables
+        .iter()
+        .find(|table| cells(table[0])[0] == WAITING)
+        .context("no figures of waiting")?;
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    for title in &cells(table[0])[1..] {
+        let Some(name) = title.strip_suffix(": ms") else { continue };
+        let points = column(table, title).into_iter().filter_map(|(clients, ms)| {
+            Some((clients.replace(',', "").parse::<f64>().ok()?.log10(), ms.log10()))
+        });
+        lines.push((name, points.collect()));
+    }
+    Plot {
+        file: "docs/waiting.svg",
+        titles: ["clients that show one color", "ms until all have its change"],
+        x: 0.0..4.0,
+        y: -1.0..highest(&lines).ceil(),
+        x_label: &|x| format!("{}", 10_f64.powf(*x)),
         y_label: &|y| format!("{}", 10_f64.powf(*y)),
     }
     .draw(lines)

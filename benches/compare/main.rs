@@ -10,6 +10,7 @@ mod rates;
 mod server;
 mod stalled;
 mod table;
+mod waiting;
 mod workload;
 mod writers;
 
@@ -88,6 +89,8 @@ enum Part {
     Disk,
     /// The table of README, put together from benches/results
     Comparison,
+    /// Times until clients have a change, and CPU time while nothing changes: waiting and polling
+    Waiting,
     /// Measure everything that the documents show, into benches/results, and then `documents`
     All,
     /// Draw the plots, and put the tables into the documents, from benches/results
@@ -134,6 +137,7 @@ fn main() -> Result<()> {
         Part::Latency => latency::print(&args, &programs),
         Part::Writers => writers::print(&args, &programs),
         Part::Isolation => isolation::print(&args, &programs),
+        Part::Waiting => waiting::print(&args, &programs),
         Part::Disk => disk::print(&args, &programs),
         Part::Stalled => stalled::print(&args, &programs),
         _ => rates::print(&args, &programs),
