@@ -35,7 +35,7 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "nEgfwt7qGGO2DggKSpGC4oKMg9wkOae3kfXOlYklGxM=",
+    "tOBKu3nSn2RLKOOBAtu8NxhHJ9Iba6tKXveoNKNu+Eg=",
     "'; style-src 'sha256-",
     "DKicNi1qUM5ayGkiIJq727YZc28wHuPfQkkwNHs0Gk8=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
