@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::browser::actions::ESCAPE;
-use crate::browser::driver::browse;
+use crate::browser::driver::{PLAIN_HOST, browse};
 use crate::browser::proxied::Front;
-use crate::common::harness::{Server, eventually, figures, wait_until, within};
+use crate::common::harness::{Server, figures, wait_until, within};
 
 #[test]
 fn changes_of_others_appear_by_themselves() {
@@ -64,30 +64,91 @@ fn a_change_leaves_focus_scroll_place_and_half_typed_values() {
     assert_eq!(browser.run(field), json!(["half ty", true]));
 }
 
+/// How many requests wait at a service, and how many GETs of the list it has answered.
+fn requests(server: &Server) -> (usize, usize) {
+    let metrics = server.ask("GET", "/metrics", "").content;
+    let waiting = metrics.lines().find_map(|line| line.strip_prefix("colors_requests_waiting "));
+    let answered = server.log().lines().filter(|line| line.contains(" GET \"/colors\"")).count();
+    (waiting.unwrap().parse().unwrap(), answered)
+}
+
 #[test]
-fn a_hidden_page_asks_for_nothing_and_a_visible_one_for_no_content() {
+fn a_visible_page_has_one_request_that_waits_and_a_hidden_one_none() {
     let Some(browser) = browse() else { return };
     let server = browser.show(Server::start(&["--access-log"]));
-    let count = |part: &str| {
-        server
-            .log()
-            .lines()
-            .filter(|line| line.contains(" GET \"/colors\"") && line.contains(part))
-            .count()
-    };
-    wait_until("a 304", || count(" 304 ") >= 2);
-    assert_eq!(count(" 200 "), 1, "{}", server.log());
+    wait_until("the page waits", || requests(&server) == (1, 1));
+    let more = within(Duration::from_secs(3), || (requests(&server) != (1, 1)).then_some(()));
+    assert_eq!(more, None, "{}", server.log());
     let tab = browser.hide();
-    // a page that is seen asks every second; one request may have been under way
-    eventually("a hidden page asks for nothing", || {
-        let before = count("");
-        within(Duration::from_secs(3), || (count("") > before).then_some(()))
-            .is_none()
-            .then_some(())
-    });
-    let before = count("");
+    wait_until("the page does not wait", || requests(&server).0 == 0);
+    let before = requests(&server);
+    server.ask("PUT", "/colors/aliceblue", r##"{"value":"#000001"}"##);
+    let more = within(Duration::from_secs(3), || (requests(&server) != before).then_some(()));
+    assert_eq!(more, None, "{}", server.log());
     browser.switch(&tab);
-    wait_until("the page asks again", || count("") > before);
+    browser.expect_text("li .value", "#000001");
+}
+
+#[test]
+fn one_of_seven_windows_waits_and_tells_the_others() {
+    let Some(browser) = browse() else { return };
+    let server = Server::start(&["--access-log", "--allow-host", PLAIN_HOST]);
+    for host in ["127.0.0.1", PLAIN_HOST] {
+        let windows: Vec<_> = (0..7)
+            .map(|_| {
+                let new = browser.call("POST", "/window/new", json!({"type": "window"}));
+                browser.switch(&new["handle"]);
+                browser.go(&format!("http://{host}:{}/", server.address.port()));
+                browser.expect_controls();
+                new["handle"].clone()
+            })
+            .collect();
+        browser.change("aqua", host);
+        browser.expect_text("#told", &format!("aqua is {host} now."));
+        let visible = windows.iter().all(|window| {
+            browser.switch(window);
+            browser.expect_text("li:nth-child(3) .value", host);
+            browser.run("return document.visibilityState") == "visible"
+        });
+        assert!(visible);
+        // each loads it once, or twice where a wait ends at the same time
+        let loaded =
+            server.log().lines().filter(|line| line.contains(" GET \"/colors\" 200")).count();
+        if host != PLAIN_HOST {
+            assert_eq!(requests(&server).0, 1);
+            assert!(loaded <= 21, "{}", server.log());
+        }
+        for window in windows.iter().skip(1) {
+            browser.switch(window);
+            browser.call("DELETE", "/window", json!(null));
+        }
+        browser.switch(&windows[0]);
+    }
+}
+
+#[test]
+fn behind_a_proxy_that_does_not_pass_the_wait_the_page_asks_once_a_second() {
+    const DROPS: &str = "delete init.headers.Prefer";
+    const LATE: &str = "if (init.headers.Prefer) return new Response('', {status: 504})";
+    let Some(browser) = browse() else { return };
+    for (proxy, most) in [(DROPS, 4), (LATE, 8)] {
+        let server = Server::start(&["--access-log"]);
+        let source = format!(
+            "const ask = window.fetch;
+            window.asked = 0;
+            window.fetch = async (path, init) => {{ asked++; {proxy}; return ask(path, init) }}"
+        );
+        let script =
+            browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": source}));
+        browser.open(&server);
+        let count = "const done = arguments[0]; asked = 0; setTimeout(() => done(asked), 3000)";
+        let asked = browser.await_script(count).as_u64().unwrap();
+        assert!((1..=most).contains(&asked), "{proxy}: {asked} in 3 seconds");
+        assert_eq!(browser.text("#away"), "", "{proxy}");
+        server.ask("PUT", "/colors/aliceblue", r##"{"value":"#000001"}"##);
+        browser.expect_text("li .value", "#000001");
+        browser.devtools("Page.removeScriptToEvaluateOnNewDocument", script);
+    }
 }
 
 #[test]

@@ -274,3 +274,30 @@ fn a_key_copies_the_value_and_each_form_and_says_so() {
         assert_eq!(pasted(), forms[3], "by a tap");
     }
 }
+
+#[test]
+fn a_value_that_would_keep_the_browser_busy_is_drawn_as_no_color_and_says_why() {
+    let Some(browser) = browse() else { return };
+    let mixed = |times: usize| "color-mix(in srgb,red,".repeat(times) + "red" + &")".repeat(times);
+    let values = [
+        (mixed(100), false),
+        (mixed(11), false),
+        (mixed(7), false),
+        ("rgb(from ".repeat(15_000), false),
+        ("x".repeat(5_000), false),
+        (mixed(4), true),
+        ("oklch(from rgb(255 0 0) l c calc((h + (10 * (2 + 1)))))".to_owned(), true),
+    ];
+    let colors: Vec<_> =
+        values.iter().map(|(value, _)| json!({"name": "a", "value": value})).collect();
+    let _server = browser.show(Server::with_seed(&json!(colors).to_string(), &[]));
+    for (nth, (value, is_color)) in values.iter().enumerate() {
+        browser.open_nth_color("a", nth);
+        let why = "This is longer than a color, or has more parentheses.";
+        let start = value.chars().take(40).collect::<String>();
+        assert_eq!(browser.text("#twins").contains(why), !is_color, "{start}");
+        assert_eq!(browser.run("return !document.querySelector('#formats').hidden"), *is_color);
+        browser.press(&[ESCAPE]);
+        browser.expect_closed();
+    }
+}

@@ -77,6 +77,7 @@ fn after_cancel_a_button_leads_back_to_the_dialog() {
     expect_dialog(&browser, "These colors are private");
     browser.press(&[ESCAPE]);
     browser.expect_text("#away", "These colors are private.");
+    browser.expect_seen("#give");
     browser.click("#give");
     expect_dialog(&browser, "These colors are private");
     give(&browser, "wrong-token-of-some-32-characters");

@@ -1,7 +1,9 @@
 /* Changes. An edit makes, of the list that there is, the next one and the edit that takes it back; it throws why it cannot. Edits are */
 /* shown at once, sent one after the other, and made anew of the list that is there by then if somebody was faster. */
 
+const windows = new BroadcastChannel(base); // the others of this browser, told the tag of each list
 let listTag;
+let ending = new AbortController(); // of the request or the pause between two that follows the list
 let changes = 0, writing = 0; // of ours; a list that was asked for before one, or during one, is out of date
 let turn = Promise.resolve();
 let timer;
@@ -140,6 +142,8 @@ function inTurn(action) {
 async function write(...request) {
 	changes++;
 	writing++;
+	// would bring the change that is made here
+	ending.abort();
 	try {
 		return await ask(...request);
 	} finally {
@@ -148,14 +152,17 @@ async function write(...request) {
 	}
 }
 
-/* Reads the list if it is another one by now. */
-async function look() {
-	const before = changes;
-	const answer = await ask('GET', base, {tag: listTag});
-	if (writing || before !== changes || answer.status === 304) return;
+/* Reads the list if it is another one by now, or is within `wait` seconds; tells whether it was. */
+async function look(wait, signal) {
+	const [before, tag] = [changes, listTag];
+	const answer = await ask('GET', base, {tag, wait, signal});
+	if (answer.status === 304) return false;
+	if (writing || before !== changes || tag !== listTag) return true;
 	if (answer.status !== 200) throw Object.assign(new Error(answer.message), {isPrivate: answer.status === 401});
 	listTag = answer.tag;
+	windows.postMessage(listTag);
 	take(answer.json.data);
+	return true;
 }
 
 /* Takes back the last change. */

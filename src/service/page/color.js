@@ -5,6 +5,8 @@ const canvas = document.createElement('canvas').getContext('2d', {willReadFreque
 const looks = new Map();
 const RED = 345; // degrees from where pink ends to the hue 0
 const BAND = 15; // degrees of hue
+const LONGEST = 255; // characters of a color; relative ones with calc() have some 120
+const DEEPEST = 6; // levels of parentheses
 
 /* {css, rgb, alpha, lightness, chroma, angle, hue, darkness, luminance}; without css when the value is not a color. */
 function lookOf(value) {
@@ -15,6 +17,8 @@ function lookOf(value) {
 function makeLook(value) {
 	const plain = ofHex(value);
 	if (plain) return plain;
+	// nested color-mix() takes twice the time with each level, and some 15,000 levels end the tab
+	if (value.length > LONGEST || !(depthOf(value).most <= DEEPEST)) return {hue: 3000, darkness: 2, isTooMuch: true};
 	// a canvas keeps the color it has when it is given something else
 	const [css, second] = ['#000', '#fff'].map(before => {
 		canvas.fillStyle = before;
@@ -28,6 +32,18 @@ function makeLook(value) {
 	canvas.fillRect(0, 0, 1, 1);
 	const [r, g, b, alpha] = canvas.getImageData(0, 0, 1, 1).data;
 	return lookOfRgb(css, [r, g, b], alpha / 255);
+}
+
+/* How many parentheses are open at the end of a value, and at most; NaN at the end if one closes that was not open, or a comment does not. */
+function depthOf(value) {
+	let depth = 0, most = 0;
+	const text = value.replace(/\/\*.*?\*\//gs, '');
+	if (text.includes('/*')) depth = NaN;
+	for (const [sign] of text.matchAll(/[()]/g)) {
+		depth += sign === '(' ? 1 : depth > 0 ? -1 : NaN;
+		most = Math.max(most, depth);
+	}
+	return {depth, most};
 }
 
 /* What most values are, and a canvas says of all others without alpha; ten times faster than to ask it. */

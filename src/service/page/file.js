@@ -103,10 +103,13 @@ at.saveJson.onclick = () => {
 	const lines = list.map(({name, value}) => `  ${JSON.stringify({name, value})}`);
 	download('colors.json', 'application/json', `[\n${lines.join(',\n')}\n]\n`);
 };
-/* Of a name only the first, as a path has it; what is no color could be anything. */
+/* Of a name only the first, as a path has it. What is no color could be anything, and a parenthesis left open would take in all that follows. */
 at.saveCss.onclick = () => {
-	const colors = entries.filter(({name, value, nth}) => nth === 1 && name && lookOf(value).css);
-	const lines = colors.map(({name, value}) => `  ${CSS.escape('--' + name)}: ${value};`);
+	const lines = entries.map(({name, value, nth}) => {
+		const property = CSS.escape('--' + name);
+		const isWhole = nth === 1 && name && lookOf(value).css && depthOf(value).depth === 0;
+		return isWhole ? `  ${property}: ${value};` : `  /* left out: ${property} */`;
+	});
 	download('colors.css', 'text/css', `:root {\n${lines.join('\n')}\n}\n`);
 };
 at.choose.onclick = () => at.file.click();

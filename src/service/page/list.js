@@ -48,9 +48,12 @@ function take(colors) {
 	followIncoming();
 }
 
-/* Finds out what is shown and in which order. The focus, and what is at the top of the screen, stay. */
+/* Finds out what is shown and in which order. The focus stays, and so does the place of the tile that has it, or of what is at the top. */
 function arrange() {
-	const [focus, anchor] = [shown[current]?.key, scrollY && !carried && shown[Math.ceil(scrollY / row) * columns]?.key];
+	const tile = document.activeElement.closest('#list li');
+	const focus = tile?.entry.key ?? shown[current]?.key;
+	const isInView = tile && Math.abs(topOf(focus) - scrollY - innerHeight / 2) < innerHeight / 2;
+	const anchor = scrollY && !carried && (isInView ? focus : shown[Math.ceil(scrollY / row) * columns]?.key);
 	const before = topOf(anchor);
 	at.order.value = chosen ?? 'list';
 	const query = at.query.value.trim().toLowerCase();

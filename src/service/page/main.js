@@ -1,6 +1,9 @@
 /* What a person does, and what happens meanwhile. */
 
 let knowsMethods, isWatching;
+let told = Promise.resolve(); // what another window tells is read by then
+let isCurrent; // whether the list was asked for since the page is visible, and no request has failed
+let longest = 60; // seconds to wait for a change
 
 const mayChange = () => document.body.classList.contains('writable');
 
@@ -18,22 +21,55 @@ async function learn() {
 	}
 }
 
-/* Looks every second while the page is visible. */
+/* Shows each change as it happens, while the page is visible. */
 async function watch() {
+	isCurrent = false;
 	if (isWatching) return;
 	isWatching = true;
+	let failures = 0;
 	while (!document.hidden) {
+		ending = new AbortController();
+		const {signal} = ending;
+		let pause = 0;
+		await turn.catch(() => {});
+		const isWaiting = isCurrent;
+		const begun = performance.now();
 		try {
-			if (!knowsMethods) await learn();
-			await look();
+			// the list first: the rest is not urgent
+			const [isOther] = await Promise.all([isWaiting ? lookInTurn(signal) : look(), knowsMethods || learn()]);
+			isCurrent = !document.hidden;
 			sayBack();
-		} catch ({message, isPrivate}) {
-			say(at.away, isPrivate ? 'These colors are private.' : `${message} – trying again…`);
-			knowsMethods = false;
+			failures = 0;
+			// a proxy that drops the preference has the list asked for once a second, and a long list is not loaded all the time
+			if (isOther) pause = Math.max(200, list.length / 10);
+			else if (isWaiting) pause = begun + 1000 - performance.now();
+		} catch ({message, isPrivate, isLate}) {
+			if (signal.aborted) continue;
+			isCurrent = false;
+			knowsMethods &&= isWaiting;
+			const time = performance.now() - begun;
+			if (isWaiting) {
+				// a proxy on the way waits less long; whether the service is away tells the next request
+				if (isLate) longest = Math.max(1, Math.floor(time / 2000));
+				pause = 1000 - time;
+			} else {
+				say(at.away, isPrivate ? 'These colors are private.' : `${message} – trying again…`);
+				pause = Math.min(1000 * 2 ** failures++, 8000);
+			}
 		}
-		await new Promise(resolve => setTimeout(resolve, 1000));
+		await new Promise(resolve => {
+			signal.onabort = resolve;
+			setTimeout(resolve, pause);
+		});
 	}
 	isWatching = false;
+}
+
+/* Waits for a change. Of the windows of a browser, which have six connections between them (HTTP/1.1), one at a time does; it tells the */
+/* others. Without TLS there are no locks, and each waits for a second only. */
+function lookInTurn(signal) {
+	const {locks} = navigator;
+	return locks ? locks.request(`wait for ${base}`, {signal}, () => told.then(() => look(longest, signal))) : look(1, signal);
 }
 
 /* Takes away what was said of a service that did not answer. */
@@ -48,6 +84,8 @@ async function attempt(action, mine) {
 	try {
 		await action();
 	} catch ({message}) {
+		// asks at once whether it is back
+		if (message === AWAY) ending.abort();
 		mine && isOpenFor(mine) ? say(at.refusal, message) : tell(message);
 	}
 }
@@ -56,7 +94,7 @@ async function attempt(action, mine) {
 async function give() {
 	while (await askForToken(at.away.textContent ? 'GET' : 'POST')) {
 		await learn();
-		if (!document.body.classList.contains('guarded')) return look();
+		if (!document.body.classList.contains('guarded')) return ending.abort();
 	}
 }
 
@@ -169,6 +207,10 @@ onbeforeprint = onafterprint = ({type}) => {
 	isAll = type === 'beforeprint';
 	draw();
 };
-document.onvisibilitychange = watch;
+document.onvisibilitychange = () => document.hidden ? ending.abort() : watch();
+windows.onmessage = ({data}) => {
+	// several tell of the same list
+	told = told.then(() => document.hidden || data === listTag || look()).catch(() => {});
+};
 readAddress();
 watch();

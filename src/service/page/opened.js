@@ -38,20 +38,24 @@ function showOpened() {
 	at.opened.className = isChanging ? isNew ? 'changing new' : 'changing' : '';
 	const index = isNew ? -1 : indexOf(entry.key);
 	say(at.place, index < 0 ? '' : `${figure(index + 1)} of ${figure(shown.length)}`);
-	say(at.twins, entry?.of > 1 ? `Number ${entry.nth} of ${entry.of} with this name. A path means the first.` : '');
 	const name = isChanging ? at.name.value : entry.name;
 	const value = isChanging ? at.value.value : entry.value;
 	say(at.title, isNew && !name ? 'Add a color' : blankness(name) || name);
 	say(at.stored, isNew && !value ? '' : blankness(value) || value);
 	const look = paint(at.swatch, value);
+	const twin = entry?.of > 1 && `Number ${entry.nth} of ${entry.of} with this name. A path means the first.`;
+	say(at.twins, [twin, !look.css && reasonOf(look)].filter(Boolean).join(' '));
 	const isTaken = name !== entry?.name && entries.some(other => other.name === name);
-	const notes = [isTaken && 'There is one of this name already. A path means the first.', value && !look.css && 'Browsers know no such color. It is saved as it is.'];
+	const notes = [isTaken && 'There is one of this name already. A path means the first.', value && !look.css && `${reasonOf(look)} It is saved as it is.`];
 	say(at.note, notes.filter(Boolean).join(' '));
 	at.picker.value = hexOf(look.rgb ?? [0, 0, 0]);
 	showForms(look);
 	at.near.hidden = isChanging || !look.css;
 	if (!at.near.hidden) showNeighbors(entry);
 }
+
+/* Why a value is drawn as no color. */
+const reasonOf = look => look.isTooMuch ? 'This is longer than a color, or has more parentheses.' : 'Browsers know no such color.';
 
 /* Has an element have so many buttons. They stay when others come, as does the focus. */
 function buttonsOf(parent, count) {

@@ -14,14 +14,17 @@ function tokenOfTab() {
 }
 
 /* One request, with `tag` as its condition. Throws when the service does not answer. */
-async function ask(method, path, {tag, content} = {}) {
+async function ask(method, path, {tag, content, wait, signal} = {}) {
 	for (;;) {
 		const token = tokenOfTab();
 		const headers = {Accept: 'application/json'};
 		if (token) headers.Authorization = `Bearer ${token}`;
 		if (tag) headers[method === 'GET' ? 'If-None-Match' : 'If-Match'] = tag;
+		if (wait) headers.Prefer = `wait=${wait}`;
 		if (content) headers['Content-Type'] = 'application/json';
-		const answer = await send(path, {method, headers, body: content && JSON.stringify(content)});
+		// what takes longer is lost
+		const signals = [AbortSignal.timeout(15000 + 1000 * (wait ?? 0)), signal].filter(Boolean);
+		const answer = await send(path, {method, headers, body: content && JSON.stringify(content), signal: AbortSignal.any(signals)});
 		if (answer.status !== 401) return answer;
 		// another request may have got a token meanwhile
 		if (token !== tokenOfTab()) continue;
@@ -32,7 +35,7 @@ async function ask(method, path, {tag, content} = {}) {
 async function send(path, init) {
 	try {
 		// a cache on the way may be older than our own change
-		const response = await fetch(path, {...init, cache: 'no-store', signal: AbortSignal.timeout(15000)});
+		const response = await fetch(path, {...init, cache: 'no-store'});
 		const {status, headers} = response;
 		// what a proxy says when it finds no service
 		if (status === 502 || status === 504) throw status;
@@ -42,8 +45,9 @@ async function send(path, init) {
 		// a proxy that compresses makes tags weak, and If-Match wants them strong
 		const tag = headers.get('ETag')?.replace('W/', '');
 		return {status, json, message, tag, allow: headers.get('Allow') ?? '', isChallenged: headers.has('WWW-Authenticate')};
-	} catch {
-		throw new Error(AWAY);
+	} catch (error) {
+		isCurrent = false;
+		throw Object.assign(new Error(AWAY), {isLate: error === 504});
 	}
 }
 
