@@ -108,8 +108,13 @@ impl Service {
             }
             (Resource::Color(name), Method::Put) if creates(request) => {
                 let create = json::from_create_named(&name, content).map(Action::CreateAbsent);
-                // without a name: that the color is not there is no error
-                return change(None, create);
+                // a color that is there is no place for this one, whatever its content
+                if create.is_err() && list.first(&name).is_some() {
+                    condition_failed()
+                } else {
+                    // without a name: that the color is not there is no error
+                    return change(None, create);
+                }
             }
             (Resource::Color(name), Method::Put) => {
                 let update = json::from_update(content).map(|value| {
