@@ -10,6 +10,23 @@ use crate::common::harness::{
     Scratch, Server, colors, colors_below_strace, eventually, figures, run,
 };
 
+/// The calls of a trace, a line each: strace splits a call where another thread makes one meanwhile.
+fn whole_calls(trace: &str) -> Vec<String> {
+    let mut begun = BTreeMap::new();
+    let mut whole = Vec::new();
+    for line in trace.lines() {
+        let (thread, call) = line.split_once(' ').unwrap();
+        if let Some(beginning) = line.strip_suffix("<unfinished ...>") {
+            begun.insert(thread, beginning);
+        } else if let Some((_, end)) = call.split_once(" resumed>") {
+            whole.push(format!("{}{end}", begun.remove(thread).unwrap()));
+        } else {
+            whole.push(line.to_owned());
+        }
+    }
+    whole
+}
+
 /// What a disk writes as a whole, in bytes.
 const SECTOR: usize = 512;
 
@@ -194,7 +211,7 @@ fn what_was_acknowledged_survives_a_power_cut_after_any_call_and_what_was_refuse
         let trace = eventually("the trace ends", || {
             fs::read_to_string(&trace).ok().filter(|log| log.contains("+++ exited with 0 +++"))
         });
-        for line in trace.lines() {
+        for line in &whole_calls(&trace) {
             if let Some((_, status)) = line.split_once(ANSWER) {
                 answered += 1;
                 if bytes_of(&status[..12]) == b"200" {
