@@ -50,7 +50,7 @@ use rusqlite::{Connection, OpenFlags, Params, TransactionBehavior};
 
 use super::color::NAME_BYTES_MAX;
 use super::colors::Edit;
-use super::wal_files::WalFiles;
+use super::wal_files::{self, WalFiles};
 use super::{Color, Colors, DatabaseError, probe};
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and
@@ -362,20 +362,19 @@ impl Database {
         self.check_length(known)
     }
 
-    /// Fails if FILE has become shorter and lacks pages.
+    /// Fails if FILE or FILE-wal has become shorter and lacks pages.
     ///
-    /// That it is shorter proves nothing: a checkpoint after a VACUUM of another program cuts FILE.
-    /// So a new connection, which has no page in memory, reads the list. SQLite leaves the
-    /// descriptor of that one open, so that no lock is lost.
+    /// That it is shorter proves nothing: a checkpoint of another program cuts FILE after a VACUUM,
+    /// and may cut FILE-wal. So a new connection, which has no page in memory, reads the list.
+    /// SQLite leaves the descriptor of that one open, so that no lock is lost.
     fn check_length(&mut self, known: &Colors) -> Result<(), DatabaseError> {
-        if !self.files.is_shorter() {
-            return Ok(());
+        let Some(shorter) = self.files.shorter() else { return Ok(()) };
+        let cut = wal_files::replaced(shorter);
+        // SQLite would remove FILE-wal beside a FILE of 0 bytes or 1
+        if !self.files.has_a_page() {
+            return Err(cut);
         }
         let is_whole = || {
-            // SQLite would remove FILE-wal beside a FILE of 0 bytes or 1
-            if !self.files.has_a_page() {
-                return Err(self.files.cut());
-            }
             let connection = connect(self.files.path())?;
             check_pages(&connection)?;
             read_list(&connection, known)
@@ -386,7 +385,7 @@ impl Database {
                 Ok(())
             }
             Err(DatabaseError::Busy) => Err(DatabaseError::Busy),
-            Err(_) => Err(self.files.cut()),
+            Err(_) => Err(cut),
         }
     }
 
@@ -416,8 +415,9 @@ impl Database {
 
     /// Makes durable what was written since [`Database::begin`], all or nothing. `NotErased`: it
     /// may be in the list after a crash all the same.
-    pub(super) fn commit(&self) -> Result<(), DatabaseError> {
+    pub(super) fn commit(&mut self) -> Result<(), DatabaseError> {
         let Err(refused) = self.connection.prepare_cached("COMMIT")?.execute([]) else {
+            self.files.note_committed();
             return Ok(());
         };
         let is_erased = self.erase_refused_commit().is_ok();

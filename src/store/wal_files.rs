@@ -32,8 +32,8 @@ pub(super) struct WalFiles {
     page_bytes: u64,
     /// FILE-wal has at most so many bytes of pages after the save that is under way.
     wal_bytes_max: u64,
-    /// The most bytes that FILE had since it was last known to be whole.
-    whole_length: u64,
+    /// The most bytes that FILE and FILE-wal had since they were last known to be whole.
+    whole_lengths: [u64; 2],
 }
 
 /// FILE-shm, which has the wal-index. SQLite maps it into memory. Writing there is a SIGBUS behind
@@ -126,7 +126,13 @@ impl WalFiles {
         let mut shm = SharedMemory::open(path)?;
         let wal = fs::metadata(&opened[1].0).map_or(0, |file| file.len());
         shm.make_room(wal / PAGE_BYTES_MIN)?;
-        Ok(Self { opened, shm, page_bytes: PAGE_BYTES_MIN, wal_bytes_max: 0, whole_length: 0 })
+        Ok(Self {
+            opened,
+            shm,
+            page_bytes: PAGE_BYTES_MIN,
+            wal_bytes_max: 0,
+            whole_lengths: [0; 2],
+        })
     }
 
     /// Notes which files SQLite has opened, and the length of their pages in bytes.
@@ -150,7 +156,8 @@ impl WalFiles {
             *length = file.len();
         }
         let [file, wal, _] = lengths;
-        self.whole_length = self.whole_length.max(file);
+        let [whole_file, whole_wal] = self.whole_lengths;
+        self.whole_lengths = [whole_file.max(file), whole_wal.max(wal)];
         self.shm.check()?;
         // A save adds each page that it changes to FILE-wal once. Without new text it cannot change
         // more pages than FILE and FILE-wal have.
@@ -158,33 +165,39 @@ impl WalFiles {
         self.make_room_for(0)
     }
 
-    /// Whether FILE has become shorter since it was last known to be whole.
-    pub(super) fn is_shorter(&self) -> bool {
-        self.length() < self.whole_length
+    /// FILE or FILE-wal, if it has become shorter since it was last known to be whole.
+    pub(super) fn shorter(&self) -> Option<&Path> {
+        let place = (0..2).find(|place| self.lengths()[*place] < self.whole_lengths[*place])?;
+        Some(&self.opened[place].0)
     }
 
-    /// Notes that FILE is whole as it is.
+    /// Notes that both files are whole as they are.
     pub(super) fn note_whole(&mut self) {
-        self.whole_length = self.length();
+        self.whole_lengths = self.lengths();
+    }
+
+    /// Notes that FILE-wal is whole as it is. SQLite may have cut it in a commit.
+    pub(super) fn note_committed(&mut self) {
+        self.whole_lengths[1] = self.lengths()[1];
     }
 
     /// Whether FILE has a page at all.
     pub(super) fn has_a_page(&self) -> bool {
-        self.length() >= PAGE_BYTES_MIN
+        self.lengths()[0] >= PAGE_BYTES_MIN
     }
 
-    fn length(&self) -> u64 {
-        fs::metadata(self.path()).map_or(0, |file| file.len())
+    /// The bytes of FILE and of FILE-wal. A FILE-wal that was moved away stays open, and nobody can
+    /// tell whether it was cut.
+    fn lengths(&self) -> [u64; 2] {
+        let [(file, _), (wal, opened), _] = &self.opened;
+        let file = fs::metadata(file).map_or(0, |file| file.len());
+        let wal = fs::metadata(wal).ok().filter(|wal| *opened == Some((wal.dev(), wal.ino())));
+        [file, wal.map_or(u64::MAX, |wal| wal.len())]
     }
 
     /// FILE, as `--data` names it.
     pub(super) fn path(&self) -> &Path {
         &self.opened[0].0
-    }
-
-    /// The error when FILE lacks pages.
-    pub(super) fn cut(&self) -> DatabaseError {
-        replaced(self.path())
     }
 
     /// Makes room in FILE-shm for a save that adds so many bytes of text. The pages of its rows
@@ -195,7 +208,8 @@ impl WalFiles {
     }
 }
 
-fn replaced(path: &Path) -> DatabaseError {
+/// The error when a file is not the one that was opened, or lacks pages.
+pub(super) fn replaced(path: &Path) -> DatabaseError {
     DatabaseError::Replaced(probe::name_of(path))
 }
 

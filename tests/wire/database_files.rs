@@ -241,20 +241,21 @@ fn an_shm_that_is_cut_ends_nothing_while_it_runs_or_at_the_stop() {
 fn a_file_that_is_cut_acknowledges_nothing_until_it_is_whole_again() {
     // of several pages, so that not all that is cut is in FILE-wal as well
     let long = format!(r#"{{"name":"long","value":"{}"}}"#, "x".repeat(20_000));
-    for length in [0, 1, 4096] {
+    for (suffix, length) in [("", 0), ("", 1), ("", 4096), ("-wal", 0), ("-wal", 4096)] {
         let (_scratch, file, server) = Server::kept(&format!("[{A},{long}]"));
         server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
         let list = server.list();
-        let whole = fs::read(&file).unwrap();
-        let opened = fs::File::options().write(true).open(&file).unwrap();
+        let cut = format!("{file}{suffix}");
+        let whole = fs::read(&cut).unwrap();
+        let opened = fs::File::options().write(true).open(&cut).unwrap();
         opened.set_len(length).unwrap();
         let change = server.ask("PUT", "/colors/a", r#"{"value":"3"}"#);
         change.expect_message(
             500,
-            &refused(
-                "colors.db was removed, replaced or cut short; move it back (a copy is another \
-                 file), or save what GET /colors answers and restart",
-            ),
+            &refused(&format!(
+                "colors.db{suffix} was removed, replaced or cut short; move it back (a copy is \
+                 another file), or save what GET /colors answers and restart"
+            )),
         );
         assert_eq!(server.ask("GET", "/health", "").status, 503);
         let log = server.stop();
@@ -262,9 +263,9 @@ fn a_file_that_is_cut_acknowledges_nothing_until_it_is_whole_again() {
         let warning = format!("[WARN] stopped; keep {file} and {file}-wal together: ");
         assert!(last.contains(&warning), "{log}");
         // nothing was written to it: the same file has what it lacks
-        fs::write(&file, whole).unwrap();
-        assert_eq!(stored(&file), list, "{length}");
-        assert_eq!(Server::start(&["--data", &file]).list(), list, "{length}");
+        fs::write(&cut, whole).unwrap();
+        assert_eq!(stored(&file), list, "{cut} {length}");
+        assert_eq!(Server::start(&["--data", &file]).list(), list, "{cut} {length}");
     }
 }
 
