@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::common::client::Client;
 use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, run, wait_until};
-use crate::wire::systemd::{analyze, check_unit};
+use crate::wire::systemd::check_unit;
 
 const HTTP: &str = include_str!("../../docs/http.md");
 const OPERATING: &str = include_str!("../../docs/operating.md");
@@ -390,40 +390,6 @@ fn a_backup_over_ssh_is_the_list_and_one_that_fails_leaves_the_old() {
         }
         assert_eq!(run_beside(&scratch, command), !is_lost);
         assert_eq!(fs::read_to_string(scratch.file("backup.json")).unwrap(), format!("{list}\n"));
-    }
-}
-
-#[test]
-fn the_units_that_pull_a_backup_are_sound_and_one_that_fails_leaves_the_old() {
-    let (scratch, list) = stored_list();
-    let service = block(OPERATING, "ini", "colors-pull");
-    // systemd.service(5), "Command lines", and systemd.unit(5), "Specifiers"
-    let command = service
-        .lines()
-        .find_map(|line| line.strip_prefix("ExecStart="))
-        .unwrap()
-        .replace("$$", "$")
-        .replace("%%", "%");
-    let copies = || -> Vec<_> {
-        let names = fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().path());
-        names
-            .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("colors-"))
-            .collect()
-    };
-    assert!(run_beside(&scratch, &command));
-    let made = copies();
-    assert_eq!(
-        made.iter().map(|copy| fs::read_to_string(copy).unwrap()).collect::<Vec<_>>(),
-        [format!("{list}\n")]
-    );
-    fs::remove_file(scratch.file("colors.db")).unwrap();
-    assert!(!run_beside(&scratch, &command));
-    assert_eq!(copies(), made);
-    if is_installed("systemd-analyze") {
-        scratch.write("colors-pull.service", service);
-        scratch.write("colors-pull.timer", block(OPERATING, "ini", "OnCalendar"));
-        let units = ["verify", "--man=no", "./colors-pull.service", "./colors-pull.timer"];
-        assert_eq!(analyze(&scratch.0, &units), (true, String::new()));
     }
 }
 

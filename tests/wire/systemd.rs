@@ -247,7 +247,7 @@ pub(super) fn check_exposure(directory: &Path, unit: &str, most: f64) {
 }
 
 /// Runs systemd-analyze; gives whether it is content, and all that it says.
-pub(super) fn analyze(directory: &Path, arguments: &[&str]) -> (bool, String) {
+fn analyze(directory: &Path, arguments: &[&str]) -> (bool, String) {
     let output =
         Command::new("systemd-analyze").args(arguments).current_dir(directory).output().unwrap();
     (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
