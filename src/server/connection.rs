@@ -57,7 +57,7 @@ enum State {
     /// The answer to this request, which takes long, or whose change has to be saved first. Nothing
     /// is received meanwhile, so that requests are answered in order, and no timeout closes the
     /// connection, so that its memory stays counted. `is_saved`: the writer had the change.
-    AwaitingOutcome { request: Arc<Request>, is_saved: bool, held: Option<Held> },
+    AwaitingAnswer { request: Arc<Request>, is_saved: bool, held: Option<Held> },
     /// A change of what its request names (RFC 7240 §4.3).
     Watching(Box<Watching>),
     /// Room in the socket for more of the output. When all of it is sent, this follows.
@@ -174,7 +174,7 @@ impl Connection {
             _ => Next::Close,
         });
         let request = match &self.state {
-            State::AwaitingOutcome { request, .. } => memory_of(request),
+            State::AwaitingAnswer { request, .. } => memory_of(request),
             State::Watching(watching) => memory_of(&watching.request),
             _ => 0,
         };
@@ -187,7 +187,7 @@ impl Connection {
     pub(super) fn deadline(&self, phase: Phase, limits: &Limits) -> Option<(Instant, Closing)> {
         let is_stopping = phase == Phase::Stopping;
         let (time, reason) = match &self.state {
-            State::AwaitingOutcome { .. } => return None,
+            State::AwaitingAnswer { .. } => return None,
             State::Receiving { .. } if !self.parser.is_idle() => {
                 (limits.request_timeout, Closing::Request)
             }
@@ -206,7 +206,7 @@ impl Connection {
 
     /// Since when the client has made no progress; `None` while an answer is made.
     pub(super) fn stands_still_since(&self) -> Option<Instant> {
-        (!matches!(self.state, State::AwaitingOutcome { .. })).then_some(self.progress)
+        (!matches!(self.state, State::AwaitingAnswer { .. })).then_some(self.progress)
     }
 
     /// When the worker has to look at the connection at the latest, although nothing has happened
@@ -238,23 +238,25 @@ impl Connection {
             }
             (Event::Overdue(reason), State::Receiving { .. }) => Ok(self.close(reason, context)),
 
-            (Event::Outcome(outcome), State::AwaitingOutcome { .. }) => {
+            (Event::Outcome(outcome), State::AwaitingAnswer { .. }) => {
                 self.take_outcome(outcome, context)
             }
-            (Event::Answer(answer), State::AwaitingOutcome { .. }) => {
+            (Event::Answer(answer), State::AwaitingAnswer { .. }) => {
                 self.take_answer(*answer, context)
             }
             // the client sent more, or has ended; epoll would report that in every pass
-            (Event::Ready, State::AwaitingOutcome { .. }) => Ok(Next::Wait(EventFlags::empty())),
+            (Event::Ready, State::AwaitingAnswer { .. }) => Ok(Next::Wait(EventFlags::empty())),
 
             (Event::Ready, State::Watching(_)) => self.receive_while_watching(context),
             (Event::Resume, State::Watching(_)) => self.ask_again(context),
-            (Event::Overdue(reason), State::Watching(_)) => {
-                if reason == Closing::NoRoom {
-                    context.counters.count_closed(reason, 1);
-                }
-                self.end_watch(None, context)
+            (Event::Overdue(Closing::NoRoom), State::Watching(_)) => {
+                context.counters.count_closed(Closing::NoRoom, 1);
+                self.end_watch(None, context)?;
+                // It has sent nothing that would reset the connection. If it lingered, it would be
+                // one too many still, and another connection would be closed in its place.
+                Ok(Next::Close)
             }
+            (Event::Overdue(_), State::Watching(_)) => self.end_watch(None, context),
 
             (Event::Ready | Event::Resume, &State::Sending(then)) => self.send(then, context),
             // epoll reports room only when a third of the socket's buffer is free, so there may be

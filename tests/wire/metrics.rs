@@ -95,6 +95,22 @@ fn every_request_is_counted_once_by_method_and_class_of_status() {
     wait_until("two connections", || value(&self::page(&server), "colors_connections") == 2.0);
 }
 
+#[test]
+fn a_request_for_a_long_list_that_could_wait_is_counted_once() {
+    let server = Server::with_seed(&long_list(1_000_000), &[]);
+    let mut client = server.connect();
+    // the second request ends the wait of the first
+    let waits = "If-None-Match: *\r\nPrefer: wait=300\r\n";
+    let request = |fields| format!("GET /colors HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+    client.send(request(waits) + &request("If-None-Match: *\r\n"));
+    (0..2).for_each(|_| client.response().expect_status(304));
+    let answered = |page: &str| 2.0 + value(page, &requests("GET", "2xx"));
+    let page = eventually("the last pass has ended", || {
+        Some(page(&server)).filter(|page| value(page, IMMEDIATE) >= answered(page))
+    });
+    check(&page, &[(&requests("GET", "3xx"), 2.0), (IMMEDIATE, answered(&page))]);
+}
+
 /// Event loops by default.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2))

@@ -13,7 +13,7 @@ use crate::wire::systemd::{check_exposure, check_unit};
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Everything that `make install` installs, with its mode.
-const FILES: [(u32, &str); 33] = [
+const FILES: [(u32, &str); 34] = [
     (0o644, "etc/default/colors"),
     (0o755, "usr/local/bin/colors"),
     (0o755, "usr/local/lib/colors/backup"),
@@ -38,6 +38,7 @@ const FILES: [(u32, &str); 33] = [
     (0o644, "usr/local/share/doc/colors/docs/proxies.md"),
     (0o644, "usr/local/share/doc/colors/docs/rates.svg"),
     (0o644, "usr/local/share/doc/colors/docs/replicas.md"),
+    (0o644, "usr/local/share/doc/colors/docs/waiting.svg"),
     (0o644, "usr/local/share/doc/colors/examples/activated.conf"),
     (0o644, "usr/local/share/doc/colors/examples/colors-follow.service"),
     (0o644, "usr/local/share/doc/colors/examples/colors.rules.yml"),

@@ -71,7 +71,7 @@ impl Connection {
                 context.inbox.defer(context.id, ask);
             }
         }
-        self.state = State::AwaitingOutcome { request, is_saved: false, held };
+        self.state = State::AwaitingAnswer { request, is_saved: false, held };
         self.output.send(&self.socket)?;
         // epoll watches for the same as before: epoll_ctl takes time, and few clients send more
         Ok(Next::Wait(EventFlags::IN))
@@ -83,7 +83,7 @@ impl Connection {
         outcome: Result<Outcome, DatabaseError>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
-        let State::AwaitingOutcome { is_saved, .. } = &mut self.state else {
+        let State::AwaitingAnswer { is_saved, .. } = &mut self.state else {
             unreachable!("an outcome comes only when it is waited for")
         };
         *is_saved = true;
@@ -105,13 +105,16 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
         let state = replace(&mut self.state, State::Receiving { is_first: false });
-        let State::AwaitingOutcome { request, is_saved, held } = state else {
+        let State::AwaitingAnswer { request, is_saved, held } = state else {
             unreachable!("an answer comes only when it is waited for")
         };
+        let is_last = matches!(answer, Answer::Now(_));
         let next = self.follow(request, answer, held, context);
         match held {
-            // no time of the service's own
-            Some(_) => {}
+            // it is counted when it is answered
+            _ if !is_last => {}
+            // the time of the wait is not the service's own
+            Some(_) => context.answered += 1,
             None if is_saved => context.counters.durable.add(1, self.received.elapsed()),
             None => context.counters.immediate.add(1, self.received.elapsed()),
         }
@@ -163,8 +166,11 @@ impl Connection {
         let State::Watching(watching) = state else { unreachable!("only a wait is ended") };
         let Watching { request, held, not_modified, watch } = *watching;
         drop(watch);
-        context.answered += 1;
-        self.follow(request, answer.unwrap_or(Answer::Now(not_modified)), Some(held), context)
+        let answer = answer.unwrap_or(Answer::Now(not_modified));
+        if matches!(answer, Answer::Now(_)) {
+            context.answered += 1;
+        }
+        self.follow(request, answer, Some(held), context)
     }
 
     /// Ends a wait when the client sends another request, or has gone.
