@@ -9,6 +9,8 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use threadpool::ThreadPool;
+
 use super::Shared;
 use crate::service::Subject;
 use crate::store::{Colors, SharedList};
@@ -21,6 +23,7 @@ pub(super) struct Watches {
     worker: usize,
     /// The list has changed since [`Watches::take_concerned`].
     has_changed: AtomicBool,
+    /// Only the worker takes it.
     waiting: Mutex<Waiting>,
 }
 
@@ -73,15 +76,22 @@ impl Watches {
         self.count().load(Relaxed) > 0 && !self.has_changed.swap(true, SeqCst)
     }
 
-    /// The connections whose subject has changed since the last call, in time that grows with the
-    /// number of colors that differ.
-    pub(super) fn take_concerned(&self) -> Vec<u64> {
+    /// The connections whose subject may have changed since the last call: those of colors that
+    /// differ, or all, if the whole list is another one. Frees that in the pool.
+    pub(super) fn take_concerned(&self, pool: &ThreadPool) -> Vec<u64> {
         if !self.has_changed.swap(false, SeqCst) {
             return Vec::new();
         }
         let mut waiting = self.lock();
         let Some(seen) = waiting.seen.take() else { return Vec::new() };
         let current = self.list().version();
+        if !seen.is_version_of(&current) {
+            waiting.seen = Some(current);
+            drop(waiting);
+            // To compare two whole lists, or to free one, takes long.
+            pool.execute(move || drop(seen));
+            return self.all();
+        }
         let mut concerned = Vec::new();
         let mut add = |key| {
             let ids = waiting.ids.range((key, 0)..=(key, u64::MAX));
@@ -90,9 +100,6 @@ impl Watches {
         add(Key::List);
         seen.diff(&current, |name| add(Key::Color(waiting.hasher.hash_one(name))));
         waiting.seen = Some(current);
-        drop(waiting);
-        // to free what only this version had may take long
-        drop(seen);
         concerned
     }
 

@@ -161,7 +161,7 @@ impl Worker {
         }
         if has_mail {
             self.take_mail(context);
-            self.resume(self.inbox.watches.take_concerned());
+            self.resume(self.inbox.watches.take_concerned(&self.inbox.pool));
         }
         for _ in 0..self.run_queue.len().min(RESUMED_PER_PASS) {
             if let Some(id) = self.run_queue.pop_front() {

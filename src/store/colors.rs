@@ -23,7 +23,8 @@ pub(crate) struct Colors {
     /// The hash of the name and the id of every color that is not in `index`: an earlier one has
     /// its name, or at least its hash.
     duplicates: OrdSet<(u64, i64)>,
-    /// With random keys, so that no client can choose names that have the same hash.
+    /// With random keys, so that no client can choose names that have the same hash. Each list that
+    /// is made anew has other keys, and its later versions have the same.
     hasher: RandomState,
     /// Bytes of all colors as JSON, without what is between them.
     bytes: usize,
@@ -193,16 +194,22 @@ impl Colors {
             })
     }
 
-    /// Calls `tell` with the name of each color that differs between two versions of the list: one
-    /// has it and the other has not, or it has another value. Takes time that grows with the number
-    /// of differences, as far as the versions share memory.
+    /// Whether one of these is an earlier version of the other, so that they share memory. If not,
+    /// the list was replaced, or another program has changed it.
+    pub(crate) fn is_version_of(&self, other: &Self) -> bool {
+        self.hasher.hash_one(()) == other.hasher.hash_one(())
+    }
+
+    /// Calls `tell` with the name of each color that differs between two versions of one list, see
+    /// [`Colors::is_version_of`]: one has it and the other has not, or it has another value. Takes
+    /// time that grows with the number of differences.
     pub(crate) fn diff(&self, other: &Self, mut tell: impl FnMut(&str)) {
         for item in self.colors.diff(&other.colors) {
             match item {
                 DiffItem::Add(_, color) | DiffItem::Remove(_, color) => tell(&color.name()),
                 DiffItem::Update { old: (_, old), new: (_, new) } => {
                     tell(&old.name());
-                    // only another program writes another name into the row
+                    // the last color was removed, and a new one has its id
                     if new.name() != old.name() {
                         tell(&new.name());
                     }
@@ -297,6 +304,17 @@ mod tests {
         for (name, value) in [("a", Some("1")), ("b", Some("2")), ("c", None)] {
             assert_eq!(found(&colors, name), value.map(|value| color(name, value)));
         }
+    }
+
+    #[test]
+    fn an_edit_makes_a_version_of_a_list_and_a_new_list_is_none() {
+        let list = Colors::from_iter([color("a", "1")]);
+        let mut edited = list.clone();
+        edited.apply(Edit::Append(2, color("b", "2")));
+        assert!(list.is_version_of(&edited));
+        assert!(!list.is_version_of(&Colors::from_iter([color("a", "1")])));
+        edited.apply(Edit::ReplaceAll(list.iter().map(|(_, color)| color.clone()).collect()));
+        assert!(!list.is_version_of(&edited));
     }
 
     #[test]
