@@ -21,18 +21,18 @@ const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 /// Where the list comes from: found without a change to FILE.
 pub(crate) enum Source {
     /// The colors of the seed, and its name: the list is in memory alone.
-    Seed(Colors, String),
+    InMemory(Colors, String),
     /// FILE, which others write: `--read-only`.
     Followed,
     /// FILE, without links. `seed`: the colors of a new FILE, and their name; `None` if FILE is
     /// certain to have a list.
-    Kept { path: PathBuf, has_list: bool, seed: Option<(Colors, String)> },
+    Database { path: PathBuf, has_list: bool, seed: Option<(Colors, String)> },
 }
 
 impl Source {
     /// FILE, without links, if the list is kept there.
     pub(crate) fn path(&self) -> Option<PathBuf> {
-        if let Self::Kept { path, .. } = self { Some(path.clone()) } else { None }
+        if let Self::Database { path, .. } = self { Some(path.clone()) } else { None }
     }
 }
 
@@ -52,7 +52,7 @@ type Background = Box<dyn FnOnce()>;
 /// Finds the list, and reads the seed if FILE is to be made from it.
 pub(crate) fn find(args: &Args) -> Result<Source, Failure> {
     let Some(file) = args.data.as_deref() else {
-        return read_seed(args).map(|(colors, name)| Source::Seed(colors, name));
+        return read_seed(args).map(|(colors, name)| Source::InMemory(colors, name));
     };
     if args.read_only {
         return Ok(Source::Followed);
@@ -61,14 +61,14 @@ pub(crate) fn find(args: &Args) -> Result<Source, Failure> {
     // a start rolls back a journal, which may leave no list
     let is_finished = has_list && !probe::has_journal(&path);
     let seed = (!is_finished).then(|| read_seed(args)).transpose()?;
-    Ok(Source::Kept { path, has_list, seed })
+    Ok(Source::Database { path, has_list, seed })
 }
 
 /// Returns the lock of FILE, if that exists: this makes none. Waits for another process of the
 /// service that has FILE open, as one that is stopping.
 pub(crate) fn lock(args: &Args, source: &Source) -> Result<Option<File>, Failure> {
     match (&args.data, source) {
-        (Some(file), Source::Kept { path, .. }) if path.exists() => {
+        (Some(file), Source::Database { path, .. }) if path.exists() => {
             database::flock(path).map(Some).map_err(|error| unusable(file, error))
         }
         _ => Ok(None),
@@ -110,7 +110,7 @@ fn open(
     let file = args.data.as_deref().unwrap_or(Path::new(""));
     let failed = |error| unusable(file, error);
     let (path, seed) = match source {
-        Source::Seed(colors, name) => {
+        Source::InMemory(colors, name) => {
             let count = count(colors.len());
             let details = format!("{count} from {name}, in memory: changes are lost when it stops");
             let store = Store::in_memory(colors, memory_max);
@@ -122,7 +122,7 @@ fn open(
             let opened = Opened { store, details, is_new: false };
             return Ok((opened, Box::new(|| follower.run())));
         }
-        Source::Kept { path, seed, .. } => (path, seed),
+        Source::Database { path, seed, .. } => (path, seed),
     };
     let lock = match lock {
         Some(lock) => lock,
@@ -152,15 +152,15 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
     let name = file.display();
     let failed = |error| unusable(file, error);
     match source {
-        Source::Seed(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
+        Source::InMemory(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
         Source::Followed => {
             Ok(follows(file, foreign_reader::read_once(file, true).map_err(failed)?.len()))
         }
-        Source::Kept { has_list: false, seed: Some((colors, seed)), .. } => {
+        Source::Database { has_list: false, seed: Some((colors, seed)), .. } => {
             Ok(format!("{} from {seed}, for {name}", count(colors.len())))
         }
         // the seed is not needed; a start would fail where it cannot be read, and so has `find`
-        Source::Kept { path, .. } => match foreign_reader::read_once(&path, true) {
+        Source::Database { path, .. } => match foreign_reader::read_once(&path, true) {
             Ok(colors) => Ok(format!("{} kept in {name}", count(colors.len()))),
             Err(DatabaseError::HotJournal) => {
                 Ok(format!("what {name} has, after the journal beside it is rolled back"))

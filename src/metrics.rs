@@ -11,7 +11,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tiny_http::Method;
 
-use crate::http::StatusCode;
 use crate::logging;
 
 /// The metric families, one per line: name, type and help.
@@ -142,11 +141,11 @@ impl WorkerCounters {
         self.closed[reason as usize].add(count as u64);
     }
 
-    /// Counts a response. `method` is `None` for what could not be read as a request.
-    pub(crate) fn count_response(&self, method: Option<&Method>, status: StatusCode) {
+    /// Counts a response by its status. `method` is `None` for what could not be read as a request.
+    pub(crate) fn count_response(&self, method: Option<&Method>, status: u16) {
         let name = method.map_or("other", Method::as_str);
         let method = METHODS.iter().position(|known| *known == name).unwrap_or(METHODS.len() - 1);
-        let class = usize::from(status.code() / 100).saturating_sub(2).min(CLASSES.len() - 1);
+        let class = usize::from(status / 100).saturating_sub(2).min(CLASSES.len() - 1);
         self.responses[method][class].add(1);
     }
 }

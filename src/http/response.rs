@@ -146,7 +146,7 @@ impl Response {
     }
 
     /// The response to a request that waited for a change, or could have, for so many seconds.
-    pub(crate) fn waited(self, seconds: u16) -> Self {
+    pub(crate) fn with_wait(self, seconds: u16) -> Self {
         Self { waited: Some(seconds), ..self }
     }
 

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 use tiny_http::Method;
 
-use self::pending::{Held, Watching};
+use self::pending::{WaitTime, Watching};
 use super::inbox::Inbox;
 use super::limits::{Limits, Quota, memory_of};
 use super::output::{Output, Sent};
@@ -57,7 +57,7 @@ enum State {
     /// The answer to this request, which takes long, or whose change has to be saved first. Nothing
     /// is received meanwhile, so that requests are answered in order, and no timeout closes the
     /// connection, so that its memory stays counted. `is_saved`: the writer had the change.
-    AwaitingAnswer { request: Arc<Request>, is_saved: bool, held: Option<Held> },
+    AwaitingAnswer { request: Arc<Request>, is_saved: bool, held: Option<WaitTime> },
     /// A change of what its request names (RFC 7240 §4.3).
     Watching(Box<Watching>),
     /// Room in the socket for more of the output. When all of it is sent, this follows.
@@ -441,7 +441,9 @@ impl Connection {
         let is_head = request.is_some_and(|request| request.method == Method::Head);
         let common = service.common_fields(request, context.date, connection);
         let bytes = self.output.push(&mut response, is_head, &common);
-        context.counters.count_response(request.map(|request| &request.method), response.status);
+        context
+            .counters
+            .count_response(request.map(|request| &request.method), response.status.code());
         access_log::log(service, self.peer, self.received, request, &response, bytes);
     }
 

@@ -28,16 +28,18 @@
 //!
 //! # Locks
 //!
-//! Each is held for a moment: nothing is sent, saved, hashed or written to the log under it.
+//! Each is held for a moment: nothing is sent, saved, hashed or written to the log under it. Only
+//! under `making_room` is, which no thread waits for.
 //!
 //! | lock | guards | taken inside |
 //! |---|---|---|
-//! | [`Shared::making_room`] | that only one worker at a time closes connections to make room; the others do not wait for it | |
-//! | `Watches::waiting` | which connections of a worker wait for a change | `making_room` |
+//! | [`Shared::making_room`] | that only one worker at a time closes connections to make room; the others go on without it | |
+//! | `Watches::waiting` | which connections of a worker wait for a change; only that worker takes it | `making_room` |
 //! | `SharedList::current` | the current version of the list; locked to clone it, or to edit it in memory | both |
 //! | `Inbox::mail` | what other threads have posted | |
 //! | `Tokens::accepted` | the hashes of the tokens | `making_room` |
 //! | `DatabaseStatus::current` | whether saving works | |
+//! | `Limiter::rate` | how many warnings were logged in this second | `making_room` |
 //!
 //! # Deadlines
 //!
@@ -200,12 +202,12 @@ impl AcceptLoop {
             self.watchdog.poll_timeout(Instant::now())
         };
         let time = time.and_then(|time| Timespec::try_from(time).ok());
-        let watch = |socket| PollFd::from_borrowed_fd(socket, PollFlags::IN);
+        let poll_for = |socket| PollFd::from_borrowed_fd(socket, PollFlags::IN);
         let is_full = self.shared.is_full();
         let listeners = self.listeners.iter().filter(|_| !is_full);
-        let mut polled = vec![watch(signals.stop.as_fd())];
-        polled.extend(signals.reload.iter().map(|reload| watch(reload.as_fd())));
-        polled.extend(listeners.map(|listener| watch(listener.as_fd())));
+        let mut polled = vec![poll_for(signals.stop.as_fd())];
+        polled.extend(signals.reload.iter().map(|reload| poll_for(reload.as_fd())));
+        polled.extend(listeners.map(|listener| poll_for(listener.as_fd())));
         match rustix::event::poll(&mut polled, time.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),

@@ -115,12 +115,12 @@ impl Worker {
                 answered: 0,
             };
             if replace(&mut self.phase, context.phase) != context.phase {
-                // the deadlines are others now
+                // another phase has other deadlines
                 self.next_check = Some(before);
             }
             self.serve_ready(&mut events, &mut context);
-            // Compared with the time before epoll_wait: what had arrived by then was served in this
-            // context, so a slow worker times nobody out.
+            // `before` is from before epoll_wait, and what had arrived by then has been served. So
+            // a deadline is missed by the client, and never by a slow worker.
             if self.next_check.is_some_and(|check| check <= before) {
                 self.end_overdue(before, &mut context);
             }

@@ -35,7 +35,8 @@ pub(super) fn openapi(base: &BasePath) -> Arc<Blob> {
 }
 
 impl Service {
-    /// Answers a request; an error is a response too.
+    /// Answers a request; an error is a response too. A request that waits may be refused later than
+    /// its head was, once its token is withdrawn.
     pub(crate) fn respond(&self, request: &Request, context: RequestContext) -> Answer {
         match self.admit(request, context.checks_host) {
             Ok(resource) => self.operate(resource, request, context),
@@ -207,7 +208,7 @@ impl Service {
             }
             Err(error) => {
                 // the writer logs it
-                let message = format!("the change was not made, it could not be saved: {error}");
+                let message = format!("the change could not be saved: {error}");
                 Response::error(StatusCode::InternalServerError, message)
             }
         }
@@ -417,7 +418,7 @@ fn read_or_wait(request: &Request, blob: &Arc<Blob>, subject: impl FnOnce() -> S
     let response = read(request, blob);
     match request.fields().prefer_wait {
         Some(seconds) if response.status == StatusCode::NotModified => {
-            let not_modified = response.waited(seconds);
+            let not_modified = response.with_wait(seconds);
             Answer::Unchanged(Box::new(Wait { subject: subject(), seconds, not_modified }))
         }
         _ => Answer::Now(response),

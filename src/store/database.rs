@@ -359,7 +359,7 @@ impl Database {
 
     fn check_files(&mut self, known: &Colors) -> Result<(), DatabaseError> {
         self.files.check()?;
-        self.check_length(known)
+        self.check_not_cut(known)
     }
 
     /// Fails if FILE or FILE-wal has become shorter and lacks pages.
@@ -367,7 +367,7 @@ impl Database {
     /// That it is shorter proves nothing: a checkpoint of another program cuts FILE after a VACUUM,
     /// and may cut FILE-wal. So a new connection, which has no page in memory, reads the list.
     /// SQLite leaves the descriptor of that one open, so that no lock is lost.
-    fn check_length(&mut self, known: &Colors) -> Result<(), DatabaseError> {
+    fn check_not_cut(&mut self, known: &Colors) -> Result<(), DatabaseError> {
         let Some(shorter) = self.files.shorter() else { return Ok(()) };
         let cut = wal_files::replaced(shorter);
         // SQLite would remove FILE-wal beside a FILE of 0 bytes or 1
@@ -447,7 +447,7 @@ impl Database {
     /// Fails with the reason why FILE-wal is still needed.
     pub(super) fn close(mut self) -> Result<(), String> {
         // FILE-wal may have been removed: it is still open here, and is copied into FILE
-        let checked = self.files.shm.check().and_then(|()| self.check_length(&Colors::default()));
+        let checked = self.files.shm.check().and_then(|()| self.check_not_cut(&Colors::default()));
         let connection = self.connection;
         if let Err(error) = checked {
             // Closing would write to what is there now, or read what FILE-shm has lost. The system

@@ -139,7 +139,7 @@ impl fmt::Display for DatabaseError {
             Self::SyncFailed => "the disk reported an error on sync",
             Self::NotErased => {
                 "the disk reported an error on sync, and another when the change was taken back: \
-                 it may be there after a crash"
+                 it may be in the list after a crash"
             }
             Self::WriteFailed => {
                 "the file cannot be written: the disk reported an error, or there is a limit of \

@@ -24,7 +24,7 @@ impl Follower {
         loop {
             sleep(POLL_INTERVAL);
             // The status keeps a failure, and logs it.
-            let _ = status.watch(|| self.poll_external());
+            let _ = status.supervise(|| self.poll_external());
         }
     }
 

@@ -34,7 +34,7 @@ impl SharedList {
         Self { current: Mutex::new(colors), old_max, notify: OnceLock::new() }
     }
 
-    /// Sets what is called after each new version, unless it is set already.
+    /// Sets, once, what is called after each new version.
     pub(super) fn notify_of_versions(&self, notify: Notify) {
         let is_first = self.notify.set(notify).is_ok();
         assert!(is_first, "the workers are made once");

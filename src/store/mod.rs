@@ -26,7 +26,7 @@
 //!
 //! | who | waits for | at most |
 //! |---|---|---|
-//! | the writer | SQLite's write lock | 5 s; then the changes that wait are answered 503 |
+//! | the writer | SQLite's write lock | 5 s; then the changes that wait are answered 500 |
 //! | the writer | more changes for one commit | 50 ms from its first |
 //! | writer and follower | between two looks at what other programs have committed | 1 s |
 //! | a start | a predecessor that stops | 6 s |
@@ -77,7 +77,7 @@ pub(crate) struct Store {
     pub(crate) list: Arc<SharedList>,
     /// Whether saving, or reading, works; a list in memory does not use it.
     pub(crate) status: Arc<DatabaseStatus>,
-    kept: Kept,
+    storage: Storage,
     deliver: Arc<OnceLock<Deliver>>,
 }
 
@@ -94,10 +94,10 @@ pub(crate) struct Ticket {
 pub(crate) type Deliver = Box<dyn Fn(Ticket, Result<Outcome, DatabaseError>) + Send + Sync>;
 
 /// Where the list is kept.
-enum Kept {
+enum Storage {
     InMemory,
     /// In a database: this thread makes the changes.
-    Saved(Sender<WriterMessage>),
+    Database(Sender<WriterMessage>),
     /// In a file with this name, which others write.
     Followed(String),
 }
@@ -112,7 +112,7 @@ impl Store {
                 "changes cannot be saved",
                 "changes are saved again",
             )),
-            kept: Kept::InMemory,
+            storage: Storage::InMemory,
             deliver: Arc::default(),
         }
     }
@@ -125,7 +125,8 @@ impl Store {
         memory_max: usize,
     ) -> (Self, Writer) {
         let (sender, messages) = mpsc::channel();
-        let store = Self { kept: Kept::Saved(sender), ..Self::in_memory(colors, memory_max) };
+        let store =
+            Self { storage: Storage::Database(sender), ..Self::in_memory(colors, memory_max) };
         let writer = Writer {
             list: Arc::clone(&store.list),
             status: Arc::clone(&store.status),
@@ -145,8 +146,8 @@ impl Store {
     ) -> Result<(Self, Follower), DatabaseError> {
         let status =
             Arc::new(DatabaseStatus::new("the list cannot be read", "the list is read again"));
-        let kept = Kept::Followed(path.file_name().unwrap_or_default().display().to_string());
-        let store = Self { status, kept, ..Self::in_memory(Colors::default(), memory_max) };
+        let storage = Storage::Followed(path.file_name().unwrap_or_default().display().to_string());
+        let store = Self { status, storage, ..Self::in_memory(Colors::default(), memory_max) };
         let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
         let mut follower = Follower { path: path.to_owned(), list, status, seen: None };
         follower.poll_external()?;
@@ -155,12 +156,12 @@ impl Store {
 
     /// Whether changes are saved.
     pub(crate) fn is_durable(&self) -> bool {
-        matches!(self.kept, Kept::Saved(_))
+        matches!(self.storage, Storage::Database(_))
     }
 
     /// The name of the file that the list follows, if it does.
     pub(crate) fn follows(&self) -> Option<&str> {
-        if let Kept::Followed(file) = &self.kept { Some(file) } else { None }
+        if let Storage::Followed(file) = &self.storage { Some(file) } else { None }
     }
 
     /// Sets, once, what takes the outcomes of changes that are saved, before the first
@@ -180,21 +181,21 @@ impl Store {
     /// Makes a change, or finds that it cannot be made. `None` if it has to be saved: its outcome
     /// is delivered when it is on the disk and readers see it, or when it was not made.
     pub(crate) fn submit(&self, change: Change, ticket: Ticket) -> Option<Outcome> {
-        match &self.kept {
-            Kept::InMemory => Some(self.list.make(&change)),
-            Kept::Saved(writer) => {
+        match &self.storage {
+            Storage::InMemory => Some(self.list.make(&change)),
+            Storage::Database(writer) => {
                 // The writer ends when the service does, which answers nobody any more.
                 let _ = writer.send(WriterMessage::Change(change, ticket));
                 None
             }
-            Kept::Followed(_) => unreachable!("nobody may change a list that is followed"),
+            Storage::Followed(_) => unreachable!("nobody may change a list that is followed"),
         }
     }
 
     /// Tells the writer to save what is queued and to close the database. Fails with the reason why
     /// FILE alone is not the list then, such as that this is not done at the deadline.
     pub(crate) fn close(&self, deadline: Instant) -> Result<(), String> {
-        let Kept::Saved(writer) = &self.kept else { return Ok(()) };
+        let Storage::Database(writer) = &self.storage else { return Ok(()) };
         let (sender, closed) = mpsc::channel();
         // if the writer has ended, nobody has the other end, and there is nothing to wait for
         let _ = writer.send(WriterMessage::Close(sender));

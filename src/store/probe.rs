@@ -35,7 +35,7 @@ pub(super) fn inspect(path: &Path) -> Result<bool, DatabaseError> {
     if is_directory || there.as_ref().is_ok_and(fs::Metadata::is_dir) {
         return unusable("it names a directory; name a file in it with --data");
     }
-    check_length(path)?;
+    check_path_length(path)?;
     match there {
         Ok(there) if !there.is_file() => {
             return unusable("it is not a regular file; name another file with --data");
@@ -69,7 +69,7 @@ pub(super) fn inspect(path: &Path) -> Result<bool, DatabaseError> {
 
 /// Fails if FILE, an absolute path without links at its end, is in no directory, or has a path that
 /// is too long for SQLite.
-fn check_length(path: &Path) -> Result<(), DatabaseError> {
+fn check_path_length(path: &Path) -> Result<(), DatabaseError> {
     let directory = directory_of(path);
     let full = fs::canonicalize(directory).map_err(|error| match error.kind() {
         // the path could not be made absolute

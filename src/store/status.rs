@@ -67,7 +67,7 @@ impl DatabaseStatus {
     /// Runs a save or a read. Notes when it began and whether it has failed. Tells the log and the
     /// service manager of a failure that is not the one before, and of the first success after one.
     /// A panic counts as a failure.
-    pub(super) fn watch<T>(
+    pub(super) fn supervise<T>(
         &self,
         run: impl FnOnce() -> Result<T, DatabaseError>,
     ) -> Result<T, DatabaseError> {

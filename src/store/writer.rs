@@ -109,7 +109,7 @@ impl Writer {
         }
         let status = Arc::clone(&self.status);
         // The status has told of a failure.
-        let _ = status.watch(|| self.publish_external());
+        let _ = status.supervise(|| self.publish_external());
     }
 
     /// Publishes what other programs have committed. Needs no lock for writing.
@@ -158,7 +158,7 @@ impl Writer {
     /// that fails, all fail, but for those that change nothing.
     fn save(&mut self, changes: &[(Change, Ticket)]) -> Vec<Result<Outcome, DatabaseError>> {
         let status = Arc::clone(&self.status);
-        let saved = status.watch(|| self.try_save(changes));
+        let saved = status.supervise(|| self.try_save(changes));
         self.database.roll_back();
         match saved {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),

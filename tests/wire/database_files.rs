@@ -20,7 +20,7 @@ const FULL: &str = "the disk is full; make room on it";
 
 /// The message of a change that could not be saved.
 fn refused(reason: &str) -> String {
-    format!("the change was not made, it could not be saved: {reason}")
+    format!("the change could not be saved: {reason}")
 }
 
 fn envelope(colors: &str) -> String {

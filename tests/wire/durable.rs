@@ -230,7 +230,7 @@ fn check_removal(name: &str, replacement: Option<&str>) {
     wait_until("it is noticed without a change", || health(&server).0 == 503);
     let fix = "move it back (a copy is another file), or save what GET /colors answers and restart";
     let reason = format!("{name} was removed, replaced or cut short; {fix}");
-    let message = format!("the change was not made, it could not be saved: {reason}");
+    let message = format!("the change could not be saved: {reason}");
     server.ask("DELETE", "/colors/a", "").expect_message(500, &message);
     assert_eq!((server.list(), health(&server).0), (list.clone(), 503));
     if let Some(content) = replacement {

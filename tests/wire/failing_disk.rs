@@ -20,11 +20,10 @@ fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
             return;
         }
         let mut message =
-            "the change was not made, it could not be saved: the disk reported an error on sync"
-                .to_owned();
+            "the change could not be saved: the disk reported an error on sync".to_owned();
         if is_lasting {
             message +=
-                ", and another when the change was taken back: it may be there after a crash";
+                ", and another when the change was taken back: it may be in the list after a crash";
         }
         server.ask("DELETE", "/colors/a", "").expect_message(500, &message);
         assert_eq!(server.list(), list);
@@ -53,7 +52,7 @@ fn a_full_disk_changes_nothing_and_health_recovers_with_the_disk() {
         return;
     }
     let reason = "the disk is full; make room on it";
-    let message = format!("the change was not made, it could not be saved: {reason}");
+    let message = format!("the change could not be saved: {reason}");
     create("1").expect_message(500, &message);
     let list = server.list();
     // requests that save nothing tell nothing of the disk

@@ -313,7 +313,7 @@ fn a_flood_of_one_warning_hides_neither_another_nor_a_fault_of_the_service() {
     // the change is in the log, and what would erase it there fails: which write that is, is up to
     // SQLite
     let is_said = |log: &String| {
-        log.contains("cannot be saved: the disk reported an error on sync, and another when the change was taken back: it may be there after a crash\n")
+        log.contains("cannot be saved: the disk reported an error on sync, and another when the change was taken back: it may be in the list after a crash\n")
     };
     let mut logs = (4..=16).map_while(log_of_a_refusal).peekable();
     assert!(logs.peek().is_none() || logs.any(|log| is_said(&log)));

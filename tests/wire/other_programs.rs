@@ -243,7 +243,7 @@ fn check_refusal(make: &str, undo: &str, reason: &str) {
     // the second is the first after one that could not be saved
     for _ in 0..2 {
         let refused = shared.server.ask("POST", "/colors", B);
-        let message = format!("the change was not made, it could not be saved: {reason}");
+        let message = format!("the change could not be saved: {reason}");
         assert_eq!((refused.message(), shared.health()), (message, 503));
     }
     assert_eq!(shared.server.list(), envelope(&[A]));
@@ -392,7 +392,8 @@ fn changes_wait_for_another_program_that_writes_but_not_one_after_the_other() {
     assert!(begun.elapsed() > Duration::from_secs(3), "{:?}", begun.elapsed());
     for client in &mut clients {
         let response = client.response();
-        let message = "the change was not made, it could not be saved: another process writes to it; stop that process";
+        let message =
+            "the change could not be saved: another process writes to it; stop that process";
         assert_eq!((response.status, response.message().as_str()), (500, message));
     }
     // one wait for the first, and one for those that came after it

@@ -92,8 +92,7 @@ fn on_a_full_disk_the_old_list_stays() {
         let options = on_log_of(&file, "pwrite64", &format!("error=ENOSPC:when={write}+"));
         let Some(server) = Server::below_strace(&options, &["--data", &file]) else { return };
         for _ in 0..2 {
-            let message =
-                "the change was not made, it could not be saved: the disk is full; make room on it";
+            let message = "the change could not be saved: the disk is full; make room on it";
             server.ask("PUT", "/colors", &long_list(1)).expect_message(500, message);
         }
         assert!(server.list() == long_list(0) && stored(&file) == long_list(0), "{write}");

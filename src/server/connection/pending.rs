@@ -18,7 +18,7 @@ use crate::store::{DatabaseError, Outcome};
 
 pub(super) struct Watching {
     pub(super) request: Arc<Request>,
-    pub(super) held: Held,
+    pub(super) held: WaitTime,
     /// The response when nothing changes.
     not_modified: Response,
     watch: Watch,
@@ -26,12 +26,12 @@ pub(super) struct Watching {
 
 /// Since when a request waits for a change, and for how many seconds.
 #[derive(Clone, Copy)]
-pub(super) struct Held {
+pub(super) struct WaitTime {
     begun: Instant,
     seconds: u16,
 }
 
-impl Held {
+impl WaitTime {
     pub(super) fn end(&self) -> Instant {
         self.begun + Duration::from_secs(self.seconds.into())
     }
@@ -41,7 +41,7 @@ impl Held {
         let waited = (now - self.begun).as_secs_f32();
         let space = if response.detail.is_empty() { "" } else { ", " };
         let detail = format!("{}{space}waited {waited:.3} s", response.detail).into();
-        Response { detail, ..response.waited(self.seconds) }
+        Response { detail, ..response.with_wait(self.seconds) }
     }
 }
 
@@ -51,7 +51,7 @@ impl Connection {
         &mut self,
         request: Arc<Request>,
         answer: Answer,
-        held: Option<Held>,
+        held: Option<WaitTime>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
         match answer {
@@ -127,7 +127,7 @@ impl Connection {
         &mut self,
         request: Arc<Request>,
         wait: Wait,
-        held: Option<Held>,
+        held: Option<WaitTime>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
         let Wait { subject, seconds, not_modified } = wait;
@@ -136,7 +136,7 @@ impl Connection {
             context.answered += 1;
             return self.respond(&request, not_modified, context);
         }
-        let held = held.unwrap_or(Held { begun: context.now, seconds });
+        let held = held.unwrap_or(WaitTime { begun: context.now, seconds });
         let watch = context.inbox.watches.watch(&subject, context.id);
         let watching = Watching { request, held, not_modified, watch };
         self.progress = context.now;
