@@ -189,7 +189,8 @@ pub(crate) enum ProtocolError {
     Malformed(&'static str),
     /// When a line of the head ends in LF alone, where a proxy may see no end: 400.
     BareLineFeed,
-    /// When the version of HTTP is neither 1.0 nor 1.1: 505 (RFC 9110 §15.6.6).
+    /// When the version of HTTP is neither 1.0 nor 1.1: 505 (RFC 9110 §15.6.6). Also 1.2 to 1.9,
+    /// which §2.5 would have read as 1.1: no such version exists, so no client sends it.
     Version,
     /// When the method is longer than 32 bytes: 501 (RFC 9112 §3).
     MethodTooLong,
