@@ -117,10 +117,11 @@ impl Histogram {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerCounters {
-    /// Open connections, those in the inbox included. It is no [`Counter`], since two threads write
-    /// it: the accept loop adds connections, and the worker subtracts them.
+    /// Open connections, those in the inbox included. The server also decides by it: who gets the
+    /// next connection, whether there are too many, and when a stop is done. It is no [`Counter`],
+    /// since two threads write it: the accept loop adds connections, and the worker subtracts them.
     pub(crate) connections: AtomicUsize,
-    /// Requests that wait for a change of the list.
+    /// Requests that wait for a change of the list. A change wakes the worker unless it is 0.
     pub(crate) waiting: AtomicUsize,
     /// Responses by [`METHODS`] and [`CLASSES`].
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
