@@ -102,7 +102,7 @@ impl SharedMemory {
 impl Drop for SharedMemory {
     /// Removes the file if it was created here and no program uses it.
     fn drop(&mut self) {
-        let id = |file: io::Result<Metadata>| file.ok().map(|file| (file.dev(), file.ino()));
+        let id = |file: io::Result<Metadata>| file.ok().map(|file| id_of(&file));
         let is_this = || id(self.file.metadata()) == id(fs::metadata(&self.path));
         // SQLite has a lock on the file while it is mapped
         if self.is_new
@@ -149,7 +149,7 @@ impl WalFiles {
         let mut lengths = [0; 3];
         for ((path, opened), length) in self.opened.iter_mut().zip(&mut lengths) {
             let file = fs::metadata(&*path).map_err(|_| replaced(path))?;
-            let id = (file.dev(), file.ino());
+            let id = id_of(&file);
             if *opened.get_or_insert(id) != id {
                 return Err(replaced(path));
             }
@@ -191,7 +191,7 @@ impl WalFiles {
     fn lengths(&self) -> [u64; 2] {
         let [(file, _), (wal, opened), _] = &self.opened;
         let file = fs::metadata(file).map_or(0, |file| file.len());
-        let wal = fs::metadata(wal).ok().filter(|wal| *opened == Some((wal.dev(), wal.ino())));
+        let wal = fs::metadata(wal).ok().filter(|wal| *opened == Some(id_of(wal)));
         [file, wal.map_or(u64::MAX, |wal| wal.len())]
     }
 
@@ -206,6 +206,11 @@ impl WalFiles {
         self.wal_bytes_max += 2 * text;
         self.shm.make_room(self.wal_bytes_max / self.page_bytes)
     }
+}
+
+/// What tells a file from all others: its device and inode.
+fn id_of(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
 }
 
 /// The error when a file is not the one that was opened, or lacks pages.
