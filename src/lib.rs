@@ -10,6 +10,7 @@
 //!   - `args`: options, from the command line and the environment
 //!   - `load`: where the list comes from at the start
 //!   - `failure`: why a start fails, in words that say what to do
+//!   - `fuzzing`: what fuzz targets call; in no other build
 //!   - `documents_tests`: man page and completions are those of the options
 //! - `server`: sockets and threads
 //!   - `mod`: the accept loop, and what it shares with the workers
@@ -22,6 +23,7 @@
 //!   - `connection`: the state machine of a connection
 //!   - `connection/pending`: answers that come later
 //!   - `output`: what a connection has to send
+//!   - `stepped`: a connection that a fuzz target serves; in no other build
 //!   - `access_log`: what the log says about a response
 //! - `service`: the contract, a request in and a response out
 //!   - `mod`: what requests are answered from, and what their answers are
@@ -69,6 +71,8 @@ mod blob;
 #[cfg(test)]
 mod documents_tests;
 mod failure;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod http;
 mod load;
 mod logging;
@@ -96,14 +100,6 @@ use crate::metrics::Metrics;
 use crate::server::{AcceptLoop, Endpoint, Limits, Listener, Shared};
 use crate::service::{Allowlist, LoadedTokens, Service, ServiceOptions, Tokens};
 use crate::signals::Signals;
-
-/// What the fuzz targets call.
-#[cfg(fuzzing)]
-pub mod fuzzing {
-    pub use crate::http::fuzzing::{chunked, parser};
-    pub use crate::server::fuzzing::connection;
-    pub use crate::store::fuzzing::json;
-}
 
 /// Bytes of stack of a worker, and of the writer; the deepest call needs a quarter of it.
 const STACK_BYTES: usize = 256 * 1024;

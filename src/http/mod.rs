@@ -3,9 +3,6 @@
 
 mod chunked;
 mod conditional;
-#[cfg(fuzzing)]
-#[path = "../../fuzz/inside/http.rs"]
-pub(crate) mod fuzzing;
 mod head;
 mod parser;
 mod prefer;

@@ -63,13 +63,12 @@
 
 mod access_log;
 mod connection;
-#[cfg(fuzzing)]
-#[path = "../../fuzz/inside/server.rs"]
-pub(crate) mod fuzzing;
 mod inbox;
 mod limits;
 mod listen;
 mod output;
+#[cfg(fuzzing)]
+pub(crate) mod stepped;
 mod watches;
 mod worker;
 mod yielding;

@@ -41,9 +41,6 @@ pub(crate) mod database;
 mod database_error;
 mod follower;
 pub(crate) mod foreign_reader;
-#[cfg(fuzzing)]
-#[path = "../../fuzz/inside/store.rs"]
-pub(crate) mod fuzzing;
 pub(crate) mod json;
 mod list;
 pub(crate) mod probe;

@@ -5,18 +5,18 @@
 use std::net::Ipv6Addr;
 
 #[derive(Debug)]
-pub(crate) struct PlainRequest {
-    pub(crate) method: String,
-    pub(crate) target: String,
+pub struct PlainRequest {
+    pub method: String,
+    pub target: String,
     /// Names in lower case, values without white space around them.
-    pub(crate) fields: Vec<(String, Vec<u8>)>,
-    pub(crate) content: Vec<u8>,
-    pub(crate) keep_alive: bool,
+    pub fields: Vec<(String, Vec<u8>)>,
+    pub content: Vec<u8>,
+    pub keep_alive: bool,
 }
 
 /// What comes after the last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PlainEnd {
+pub enum PlainEnd {
     /// Nothing, but perhaps an empty line.
     Clean,
     /// It does not matter: the last request asks for a close.
@@ -27,7 +27,7 @@ pub(crate) enum PlainEnd {
 
 impl PlainRequest {
     /// The values of a field, one for each of its lines.
-    pub(crate) fn values(&self, name: &str) -> Vec<&[u8]> {
+    pub fn values(&self, name: &str) -> Vec<&[u8]> {
         self.fields
             .iter()
             .filter(|(known, _)| known == name)
@@ -36,7 +36,7 @@ impl PlainRequest {
     }
 
     /// Whether there is content, be it empty, behind the head.
-    pub(crate) fn announces_content(&self) -> bool {
+    pub fn announces_content(&self) -> bool {
         let has_length = self
             .values("content-length")
             .iter()
@@ -54,7 +54,7 @@ impl PlainRequest {
 }
 
 /// All requests of a connection up to the last that is answered.
-pub(crate) fn requests(mut rest: &[u8], content_max: usize) -> (Vec<PlainRequest>, PlainEnd) {
+pub fn requests(mut rest: &[u8], content_max: usize) -> (Vec<PlainRequest>, PlainEnd) {
     let mut requests = Vec::new();
     loop {
         rest = rest.strip_prefix(b"\r\n").unwrap_or(rest);
@@ -216,7 +216,7 @@ fn is_host(host: &[u8]) -> bool {
 }
 
 /// Decodes chunked content: it, and how many bytes it took. `None` when it is refused or cut short.
-pub(crate) fn chunked(bytes: &[u8], content_max: usize) -> Option<(Vec<u8>, usize)> {
+pub fn chunked(bytes: &[u8], content_max: usize) -> Option<(Vec<u8>, usize)> {
     let (mut rest, mut content, mut skipped) = (bytes, Vec::new(), 0);
     let short_line = |rest| {
         let (line, rest) = split_line(rest)?;

@@ -1,0 +1,119 @@
+//! What the fuzz targets see of the crate, in plain types. Only `cargo fuzz` sets `cfg(fuzzing)`:
+//! no other build has this module.
+
+use crate::http::{Parser, Request};
+pub use crate::server::stepped::{Access, Step, SteppedConnection};
+use crate::store::{Color, JsonError, json};
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct ParsedRequest(Request);
+
+impl ParsedRequest {
+    pub fn method(&self) -> &str {
+        self.0.method.as_str()
+    }
+
+    pub fn target(&self) -> &str {
+        &self.0.target
+    }
+
+    pub fn content(&self) -> &[u8] {
+        &self.0.content
+    }
+
+    pub fn keep_alive(&self) -> bool {
+        self.0.keep_alive
+    }
+
+    /// The value of one of the fields below.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        let fields = self.0.fields();
+        let text = match name {
+            "authorization" => return fields.authorization.as_ref().map(|value| &*value.0),
+            "if-match" => &fields.if_match,
+            "if-none-match" => &fields.if_none_match,
+            "origin" => &fields.origin,
+            "sec-fetch-site" => &fields.sec_fetch_site,
+            _ => panic!("the value of {name} is not kept"),
+        };
+        text.as_deref().map(str::as_bytes)
+    }
+}
+
+/// How the bytes of a connection end.
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    Idle,
+    Closed,
+    /// With what can be told of the request.
+    CutShort(Option<ParsedRequest>),
+    /// The same, and why.
+    Refused(String, Option<ParsedRequest>),
+}
+
+/// The requests in these bytes, which arrive one piece after the other.
+pub fn parse<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    content_max: usize,
+) -> (Vec<ParsedRequest>, End) {
+    let mut parser = Parser::default();
+    let mut requests = Vec::new();
+    for piece in pieces {
+        parser.append(piece);
+        loop {
+            match parser.next_request(content_max) {
+                Ok(Some(request)) => requests.push(ParsedRequest(request)),
+                Ok(None) => break,
+                Err(error) => {
+                    let refused = parser.refuse().map(ParsedRequest);
+                    return (requests, End::Refused(error.to_string(), refused));
+                }
+            }
+            if requests.last().is_some_and(|request| !request.keep_alive()) {
+                return (requests, End::Closed);
+            }
+        }
+        assert!(parser.missing() <= content_max);
+    }
+    let is_idle = parser.is_idle();
+    let end = if is_idle { End::Idle } else { End::CutShort(parser.refuse().map(ParsedRequest)) };
+    (requests, end)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct ReadColor {
+    pub name: String,
+    pub value: String,
+    pub json: Vec<u8>,
+}
+
+/// Why JSON is refused, and at which place, counted from 1.
+#[derive(Debug)]
+pub struct JsonMistake {
+    pub reason: String,
+    pub line: usize,
+    pub column: usize,
+}
+
+fn read_color(color: &Color) -> ReadColor {
+    let fields = color.fields();
+    let json = color.json.bytes().to_vec();
+    ReadColor { name: fields.name.into_owned(), value: fields.value.into_owned(), json }
+}
+
+fn mistake(JsonError { reason, line, column }: JsonError) -> JsonMistake {
+    JsonMistake { reason, line, column }
+}
+
+pub fn create(content: &[u8]) -> Result<ReadColor, JsonMistake> {
+    json::from_create(content).map(|color| read_color(&color)).map_err(mistake)
+}
+
+pub fn update(content: &[u8]) -> Result<Option<String>, JsonMistake> {
+    json::from_update(content).map_err(mistake)
+}
+
+pub fn list(content: &[u8]) -> Result<Vec<ReadColor>, JsonMistake> {
+    let colors = json::from_list(content).map_err(mistake)?;
+    Ok(colors.iter().map(|(_, color)| read_color(color)).collect())
+}
