@@ -35,9 +35,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "tOBKu3nSn2RLKOOBAtu8NxhHJ9Iba6tKXveoNKNu+Eg=",
+    "3EIDWUyk9VvEUBH4faZ5NOQYxE8Su/M+PqnY1Oe7MWM=",
     "'; style-src 'sha256-",
-    "DKicNi1qUM5ayGkiIJq727YZc28wHuPfQkkwNHs0Gk8=",
+    "TTfHPzf5yV8Jp+ZfuvFw1DPGTjw8FrHVuL4YDjngytA=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'"
 );

@@ -152,6 +152,39 @@ fn behind_a_proxy_that_does_not_pass_the_wait_the_page_asks_once_a_second() {
 }
 
 #[test]
+fn the_list_is_asked_for_first_and_the_page_says_that_it_loads() {
+    const HELD: &str = "const ask = window.fetch;
+        const isReleased = new Promise(resolve => window.release = resolve);
+        window.asked = [];
+        window.fetch = async (path, init) => { asked.push(init.method); await isReleased; return ask(path, init) }";
+    let Some(browser) = browse() else { return };
+    let server = Server::start(&[]);
+    browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": HELD}));
+    browser.go_without_waiting(&format!("http://{}/", server.address));
+    browser.until("return asked.length === 2");
+    browser.expect_value("return asked", json!(["GET", "OPTIONS"]));
+    browser.expect_seen("#why");
+    assert_eq!(browser.text("#why"), "Loading…");
+    browser.run("release()");
+    browser.expect_text("#count", "148 colors");
+    assert_eq!(browser.text("#why"), "");
+}
+
+#[test]
+fn a_long_list_that_changes_is_loaded_less_often() {
+    const PAUSES: &str = "const set = window.setTimeout;
+        window.pauses = [];
+        window.setTimeout = (action, time) => { pauses.push(time); return set(action, time) }";
+    let Some(browser) = browse() else { return };
+    browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": PAUSES}));
+    for (length, pause) in [(148, 200), (12_340, 1234)] {
+        let colors = vec![json!({"name": "a", "value": "#123456"}); length];
+        let _server = browser.show(Server::with_seed(&json!(colors).to_string(), &[]));
+        browser.until(&format!("return pauses.includes({pause})"));
+    }
+}
+
+#[test]
 fn while_the_service_is_away_the_page_says_so_and_goes_on_when_it_is_back() {
     let Some(browser) = browse() else { return };
     let front = Front::start();

@@ -54,6 +54,7 @@ async function watch() {
 				pause = 1000 - time;
 			} else {
 				say(at.away, isPrivate ? 'These colors are private.' : `${message} – trying again…`);
+				if (!listTag) say(at.why, '');
 				pause = Math.min(1000 * 2 ** failures++, 8000);
 			}
 		}
