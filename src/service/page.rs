@@ -35,9 +35,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "3EIDWUyk9VvEUBH4faZ5NOQYxE8Su/M+PqnY1Oe7MWM=",
+    "nI5c8Gy8DMdDMcp3ojybaa44BOVn3oC2EC7tMj/J67w=",
     "'; style-src 'sha256-",
-    "TTfHPzf5yV8Jp+ZfuvFw1DPGTjw8FrHVuL4YDjngytA=",
+    "aPzY1NUz3L2QHyoAcEZD0GLeJ58nbMuyuE0J+xAfEtU=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'"
 );

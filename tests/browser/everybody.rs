@@ -115,6 +115,48 @@ fn the_focus_is_seen_and_never_behind_the_header() {
 }
 
 #[test]
+fn the_focus_never_falls_to_the_body_when_what_has_it_goes() {
+    let Some(browser) = browse() else { return };
+    let seed = r#"[{"name":"red","value":"red"}]"#;
+    let server = browser.show_to_change(Server::with_seed(seed, &[]));
+    let expect = |focus: &str| {
+        browser.until(&format!(
+            "const {{id, className}} = document.activeElement; return (id || className) === '{focus}'"
+        ))
+    };
+    browser.delete("red");
+    expect("query");
+    browser.click("#takeBack");
+    browser.expect_text("#told", "Undone: Deleted red.");
+    expect("open");
+    browser.click("#dismiss");
+    expect("open");
+    browser.edit("red");
+    browser.click("#cancel");
+    expect("next");
+    server.ask("DELETE", "/colors/red", "");
+    browser.expect_closed();
+    expect("query");
+    browser.click("#way");
+    browser.type_text("ink");
+    browser.press(&[ENTER]);
+    browser.expect_closed();
+    expect("open");
+}
+
+#[test]
+fn a_message_does_not_go_while_it_has_the_focus() {
+    let Some(browser) = browse() else { return };
+    let _server = browser.show_to_change(Server::start(&[]));
+    browser.run("const set = setTimeout; window.setTimeout = (action, time) => time === 12000 ? window.end = action : set(action, time)");
+    browser.delete("red");
+    for (focus, told) in [("#takeBack", "Deleted red."), ("#query", "")] {
+        browser.run(&format!("document.querySelector('{focus}').focus(); end()"));
+        browser.expect_text("#told", told);
+    }
+}
+
+#[test]
 fn texts_of_strangers_are_text() {
     let Some(browser) = browse() else { return };
     let long = "x".repeat(4096);

@@ -64,6 +64,31 @@ fn a_change_leaves_focus_scroll_place_and_half_typed_values() {
     assert_eq!(browser.run(field), json!(["half ty", true]));
 }
 
+#[test]
+fn a_change_keeps_the_place_in_a_list_of_5000_whether_or_not_the_tile_with_the_focus_goes() {
+    let Some(browser) = browse() else { return };
+    let colors: Vec<_> =
+        (0..5000).map(|number| json!({"name": number.to_string(), "value": "#99cccc"})).collect();
+    let server = browser.show(Server::with_seed(&json!(colors).to_string(), &[]));
+    let columns = browser.run("return Math.round(document.querySelector('#list').clientWidth / document.querySelector('li').clientWidth)");
+    let columns = columns.as_u64().unwrap();
+    browser.focus("0");
+    browser.run("scrollTo(0, 20000)");
+    let place = "const tile = document.elementFromPoint(20, 200).closest('li'); return tile && [tile.textContent, tile.getBoundingClientRect().top]";
+    let before = browser.until(place);
+    for (row, focus) in [(0, columns), (1, 2 * columns)] {
+        for number in row * columns..(row + 1) * columns {
+            server.ask("DELETE", &format!("/colors/{number}"), "");
+        }
+        browser.expect_text("#count", &format!("4,{} colors", 1000 - focus));
+        assert_eq!(browser.run(place), before);
+        browser.expect_value(
+            "return document.activeElement.firstChild.textContent",
+            focus.to_string(),
+        );
+    }
+}
+
 /// How many requests wait at a service, and how many GETs of the list it has answered.
 fn requests(server: &Server) -> (usize, usize) {
     let metrics = server.ask("GET", "/metrics", "").content;
@@ -193,7 +218,10 @@ fn while_the_service_is_away_the_page_says_so_and_goes_on_when_it_is_back() {
     browser.go(&front.address());
     drop(server);
     front.lead_nowhere();
+    let top = "return document.querySelector('li').getBoundingClientRect().top";
+    let before = browser.run(top);
     browser.expect_text("#away", "The service does not answer – trying again…");
+    assert_eq!(browser.run(top), before, "it pushes nothing down");
     assert_eq!(browser.names().len(), 148);
     browser.change("azure", "red");
     browser.expect_text("#refusal", "The service does not answer");

@@ -189,7 +189,13 @@ function tell(text = '') {
 	clearTimeout(timer);
 	// so that one can scroll the last tiles out from under it
 	document.body.style.paddingBottom = text && `${at.message.offsetHeight + 24}px`;
-	if (text) timer = setTimeout(tell, 12000);
+	if (text) timer = setTimeout(fade, 12000);
+}
+
+/* Takes the message away, but not the focus. */
+function fade() {
+	if (at.message.matches(':focus-within')) timer = setTimeout(fade, 12000);
+	else tell();
 }
 
 function offerUndo() {

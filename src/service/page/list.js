@@ -22,6 +22,7 @@ let chosen; // order, if somebody has chosen one
 let hues; // what byAngle gives
 let columns = 1, row = 1, isAll = false;
 let current = 0; // index in `shown` of the tile that Tab leads to
+let anchor, rest = 0; // key of the tile that stays in its place, and how far the page is scrolled for that
 let carried; // key of the tile that is dragged
 
 /* Takes over a new list, with the edits that are under way. */
@@ -48,12 +49,13 @@ function take(colors) {
 	followIncoming();
 }
 
-/* Finds out what is shown and in which order. The focus stays, and so does the place of the tile that has it, or of what is at the top. */
+/* Finds out what is shown and in which order. The focus stays, and so does the place of the tile that has it, or of the one that was at the top when somebody last scrolled. */
 function arrange() {
 	const tile = document.activeElement.closest('#list li');
 	const focus = tile?.entry.key ?? shown[current]?.key;
 	const isInView = tile && Math.abs(topOf(focus) - scrollY - innerHeight / 2) < innerHeight / 2;
-	const anchor = scrollY && !carried && (isInView ? focus : shown[Math.ceil(scrollY / row) * columns]?.key);
+	if (isInView) anchor = focus;
+	else if (scrollY !== rest || indexOf(anchor) < 0) anchor = shown[Math.ceil(scrollY / row) * columns]?.key;
 	const before = topOf(anchor);
 	at.order.value = chosen ?? 'list';
 	const query = at.query.value.trim().toLowerCase();
@@ -68,7 +70,8 @@ function arrange() {
 	at.way.className = query ? '' : 'changes';
 	measure();
 	const after = topOf(anchor);
-	if (before >= 0 && after >= 0) scrollBy({top: after - before, behavior: 'instant'});
+	if (scrollY && !carried && before >= 0 && after >= 0) scrollBy({top: after - before, behavior: 'instant'});
+	rest = scrollY;
 	draw();
 }
 
@@ -143,7 +146,7 @@ function draw() {
 		else at.list[tile.isConnected && at.list.moveBefore ? 'moveBefore' : 'insertBefore'](tile, next);
 	}
 	// what is moved or removed loses the focus
-	if (!focused.isConnected) focusOn(current);
+	if (!focused.isConnected) focusTile();
 	else if (focused !== document.activeElement) focused.focus({preventScroll: true});
 }
 
@@ -177,12 +180,16 @@ function glide(action) {
 	glide.timer = setTimeout(() => at.list.style.removeProperty('--glide'), 400);
 }
 
+/* Puts the focus on the current tile, wherever that is, or on the search where there is none. */
+function focusTile() {
+	const tile = tiles.get(shown[current]?.key);
+	(tile?.firstChild ?? at.query).focus({preventScroll: true});
+}
+
 function focusOn(index) {
-	if (!shown.length) return;
 	current = Math.max(0, Math.min(index, shown.length - 1));
 	draw();
-	const tile = tiles.get(shown[current].key);
-	tile.firstChild.focus({preventScroll: true});
+	focusTile();
 	// where it will be, should it be on its way
 	const top = at.list.offsetTop + Math.floor(current / columns) * row;
 	const [least, most] = [top + row - innerHeight, top - at.header.offsetHeight];

@@ -201,6 +201,13 @@ at.dismiss.onclick = () => tell();
 at.menu.onclick = () => at.menu.hidePopover();
 for (const button of document.querySelectorAll('.close')) button.onclick = () => button.closest('dialog').close();
 
+// an element that is hidden or disabled loses the focus
+addEventListener('focusout', ({target, relatedTarget}) => {
+	if (relatedTarget || target.checkVisibility({visibilityProperty: true}) && !target.disabled) return;
+	const dialog = document.querySelector('dialog[open]');
+	if (dialog) dialog.querySelector('[autofocus], .close').focus();
+	else focusTile();
+});
 onresize = () => entries.length && arrange();
 new ResizeObserver(onresize).observe(at.header);
 onscroll = () => entries.length > ALL && draw();
