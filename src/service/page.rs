@@ -35,9 +35,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "nI5c8Gy8DMdDMcp3ojybaa44BOVn3oC2EC7tMj/J67w=",
+    "02FGQ6ow7OjeUo51hlQRks1nbStyZQQW3ohsY7q2bCI=",
     "'; style-src 'sha256-",
-    "aPzY1NUz3L2QHyoAcEZD0GLeJ58nbMuyuE0J+xAfEtU=",
+    "3wvyKw7RiVkGb9pd4KP97ctlIwiHoiB1CL3YbCctP/Q=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'"
 );

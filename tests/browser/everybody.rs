@@ -351,6 +351,60 @@ fn what_happens_is_read_out() {
 }
 
 #[test]
+fn names_for_screen_readers_have_no_marks_and_no_keys_and_icons_have_none() {
+    let Some(browser) = browse() else { return };
+    let _server = browser.show_to_change(Server::start(&[]));
+    browser.open_color("aqua");
+    let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
+    let seen = tree["nodes"].as_array().unwrap().iter().filter(|node| node["ignored"] == false);
+    let (mut buttons, mut others): (Vec<_>, Vec<_>) =
+        seen.partition(|node| node["role"]["value"] == "button");
+    buttons.retain(|node| node["name"]["value"].as_str().unwrap().contains("hex"));
+    let names: Vec<_> = buttons
+        .iter()
+        .map(|node| node["name"]["value"].as_str().unwrap().replace(' ', ""))
+        .collect();
+    assert_eq!(names, ["hex#00ffff"]);
+    others.retain(|node| {
+        let name = node["name"]["value"].as_str().unwrap_or_default();
+        name.contains(['●', '✓']) || name == "Aa"
+    });
+    assert_eq!(json!(others), json!([]));
+    let others = "return [document.querySelector('#formats button').ariaKeyShortcuts, document.querySelectorAll('svg:not([aria-hidden=true])').length]";
+    browser.expect_value(others, json!(["1", 0]));
+}
+
+#[test]
+fn on_a_phone_targets_have_44_pixels_and_fields_16_and_nothing_scrolls_behind_a_dialog() {
+    let Some(browser) = browse() else { return };
+    let server = Server::start(&[]);
+    // the first page of a tab does not learn that it is touched
+    browser.open(&server);
+    browser.resize_as(390, 844, true);
+    browser.open(&server);
+    browser.expect_controls();
+    let check = |what: &str| {
+        let small = "return [...document.querySelectorAll('button, input, select, a')].filter(target => {
+            const {width, height} = target.getBoundingClientRect();
+            const isField = target.matches('input, select');
+            return width && (Math.min(width, height) < 44 || isField && parseFloat(getComputedStyle(target).fontSize) < 16);
+        }).map(({outerHTML}) => outerHTML)";
+        assert_eq!(browser.run(small), json!([]), "{what}");
+    };
+    check("the list");
+    let scroll = "return getComputedStyle(document.documentElement).overflowY";
+    browser.expect_value(scroll, "scroll");
+    browser.click("#more");
+    check("the menu");
+    browser.press(&[ESCAPE]);
+    browser.open_color("aqua");
+    check("a color");
+    browser.expect_value(scroll, "hidden");
+    browser.click("#change");
+    check("changing");
+}
+
+#[test]
 fn axe_finds_nothing_serious() {
     if !is_installed("npm") {
         return;

@@ -2,7 +2,7 @@
 
 const ALL = 1000; // tiles; the browser's own search and screen readers find all of them
 const NARROWEST = 152; // pixels of a tile; the longest of CSS's names fits into it in the widest of the usual fonts
-const LOW = 36; // pixels of a tile with two lines
+const LOW = matchMedia('(pointer: coarse)').matches ? 44 : 36; // pixels of a tile with two lines
 const ROW = 64; // pixels of a tile where not all fit on the screen
 const LARGE = 96; // pixels of a tile that has room for larger text
 const tiles = new Map();

@@ -70,12 +70,15 @@ function showForms(look) {
 	const forms = Object.entries(formsOf(look));
 	buttonsOf(at.formats, forms.length).forEach((button, i) => {
 		const [form, text] = forms[i];
+		button.ariaKeyShortcuts = i + 1;
 		button.replaceChildren(element('span', form), element('code', text), element('kbd', i + 1));
+		button.lastChild.ariaHidden = true;
 		button.onclick = () => attempt(() => copy(text, button), opened);
 	});
 	at.contrast.hidden = look.alpha < 1;
 	at.contrast.replaceChildren(...Object.entries(contrastsOf(look)).map(([ink, ratio]) => {
 		const [sample, whole] = [element('i'), element('p')];
+		sample.ariaHidden = true;
 		Object.assign(sample.style, {background: look.css, color: ink});
 		// never more than it is
 		whole.append(sample, `${(Math.floor(ratio * 100) / 100).toFixed(2)} : 1 with ${ink}`);
