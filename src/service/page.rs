@@ -35,7 +35,7 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "02FGQ6ow7OjeUo51hlQRks1nbStyZQQW3ohsY7q2bCI=",
+    "bH+vi4WldruW8uNfMq7iWzY3ycIq7ZCc22opDI6VHEI=",
     "'; style-src 'sha256-",
     "3wvyKw7RiVkGb9pd4KP97ctlIwiHoiB1CL3YbCctP/Q=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::browser::actions::{CONTROL, DELETE, END, ESCAPE};
+use crate::browser::actions::{CONTROL, DELETE, DOWN, END, ENTER, ESCAPE};
 use crate::browser::driver::{PLAIN_HOST, browse};
 use crate::common::harness::Server;
 
@@ -45,8 +45,8 @@ fn sort_and_search_are_in_the_address_and_survive_a_reload() {
     browser.expect_text("#count", "5 of 148 colors");
     assert_eq!(browser.names(), names);
     // another address in the same tab, and one that makes no sense
-    browser.run("location.hash = '#q=lime'");
-    browser.expect_text("#count", "2 of 148 colors");
+    browser.run("location.hash = '#q=orch'");
+    browser.expect_text("#count", "3 of 148 colors");
     assert_eq!(browser.value("#order"), "list");
     browser.run("location.hash = '#sort=taste&q='");
     browser.expect_text("#count", "148 colors");
@@ -135,6 +135,7 @@ fn search_finds_names_and_values_as_one_types() {
     browser.type_text("ORCH");
     browser.expect_text("#count", "3 of 148 colors");
     assert_eq!(browser.names(), ["darkorchid", "mediumorchid", "orchid"]);
+    browser.expect_value("return document.querySelector('#list').className", "large");
     for (query, count, first) in [
         ("#6633", "1 of 148 colors", "rebeccapurple"),
         ("nothing like that", "0 of 148 colors", ""),
@@ -146,6 +147,32 @@ fn search_finds_names_and_values_as_one_types() {
         let why = if first.is_empty() { "No color has this in its name or value." } else { "" };
         assert_eq!(browser.text("#why"), why);
     }
+}
+
+#[test]
+fn search_ignores_case_and_blanks_and_finds_what_a_color_equals_and_is_near() {
+    let Some(browser) = browse() else { return };
+    let seed = r##"[{"name":"crimson","value":"#dc143c"},{"name":"Bored Blue","value":"#0000ff"},{"name":"red","value":"#ff0000"},
+        {"name":"rot","value":"rgb(255 0 0)"},{"name":"none","value":"see the book"}]"##;
+    let _server = browser.show(Server::with_seed(seed, &[]));
+    let equal_and_near = &["red", "rot", "crimson"][..];
+    for (query, names) in [
+        ("edb  LUE", &["Bored Blue"][..]),
+        ("SeeThe book", &["none"]),
+        ("#F00", equal_and_near),
+        ("rgb(255 0 0)", equal_and_near),
+        ("rgba(100%, 0%, 0%, 1)", equal_and_near),
+        ("red", &["red", "rot", "Bored Blue", "crimson"]),
+    ] {
+        browser.fill("#query", query);
+        browser.expect_text("#count", &format!("{} of 5 colors", names.len()));
+        assert_eq!(browser.names(), names, "{query}");
+    }
+    browser.press(&[DOWN]);
+    browser.expect_value("return document.activeElement.firstChild.textContent", "red");
+    browser.click("#query");
+    browser.press(&[ENTER]);
+    browser.expect_text("#title", "red");
 }
 
 #[test]
@@ -162,7 +189,7 @@ fn the_list_is_shown_by_name_hue_and_lightness_and_as_it_is() {
     ] {
         browser.click("#order");
         browser.type_text(&order[..2]);
-        browser.press(&[crate::browser::actions::ENTER]);
+        browser.press(&[ENTER]);
         browser.until(&format!(
             "return document.querySelector('li .name').textContent === '{}'",
             names[0]

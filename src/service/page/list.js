@@ -5,6 +5,8 @@ const NARROWEST = 152; // pixels of a tile; the longest of CSS's names fits into
 const LOW = matchMedia('(pointer: coarse)').matches ? 44 : 36; // pixels of a tile with two lines
 const ROW = 64; // pixels of a tile where not all fit on the screen
 const LARGE = 96; // pixels of a tile that has room for larger text
+const NEAR = 0.15; // of OKLab's lightness, from black to white; from red to orange-red and crimson are 0.1
+const NEAREST = 12; // colors that are found for one that is typed, beside those that equal it
 const tiles = new Map();
 const collator = new Intl.Collator(undefined, {numeric: true});
 const numbers = {
@@ -58,9 +60,8 @@ function arrange() {
 	else if (scrollY !== rest || indexOf(anchor) < 0) anchor = shown[Math.ceil(scrollY / row) * columns]?.key;
 	const before = topOf(anchor);
 	at.order.value = chosen ?? 'list';
-	const query = at.query.value.trim().toLowerCase();
-	shown = entries.filter(({name, value}) => name.toLowerCase().includes(query) || value.toLowerCase().includes(query));
-	shown = sorted(shown, at.order.value);
+	const query = at.query.value.trim();
+	shown = found(query);
 	const place = indexOf(focus);
 	current = Math.max(0, place < 0 ? Math.min(current, shown.length - 1) : place);
 
@@ -73,6 +74,27 @@ function arrange() {
 	if (scrollY && !carried && before >= 0 && after >= 0) scrollBy({top: after - before, behavior: 'instant'});
 	rest = scrollY;
 	draw();
+}
+
+/* Finds what has a text in its name or value, whatever case and blanks. For a color, what equals it is first, and what is near it last. */
+function found(query) {
+	const plain = text => text.toLowerCase().replace(/\s+/g, '');
+	const text = plain(query);
+	const hits = text ? entries.filter(entry => (entry.text ??= `${plain(entry.name)}\n${plain(entry.value)}`).includes(text)) : [...entries];
+	const named = sorted(hits, at.order.value);
+	const look = lookOf(query);
+	if (!look.css) return named;
+	const away = new Map(entries.map(entry => [entry, distance(lookOf(entry.value), look)]));
+	const near = entries.filter(entry => away.get(entry) < NEAR).sort((a, b) => away.get(a) - away.get(b));
+	const equal = near.filter(entry => !away.get(entry));
+	return [...new Set([...equal, ...named, ...near.slice(0, equal.length + NEAREST)])];
+}
+
+/* How far apart two colors are in OKLab (CSS Color 4 §9), and in alpha; NaN where one is none. */
+function distance(one, other) {
+	const turn = Math.cos((one.angle - other.angle) * Math.PI / 180);
+	const apart = one.chroma ** 2 + other.chroma ** 2 - 2 * one.chroma * other.chroma * turn;
+	return Math.hypot(one.lightness - other.lightness, Math.sqrt(Math.max(0, apart)), one.alpha - other.alpha);
 }
 
 function sorted(colors, order) {
@@ -101,14 +123,15 @@ function measure() {
 	const header = at.header.offsetHeight;
 	const most = Math.max(1, Math.floor(whole / NARROWEST), Math.min(2, Math.floor(whole / 130)));
 	let least = Infinity;
-	for (let count = Math.ceil(whole / 720); count <= most; count++) {
-		const rows = Math.ceil(entries.length / count);
+	const length = Math.max(1, shown.length);
+	for (let count = Math.min(length, Math.ceil(whole / 720)); count <= most; count++) {
+		const rows = Math.ceil(length / count);
 		const height = Math.floor((innerHeight - header) / rows);
-		const cost = Math.abs(Math.log(whole / count / height / 1.6)) + 4 * (1 - entries.length / rows / count);
+		const cost = Math.abs(Math.log(whole / count / height / 1.6)) + 4 * (1 - length / rows / count);
 		if (height >= LOW && cost < least) [columns, row, least] = [count, height, cost];
 	}
 	if (least === Infinity) {
-		// with the room for a scroll bar, also while a search finds few
+		// with the room for a scroll bar
 		root.classList.add('long');
 		whole = at.list.clientWidth;
 		[columns, row] = [Math.max(Math.min(2, most), Math.floor(whole / 168)), ROW];

@@ -181,6 +181,13 @@ onkeydown = event => {
 };
 
 at.query.oninput = () => search(at.query.value);
+at.query.onkeydown = event => {
+	const {key, isComposing} = event;
+	if (isComposing || !shown.length || !/^(Enter|ArrowDown)$/.test(key)) return;
+	event.preventDefault();
+	if (key === 'Enter') open(shown[0]);
+	else focusOn(0);
+};
 at.order.onchange = () => {
 	chosen = at.order.value;
 	writeAddress();
