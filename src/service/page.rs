@@ -35,9 +35,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "bH+vi4WldruW8uNfMq7iWzY3ycIq7ZCc22opDI6VHEI=",
+    "igdACHatl5ouVdCZOW1PSVRI/JBnTXsu+Cy2XwypElM=",
     "'; style-src 'sha256-",
-    "3wvyKw7RiVkGb9pd4KP97ctlIwiHoiB1CL3YbCctP/Q=",
+    "Bw0ZvJSDajluq5wohRe8H2on8rKYycjT8fc9ui4Iz1c=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'"
 );

@@ -271,9 +271,9 @@ fn check_sizes(browser: &Browser) {
 #[test]
 fn nothing_shifts_while_the_page_loads() {
     // answers come when the page without them has been shown
-    const SLOW: &str = "const fetch = window.fetch;
+    const SLOW: &str = "const ask = window.fetch;
         const shown = () => new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)));
-        window.fetch = async (...request) => { await shown(); return fetch(...request) };
+        window.fetch = async (...request) => { await shown(); return ask(...request) };
         // a slow machine may show a part of the header before all of it is parsed
         const hidden = new CSSStyleSheet();
         hidden.replaceSync('html { visibility: hidden }');
@@ -302,6 +302,27 @@ fn nothing_shifts_while_the_page_loads() {
             assert!(sum < 0.001, "{width}, server {number}: {shifts}");
         }
     }
+}
+
+#[test]
+fn without_javascript_a_link_leads_to_the_list_and_no_control_is_seen() {
+    let Some(browser) = browse() else { return };
+    let server = Server::start(&[]);
+    browser.devtools("Emulation.setScriptExecutionDisabled", json!({"value": true}));
+    browser.go_without_waiting(&format!("http://{}/", server.address));
+    let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
+    browser.devtools("Emulation.setScriptExecutionDisabled", json!({"value": false}));
+    let named: Vec<_> = tree["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|node| node["ignored"] == false)
+        .map(|node| {
+            (node["role"]["value"].as_str().unwrap(), node["name"]["value"].as_str().unwrap())
+        })
+        .filter(|(role, _)| ["button", "searchbox", "combobox", "link"].contains(role))
+        .collect();
+    assert_eq!(named, [("link", "/colors")]);
 }
 
 #[test]

@@ -35,6 +35,8 @@ fn a_file_replaces_the_list_after_it_was_shown_what_that_changes_and_undo_brings
             [browser.text("#both p"), browser.text("#source"), browser.text("#differences + p")];
         assert_eq!(captions, ["Now", "new.json", "You can undo this."]);
         assert_eq!(differences, "New (1)seaChanged (1)inkRemoved (1)red");
+        let edge = "return getComputedStyle(document.querySelector('#after')).boxShadow !== 'none'";
+        browser.expect_value(edge, true);
         assert_eq!(server.list(), before);
         if is_wanted {
             browser.click("#replace");

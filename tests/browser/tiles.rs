@@ -199,6 +199,8 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
         ("The list is empty.", "Add color")
     );
     browser.until("return document.querySelector('#way').offsetParent");
+    let overflow = "return getComputedStyle(document.documentElement).overflowY";
+    browser.expect_value(overflow, "visible");
     browser.click("#way");
     assert_eq!(browser.text("#save"), "Add");
     browser.type_text("ink");
@@ -206,6 +208,8 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
     browser.expect_text("#count", "1 color");
     // it is shown at once, and the dialog keeps the focus until it is saved
     browser.until("return !document.querySelector('#opened').open");
+    let fills = "const {right, bottom} = document.querySelector('li').getBoundingClientRect(); return [right === innerWidth, bottom === innerHeight]";
+    browser.expect_value(fills, json!([true, true]));
     browser.fill("#query", "nothing like that");
     browser.expect_text("#way", "Clear search");
     browser.click("#way");

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::browser::actions::{DELETE, ENTER, ESCAPE, F2};
 use crate::browser::driver::{Browser, browse};
+use crate::browser::undoing::hold;
 use crate::common::harness::{Scratch, Server};
 
 /// How many of the controls that change something are seen.
@@ -56,7 +57,9 @@ fn a_token_with_a_character_that_no_field_can_have_is_refused_in_the_dialog() {
     );
     browser.press(&[ENTER]);
     browser.expect_controls();
-    assert!(browser.text("#kept").ends_with("This tab keeps yours until you close it."));
+    assert!(
+        browser.text("#kept").ends_with("The tabs of this page keep yours until you close them.")
+    );
 }
 
 #[test]
@@ -87,10 +90,21 @@ fn after_cancel_a_button_leads_back_to_the_dialog() {
     browser.expect_text("#count", "148 colors");
     browser.expect_text("#away", "");
     browser.expect_controls();
-    // as well if it is given at once
+    // as well if it is given at once; what asks for one goes before it is known what may be changed
     browser.run("sessionStorage.clear(); location.reload()");
     expect_dialog(&browser, "These colors are private");
+    browser.until("return document.body.classList.contains('guarded')");
+    hold(&browser, "OPTIONS");
     give(&browser, TOKEN);
+    browser.expect_text("#count", "148 colors");
+    let is_seen =
+        "return document.querySelector('#give').checkVisibility({visibilityProperty: true})";
+    browser.expect_value(is_seen, false);
+    browser.run("release()");
+    browser.expect_controls();
+    // and not at all where another tab has it
+    browser.hide();
+    browser.open(&server);
     browser.expect_controls();
 }
 

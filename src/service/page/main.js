@@ -86,7 +86,10 @@ async function attempt(action, mine) {
 		await action();
 	} catch ({message}) {
 		// asks at once whether it is back
-		if (message === AWAY) ending.abort();
+		if (message === AWAY) {
+			knowsMethods = false;
+			ending.abort();
+		}
 		mine && isOpenFor(mine) ? say(at.refusal, message) : tell(message);
 	}
 }
@@ -148,6 +151,9 @@ function takeBack() {
 }
 
 at.mark.src = at.icon.href;
+for (const [link, name] of [[at.plain, 'colors'], [at.described, 'openapi.json']]) {
+	link.href = link.textContent = base.replace(/colors$/, name);
+}
 at.list.onclick = ({target}) => {
 	const tile = target.closest('li');
 	if (tile && !wasDragged) open(tile.entry);

@@ -6,11 +6,24 @@ const pathOf = name => `${base}/${encodeURIComponent(name)}`;
 const TOKEN = `token for ${base}`;
 const B64TOKEN = /^[\w.~+/-]+=*$/; // RFC 6750 §2.1; fetch throws at some others
 const AWAY = 'The service does not answer';
+const tabs = new BroadcastChannel(TOKEN); // of this browser: they ask each other for the token, with an empty text
+const refused = new Set(); // tokens that the service did not accept
 let isDeclined, dialogue;
 
 function tokenOfTab() {
 	const token = sessionStorage.getItem(TOKEN) ?? '';
 	return B64TOKEN.test(token) ? token : '';
+}
+
+/* Has this tab use a token; false if none can be one. */
+function keep(token) {
+	if (!B64TOKEN.test(token)) return false;
+	sessionStorage.setItem(TOKEN, token);
+	// whether it is accepted, and for what, is asked anew
+	isDeclined = knowsMethods = false;
+	document.body.classList.remove('guarded');
+	at.asking.close();
+	return true;
 }
 
 /* One request, with `tag` as its condition. Throws when the service does not answer. */
@@ -55,21 +68,30 @@ async function send(path, init) {
 function askForToken(method) {
 	return dialogue ??= new Promise(resolve => {
 		at.asked.textContent = method === 'GET' ? 'These colors are private' : 'Changes need a token';
-		at.reason.textContent = tokenOfTab() && 'The service did not accept this token.';
+		const token = tokenOfTab();
+		refused.add(token);
+		at.reason.textContent = token && 'The service did not accept this token.';
 		at.token.value = '';
 		isDeclined = true;
 		at.asking.onsubmit = event => {
 			event.preventDefault();
 			const token = at.token.value.trim();
-			if (!B64TOKEN.test(token)) return say(at.reason, 'A token has only letters, digits and - . _ ~ + /, and = at its end. This one has something else.');
-			sessionStorage.setItem(TOKEN, token);
-			isDeclined = knowsMethods = false;
-			at.asking.close();
+			if (keep(token)) tabs.postMessage(token);
+			else say(at.reason, 'A token has only letters, digits and - . _ ~ + /, and = at its end. This one has something else.');
 		};
 		at.asking.onclose = () => {
 			dialogue = null;
 			resolve(!isDeclined);
 		};
 		at.asking.showModal();
+		tabs.postMessage('');
 	});
 }
+
+tabs.onmessage = ({data}) => {
+	const token = tokenOfTab();
+	const isGood = token && !refused.has(token);
+	if (!data && isGood) tabs.postMessage(token);
+	if (data && !isGood && !refused.has(data) && keep(data)) ending.abort();
+};
+tabs.postMessage('');
