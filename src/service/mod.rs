@@ -27,6 +27,7 @@ pub(crate) struct Service {
     pub(crate) options: ServiceOptions,
     /// The document that [`openapi`] returned for the base path.
     openapi: Arc<Blob>,
+    page: Arc<Blob>,
     pub(crate) metrics: Metrics,
     pub(crate) phase: CurrentPhase,
 }
@@ -39,6 +40,8 @@ pub(crate) struct ServiceOptions {
     pub(crate) read_only: bool,
     pub(crate) access_log: AccessLog,
     pub(crate) allowlist: Allowlist,
+    /// Bytes of content in one request. The page is told; the connection enforces it.
+    pub(crate) content_max: usize,
     /// A write needs one of these; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,
 }
@@ -46,7 +49,8 @@ pub(crate) struct ServiceOptions {
 impl Service {
     pub(crate) fn new(store: Store, options: ServiceOptions, metrics: Metrics) -> Self {
         let openapi = openapi(&options.base);
-        Self { store, options, openapi, metrics, phase: CurrentPhase::default() }
+        let page = page::page(options.content_max);
+        Self { store, options, openapi, page, metrics, phase: CurrentPhase::default() }
     }
 }
 

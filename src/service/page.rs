@@ -1,15 +1,18 @@
-//! The page for browsers: one HTML document, joined from its parts, as they are, when the program
-//! is compiled. Does not decide who gets it.
+//! The page for browsers: one HTML document, joined from its parts when the program is compiled; at
+//! the start it is told the limit of a content. Does not decide who gets it.
 //!
 //! Style and script are in the document, so that the page is one request and needs to know no path
 //! but its own. The scripts are one module: each part may use what the parts before it declare.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use crate::blob::Blob;
 
-pub(super) static PAGE: LazyLock<Arc<Blob>> =
-    LazyLock::new(|| Arc::new(Blob::new(HTML.as_bytes().to_vec())));
+/// The page of a service that takes contents of up to `content_max` bytes.
+pub(super) fn page(content_max: usize) -> Arc<Blob> {
+    let limit = format!("data-content-max=\"{content_max}\"");
+    Arc::new(Blob::new(HTML.replacen("data-content-max", &limit, 1).into_bytes()))
+}
 
 const HTML: &str = concat!(
     include_str!("page/head.html"),
@@ -35,7 +38,7 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "igdACHatl5ouVdCZOW1PSVRI/JBnTXsu+Cy2XwypElM=",
+    "zUpVhtLbUop6x2f12nsA8WMEXr3L5xg2UnG0rFS//84=",
     "'; style-src 'sha256-",
     "Bw0ZvJSDajluq5wohRe8H2on8rKYycjT8fc9ui4Iz1c=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \

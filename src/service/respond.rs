@@ -136,7 +136,7 @@ impl Service {
             (Resource::Health, _) => self.health(request),
             (Resource::Metrics, _) => self.metrics(),
             (Resource::OpenApi, _) => read(request, &self.openapi),
-            (Resource::Page, _) => page(request),
+            (Resource::Page, _) => self.page(request),
         };
         Answer::Now(Response { varies_by_accept: is_page, ..response })
     }
@@ -300,6 +300,17 @@ impl Service {
         }
     }
 
+    fn page(&self, request: &Request) -> Response {
+        let mut response = read(request, &self.page);
+        // an error has no tag, and stays JSON
+        if response.tag.is_some() {
+            response.media_type = MediaType::Html;
+            response.fields.push(("Content-Security-Policy", page::POLICY.into()));
+            response.fields.push(("Referrer-Policy", "no-referrer".into()));
+        }
+        response
+    }
+
     fn metrics(&self) -> Response {
         let Store { list, status, .. } = &self.store;
         let times = status.now();
@@ -384,17 +395,6 @@ fn names(methods: &[Method]) -> String {
 fn rfc3339(time: SystemTime) -> String {
     let time = OffsetDateTime::from(time).truncate_to_second();
     time.format(&Rfc3339).expect("a time of this system has a year of four digits")
-}
-
-fn page(request: &Request) -> Response {
-    let mut response = read(request, &page::PAGE);
-    // an error has no tag, and stays JSON
-    if response.tag.is_some() {
-        response.media_type = MediaType::Html;
-        response.fields.push(("Content-Security-Policy", page::POLICY.into()));
-        response.fields.push(("Referrer-Policy", "no-referrer".into()));
-    }
-    response
 }
 
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC

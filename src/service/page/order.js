@@ -11,7 +11,8 @@ let wasDragged = false; // the click that ends a drag opens nothing
 /* Why nothing can be moved now. */
 function hindrance() {
 	if (at.order.value !== 'list') return 'To move colors, sort by list order.';
-	return at.query.value && 'To move colors, clear the search.';
+	if (at.query.value) return 'To move colors, clear the search.';
+	return isTooLong() && 'The list is too long to be sent, so that no color can be moved.';
 }
 
 function begin({name, value, nth}) {
