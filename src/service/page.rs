@@ -38,7 +38,7 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "zUpVhtLbUop6x2f12nsA8WMEXr3L5xg2UnG0rFS//84=",
+    "4Hq6c0en1PpTy1VONQFE6wVCHh/0r7G+jZRSVvjG+mM=",
     "'; style-src 'sha256-",
     "Bw0ZvJSDajluq5wohRe8H2on8rKYycjT8fc9ui4Iz1c=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \

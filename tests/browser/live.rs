@@ -196,6 +196,30 @@ fn the_list_is_asked_for_first_and_the_page_says_that_it_loads() {
 }
 
 #[test]
+fn a_list_that_is_answered_has_all_time_to_come() {
+    const SLOW: &str = "const ask = window.fetch, set = window.setTimeout, clear = window.clearTimeout;
+        const isReleased = new Promise(resolve => window.release = resolve);
+        window.answered = 0;
+        window.limits = new Set();
+        window.setTimeout = (action, time) => { const timer = set(action, time); if (time === 15000) limits.add(timer); return timer };
+        window.clearTimeout = timer => { clear(timer); limits.delete(timer) };
+        window.fetch = async (...request) => {
+            const response = await ask(...request);
+            const text = await response.text();
+            answered++;
+            response.text = async () => { await isReleased; return text };
+            return response;
+        }";
+    let Some(browser) = browse() else { return };
+    let server = Server::start(&[]);
+    browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": SLOW}));
+    browser.go_without_waiting(&format!("http://{}/", server.address));
+    browser.until("return answered === 2 && !limits.size");
+    browser.run("release()");
+    browser.expect_text("#count", "148 colors");
+}
+
+#[test]
 fn a_long_list_that_changes_is_loaded_less_often() {
     const PAUSES: &str = "const set = window.setTimeout;
         window.pauses = [];

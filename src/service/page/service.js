@@ -5,6 +5,7 @@ const base = location.pathname.replace(/\/+$/, '') + '/colors';
 const pathOf = name => `${base}/${encodeURIComponent(name)}`;
 const TOKEN = `token for ${base}`;
 const B64TOKEN = /^[\w.~+/-]+=*$/; // RFC 6750 §2.1; fetch throws at some others
+const LIMIT = 15000; // milliseconds without an answer after which a request is lost; content has 10 kB/s beside
 const AWAY = 'The service does not answer';
 const tabs = new BroadcastChannel(TOKEN); // of this browser: they ask each other for the token, with an empty text
 const refused = new Set(); // tokens that the service did not accept
@@ -35,9 +36,8 @@ async function ask(method, path, {tag, content, wait, signal} = {}) {
 		if (tag) headers[method === 'GET' ? 'If-None-Match' : 'If-Match'] = tag;
 		if (wait) headers.Prefer = `wait=${wait}`;
 		if (content) headers['Content-Type'] = 'application/json';
-		// what takes longer is lost
-		const signals = [AbortSignal.timeout(15000 + 1000 * (wait ?? 0)), signal].filter(Boolean);
-		const answer = await send(path, {method, headers, body: content && JSON.stringify(content), signal: AbortSignal.any(signals)});
+		const body = content && JSON.stringify(content);
+		const answer = await send(path, {method, headers, body, signal}, LIMIT + 1000 * (wait ?? 0) + (body?.length ?? 0) / 10);
 		if (answer.status !== 401) return answer;
 		// another request may have got a token meanwhile
 		if (token !== tokenOfTab()) continue;
@@ -45,11 +45,16 @@ async function ask(method, path, {tag, content, wait, signal} = {}) {
 	}
 }
 
-async function send(path, init) {
+async function send(path, init, limit) {
+	const late = new AbortController();
+	const signal = AbortSignal.any([late.signal, init.signal].filter(Boolean));
+	const timer = setTimeout(() => late.abort(), limit);
 	try {
 		// a cache on the way may be older than our own change
-		const response = await fetch(path, {...init, cache: 'no-store'});
+		const response = await fetch(path, {...init, signal, cache: 'no-store'});
 		const {status, headers} = response;
+		// the rest of a long list may take minutes on a slow line
+		clearTimeout(timer);
 		// what a proxy says when it finds no service
 		if (status === 502 || status === 504) throw status;
 		const text = await response.text();
