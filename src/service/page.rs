@@ -40,7 +40,7 @@ pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
     "4Hq6c0en1PpTy1VONQFE6wVCHh/0r7G+jZRSVvjG+mM=",
     "'; style-src 'sha256-",
-    "Bw0ZvJSDajluq5wohRe8H2on8rKYycjT8fc9ui4Iz1c=",
+    "CuFDwcg8No1IiAaPe2oU7FbvjNG85yw7FODfd3ZmmPo=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'"
 );
