@@ -377,20 +377,13 @@ fn names_for_screen_readers_have_no_marks_and_no_keys_and_icons_have_none() {
     let _server = browser.show_to_change(Server::start(&[]));
     browser.open_color("aqua");
     let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
-    let seen = tree["nodes"].as_array().unwrap().iter().filter(|node| node["ignored"] == false);
-    let (mut buttons, mut others): (Vec<_>, Vec<_>) =
-        seen.partition(|node| node["role"]["value"] == "button");
-    buttons.retain(|node| node["name"]["value"].as_str().unwrap().contains("hex"));
-    let names: Vec<_> = buttons
-        .iter()
-        .map(|node| node["name"]["value"].as_str().unwrap().replace(' ', ""))
+    let nodes = tree["nodes"].as_array().unwrap().iter();
+    let names: Vec<_> = nodes
+        .filter(|node| node["ignored"] == false)
+        .filter_map(|node| Some(node["name"]["value"].as_str()?.replace(' ', "")))
         .collect();
-    assert_eq!(names, ["hex#00ffff"]);
-    others.retain(|node| {
-        let name = node["name"]["value"].as_str().unwrap_or_default();
-        name.contains(['●', '✓']) || name == "Aa"
-    });
-    assert_eq!(json!(others), json!([]));
+    assert!(names.iter().any(|name| name == "hex#00ffff"), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains(['●', '✓']) || name == "Aa"), "{names:?}");
     let others = "return [document.querySelector('#formats button').ariaKeyShortcuts, document.querySelectorAll('svg:not([aria-hidden=true])').length]";
     browser.expect_value(others, json!(["1", 0]));
 }
