@@ -49,7 +49,7 @@ pub(crate) struct ServiceOptions {
 impl Service {
     pub(crate) fn new(store: Store, options: ServiceOptions, metrics: Metrics) -> Self {
         let openapi = openapi(&options.base);
-        let page = page::page(options.content_max);
+        let page = page::page(&options.base, options.content_max);
         Self { store, options, openapi, page, metrics, phase: CurrentPhase::default() }
     }
 }

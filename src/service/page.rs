@@ -1,5 +1,5 @@
 //! The page for browsers: one HTML document, joined from its parts when the program is compiled; at
-//! the start it is told the limit of a content. Does not decide who gets it.
+//! the start it is told the base path and the limit of a content. Does not decide who gets it.
 //!
 //! Style and script are in the document, so that the page is one request and needs to know no path
 //! but its own. The scripts are one module: each part may use what the parts before it declare.
@@ -7,11 +7,18 @@
 use std::sync::Arc;
 
 use crate::blob::Blob;
+use crate::service::BasePath;
 
-/// The page of a service that takes contents of up to `content_max` bytes.
-pub(super) fn page(content_max: usize) -> Arc<Blob> {
+/// The page of a service below `base` that takes contents of up to `content_max` bytes.
+pub(super) fn page(base: &BasePath, content_max: usize) -> Arc<Blob> {
     let limit = format!("data-content-max=\"{content_max}\"");
-    Arc::new(Blob::new(HTML.replacen("data-content-max", &limit, 1).into_bytes()))
+    let mut html = HTML.replacen("data-content-max", &limit, 1);
+    // without a base path, the link stays relative: a proxy may have one
+    if !base.as_str().is_empty() {
+        let link = format!("\"{base}/colors\">{base}/colors", base = base.as_str());
+        html = html.replacen("\"colors\">/colors", &link, 1);
+    }
+    Arc::new(Blob::new(html.into_bytes()))
 }
 
 const HTML: &str = concat!(

@@ -118,6 +118,8 @@ fn the_page_works_below_a_base_path_with_and_without_a_slash() {
     for path in ["/api/v1", "/api/v1/", "/api/v1/?from=somewhere"] {
         browser.go(&format!("http://{}{path}", server.address));
         browser.expect_controls();
+        let noscript = browser.text("noscript");
+        assert!(noscript.ends_with(r#"<a href="/api/v1/colors">/api/v1/colors</a>"#), "{noscript}");
         let links = "return [...document.querySelectorAll('#menu a')].map(link => link.getAttribute('href'))";
         browser.expect_value(links, json!(["/api/v1/colors", "/api/v1/openapi.json"]));
         try_out(&browser, || server.ask("GET", "/api/v1/colors", "").content);
