@@ -35,9 +35,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "tOBKu3nSn2RLKOOBAtu8NxhHJ9Iba6tKXveoNKNu+Eg=",
+    "qJVl3FrJnwoRKGSWyUbCNcLxU23RsZg7DpYhTpZCnM0=",
     "'; style-src 'sha256-",
-    "DKicNi1qUM5ayGkiIJq727YZc28wHuPfQkkwNHs0Gk8=",
+    "tN3VdEGwhloMebbQZCf4+yA7WACd2ePHAngjIiD4Lxg=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'"
 );

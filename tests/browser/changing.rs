@@ -53,8 +53,12 @@ fn a_value_is_changed_as_text_and_with_the_picker() {
 
     browser.edit("ink");
     // the picker is a window of the system, which a test cannot reach; this is what it does
-    browser.run("const picker = document.querySelector('#picker'); picker.value = '#0b0b45'; picker.dispatchEvent(new Event('input'))");
-    assert_eq!(browser.value("#value"), "#0b0b45");
+    let picks = "const picker = document.querySelector('#picker'); picker.value = '#0b0b45'; picker.dispatchEvent(new Event('input'))";
+    for (before, after) in [("rgb(1 2 3 / 50%)", "#0b0b4580"), ("red", "#0b0b45")] {
+        browser.fill("#value", before);
+        browser.run(picks);
+        assert_eq!(browser.value("#value"), after);
+    }
     browser.click("#save");
     browser.expect_closed();
     server.ask("GET", "/colors/ink", "").expect_content(r##"{"name":"ink","value":"#0b0b45"}"##);

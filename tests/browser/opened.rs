@@ -8,55 +8,85 @@ use crate::browser::driver::browse;
 use crate::common::harness::Server;
 
 #[test]
-fn a_color_is_shown_in_the_forms_of_css_with_its_contrast() {
+fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() {
     let Some(browser) = browse() else { return };
-    // figures of CSS Color 4 and of WCAG 2.2
-    let cases = [
-        (
+    // figures of CSS Color 4 and of WCAG 2.2; what sRGB does not have is the nearest there
+    let cases = json!([
+        [
             "#663399",
-            ["#663399", "rgb(102 51 153)", "hsl(270 50% 40%)", "oklch(44% 0.16 303.4)"],
-            "8.40 : 1 with white2.49 : 1 with black",
-        ),
-        (
-            "white",
-            ["#ffffff", "rgb(255 255 255)", "hsl(0 0% 100%)", "oklch(100% 0 0)"],
-            "1.00 : 1 with white21.00 : 1 with black",
-        ),
-        (
-            "lime",
-            ["#00ff00", "rgb(0 255 0)", "hsl(120 100% 50%)", "oklch(86.6% 0.295 142.5)"],
-            "1.37 : 1 with white15.30 : 1 with black",
-        ),
-        (
+            ["rgb(102 51 153)", "hsl(270 50% 40%)", "oklch(44.03% 0.1603 303.37)"],
+            "8.40 : 1 with white2.49 : 1 with black"
+        ],
+        [
+            "cyan",
+            ["#00ffff", "rgb(0 255 255)", "hsl(180 100% 50%)", "oklch(90.54% 0.15455 194.77)"],
+            "1.25 : 1 with white16.74 : 1 with black"
+        ],
+        [
             "#ff000080",
             [
-                "#ff000080",
-                "rgb(255 0 0 / 0.5)",
-                "hsl(0 100% 50% / 0.5)",
-                "oklch(62.8% 0.258 29.2 / 0.5)",
+                "rgb(255 0 0 / 0.502)",
+                "hsl(0 100% 50% / 0.502)",
+                "oklch(62.8% 0.25768 29.23 / 0.502)"
             ],
-            "",
-        ),
-    ];
+            ""
+        ],
+        [
+            "oklch(70% 0.2 150)",
+            ["~#00bf54", "~rgb(0 191 84)", "~hsl(146.5 100% 37.4%)"],
+            "2.46 : 1 with white8.51 : 1 with black"
+        ],
+        [
+            "color(display-p3 1 0 0)",
+            ["~#ff0000", "~rgb(255 0 0)", "~hsl(0 100% 50%)", "oklch(64.86% 0.29947 28.96)"],
+            "3.76 : 1 with white5.57 : 1 with black"
+        ],
+        [
+            "oklch(100% 0 0)",
+            ["#ffffff", "rgb(255 255 255)", "hsl(0 0% 100%)"],
+            "1.00 : 1 with white21.00 : 1 with black"
+        ],
+    ]);
+    let cases = cases.as_array().unwrap();
     let seed: Vec<Value> =
-        cases.iter().map(|(value, ..)| json!({"name": value, "value": value})).collect();
+        cases.iter().map(|case| json!({"name": case[0], "value": case[0]})).collect();
     let _server = browser.show(Server::with_seed(&json!(seed).to_string(), &[]));
-    browser.open_color(cases[0].0);
-    for (value, forms, contrast) in cases {
-        assert_eq!(browser.text("#title"), value);
-        assert_eq!(browser.run("return [...document.querySelectorAll('#formats code')].map(form => form.textContent)"), json!(forms));
+    browser.open_color("#663399");
+    for case in cases {
+        browser.expect_text("#title", case[0].as_str().unwrap());
+        let forms = "return [...document.querySelectorAll('#formats button')].map(row => (row.lastChild.textContent === 'nearest in sRGB' ? '~' : '') + row.querySelector('code').textContent)";
+        let mut shown = browser.run(forms);
+        assert_eq!(shown.as_array_mut().unwrap().remove(0), case[0], "as it is stored");
+        assert_eq!(shown, case[1]);
         // the browser takes each for the same color
-        let rounded = "return new Set([...document.querySelectorAll('#formats code')].map(form => {
+        let different =
+            "return new Set([...document.querySelectorAll('#formats code')].map(form => {
             const pen = document.createElement('canvas').getContext('2d');
             pen.fillStyle = form.textContent;
             pen.fillRect(0, 0, 1, 1);
-            return [...pen.getImageData(0, 0, 1, 1).data].map(channel => Math.round(channel / 4)).join();
+            return pen.getImageData(0, 0, 1, 1).data.join();
         })).size";
-        assert_eq!(browser.run(rounded), 1, "{value}");
-        browser.expect_value("const contrast = document.querySelector('#contrast'); return contrast.hidden ? '' : contrast.textContent", contrast);
+        assert_eq!(browser.run(different), 1, "{case}");
+        browser.expect_value("const contrast = document.querySelector('#contrast'); return contrast.hidden ? '' : contrast.textContent", case[2].clone());
         browser.press(&[RIGHT]);
     }
-    assert_eq!(browser.text("#title"), cases[0].0, "after the last one comes the first");
+    browser.expect_text("#title", "#663399");
+}
+
+#[test]
+fn colors_of_the_scheme_change_with_it() {
+    let Some(browser) = browse() else { return };
+    let seed = r#"[{"name":"ink","value":"light-dark(#123456, white)"},{"name":"ground","value":"Canvas"}]"#;
+    browser.prefer("prefers-color-scheme", "light");
+    let _server = browser.show(Server::with_seed(seed, &[]));
+    let inks = "return [...document.querySelectorAll('li')].map(tile => tile.style.color)";
+    let (white, black) = ("rgb(255, 255, 255)", "rgb(0, 0, 0)");
+    browser.open_color("ink");
+    browser.expect_text("#formats :nth-child(2) code", "#123456");
+    assert_eq!(browser.run(inks), json!([white, black]));
+    browser.prefer("prefers-color-scheme", "dark");
+    browser.expect_text("#formats :nth-child(2) code", "#ffffff");
+    assert_eq!(browser.run(inks), json!([black, white]));
 }
 
 #[test]

@@ -157,9 +157,9 @@ function fill(tile, entry, index, lefts) {
 	tile.ariaSetSize = shown.length;
 	tile.ariaPosInSet = index + 1;
 	open.tabIndex = index === current ? 0 : -1;
-	if (tile.entry?.value !== entry.value || tile.entry.of !== entry.of) {
+	if (tile.look !== lookOf(entry.value) || tile.entry.of !== entry.of) {
 		const [name, nth, value] = open.children;
-		paint(tile, entry.value);
+		tile.look = paint(tile, entry.value);
 		for (const [element, text] of [[name, entry.name], [value, entry.value]]) {
 			element.textContent = text;
 			element.dataset.blank = blankness(text);

@@ -49,7 +49,7 @@ function showOpened() {
 	const notes = [isTaken && 'There is one of this name already. A path means the first.', value && !look.css && `${reasonOf(look)} It is saved as it is.`];
 	say(at.note, notes.filter(Boolean).join(' '));
 	at.picker.value = hexOf(look.rgb ?? [0, 0, 0]);
-	showForms(look);
+	showForms(value, look);
 	at.near.hidden = isChanging || !look.css;
 	if (!at.near.hidden) showNeighbors(entry);
 }
@@ -64,13 +64,16 @@ function buttonsOf(parent, count) {
 	return [...parent.children];
 }
 
-function showForms(look) {
+/* The value as it is stored, and the forms that it does not have. */
+function showForms(value, look) {
 	at.formats.hidden = at.contrast.hidden = !look.css;
 	if (!look.css) return;
-	const forms = Object.entries(formsOf(look));
+	const others = Object.entries(formsOf(look)).filter(([form, text]) => text !== value.toLowerCase() && !new RegExp(`^${form}a?\\((?!from)`, 'i').test(value));
+	const forms = [['value', value], ...others];
 	buttonsOf(at.formats, forms.length).forEach((button, i) => {
 		const [form, text] = forms[i];
 		button.replaceChildren(element('span', form), element('code', text), element('kbd', i + 1));
+		if (i > 0 && form !== 'oklch' && isClipped(look)) button.append(element('small', 'nearest in sRGB'));
 		button.onclick = () => attempt(() => copy(text, button), opened);
 	});
 	at.contrast.hidden = look.alpha < 1;
@@ -159,7 +162,7 @@ at.opened.onkeydown = event => {
 	const {key} = event;
 	const steps = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns};
 	if (key in steps) step(steps[key]);
-	else if (/^[1-4]$/.test(key)) at.formats.children[key - 1]?.click();
+	else if (/^[1-5]$/.test(key)) at.formats.children[key - 1]?.click();
 	else if (key === 'c') attempt(() => copy(opened.entry.value, at.stored), opened);
 	else if (key === 'F2' && mayChange()) edit(opened.entry);
 	else if (key === 'Delete' && mayChange() && !event.repeat) at.delete.click();
@@ -189,6 +192,8 @@ at.delete.onclick = () => {
 };
 at.name.oninput = at.value.oninput = showOpened;
 at.picker.oninput = () => {
-	at.value.value = at.picker.value;
+	const {alpha = 1} = lookOf(at.value.value);
+	// a picker has none
+	at.value.value = at.picker.value + (alpha < 1 ? hexOf([alpha]).slice(1) : '');
 	showOpened();
 };
