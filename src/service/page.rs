@@ -35,7 +35,7 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "qJVl3FrJnwoRKGSWyUbCNcLxU23RsZg7DpYhTpZCnM0=",
+    "2ZHKKxTPu/Ku7N3stUuQOXEmk5DtJm4/PisnwkDTReM=",
     "'; style-src 'sha256-",
     "tN3VdEGwhloMebbQZCf4+yA7WACd2ePHAngjIiD4Lxg=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \

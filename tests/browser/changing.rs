@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::browser::actions::{DELETE, ENTER, ESCAPE, F2};
+use crate::browser::actions::{DELETE, ENTER, ESCAPE, F2, RIGHT};
 use crate::browser::driver::{Browser, browse};
 use crate::browser::undoing::{hold, names_of};
 use crate::common::harness::Server;
@@ -125,7 +125,24 @@ fn an_open_color_follows_the_changes_of_others() {
     server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
     browser.expect_text("#stored", "#222222");
     server.ask("DELETE", "/colors/ink", "");
-    browser.expect_closed();
+    browser.expect_text("#refusal", "Deleted elsewhere.");
+    let buttons = "return ['delete', 'change', 'again'].filter(id => document.getElementById(id).checkVisibility()).join()";
+    browser.press(&[F2, DELETE]);
+    browser.expect_value(buttons, "again");
+    browser.click("#again");
+    browser.expect_text("#told", "Added ink at the end.");
+    browser.expect_value(buttons, "delete,change");
+    browser.expect_text("#refusal", "");
+    assert!(server.list().ends_with(r##"{"name":"ink","value":"#222222"}]}"##));
+    // the same after an edit that is given up
+    browser.click("#change");
+    server.ask("DELETE", "/colors/ink", "");
+    browser.expect_text("#count", "2 colors");
+    browser.click("#cancel");
+    browser.expect_text("#refusal", "Deleted elsewhere.");
+    browser.expect_value(buttons, "again");
+    browser.press(&[RIGHT]);
+    browser.expect_text("#title", "red");
 }
 
 #[test]

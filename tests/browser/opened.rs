@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use crate::browser::actions::{DOWN, F2, RIGHT};
+use crate::browser::actions::{DOWN, ESCAPE, F2, RIGHT};
 use crate::browser::driver::browse;
 use crate::common::harness::Server;
 
@@ -120,6 +120,66 @@ fn arrow_keys_lead_from_color_to_color() {
         "return document.activeElement.firstChild.textContent",
         json!(names[4 + columns]),
     );
+}
+
+#[test]
+fn an_open_color_has_an_address_that_a_link_opens_and_back_closes() {
+    let Some(browser) = browse() else { return };
+    let seed = r#"[{"name":"a & b","value":"red"},{"name":"ink","value":"navy"},{"name":"ink","value":"black"}]"#;
+    let server = Server::with_seed(seed, &[]);
+    let hash = || browser.run("return location.hash");
+    browser.go(&format!("http://{}/#q=n&color=ink&nth=2", server.address));
+    browser.expect_text("#stored", "black");
+    browser.press(&[ESCAPE]);
+    browser.until("return location.hash === '#q=n'");
+    browser.run("location.hash = '#color=nobody'");
+    browser.expect_text("#told", "There is no color nobody.");
+    assert_eq!(hash(), "");
+    // a step is no further page to go back through, but it is read out
+    let entry = || browser.run("return navigation.currentEntry.index");
+    let list = entry();
+    for closes in ["history.back()", "document.querySelector('#opened .close').click()"] {
+        browser.open_color("ink");
+        assert_eq!(hash(), "#color=ink");
+        browser.press(&[RIGHT]);
+        assert_eq!(hash(), "#color=ink&nth=2");
+        browser.expect_text("#heard", "ink, black, 3 of 3");
+        browser.press(&[RIGHT]);
+        assert_eq!(hash(), "#color=a+%26+b");
+        browser.run(closes);
+        browser.until("return !location.hash && !document.querySelector('#opened').open");
+        assert_eq!(entry(), list);
+    }
+    // to open another one at once is faster than to go back
+    browser.click("li .open");
+    browser.await_script("const opened = document.querySelector('#opened'); opened.close();
+        opened.addEventListener('close', () => arguments[0](document.querySelector('li:last-child .open').click()), {once: true})");
+    browser.until("return location.hash === '#color=ink&nth=2'");
+    assert_eq!(browser.text("#stored"), "black");
+}
+
+#[test]
+fn a_swipe_leads_to_the_next_color() {
+    let Some(browser) = browse() else { return };
+    browser.resize_as(390, 844, true);
+    let _server = browser.show(Server::start(&[]));
+    browser.open_color("tomato");
+    for ((x, y), expected) in [
+        ((-150, 10), "turquoise"),
+        ((150, 10), "tomato"),
+        ((-40, 0), "tomato"),
+        ((60, 150), "tomato"),
+    ] {
+        for (kind, points) in [
+            ("touchStart", json!([{"x": 200, "y": 60}])),
+            ("touchMove", json!([{"x": 200 + x, "y": 60 + y}])),
+            ("touchEnd", json!([])),
+        ] {
+            browser
+                .devtools("Input.dispatchTouchEvent", json!({"type": kind, "touchPoints": points}));
+        }
+        browser.expect_text("#title", expected);
+    }
 }
 
 #[test]

@@ -1,19 +1,28 @@
 /* A color opened: large, in the forms in which it can be copied, among its neighbors; and the fields in which it is changed or added. */
 
-let opened; // {entry, isNew, isChanging, isBusy} of the open dialog
+const SWIPE = 50; // pixels; less is a tap
+let opened; // {entry, isGone, isNew, isChanging, isBusy} of the open dialog
+let touched; // where the only finger came down
 
 const isOpenFor = mine => at.opened.open && mine === opened;
 
-/* Shows a color. */
+const entryOf = wanted => entries.find(({key}) => key === wanted);
+
+/* Shows a color, or what it was if it has gone. */
 function open(entry) {
-	opened = {entry};
-	say(at.refusal, '');
+	const isGone = !entryOf(entry.key);
+	opened = {entry, isGone};
+	say(at.refusal, isGone ? 'Deleted elsewhere.' : '');
 	// who closes it is where it was
-	current = Math.max(0, indexOf(entry.key));
+	if (!isGone) current = Math.max(0, indexOf(entry.key));
 	showOpened();
-	if (!at.opened.open) at.opened.showModal();
+	// what has just been pressed may be hidden now
+	if (!document.activeElement.checkVisibility()) at.next.focus();
+	if (at.opened.open) at.heard.textContent = [called(entry.name), called(entry.value), at.place.textContent].filter(Boolean).join(', ');
+	else at.opened.showModal();
 	at.panel.scrollTop = 0;
 	draw();
+	writeAddress();
 }
 
 /* Shows the fields for a new color, or for the open one. */
@@ -28,13 +37,16 @@ function edit(entry) {
 	at.save.textContent = entry ? 'Save' : 'Add';
 	showOpened();
 	if (!at.opened.open) at.opened.showModal();
+	writeAddress();
 	const field = entry ? at.value : at.name;
 	field.focus();
 	field.select();
 }
 
 function showOpened() {
-	const {entry, isNew, isChanging} = opened;
+	const {entry, isGone, isNew, isChanging} = opened;
+	at.delete.hidden = at.change.hidden = isGone;
+	at.again.hidden = !isGone;
 	at.opened.className = isChanging ? isNew ? 'changing new' : 'changing' : '';
 	const index = isNew ? -1 : indexOf(entry.key);
 	say(at.place, index < 0 ? '' : `${figure(index + 1)} of ${figure(shown.length)}`);
@@ -111,17 +123,29 @@ function showNeighbors(entry) {
 
 /* Follows a list that has changed. Fields that somebody fills in stay as they are. */
 function followOpened() {
-	if (!at.opened.open || opened.isNew) return;
-	const now = entries.find(({key}) => key === opened.entry.key);
-	if (opened.isChanging) return;
-	if (!now) return at.opened.close();
-	if (now.value !== opened.entry.value || now.of !== opened.entry.of) open(now);
-	else opened.entry = now;
+	if (!opened) return followAddress();
+	if (!at.opened.open || opened.isChanging) return;
+	const {entry, isGone} = opened;
+	const now = entryOf(entry.key);
+	if (isGone ? now : now?.value !== entry.value || now.of !== entry.of) open(now ?? entry);
+	else opened.entry = now ?? entry;
+}
+
+/* Opens the color that the address names, or closes the one that it does not name any more. */
+function followAddress() {
+	const view = addressed();
+	const name = view.get('color');
+	if (name === null) return at.opened.open && !opened.isNew && at.opened.close();
+	const entry = entryOf(`${view.get('nth') ?? 1} ${name}`);
+	if (entry) return open(entry);
+	tell(`There is no color ${called(name)}.`);
+	writeAddress();
 }
 
 /* Opens the color some steps away; after the last one comes the first. */
 function step(by) {
-	const next = indexOf(opened.entry.key) + by;
+	// at the place of what has gone is the next one
+	const next = by + (!opened.isGone ? indexOf(opened.entry.key) : by > 0 ? current - 1 : current);
 	if (shown.length && !opened.isChanging) open(shown[Math.abs(by) > 1 ? Math.max(0, Math.min(next, shown.length - 1)) : (next + shown.length) % shown.length]);
 }
 
@@ -144,7 +168,7 @@ function save() {
 			if (isOpenFor(mine)) at.opened.close();
 		} catch (error) {
 			// who saves again has seen what it is now
-			const now = entries.find(({key}) => key === entry?.key);
+			const now = entryOf(entry?.key);
 			if (now) mine.entry = now;
 			throw error;
 		} finally {
@@ -164,8 +188,9 @@ at.opened.onkeydown = event => {
 	if (key in steps) step(steps[key]);
 	else if (/^[1-5]$/.test(key)) at.formats.children[key - 1]?.click();
 	else if (key === 'c') attempt(() => copy(opened.entry.value, at.stored), opened);
-	else if (key === 'F2' && mayChange()) edit(opened.entry);
-	else if (key === 'Delete' && mayChange() && !event.repeat) at.delete.click();
+	else if (opened.isGone || !mayChange()) return;
+	else if (key === 'F2') edit(opened.entry);
+	else if (key === 'Delete' && !event.repeat) at.delete.click();
 	else return;
 	event.preventDefault();
 	event.stopPropagation();
@@ -175,20 +200,31 @@ at.fields.onsubmit = event => {
 	save();
 };
 at.opened.onclose = () => {
+	writeAddress();
 	if (!opened.isNew) focusOn(current);
 };
 // the ground around the dialog closes it, unless something is being typed
 at.opened.onclick = ({target}) => {
 	if (target === at.opened && !opened.isChanging) at.opened.close();
 };
+at.opened.addEventListener('touchstart', ({touches}) => touched = touches.length === 1 && touches[0], {passive: true});
+at.opened.addEventListener('touchend', ({changedTouches: [touch]}) => {
+	const [x, y] = [touch.clientX - touched.clientX, touch.clientY - touched.clientY];
+	// what is zoomed in is moved instead
+	if (Math.abs(x) > SWIPE && Math.abs(x) > 2 * Math.abs(y) && visualViewport.scale === 1) step(x < 0 ? 1 : -1);
+}, {passive: true});
 at.previous.onclick = () => step(-1);
 at.next.onclick = () => step(1);
 at.change.onclick = () => edit(opened.entry);
-at.cancel.onclick = () => opened.isNew ? at.opened.close() : open(entries.find(({key}) => key === opened.entry.key) ?? opened.entry);
+at.cancel.onclick = () => opened.isNew ? at.opened.close() : open(entryOf(opened.entry.key) ?? opened.entry);
 at.delete.onclick = () => {
 	const {entry} = opened;
 	at.opened.close();
 	attempt(() => remove(entry));
+};
+at.again.onclick = () => {
+	const {name, value} = opened.entry;
+	attempt(() => make(inserting({name, value}), `Added ${called(name)} at the end.`), opened);
 };
 at.name.oninput = at.value.oninput = showOpened;
 at.picker.oninput = () => {
