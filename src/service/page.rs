@@ -35,9 +35,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "2ZHKKxTPu/Ku7N3stUuQOXEmk5DtJm4/PisnwkDTReM=",
+    "an0QgaF+BebWWMjC7CalGxr6SFli1aoBUMer+rWAiss=",
     "'; style-src 'sha256-",
-    "tN3VdEGwhloMebbQZCf4+yA7WACd2ePHAngjIiD4Lxg=",
+    "Jk6mbVPU+Az4gF3+qaR4hAXq70GZC9DxckeltNFUnw4=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'"
 );

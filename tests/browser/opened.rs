@@ -90,13 +90,15 @@ fn colors_of_the_scheme_change_with_it() {
 }
 
 #[test]
-fn what_is_no_color_is_opened_without_forms() {
+fn what_is_no_color_is_opened_without_other_forms_and_copied() {
     let Some(browser) = browse() else { return };
     let _server =
         browser.show(Server::with_seed(r#"[{"name":"Brand","value":"see the book"}]"#, &[]));
     browser.open_color("Brand");
     let seen = "return ['stored', 'formats', 'contrast', 'near'].map(id => document.getElementById(id).checkVisibility())";
-    assert_eq!(browser.run(seen), json!([true, false, false, false]));
+    assert_eq!(browser.run(seen), json!([true, true, false, false]));
+    browser.click("#formats :only-child");
+    browser.expect_text("#heard", "Copied see the book");
 }
 
 #[test]

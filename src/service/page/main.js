@@ -164,7 +164,9 @@ function takeBack() {
 at.mark.src = at.icon.href;
 at.list.onclick = ({target}) => {
 	const tile = target.closest('li');
-	if (tile && !wasDragged) open(tile.entry);
+	if (!tile || wasDragged) return;
+	if (target.className === 'copy') attempt(() => copy(tile.entry.value, tile));
+	else open(tile.entry);
 };
 
 at.list.onkeydown = event => {

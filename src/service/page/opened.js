@@ -78,9 +78,8 @@ function buttonsOf(parent, count) {
 
 /* The value as it is stored, and the forms that it does not have. */
 function showForms(value, look) {
-	at.formats.hidden = at.contrast.hidden = !look.css;
-	if (!look.css) return;
-	const others = Object.entries(formsOf(look)).filter(([form, text]) => text !== value.toLowerCase() && !new RegExp(`^${form}a?\\((?!from)`, 'i').test(value));
+	at.formats.hidden = !value;
+	const others = Object.entries(look.css ? formsOf(look) : {}).filter(([form, text]) => text !== value.toLowerCase() && !new RegExp(`^${form}a?\\((?!from)`, 'i').test(value));
 	const forms = [['value', value], ...others];
 	buttonsOf(at.formats, forms.length).forEach((button, i) => {
 		const [form, text] = forms[i];
@@ -88,7 +87,8 @@ function showForms(value, look) {
 		if (i > 0 && form !== 'oklch' && isClipped(look)) button.append(element('small', 'nearest in sRGB'));
 		button.onclick = () => attempt(() => copy(text, button), opened);
 	});
-	at.contrast.hidden = look.alpha < 1;
+	at.contrast.hidden = look.alpha !== 1;
+	if (at.contrast.hidden) return;
 	at.contrast.replaceChildren(...Object.entries(contrastsOf(look)).map(([ink, ratio]) => {
 		const [sample, whole] = [element('i'), element('p')];
 		Object.assign(sample.style, {background: look.css, color: ink});
