@@ -35,9 +35,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "an0QgaF+BebWWMjC7CalGxr6SFli1aoBUMer+rWAiss=",
+    "xiMTJRuJ9EPffclTPRQoyAo9K5Zd+w3w1Yd4OaFAu+U=",
     "'; style-src 'sha256-",
-    "Jk6mbVPU+Az4gF3+qaR4hAXq70GZC9DxckeltNFUnw4=",
+    "MOif0Lxt+E3iRfY1XsqQC5TBFnBUPgjkfBiEAThZndI=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'"
 );

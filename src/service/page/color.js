@@ -17,18 +17,17 @@ function lookOf(value) {
 function makeLook(value) {
 	const plain = ofHex(value);
 	if (plain) return plain;
-	const {depth, most} = depthOf(value);
 	// nested color-mix() takes twice the time with each level, and some 15,000 levels end the tab
-	if (value.length > LONGEST || !(most <= DEEPEST)) return {hue: 3000, darkness: 2, isTooMuch: true};
+	if (value.length > LONGEST || !(depthOf(value) <= DEEPEST)) return {hue: 3000, darkness: 2, isTooMuch: true};
 	// CSS Color 5 §4: floats, and outside of 0 to 1 what sRGB does not have
-	const exact = `color(from ${value}${')'.repeat(depth || 0)} srgb r g b / alpha)`;
+	const exact = `color(from ${value} srgb r g b / alpha)`;
 	// a canvas keeps the color it has when it is given something else, and unlike a style takes no var()
 	const [first, second] = ['#000', '#fff'].map(before => {
 		canvas.fillStyle = before;
 		canvas.fillStyle = exact;
 		return canvas.fillStyle;
 	});
-	if (first !== second || isNaN(depth)) return {hue: 3000, darkness: 2};
+	if (first !== second) return {hue: 3000, darkness: 2};
 	// of the two only a style knows the scheme, light or dark
 	document.head.style.color = exact;
 	const css = getComputedStyle(document.head).color;
@@ -36,16 +35,14 @@ function makeLook(value) {
 	return lookOfRgb(css, [r, g, b], alpha);
 }
 
-/* How many parentheses are open at the end of a value, and at most; NaN at the end if one closes that was not open, or a comment does not. */
+/* How many parentheses are open in a value at most; NaN where they, or a comment, would take in what follows or end what is before. */
 function depthOf(value) {
 	let depth = 0, most = 0;
-	const text = value.replace(/\/\*.*?\*\//gs, '');
-	if (text.includes('/*')) depth = NaN;
-	for (const [sign] of text.matchAll(/[()]/g)) {
-		depth += sign === '(' ? 1 : depth > 0 ? -1 : NaN;
+	for (const [sign] of value.replace(/\/\*.*?\*\//gs, '').matchAll(/[()]|\/\*/g)) {
+		depth += sign === '(' ? 1 : sign === ')' && depth > 0 ? -1 : NaN;
 		most = Math.max(most, depth);
 	}
-	return {depth, most};
+	return depth ? NaN : most + depth;
 }
 
 /* What most values are; ten times faster than to ask the browser. */
@@ -65,7 +62,8 @@ function lookOfRgb(css, rgb, alpha) {
 	const chroma = Math.hypot(a, b);
 	const angle = (Math.atan2(b, a) * 180 / Math.PI + 360) % 360;
 	const hue = (chroma < 0.04 || darkness > 0.85 ? 1000 : Math.floor((angle + RED) % 360 / BAND)) + darkness / 2;
-	return {css, rgb, alpha, lightness, chroma, angle, hue, darkness, luminance: weigh([0.2126, 0.7152, 0.0722], light)};
+	const [luminance] = clipped([weigh([0.2126, 0.7152, 0.0722], light)]);
+	return {css, rgb, alpha, lightness, chroma, angle, hue, darkness, luminance};
 }
 
 /* A channel without its gamma (WCAG 2.2, relative luminance; CSS Color 4 §10.2 for what is below 0). */
@@ -101,10 +99,7 @@ function formsOf({rgb, alpha, lightness, chroma, angle}) {
 }
 
 /* Contrast ratios with white and black (WCAG 2.2, contrast ratio). */
-function contrastsOf({luminance}) {
-	const light = Math.max(0, Math.min(luminance, 1)) + 0.05;
-	return {white: 1.05 / light, black: light / 0.05};
-}
+const contrastsOf = ({luminance}) => ({white: 1.05 / (luminance + 0.05), black: (luminance + 0.05) / 0.05});
 
 /* Gives an element the ground of a value, and the ink with more contrast: at least 4.58. No color is hatched. */
 /* Below a color with alpha is a checkerboard, and texts on it have a ground of their own. */

@@ -185,7 +185,7 @@ function focusOn(index) {
 	tile.firstChild.focus({preventScroll: true});
 	// where it will be, should it be on its way
 	const top = at.list.offsetTop + Math.floor(current / columns) * row;
-	const [least, most] = [top + row - innerHeight, top - at.header.offsetHeight];
+	const [least, most] = [top + row + (parseFloat(document.body.style.paddingBottom) || 0) - innerHeight, top - at.header.offsetHeight];
 	if (scrollY < least || scrollY > most) scrollTo({top: scrollY < least ? least : most, behavior: 'instant'});
 }
 

@@ -1,7 +1,7 @@
 /* A color opened: large, in the forms in which it can be copied, among its neighbors; and the fields in which it is changed or added. */
 
 const SWIPE = 50; // pixels; less is a tap
-let opened; // {entry, isGone, isNew, isChanging, isBusy} of the open dialog
+let opened; // {entry, isGone, isNew, isChanging, isBusy, name, value, label} of the open dialog
 let touched; // where the only finger came down
 
 const isOpenFor = mine => at.opened.open && mine === opened;
@@ -31,10 +31,10 @@ function edit(entry) {
 	at.name.value = entry?.name ?? '';
 	at.value.value = entry?.value ?? '';
 	// a field loses line breaks, but what nobody touched stays as it was
-	Object.assign(opened, {name: at.name.value, value: at.value.value});
+	Object.assign(opened, {name: at.name.value, value: at.value.value, label: entry ? 'Save' : 'Add'});
 	say(at.refusal, '');
 	at.name.required = !entry;
-	at.save.textContent = entry ? 'Save' : 'Add';
+	at.save.textContent = opened.label;
 	showOpened();
 	if (!at.opened.open) at.opened.showModal();
 	writeAddress();
@@ -60,6 +60,7 @@ function showOpened() {
 	const isTaken = name !== entry?.name && entries.some(other => other.name === name);
 	const notes = [isTaken && 'There is one of this name already. A path means the first.', value && !look.css && `${reasonOf(look)} It is saved as it is.`];
 	say(at.note, notes.filter(Boolean).join(' '));
+	at.picker.className = look.css ? '' : 'ground';
 	at.picker.value = hexOf(look.rgb ?? [0, 0, 0]);
 	showForms(value, look);
 	at.near.hidden = isChanging || !look.css;
@@ -135,7 +136,8 @@ function followOpened() {
 function followAddress() {
 	const view = addressed();
 	const name = view.get('color');
-	if (name === null) return at.opened.open && !opened.isNew && at.opened.close();
+	if (at.opened.open && !mayLeave()) return writeAddress();
+	if (name === null) return at.opened.close();
 	const entry = entryOf(`${view.get('nth') ?? 1} ${name}`);
 	if (entry) return open(entry);
 	tell(`There is no color ${called(name)}.`);
@@ -149,6 +151,19 @@ function step(by) {
 	if (shown.length && !opened.isChanging) open(shown[Math.abs(by) > 1 ? Math.max(0, Math.min(next, shown.length - 1)) : (next + shown.length) % shown.length]);
 }
 
+/* Whether nothing that was typed would be lost, or may be. */
+const mayLeave = () => !opened.isChanging || opened.isBusy || at.name.value === opened.name && at.value.value === opened.value || confirm('Discard what you typed?');
+
+/* Puts the focus on a tile, or offers that where the search hides it. */
+function show(key) {
+	at.show.hidden = indexOf(key) >= 0;
+	if (at.show.hidden) return focusOn(indexOf(key));
+	at.show.onclick = () => {
+		search('');
+		show(key);
+	};
+}
+
 /* Does what the fields say, once. The dialog stays open when that is refused. */
 function save() {
 	const mine = opened;
@@ -156,23 +171,30 @@ function save() {
 	const {entry, isNew} = mine;
 	const name = !isNew && at.name.value === mine.name ? entry.name : at.name.value;
 	const value = !isNew && at.value.value === mine.value ? entry.value : at.value.value;
-	if (name === entry?.name && value === entry.value) return at.opened.close();
+	if (!isNew && name === entry.name && value === entry.value) return at.opened.close();
+	if (!value && entry?.value !== '' && !confirm('Save without a value?')) return;
 	mine.isBusy = true;
+	at.save.textContent = 'Saving…';
 	say(at.refusal, '');
-	const renamed = name === entry?.name ? `${called(name)} is ${called(value)} now.` : `Renamed ${called(entry?.name ?? '')} to ${called(name)}.`;
-	const text = isNew ? `Added ${called(name)} at the end.` : renamed;
+	const text = isNew ? `Added ${called(name)} at the end.` : name === entry.name ? `${called(name)} is ${called(value)} now.` : `Renamed ${called(entry.name)} to ${called(name)}.`;
 	const most = countOf(name);
 	attempt(async () => {
 		try {
 			await make(isNew ? inserting({name, value}, null, most) : replacing(entry, {name, value}), text);
-			if (isOpenFor(mine)) at.opened.close();
+			if (!isOpenFor(mine)) return;
+			at.opened.close();
+			if (isNew) show(`${countOf(name)} ${name}`);
 		} catch (error) {
-			// who saves again has seen what it is now
-			const now = entryOf(entry?.key);
-			if (now) mine.entry = now;
+			if (error instanceof Late) {
+				// who saves again has seen what it is now
+				const now = entryOf(entry?.key);
+				if (isNew || !now) Object.assign(mine, {isNew: true, label: isNew ? 'Add one more' : 'Add again'});
+				else Object.assign(mine, {entry: now, label: `Overwrite ${called(now.value)}`});
+			}
 			throw error;
 		} finally {
 			mine.isBusy = false;
+			if (isOpenFor(mine)) at.save.textContent = mine.label;
 		}
 	}, mine);
 }
@@ -182,8 +204,13 @@ function remove(entry) {
 }
 
 at.opened.onkeydown = event => {
-	if (event.ctrlKey || event.altKey || event.metaKey || opened.isChanging) return;
 	const {key} = event;
+	if (key === 'Escape' && !event.isComposing) {
+		// browsers let nothing stop the second in a row
+		event.preventDefault();
+		if (mayLeave()) at.opened.close();
+	}
+	if (event.ctrlKey || event.altKey || event.metaKey || opened.isChanging) return;
 	const steps = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns};
 	if (key in steps) step(steps[key]);
 	else if (/^[1-5]$/.test(key)) at.formats.children[key - 1]?.click();
@@ -195,6 +222,7 @@ at.opened.onkeydown = event => {
 	event.preventDefault();
 	event.stopPropagation();
 };
+at.opened.oncancel = event => mayLeave() || event.preventDefault();
 at.fields.onsubmit = event => {
 	event.preventDefault();
 	save();
@@ -202,10 +230,6 @@ at.fields.onsubmit = event => {
 at.opened.onclose = () => {
 	writeAddress();
 	if (!opened.isNew) focusOn(current);
-};
-// the ground around the dialog closes it, unless something is being typed
-at.opened.onclick = ({target}) => {
-	if (target === at.opened && !opened.isChanging) at.opened.close();
 };
 at.opened.addEventListener('touchstart', ({touches}) => touched = touches.length === 1 && touches[0], {passive: true});
 at.opened.addEventListener('touchend', ({changedTouches: [touch]}) => {
