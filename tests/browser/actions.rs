@@ -113,6 +113,14 @@ impl Browser {
         self.until("return !document.querySelector('#opened').open");
     }
 
+    /// Answers a question of the page, and gives it.
+    #[track_caller]
+    pub(crate) fn answer(&self, answer: &str) -> Value {
+        let question = self.call("GET", "/alert/text", Value::Null);
+        self.call("POST", &format!("/alert/{answer}"), json!({}));
+        question
+    }
+
     /// Puts the focus on the tile of a name.
     pub(crate) fn focus(&self, name: &str) {
         self.run_with(&format!("({NTH_TILE})(arguments[0], 0).firstChild.focus()"), &json!([name]));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::browser::actions::{DELETE, ENTER, ESCAPE, F2};
+use crate::browser::actions::{DELETE, ENTER, ESCAPE, F2, RIGHT};
 use crate::browser::driver::{Browser, browse};
 use crate::browser::undoing::{hold, names_of};
 use crate::common::harness::Server;
@@ -37,6 +37,54 @@ fn a_color_is_added_at_the_end_once_it_has_a_name() {
 }
 
 #[test]
+fn a_form_asks_before_it_loses_what_was_typed_or_saves_no_value() {
+    let Some(browser) = browse() else { return };
+    let _server = open(&browser);
+    browser.click("#add");
+    let has_color = "return document.querySelector('#picker').className";
+    assert_eq!(browser.run(has_color), "ground", "as what is no color");
+    browser.type_text("new");
+    browser.press(&[ENTER]);
+    assert_eq!(browser.answer("dismiss"), "Save without a value?");
+    // twice, as browsers themselves ask only once
+    for answer in ["dismiss", "dismiss", "accept"] {
+        assert_eq!(browser.run("return document.querySelector('#opened').open"), true);
+        browser.press(&[ESCAPE]);
+        assert_eq!(browser.answer(answer), "Discard what you typed?");
+    }
+    browser.expect_closed();
+    browser.edit("ink");
+    assert_eq!(browser.run(has_color), "");
+    browser.fill("#value", "tan");
+    browser.run("window.confirm = () => !(window.isAsked = !location.hash); history.back()");
+    browser.until("return window.isAsked && location.hash");
+    assert_eq!(browser.value("#value"), "tan");
+    browser.fill("#value", "#191970");
+    browser.press(&[ESCAPE]);
+    browser.expect_closed();
+}
+
+#[test]
+fn a_color_is_saved_once_and_shown_where_the_search_hides_it() {
+    let Some(browser) = browse() else { return };
+    let server = open(&browser);
+    browser.fill("#query", "ink");
+    hold(&browser, "POST");
+    browser.click("#add");
+    browser.type_text("sea");
+    browser.fill("#value", "teal");
+    browser.press(&[ENTER, ENTER]);
+    browser.expect_text("#save", "Saving…");
+    browser.until("return sent");
+    browser.run("release()");
+    browser.expect_closed();
+    assert_eq!(names_of(&server), ["red", "ink", "red", "sea"]);
+    browser.click("#show");
+    browser.expect_value("return document.activeElement.firstChild.textContent", "sea");
+    browser.expect_value("return document.querySelector('#show').checkVisibility()", false);
+}
+
+#[test]
 fn a_value_is_changed_as_text_and_with_the_picker() {
     let Some(browser) = browse() else { return };
     let server = open(&browser);
@@ -53,8 +101,12 @@ fn a_value_is_changed_as_text_and_with_the_picker() {
 
     browser.edit("ink");
     // the picker is a window of the system, which a test cannot reach; this is what it does
-    browser.run("const picker = document.querySelector('#picker'); picker.value = '#0b0b45'; picker.dispatchEvent(new Event('input'))");
-    assert_eq!(browser.value("#value"), "#0b0b45");
+    let picks = "const picker = document.querySelector('#picker'); picker.value = '#0b0b45'; picker.dispatchEvent(new Event('input'))";
+    for (before, after) in [("rgb(1 2 3 / 50%)", "#0b0b4580"), ("red", "#0b0b45")] {
+        browser.fill("#value", before);
+        browser.run(picks);
+        assert_eq!(browser.value("#value"), after);
+    }
     browser.click("#save");
     browser.expect_closed();
     server.ask("GET", "/colors/ink", "").expect_content(r##"{"name":"ink","value":"#0b0b45"}"##);
@@ -92,6 +144,10 @@ fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
         .expect_text("#refusal", "Somebody was faster: ink is #222222 now. Nothing was changed.");
     assert_eq!(browser.value("#value"), "#111111", "what was typed stays");
     server.ask("GET", "/colors/ink", "").expect_content(r##"{"name":"ink","value":"#222222"}"##);
+    browser.expect_text("#save", "Overwrite #222222");
+    let above = "const [reason, save] = ['refusal', 'save'].map(id => document.getElementById(id));
+        return save.getBoundingClientRect().top - reason.getBoundingClientRect().top - reason.scrollHeight";
+    assert!((0.0..20.0).contains(&browser.run(above).as_f64().unwrap()), "the reason is above it");
     browser.click("#save");
     browser.expect_closed();
     server.ask("GET", "/colors/ink", "").expect_content(r##"{"name":"ink","value":"#111111"}"##);
@@ -111,6 +167,9 @@ fn a_color_that_somebody_has_deleted_is_told_of_before_it_is_changed() {
         "Somebody was faster: ink is no longer there. Nothing was changed.",
     );
     assert_eq!(browser.value("#value"), "#111111", "what was typed stays");
+    browser.expect_text("#save", "Add again");
+    browser.click("#save");
+    browser.expect_text("#told", "Added ink at the end.");
 }
 
 #[test]
@@ -121,7 +180,24 @@ fn an_open_color_follows_the_changes_of_others() {
     server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
     browser.expect_text("#stored", "#222222");
     server.ask("DELETE", "/colors/ink", "");
-    browser.expect_closed();
+    browser.expect_text("#refusal", "Deleted elsewhere.");
+    let buttons = "return ['delete', 'change', 'again'].filter(id => document.getElementById(id).checkVisibility()).join()";
+    browser.press(&[F2, DELETE]);
+    browser.expect_value(buttons, "again");
+    browser.click("#again");
+    browser.expect_text("#told", "Added ink at the end.");
+    browser.expect_value(buttons, "delete,change");
+    browser.expect_text("#refusal", "");
+    assert!(server.list().ends_with(r##"{"name":"ink","value":"#222222"}]}"##));
+    // the same after an edit that is given up
+    browser.click("#change");
+    server.ask("DELETE", "/colors/ink", "");
+    browser.expect_text("#count", "2 colors");
+    browser.click("#cancel");
+    browser.expect_text("#refusal", "Deleted elsewhere.");
+    browser.expect_value(buttons, "again");
+    browser.press(&[RIGHT]);
+    browser.expect_text("#title", "red");
 }
 
 #[test]
@@ -142,6 +218,7 @@ fn a_color_of_the_same_name_that_came_first_is_told_of() {
     if refused != true {
         assert_eq!(refused, "Somebody was faster: there is 1 of this name now. Nothing was added.");
         assert_eq!(server.list().matches(r#""new""#).count(), 1);
+        browser.expect_text("#save", "Add one more");
         browser.click("#save");
         browser.expect_closed();
     }
@@ -162,6 +239,7 @@ fn every_change_carries_if_match() {
     );
     browser.click("#add");
     browser.type_text("a");
+    browser.fill("#value", "red");
     browser.press(&[ENTER]);
     browser.expect_closed();
     browser.change("ink", "#000000");

@@ -250,7 +250,7 @@ fn while_the_service_is_away_the_page_says_so_and_goes_on_when_it_is_back() {
     browser.change("azure", "red");
     browser.expect_text("#refusal", "The service does not answer");
     browser.press(&[ESCAPE]);
-    browser.expect_closed();
+    browser.answer("accept");
     let server = Server::with_seed(r##"[{"name":"only","value":"#111111"}]"##, &["--read-only"]);
     front.lead_to(&server);
     browser.expect_text("#count", "1 color");

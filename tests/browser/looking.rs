@@ -286,7 +286,17 @@ fn a_key_copies_the_value_and_each_form_and_says_so() {
         browser.press(&["c"]);
         browser.expect_text("#said", "Copied rgb(255 250 250)");
         assert_eq!(pasted(), "rgb(255 250 250)", "{origin}");
-        let forms = ["#fffafa", "rgb(255 250 250)", "hsl(0 100% 99%)", "oklch(98.9% 0.005 17.2)"];
+        // in one click on a tile that has the focus, or the pointer
+        let is_seen = "return document.querySelector('li:last-child .copy').checkVisibility({visibilityProperty: true})";
+        assert_eq!(browser.run(is_seen), false);
+        browser.run("document.querySelector('li:last-child .open').focus()");
+        browser.click("li:last-child .copy");
+        browser.expect_text("#said", "Copied #0f0");
+        browser.run("document.activeElement.blur()");
+        assert_eq!(browser.run(is_seen), true, "the pointer is there");
+        assert_eq!(pasted(), "#0f0", "{origin}");
+        let forms =
+            ["rgb(255 250 250)", "#fffafa", "hsl(0 100% 99%)", "oklch(98.89% 0.00534 17.25)"];
         for (key, form) in ["1", "2", "3", "4"].into_iter().zip(forms) {
             browser.open_color("snow");
             browser.press(&[key]);
@@ -323,7 +333,7 @@ fn a_value_that_would_keep_the_browser_busy_is_drawn_as_no_color_and_says_why() 
         let why = "This is longer than a color, or has more parentheses.";
         let start = value.chars().take(40).collect::<String>();
         assert_eq!(browser.text("#twins").contains(why), !is_color, "{start}");
-        assert_eq!(browser.run("return !document.querySelector('#formats').hidden"), *is_color);
+        assert_eq!(browser.run("return !document.querySelector('#contrast').hidden"), *is_color);
         browser.press(&[ESCAPE]);
         browser.expect_closed();
     }

@@ -204,6 +204,7 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
     browser.click("#way");
     assert_eq!(browser.text("#save"), "Add");
     browser.type_text("ink");
+    browser.fill("#value", "navy");
     browser.click("#save");
     browser.expect_text("#count", "1 color");
     // it is shown at once, and the dialog keeps the focus until it is saved

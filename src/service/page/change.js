@@ -188,6 +188,7 @@ async function undo() {
 /* Says what happened for a while, with a way back. */
 function tell(text = '') {
 	at.told.textContent = text;
+	at.show.hidden = true;
 	offerUndo();
 	clearTimeout(timer);
 	// so that one can scroll the last tiles out from under it

@@ -18,38 +18,37 @@ function makeLook(value) {
 	const plain = ofHex(value);
 	if (plain) return plain;
 	// nested color-mix() takes twice the time with each level, and some 15,000 levels end the tab
-	if (value.length > LONGEST || !(depthOf(value).most <= DEEPEST)) return {hue: 3000, darkness: 2, isTooMuch: true};
-	// a canvas keeps the color it has when it is given something else
-	const [css, second] = ['#000', '#fff'].map(before => {
+	if (value.length > LONGEST || !(depthOf(value) <= DEEPEST)) return {hue: 3000, darkness: 2, isTooMuch: true};
+	// CSS Color 5 §4: floats, and outside of 0 to 1 what sRGB does not have
+	const exact = `color(from ${value} srgb r g b / alpha)`;
+	// a canvas keeps the color it has when it is given something else, and unlike a style takes no var()
+	const [first, second] = ['#000', '#fff'].map(before => {
 		canvas.fillStyle = before;
-		canvas.fillStyle = value;
+		canvas.fillStyle = exact;
 		return canvas.fillStyle;
 	});
-	if (css !== second) return {hue: 3000, darkness: 2};
-	const opaque = ofHex(css);
-	if (opaque) return opaque;
-	canvas.clearRect(0, 0, 1, 1);
-	canvas.fillRect(0, 0, 1, 1);
-	const [r, g, b, alpha] = canvas.getImageData(0, 0, 1, 1).data;
-	return lookOfRgb(css, [r, g, b], alpha / 255);
+	if (first !== second) return {hue: 3000, darkness: 2};
+	// of the two only a style knows the scheme, light or dark
+	document.head.style.color = exact;
+	const css = getComputedStyle(document.head).color;
+	const [r, g, b, alpha = 1] = css.slice('color(srgb '.length, -1).split(/[ /]+/).map(number => parseFloat(number) || 0);
+	return lookOfRgb(css, [r, g, b], alpha);
 }
 
-/* How many parentheses are open at the end of a value, and at most; NaN at the end if one closes that was not open, or a comment does not. */
+/* How many parentheses are open in a value at most; NaN where they, or a comment, would take in what follows or end what is before. */
 function depthOf(value) {
 	let depth = 0, most = 0;
-	const text = value.replace(/\/\*.*?\*\//gs, '');
-	if (text.includes('/*')) depth = NaN;
-	for (const [sign] of text.matchAll(/[()]/g)) {
-		depth += sign === '(' ? 1 : depth > 0 ? -1 : NaN;
+	for (const [sign] of value.replace(/\/\*.*?\*\//gs, '').matchAll(/[()]|\/\*/g)) {
+		depth += sign === '(' ? 1 : sign === ')' && depth > 0 ? -1 : NaN;
 		most = Math.max(most, depth);
 	}
-	return {depth, most};
+	return depth ? NaN : most + depth;
 }
 
-/* What most values are, and a canvas says of all others without alpha; ten times faster than to ask it. */
+/* What most values are; ten times faster than to ask the browser. */
 function ofHex(text) {
 	const pairs = /^#([\da-f]{2})([\da-f]{2})([\da-f]{2})$/i.exec(text);
-	return pairs && lookOfRgb(text, pairs.slice(1).map(pair => parseInt(pair, 16)), 1);
+	return pairs && lookOfRgb(text, pairs.slice(1).map(pair => parseInt(pair, 16) / 255), 1);
 }
 
 /* Sorts by OKLCH (CSS Color 4 §9.3): from red to pink in bands of hue, each from light to dark, and grays and near-blacks behind them. */
@@ -63,33 +62,39 @@ function lookOfRgb(css, rgb, alpha) {
 	const chroma = Math.hypot(a, b);
 	const angle = (Math.atan2(b, a) * 180 / Math.PI + 360) % 360;
 	const hue = (chroma < 0.04 || darkness > 0.85 ? 1000 : Math.floor((angle + RED) % 360 / BAND)) + darkness / 2;
-	return {css, rgb, alpha, lightness, chroma, angle, hue, darkness, luminance: weigh([0.2126, 0.7152, 0.0722], light)};
+	const [luminance] = clipped([weigh([0.2126, 0.7152, 0.0722], light)]);
+	return {css, rgb, alpha, lightness, chroma, angle, hue, darkness, luminance};
 }
 
-/* A channel from 0 to 255, without its gamma (WCAG 2.2, relative luminance). */
+/* A channel without its gamma (WCAG 2.2, relative luminance; CSS Color 4 §10.2 for what is below 0). */
 function linear(channel) {
-	const c = channel / 255;
-	return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+	const c = Math.abs(channel);
+	return Math.sign(channel) * (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
 }
 
-const hexOf = channels => '#' + channels.map(channel => Math.round(channel).toString(16).padStart(2, 0)).join('');
+const clipped = rgb => rgb.map(channel => Math.max(0, Math.min(channel, 1)));
+/* Whether 8 bits tell a color from the nearest in sRGB. */
+const isClipped = ({rgb}) => rgb.some(channel => Math.abs(channel - 0.5) * 255 > 128);
+const bytesOf = channels => clipped(channels).map(channel => Math.round(channel * 255));
+const hexOf = channels => '#' + bytesOf(channels).map(byte => byte.toString(16).padStart(2, 0)).join('');
 
-/* A color in the four forms in which CSS is mostly written (CSS Color 4 §4 to §9), by name. */
+/* A color in the four forms in which CSS is mostly written (CSS Color 4 §4 to §9), by name; all but the last are the nearest in sRGB. */
 function formsOf({rgb, alpha, lightness, chroma, angle}) {
 	const round = (number, digits) => +number.toFixed(digits);
-	const [r, g, b] = rgb.map(channel => channel / 255);
+	const [r, g, b] = clipped(rgb);
 	const [most, least] = [Math.max(r, g, b), Math.min(r, g, b)];
 	const range = most - least;
-	const sixth = !range ? 0 : most === r ? (g - b) / range + 6 : most === g ? (b - r) / range + 2 : (r - g) / range + 4;
+	const isGray = range < 0.001;
+	const sixth = isGray ? 0 : most === r ? (g - b) / range + 6 : most === g ? (b - r) / range + 2 : (r - g) / range + 4;
 	const sum = most + least;
-	const saturation = range && range / (1 - Math.abs(sum - 1));
-	const end = alpha < 1 ? ` / ${round(alpha, 2)})` : ')';
-	const hue = chroma < 0.0005 ? 0 : round(angle, 1);
+	const saturation = isGray ? 0 : range / (1 - Math.abs(sum - 1));
+	const end = alpha < 1 ? ` / ${round(alpha, 3)})` : ')';
+	const hue = chroma < 0.0005 ? 0 : round(angle, 2);
 	return {
-		hex: hexOf(alpha < 1 ? [...rgb, alpha * 255] : rgb),
-		rgb: `rgb(${rgb.join(' ')}${end}`,
-		hsl: `hsl(${round(sixth * 60 % 360, 1)} ${round(saturation * 100, 1)}% ${round(sum * 50, 1)}%${end}`,
-		oklch: `oklch(${round(lightness * 100, 1)}% ${round(chroma, 3)} ${hue}${end}`,
+		hex: hexOf(alpha < 1 ? [...rgb, alpha] : rgb),
+		rgb: `rgb(${bytesOf(rgb).join(' ')}${end}`,
+		hsl: `hsl(${round(sixth * 60 % 360, 1) % 360} ${round(saturation * 100, 1)}% ${round(sum * 50, 1)}%${end}`,
+		oklch: `oklch(${round(lightness * 100, 2)}% ${round(chroma, 5)} ${hue}${end}`,
 	};
 }
 
@@ -106,3 +111,10 @@ function paint({style, classList}, value) {
 	classList.toggle('alpha', alpha < 1);
 	return look;
 }
+
+/* light-dark() and the colors of the system are those of the scheme. */
+matchMedia('(prefers-color-scheme: dark)').onchange = () => {
+	looks.clear();
+	take(list);
+	if (at.opened.open) showOpened();
+};

@@ -103,11 +103,11 @@ at.saveJson.onclick = () => {
 	const lines = list.map(({name, value}) => `  ${JSON.stringify({name, value})}`);
 	download('colors.json', 'application/json', `[\n${lines.join(',\n')}\n]\n`);
 };
-/* Of a name only the first, as a path has it. What is no color could be anything, and a parenthesis left open would take in all that follows. */
+/* Of a name only the first, as a path has it. What is no color could be anything. */
 at.saveCss.onclick = () => {
 	const lines = entries.map(({name, value, nth}) => {
 		const property = CSS.escape('--' + name);
-		const isWhole = nth === 1 && name && lookOf(value).css && depthOf(value).depth === 0;
+		const isWhole = nth === 1 && name && lookOf(value).css;
 		return isWhole ? `  ${property}: ${value};` : `  /* left out: ${property} */`;
 	});
 	download('colors.css', 'text/css', `:root {\n${lines.join('\n')}\n}\n`);

@@ -183,9 +183,9 @@ function fill(tile, entry, index, lefts) {
 	tile.ariaSetSize = shown.length;
 	tile.ariaPosInSet = index + 1;
 	open.tabIndex = index === current ? 0 : -1;
-	if (tile.entry?.value !== entry.value || tile.entry.of !== entry.of) {
+	if (tile.look !== lookOf(entry.value) || tile.entry.of !== entry.of) {
 		const [name, nth, value] = open.children;
-		paint(tile, entry.value);
+		tile.look = paint(tile, entry.value);
 		for (const [element, text] of [[name, entry.name], [value, entry.value]]) {
 			element.textContent = text;
 			element.dataset.blank = blankness(text);
@@ -215,7 +215,7 @@ function focusOn(index) {
 	focusTile();
 	// where it will be, should it be on its way
 	const top = at.list.offsetTop + Math.floor(current / columns) * row;
-	const [least, most] = [top + row - innerHeight, top - at.header.offsetHeight];
+	const [least, most] = [top + row + (parseFloat(document.body.style.paddingBottom) || 0) - innerHeight, top - at.header.offsetHeight];
 	if (scrollY < least || scrollY > most) scrollTo({top: scrollY < least ? least : most, behavior: 'instant'});
 }
 

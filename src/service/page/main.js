@@ -4,6 +4,7 @@ let knowsMethods, isWatching;
 let told = Promise.resolve(); // what another window tells is read by then
 let isCurrent; // whether the list was asked for since the page is visible, and no request has failed
 let longest = 60; // seconds to wait for a change
+let isLeaving; // the address of a color that was closed
 
 const mayChange = () => document.body.classList.contains('writable');
 
@@ -123,19 +124,33 @@ async function copy(text, place) {
 	setTimeout(() => place.classList.remove('copied'), 1500);
 }
 
-/* Sort and search are in the address, so that a view can be shared. */
+const addressed = () => new URLSearchParams(location.hash.slice(1));
+
+/* Sort, search and the open color are in the address, so that a view can be shared. */
 function readAddress() {
-	const view = new URLSearchParams(location.hash.slice(1));
+	const view = addressed();
 	at.query.value = view.get('q') ?? '';
 	chosen = [...at.order.options].find(({value}) => value === view.get('sort'))?.value;
-	if (listTag) arrange();
+	if (!listTag) return;
+	arrange();
+	followAddress();
 }
 
 function writeAddress() {
 	const view = new URLSearchParams();
 	if (chosen) view.set('sort', chosen);
 	if (at.query.value) view.set('q', at.query.value);
-	history.replaceState(null, '', location.pathname + location.search + (view.size ? `#${view}` : ''));
+	const {name, nth} = at.opened.open && opened.entry || {};
+	if (nth) view.set('color', name);
+	if (nth > 1) view.set('nth', nth);
+	const isOpen = addressed().has('color');
+	// back closes what was opened here, so closing it goes back; that takes a moment, after which this is called again
+	if (isLeaving) return;
+	isLeaving = isOpen && !nth && history.state;
+	if (isLeaving) return history.back();
+	// the place to scroll to is that of the focus
+	history.scrollRestoration = nth ? 'manual' : 'auto';
+	history[nth && !isOpen ? 'pushState' : 'replaceState'](nth && (!isOpen || history.state), '', location.pathname + location.search + (view.size ? `#${view}` : ''));
 }
 
 function search(text) {
@@ -156,7 +171,9 @@ for (const [link, name] of [[at.plain, 'colors'], [at.described, 'openapi.json']
 }
 at.list.onclick = ({target}) => {
 	const tile = target.closest('li');
-	if (tile && !wasDragged) open(tile.entry);
+	if (!tile || wasDragged) return;
+	if (target.className === 'copy') attempt(() => copy(tile.entry.value, tile));
+	else open(tile.entry);
 };
 
 at.list.onkeydown = event => {
@@ -199,7 +216,11 @@ at.order.onchange = () => {
 	writeAddress();
 	glide(arrange);
 };
-onhashchange = readAddress;
+onhashchange = () => {
+	if (!isLeaving) return readAddress();
+	isLeaving = false;
+	writeAddress();
+};
 at.add.onclick = () => edit();
 at.way.onclick = () => {
 	if (!at.query.value) return edit();

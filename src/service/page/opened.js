@@ -1,19 +1,28 @@
 /* A color opened: large, in the forms in which it can be copied, among its neighbors; and the fields in which it is changed or added. */
 
-let opened; // {entry, isNew, isChanging, isBusy} of the open dialog
+const SWIPE = 50; // pixels; less is a tap
+let opened; // {entry, isGone, isNew, isChanging, isBusy, name, value, label} of the open dialog
+let touched; // where the only finger came down
 
 const isOpenFor = mine => at.opened.open && mine === opened;
 
-/* Shows a color. */
+const entryOf = wanted => entries.find(({key}) => key === wanted);
+
+/* Shows a color, or what it was if it has gone. */
 function open(entry) {
-	opened = {entry};
-	say(at.refusal, '');
+	const isGone = !entryOf(entry.key);
+	opened = {entry, isGone};
+	say(at.refusal, isGone ? 'Deleted elsewhere.' : '');
 	// who closes it is where it was
-	current = Math.max(0, indexOf(entry.key));
+	if (!isGone) current = Math.max(0, indexOf(entry.key));
 	showOpened();
-	if (!at.opened.open) at.opened.showModal();
+	// what has just been pressed may be hidden now
+	if (!document.activeElement.checkVisibility()) at.next.focus();
+	if (at.opened.open) at.heard.textContent = [called(entry.name), called(entry.value), at.place.textContent].filter(Boolean).join(', ');
+	else at.opened.showModal();
 	at.panel.scrollTop = 0;
 	draw();
+	writeAddress();
 }
 
 /* Shows the fields for a new color, or for the open one. */
@@ -22,19 +31,22 @@ function edit(entry) {
 	at.name.value = entry?.name ?? '';
 	at.value.value = entry?.value ?? '';
 	// a field loses line breaks, but what nobody touched stays as it was
-	Object.assign(opened, {name: at.name.value, value: at.value.value});
+	Object.assign(opened, {name: at.name.value, value: at.value.value, label: entry ? 'Save' : 'Add'});
 	say(at.refusal, '');
 	at.name.required = !entry;
-	at.save.textContent = entry ? 'Save' : 'Add';
+	at.save.textContent = opened.label;
 	showOpened();
 	if (!at.opened.open) at.opened.showModal();
+	writeAddress();
 	const field = entry ? at.value : at.name;
 	field.focus();
 	field.select();
 }
 
 function showOpened() {
-	const {entry, isNew, isChanging} = opened;
+	const {entry, isGone, isNew, isChanging} = opened;
+	at.delete.hidden = at.change.hidden = isGone;
+	at.again.hidden = !isGone;
 	at.opened.className = isChanging ? isNew ? 'changing new' : 'changing' : '';
 	const index = isNew ? -1 : indexOf(entry.key);
 	say(at.place, index < 0 ? '' : `${figure(index + 1)} of ${figure(shown.length)}`);
@@ -48,8 +60,9 @@ function showOpened() {
 	const isTaken = name !== entry?.name && entries.some(other => other.name === name);
 	const notes = [isTaken && 'There is one of this name already. A path means the first.', value && !look.css && `${reasonOf(look)} It is saved as it is.`];
 	say(at.note, notes.filter(Boolean).join(' '));
+	at.picker.className = look.css ? '' : 'ground';
 	at.picker.value = hexOf(look.rgb ?? [0, 0, 0]);
-	showForms(look);
+	showForms(value, look);
 	at.near.hidden = isChanging || !look.css;
 	if (!at.near.hidden) showNeighbors(entry);
 }
@@ -64,18 +77,21 @@ function buttonsOf(parent, count) {
 	return [...parent.children];
 }
 
-function showForms(look) {
-	at.formats.hidden = at.contrast.hidden = !look.css;
-	if (!look.css) return;
-	const forms = Object.entries(formsOf(look));
+/* The value as it is stored, and the forms that it does not have. */
+function showForms(value, look) {
+	at.formats.hidden = !value;
+	const others = Object.entries(look.css ? formsOf(look) : {}).filter(([form, text]) => text !== value.toLowerCase() && !new RegExp(`^${form}a?\\((?!from)`, 'i').test(value));
+	const forms = [['value', value], ...others];
 	buttonsOf(at.formats, forms.length).forEach((button, i) => {
 		const [form, text] = forms[i];
 		button.ariaKeyShortcuts = i + 1;
 		button.replaceChildren(element('span', form), element('code', text), element('kbd', i + 1));
 		button.lastChild.ariaHidden = true;
+		if (i > 0 && form !== 'oklch' && isClipped(look)) button.append(element('small', 'nearest in sRGB'));
 		button.onclick = () => attempt(() => copy(text, button), opened);
 	});
-	at.contrast.hidden = look.alpha < 1;
+	at.contrast.hidden = look.alpha !== 1;
+	if (at.contrast.hidden) return;
 	at.contrast.replaceChildren(...Object.entries(contrastsOf(look)).map(([ink, ratio]) => {
 		const [sample, whole] = [element('i'), element('p')];
 		sample.ariaHidden = true;
@@ -111,18 +127,44 @@ function showNeighbors(entry) {
 
 /* Follows a list that has changed. Fields that somebody fills in stay as they are. */
 function followOpened() {
-	if (!at.opened.open || opened.isNew) return;
-	const now = entries.find(({key}) => key === opened.entry.key);
-	if (opened.isChanging) return;
-	if (!now) return at.opened.close();
-	if (now.value !== opened.entry.value || now.of !== opened.entry.of) open(now);
-	else opened.entry = now;
+	if (!opened) return followAddress();
+	if (!at.opened.open || opened.isChanging) return;
+	const {entry, isGone} = opened;
+	const now = entryOf(entry.key);
+	if (isGone ? now : now?.value !== entry.value || now.of !== entry.of) open(now ?? entry);
+	else opened.entry = now ?? entry;
+}
+
+/* Opens the color that the address names, or closes the one that it does not name any more. */
+function followAddress() {
+	const view = addressed();
+	const name = view.get('color');
+	if (at.opened.open && !mayLeave()) return writeAddress();
+	if (name === null) return at.opened.close();
+	const entry = entryOf(`${view.get('nth') ?? 1} ${name}`);
+	if (entry) return open(entry);
+	tell(`There is no color ${called(name)}.`);
+	writeAddress();
 }
 
 /* Opens the color some steps away; after the last one comes the first. */
 function step(by) {
-	const next = indexOf(opened.entry.key) + by;
+	// at the place of what has gone is the next one
+	const next = by + (!opened.isGone ? indexOf(opened.entry.key) : by > 0 ? current - 1 : current);
 	if (shown.length && !opened.isChanging) open(shown[Math.abs(by) > 1 ? Math.max(0, Math.min(next, shown.length - 1)) : (next + shown.length) % shown.length]);
+}
+
+/* Whether nothing that was typed would be lost, or may be. */
+const mayLeave = () => !opened.isChanging || opened.isBusy || at.name.value === opened.name && at.value.value === opened.value || confirm('Discard what you typed?');
+
+/* Puts the focus on a tile, or offers that where the search hides it. */
+function show(key) {
+	at.show.hidden = indexOf(key) >= 0;
+	if (at.show.hidden) return focusOn(indexOf(key));
+	at.show.onclick = () => {
+		search('');
+		show(key);
+	};
 }
 
 /* Does what the fields say, once. The dialog stays open when that is refused. */
@@ -132,23 +174,30 @@ function save() {
 	const {entry, isNew} = mine;
 	const name = !isNew && at.name.value === mine.name ? entry.name : at.name.value;
 	const value = !isNew && at.value.value === mine.value ? entry.value : at.value.value;
-	if (name === entry?.name && value === entry.value) return at.opened.close();
+	if (!isNew && name === entry.name && value === entry.value) return at.opened.close();
+	if (!value && entry?.value !== '' && !confirm('Save without a value?')) return;
 	mine.isBusy = true;
+	at.save.textContent = 'Saving…';
 	say(at.refusal, '');
-	const renamed = name === entry?.name ? `${called(name)} is ${called(value)} now.` : `Renamed ${called(entry?.name ?? '')} to ${called(name)}.`;
-	const text = isNew ? `Added ${called(name)} at the end.` : renamed;
+	const text = isNew ? `Added ${called(name)} at the end.` : name === entry.name ? `${called(name)} is ${called(value)} now.` : `Renamed ${called(entry.name)} to ${called(name)}.`;
 	const most = countOf(name);
 	attempt(async () => {
 		try {
 			await make(isNew ? inserting({name, value}, null, most) : replacing(entry, {name, value}), text);
-			if (isOpenFor(mine)) at.opened.close();
+			if (!isOpenFor(mine)) return;
+			at.opened.close();
+			if (isNew) show(`${countOf(name)} ${name}`);
 		} catch (error) {
-			// who saves again has seen what it is now
-			const now = entries.find(({key}) => key === entry?.key);
-			if (now) mine.entry = now;
+			if (error instanceof Late) {
+				// who saves again has seen what it is now
+				const now = entryOf(entry?.key);
+				if (isNew || !now) Object.assign(mine, {isNew: true, label: isNew ? 'Add one more' : 'Add again'});
+				else Object.assign(mine, {entry: now, label: `Overwrite ${called(now.value)}`});
+			}
 			throw error;
 		} finally {
 			mine.isBusy = false;
+			if (isOpenFor(mine)) at.save.textContent = mine.label;
 		}
 	}, mine);
 }
@@ -161,40 +210,56 @@ async function remove(entry) {
 }
 
 at.opened.onkeydown = event => {
-	if (event.ctrlKey || event.altKey || event.metaKey || opened.isChanging) return;
 	const {key} = event;
+	if (key === 'Escape' && !event.isComposing) {
+		// browsers let nothing stop the second in a row
+		event.preventDefault();
+		if (mayLeave()) at.opened.close();
+	}
+	if (event.ctrlKey || event.altKey || event.metaKey || opened.isChanging) return;
 	const steps = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns};
 	if (key in steps) step(steps[key]);
-	else if (/^[1-4]$/.test(key)) at.formats.children[key - 1]?.click();
+	else if (/^[1-5]$/.test(key)) at.formats.children[key - 1]?.click();
 	else if (key === 'c') attempt(() => copy(opened.entry.value, at.stored), opened);
-	else if (key === 'F2' && mayChange()) edit(opened.entry);
-	else if (key === 'Delete' && mayChange() && !event.repeat) at.delete.click();
+	else if (opened.isGone || !mayChange()) return;
+	else if (key === 'F2') edit(opened.entry);
+	else if (key === 'Delete' && !event.repeat) at.delete.click();
 	else return;
 	event.preventDefault();
 	event.stopPropagation();
 };
+at.opened.oncancel = event => mayLeave() || event.preventDefault();
 at.fields.onsubmit = event => {
 	event.preventDefault();
 	save();
 };
 at.opened.onclose = () => {
+	writeAddress();
 	if (!opened.isNew) focusOn(current);
 };
-// the ground around the dialog closes it, unless something is being typed
-at.opened.onclick = ({target}) => {
-	if (target === at.opened && !opened.isChanging) at.opened.close();
-};
+at.opened.addEventListener('touchstart', ({touches}) => touched = touches.length === 1 && touches[0], {passive: true});
+at.opened.addEventListener('touchend', ({changedTouches: [touch]}) => {
+	const [x, y] = [touch.clientX - touched.clientX, touch.clientY - touched.clientY];
+	// what is zoomed in is moved instead
+	if (Math.abs(x) > SWIPE && Math.abs(x) > 2 * Math.abs(y) && visualViewport.scale === 1) step(x < 0 ? 1 : -1);
+}, {passive: true});
 at.previous.onclick = () => step(-1);
 at.next.onclick = () => step(1);
 at.change.onclick = () => edit(opened.entry);
-at.cancel.onclick = () => opened.isNew ? at.opened.close() : open(entries.find(({key}) => key === opened.entry.key) ?? opened.entry);
+at.cancel.onclick = () => opened.isNew ? at.opened.close() : open(entryOf(opened.entry.key) ?? opened.entry);
 at.delete.onclick = () => {
 	const {entry} = opened;
 	at.opened.close();
 	attempt(() => remove(entry));
 };
+at.again.onclick = () => {
+	const {name, value} = opened.entry;
+	attempt(() => make(inserting({name, value}), `Added ${called(name)} at the end.`), opened);
+};
 at.name.oninput = at.value.oninput = showOpened;
 at.picker.oninput = () => {
-	at.value.value = at.picker.value;
+	const {alpha = 1} = lookOf(at.value.value);
+	// a picker has none
+	at.value.value = at.picker.value + (alpha < 1 ? hexOf([alpha]).slice(1) : '');
 	showOpened();
 };
