@@ -45,9 +45,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "4Hq6c0en1PpTy1VONQFE6wVCHh/0r7G+jZRSVvjG+mM=",
+    "Z68Sjrlk7CozfXAjeK52MaUD51CQ/Snr1GNyKCyAu2k=",
     "'; style-src 'sha256-",
-    "CuFDwcg8No1IiAaPe2oU7FbvjNG85yw7FODfd3ZmmPo=",
+    "IFY0Q3mfrCQVkuTM26E+MhQRZi9Rv/Vf1X19qyLXIak=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'"
 );
