@@ -82,9 +82,9 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
                 let server = Server::start(kind, programs, &list)?;
                 let row = measure(args, &server, count, is_shared, waits, &names)?;
                 if is_shared {
-                    summary.add(&number(count as f64), &format!("{name}: ms"), row[0].clone());
-                    let title = format!("{name}: CPU s/minute");
-                    summary.add(&number(count as f64), &title, row[3].clone());
+                    let clients = count.to_string();
+                    summary.add(&clients, &format!("{name}: ms"), row[0].clone());
+                    summary.add(&clients, &format!("{name}: CPU s/minute"), row[3].clone());
                 }
                 let words = [count.to_string(), colors.to_string(), name];
                 table.row(words.into_iter().chain(row));
