@@ -136,10 +136,14 @@ fn the_focus_never_falls_to_the_body_when_what_has_it_goes() {
     browser.click("#cancel");
     expect("next");
     server.ask("DELETE", "/colors/red", "");
+    browser.expect_text("#refusal", "Deleted elsewhere.");
+    expect("next");
+    browser.press(&[ESCAPE]);
     browser.expect_closed();
     expect("query");
     browser.click("#way");
     browser.type_text("ink");
+    browser.fill("#value", "navy");
     browser.press(&[ENTER]);
     browser.expect_closed();
     expect("open");
@@ -383,7 +387,7 @@ fn names_for_screen_readers_have_no_marks_and_no_keys_and_icons_have_none() {
         .filter(|node| node["ignored"] == false)
         .filter_map(|node| Some(node["name"]["value"].as_str()?.replace(' ', "")))
         .collect();
-    assert!(names.iter().any(|name| name == "hex#00ffff"), "{names:?}");
+    assert!(names.iter().any(|name| name == "value#00ffff"), "{names:?}");
     assert!(!names.iter().any(|name| name.contains(['●', '✓']) || name == "Aa"), "{names:?}");
     let others = "return [document.querySelector('#formats button').ariaKeyShortcuts, document.querySelectorAll('svg:not([aria-hidden=true])').length]";
     browser.expect_value(others, json!(["1", 0]));
