@@ -1,9 +1,9 @@
 //! `colors`: a JSON web service that keeps an ordered list of named colors. What clients may rely on
 //! is in docs/http.md.
 //!
-//! A map of the code, with one line for each file but `main`. Each group uses only those below it. How a
-//! read, a change, a deadline and the stop go through them is told in CONTRIBUTING.md, "The way of a
-//! request".
+//! A map of the code, with one line for each file but `main`. Each group uses only those below it.
+//! How a read, a change, a deadline and the stop go through them is told in CONTRIBUTING.md, "The
+//! way of a request".
 //!
 //! - the program
 //!   - `lib`: from the start to the end, in reading order

@@ -167,7 +167,8 @@ impl WalFiles {
 
     /// FILE or FILE-wal, if it has become shorter since it was last known to be whole.
     pub(super) fn shorter(&self) -> Option<&Path> {
-        let place = (0..2).find(|place| self.lengths()[*place] < self.whole_lengths[*place])?;
+        let lengths = self.lengths();
+        let place = (0..2).find(|place| lengths[*place] < self.whole_lengths[*place])?;
         Some(&self.opened[place].0)
     }
 
