@@ -19,7 +19,7 @@
 //!   - `worker`: an event loop, which keeps its connections until they end
 //!   - `yielding`: what a worker does before it sleeps
 //!   - `inbox`: how other threads reach a worker
-//!   - `watches`: which connections wait for a change, and which a change concerns
+//!   - `waits`: which connections wait for a change, and which a change concerns
 //!   - `connection`: the state machine of a connection
 //!   - `connection/pending`: answers that come later
 //!   - `output`: what a connection has to send
@@ -27,6 +27,7 @@
 //!   - `access_log`: what the log says about a response
 //! - `service`: the contract, a request in and a response out
 //!   - `mod`: what requests are answered from, and what their answers are
+//!   - `connections`: how many connections each worker has
 //!   - `respond`: the table of resources and methods, and their responses
 //!   - `matcher`: what a path names
 //!   - `origin`: which web pages may do what
@@ -96,7 +97,6 @@ use threadpool::ThreadPool;
 use crate::args::Args;
 use crate::failure::Failure;
 use crate::load::Opened;
-use crate::metrics::Metrics;
 use crate::server::{AcceptLoop, Endpoint, Limits, Listener, Shared};
 use crate::service::{Allowlist, LoadedTokens, Service, ServiceOptions, Tokens};
 use crate::signals::Signals;
@@ -166,8 +166,7 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let Some(Opened { store, details, is_new }) = wait_for(&opened, &signals)? else {
         return Ok(());
     };
-    let metrics = Metrics::new(workers, connections_max);
-    let service = Service::new(store, service_options(args, tokens), metrics);
+    let service = Service::new(store, service_options(args, tokens), workers, connections_max);
     let limits = Limits {
         content_max: args.max_body,
         request_timeout: args.request_timeout,

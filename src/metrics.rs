@@ -6,7 +6,7 @@
 use std::fmt::Display;
 use std::fs;
 use std::iter;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tiny_http::Method;
@@ -117,12 +117,6 @@ impl Histogram {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerCounters {
-    /// Open connections, those in the inbox included. The server also decides by it: who gets the
-    /// next connection, whether there are too many, and when a stop is done. It is no [`Counter`],
-    /// since two threads write it: the accept loop adds connections, and the worker subtracts them.
-    pub(crate) connections: AtomicUsize,
-    /// Requests that wait for a change of the list. A change wakes the worker unless it is 0.
-    pub(crate) waiting: AtomicUsize,
     /// Responses by [`METHODS`] and [`CLASSES`].
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
     /// Closed connections by [`Closing`].
@@ -163,27 +157,22 @@ pub(crate) struct SaveMetrics {
 pub(crate) struct Metrics {
     /// By the number of the worker.
     pub(crate) workers: Box<[WorkerCounters]>,
-    /// The connection limit.
-    pub(crate) connections_max: usize,
     started: SystemTime,
 }
 
 impl Metrics {
-    pub(crate) fn new(workers: usize, connections_max: usize) -> Self {
+    pub(crate) fn new(workers: usize) -> Self {
         let workers = (0..workers).map(|_| WorkerCounters::default()).collect();
-        Self { workers, connections_max, started: SystemTime::now() }
+        Self { workers, started: SystemTime::now() }
     }
 
-    /// How many connections are open.
-    pub(crate) fn connections(&self) -> usize {
-        self.workers.iter().map(|worker| worker.connections.load(Relaxed)).sum()
-    }
-
-    /// All metrics in the text format of Prometheus, version 0.0.4. `list`: how many colors it has,
-    /// and bytes of JSON. `read` and `changed`: when a followed file was last read, and when a read
+    /// All metrics in the text format of Prometheus, version 0.0.4. `connections`: how many are
+    /// open, how many may be, and how many wait for a change. `list`: how many colors it has, and
+    /// bytes of JSON. `read` and `changed`: when a followed file was last read, and when a read
     /// last found another list; `None` if no file is followed.
     pub(crate) fn exposition(
         &self,
+        connections: [usize; 3],
         list: (usize, usize),
         saves: &SaveMetrics,
         [read, changed]: [Option<SystemTime>; 2],
@@ -201,10 +190,10 @@ impl Metrics {
         text.family("colors_http_request_duration_seconds");
         text.histogram("durable=\"false\"", workers.clone().map(|worker| &worker.immediate));
         text.histogram("durable=\"true\"", workers.map(|worker| &worker.durable));
-        text.number("colors_connections", self.connections());
-        text.number("colors_connections_max", self.connections_max);
-        let waiting = self.workers.iter().map(|worker| worker.waiting.load(Relaxed));
-        text.number("colors_requests_waiting", waiting.sum::<usize>());
+        let [open, most, waiting] = connections;
+        text.number("colors_connections", open);
+        text.number("colors_connections_max", most);
+        text.number("colors_requests_waiting", waiting);
         text.family("colors_connections_closed_total");
         for (reason, name) in CLOSINGS.iter().enumerate() {
             let count = self.sum(|worker| &worker.closed[reason]);

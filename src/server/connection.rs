@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 use tiny_http::Method;
 
-use self::pending::{WaitTime, Watching};
+use self::pending::{WaitTime, Waiting};
 use super::inbox::Inbox;
 use super::limits::{Limits, Quota, memory_of};
 use super::output::{Output, Sent};
@@ -59,7 +59,7 @@ enum State {
     /// connection, so that its memory stays counted. `is_saved`: the writer had the change.
     AwaitingAnswer { request: Arc<Request>, is_saved: bool, held: Option<WaitTime> },
     /// A change of what its request names (RFC 7240 §4.3).
-    Watching(Box<Watching>),
+    Waiting(Box<Waiting>),
     /// Room in the socket for more of the output. When all of it is sent, this follows.
     Sending(Then),
     /// The end of the client's side, after the last response. About `left` bytes more are received
@@ -175,7 +175,7 @@ impl Connection {
         });
         let request = match &self.state {
             State::AwaitingAnswer { request, .. } => memory_of(request),
-            State::Watching(watching) => memory_of(&watching.request),
+            State::Waiting(waiting) => memory_of(&waiting.request),
             _ => 0,
         };
         self.quota.set_memory(self.parser.memory() + self.output.memory() + request);
@@ -196,8 +196,8 @@ impl Connection {
             }
             State::Receiving { is_first: true } => (limits.request_timeout, Closing::Idle),
             State::Receiving { .. } => (limits.keep_alive + KEEP_ALIVE_GRACE, Closing::Idle),
-            State::Watching(_) if is_stopping => (Duration::ZERO, Closing::Idle),
-            State::Watching(watching) => return Some((watching.held.end(), Closing::Idle)),
+            State::Waiting(_) if is_stopping => (Duration::ZERO, Closing::Idle),
+            State::Waiting(waiting) => return Some((waiting.held.end(), Closing::Idle)),
             State::Sending(_) => (limits.request_timeout, Closing::Unread),
             State::Lingering { .. } => (LINGER_TIME, Closing::Idle),
         };
@@ -247,16 +247,16 @@ impl Connection {
             // the client sent more, or has ended; epoll would report that in every pass
             (Event::Ready, State::AwaitingAnswer { .. }) => Ok(Next::Wait(EventFlags::empty())),
 
-            (Event::Ready, State::Watching(_)) => self.receive_while_watching(context),
-            (Event::Resume, State::Watching(_)) => self.ask_again(context),
-            (Event::Overdue(Closing::NoRoom), State::Watching(_)) => {
+            (Event::Ready, State::Waiting(_)) => self.receive_while_waiting(context),
+            (Event::Resume, State::Waiting(_)) => self.ask_again(context),
+            (Event::Overdue(Closing::NoRoom), State::Waiting(_)) => {
                 context.counters.count_closed(Closing::NoRoom, 1);
-                self.end_watch(None, context)?;
+                self.end_wait(None, context)?;
                 // It has sent nothing that would reset the connection. If it lingered, it would be
                 // one too many still, and another connection would be closed in its place.
                 Ok(Next::Close)
             }
-            (Event::Overdue(_), State::Watching(_)) => self.end_watch(None, context),
+            (Event::Overdue(_), State::Waiting(_)) => self.end_wait(None, context),
 
             (Event::Ready | Event::Resume, &State::Sending(then)) => self.send(then, context),
             // epoll reports room only when a third of the socket's buffer is free, so there may be

@@ -12,7 +12,7 @@ use threadpool::ThreadPool;
 
 use super::Shared;
 use super::connection::{Connection, Event, panicked};
-use super::watches::Watches;
+use super::waits::Waits;
 use crate::service::{Answer, Service};
 
 pub(super) struct Inbox {
@@ -23,7 +23,7 @@ pub(super) struct Inbox {
     pub(super) worker: usize,
     pub(super) shared: Arc<Shared>,
     /// Which of its connections wait for a change of the list.
-    pub(super) watches: Arc<Watches>,
+    pub(super) waits: Arc<Waits>,
     /// Has one thread more than there are workers. It makes the answers that take long, one after
     /// the other, so that they delay no clients but those who asked for them.
     pub(super) pool: ThreadPool,
@@ -42,8 +42,8 @@ pub(super) enum Mail {
 impl Inbox {
     pub(super) fn new(worker: usize, shared: Arc<Shared>, pool: ThreadPool) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let watches = Arc::new(Watches::new(Arc::clone(&shared), worker));
-        Ok(Self { mail: Mutex::default(), eventfd, worker, shared, watches, pool })
+        let waits = Arc::new(Waits::new(Arc::clone(&shared), worker));
+        Ok(Self { mail: Mutex::default(), eventfd, worker, shared, waits, pool })
     }
 
     pub(super) fn post(&self, mail: Mail) {
@@ -70,7 +70,7 @@ impl Inbox {
 
     /// Tells the worker of a new version of the list, if one of its connections waits for that.
     pub(super) fn note_change(&self) {
-        if self.watches.note_change() {
+        if self.waits.note_change() {
             self.wake();
         }
     }

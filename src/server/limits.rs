@@ -129,7 +129,7 @@ pub(super) struct Quota {
 
 impl Quota {
     pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
-        shared.service.metrics.workers[worker].connections.fetch_add(1, Relaxed);
+        shared.service.connections.workers[worker].open.fetch_add(1, Relaxed);
         Self { shared, worker, memory: 0 }
     }
 
@@ -154,7 +154,7 @@ impl Quota {
 impl Drop for Quota {
     fn drop(&mut self) {
         self.set_memory(0);
-        self.shared.service.metrics.workers[self.worker].connections.fetch_sub(1, Relaxed);
+        self.shared.service.connections.workers[self.worker].open.fetch_sub(1, Relaxed);
     }
 }
 

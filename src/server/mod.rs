@@ -34,7 +34,7 @@
 //! | lock | guards | taken inside |
 //! |---|---|---|
 //! | [`Shared::making_room`] | that only one worker at a time closes connections to make room; the others go on without it | |
-//! | `Watches::waiting` | which connections of a worker wait for a change; only that worker takes it | `making_room` |
+//! | `Waits::entries` | which connections of a worker wait for a change; only that worker takes it | `making_room` |
 //! | `SharedList::current` | the current version of the list; locked to clone it, or to edit it in memory | both |
 //! | `Inbox::mail` | what other threads have posted | |
 //! | `Tokens::accepted` | the hashes of the tokens | `making_room` |
@@ -69,7 +69,7 @@ mod listen;
 mod output;
 #[cfg(fuzzing)]
 pub(crate) mod stepped;
-mod watches;
+mod waits;
 mod worker;
 mod yielding;
 
@@ -134,19 +134,19 @@ impl Shared {
     /// How many connections there are above the limit: clients who wait until as many others are
     /// closed.
     pub(super) fn excess(&self) -> usize {
-        let metrics = &self.service.metrics;
-        metrics.connections().saturating_sub(metrics.connections_max)
+        let connections = &self.service.connections;
+        connections.open().saturating_sub(connections.max)
     }
 
     /// Whether no further connection is accepted.
     pub(super) fn is_full(&self) -> bool {
-        self.excess() >= spare_connections(self.service.metrics.connections_max)
+        self.excess() >= spare_connections(self.service.connections.max)
     }
 
     /// The worker for the next connection: the one that has the fewest.
     pub(super) fn next_worker(&self) -> usize {
-        let workers = self.service.metrics.workers.iter();
-        let connections = workers.map(|worker| worker.connections.load(Relaxed)).enumerate();
+        let workers = self.service.connections.workers.iter();
+        let connections = workers.map(|worker| worker.open.load(Relaxed)).enumerate();
         connections.min_by_key(|(_, connections)| *connections).expect("there is a worker").0
     }
 }
@@ -166,7 +166,7 @@ impl AcceptLoop {
         pool: &ThreadPool,
     ) -> io::Result<Self> {
         let mut inboxes = Vec::new();
-        for worker in 0..shared.service.metrics.workers.len() {
+        for worker in 0..shared.service.connections.workers.len() {
             let inbox = Arc::new(Inbox::new(worker, Arc::clone(&shared), pool.clone())?);
             let worker = Worker::new(Arc::clone(&inbox))?;
             pool.execute(|| worker.run());
@@ -290,10 +290,10 @@ impl AcceptLoop {
             self.listeners.iter().for_each(|listener| self.accept_from(listener));
         }
         self.listeners.clear();
-        while self.shared.service.metrics.connections() > 0 && Instant::now() < deadline {
+        while self.shared.service.connections.open() > 0 && Instant::now() < deadline {
             sleep(RETRY_TIME);
         }
-        let connections = self.shared.service.metrics.connections();
+        let connections = self.shared.service.connections.open();
         if connections > 0 {
             let seconds = begun.elapsed().as_secs_f32();
             log::warn!(

@@ -15,7 +15,7 @@ use super::connection::{Connection, Event, LoopContext, Next};
 use super::inbox::{Inbox, Mail};
 use super::limits::Quota;
 use super::{Limits, Shared};
-use crate::metrics::{Closing, Metrics};
+use crate::metrics::Closing;
 use crate::service::{AccessLog, BasePath, Phase, Service, ServiceOptions, Tokens};
 use crate::store::{Store, json};
 
@@ -63,7 +63,7 @@ impl SteppedConnection {
         }
         let colors = json::from_list(list).expect("these are colors");
         let store = Store::in_memory(colors, MEMORY_MAX);
-        let service = Service::new(store, options, Metrics::new(1, 10));
+        let service = Service::new(store, options, 1, 10);
         let limits =
             Limits { content_max, request_timeout: TIME, keep_alive: TIME, memory_max: MEMORY_MAX };
         let shared = Arc::new(Shared::new(service, limits));
@@ -97,7 +97,9 @@ impl SteppedConnection {
             Next::Wait(EventFlags::OUT) => return Step::Room,
             Next::Wait(EventFlags::IN) if self.is_readable() => {}
             // nobody changes the list meanwhile
-            Next::Wait(EventFlags::IN) if counters.waiting.load(Relaxed) > 0 => {
+            Next::Wait(EventFlags::IN)
+                if shared.service.connections.workers[0].waiting.load(Relaxed) > 0 =>
+            {
                 self.event = Event::Overdue(Closing::Idle);
             }
             Next::Wait(EventFlags::IN) => return Step::Bytes,

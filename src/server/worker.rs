@@ -161,7 +161,7 @@ impl Worker {
         }
         if has_mail {
             self.take_mail(context);
-            self.resume(self.inbox.watches.take_concerned(&self.inbox.pool));
+            self.resume(self.inbox.waits.take_concerned(&self.inbox.pool));
         }
         for _ in 0..self.run_queue.len().min(RESUMED_PER_PASS) {
             if let Some(id) = self.run_queue.pop_front() {
@@ -175,7 +175,7 @@ impl Worker {
         for mail in self.inbox.take() {
             match mail {
                 Mail::Ping(question) => drop(question),
-                Mail::AskAgain => self.resume(self.inbox.watches.all()),
+                Mail::AskAgain => self.resume(self.inbox.waits.all()),
                 // if the connection is closed by now, nobody is told; a change stands
                 Mail::Event(id, event) => self.serve(id, event, context),
                 Mail::Connection(connection) => {
@@ -274,7 +274,8 @@ impl Worker {
         if matches!(guard, Err(TryLockError::WouldBlock)) {
             return;
         }
-        let share = context.shared.excess().div_ceil(context.shared.service.metrics.workers.len());
+        let share =
+            context.shared.excess().div_ceil(context.shared.service.connections.workers.len());
         let connections = self.connections.iter();
         let mut stalled: Vec<(Instant, u64)> = connections
             .filter_map(|(id, entry)| Some((entry.connection.stands_still_since()?, *id)))

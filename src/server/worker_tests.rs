@@ -5,7 +5,6 @@ use threadpool::ThreadPool;
 
 use super::super::limits::Quota;
 use super::*;
-use crate::metrics::Metrics;
 use crate::server::{Limits, Shared};
 use crate::service::{Service, ServiceOptions};
 use crate::store::{Color, Colors, Store};
@@ -14,7 +13,7 @@ use crate::store::{Color, Colors, Store};
 fn worker(value: &str) -> Worker {
     let colors = Colors::from_iter([Color::new("red", value)]);
     let store = Store::in_memory(colors, 32 << 20);
-    let service = Service::new(store, ServiceOptions::default(), Metrics::new(2, 10));
+    let service = Service::new(store, ServiceOptions::default(), 2, 10);
     let time = Duration::from_secs(10);
     let limits =
         Limits { content_max: 100, request_timeout: time, keep_alive: time, memory_max: 10_000 };

@@ -1,5 +1,6 @@
 //! The HTTP contract: requests in, answers out. No sockets.
 
+mod connections;
 mod matcher;
 mod origin;
 mod page;
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use clap::ValueEnum;
 
+use connections::Connections;
 pub(crate) use matcher::BasePath;
 pub(crate) use origin::{Allowlist, parse_host, parse_origin};
 use respond::openapi;
@@ -29,6 +31,7 @@ pub(crate) struct Service {
     openapi: Arc<Blob>,
     page: Arc<Blob>,
     pub(crate) metrics: Metrics,
+    pub(crate) connections: Connections,
     pub(crate) phase: CurrentPhase,
 }
 
@@ -47,10 +50,18 @@ pub(crate) struct ServiceOptions {
 }
 
 impl Service {
-    pub(crate) fn new(store: Store, options: ServiceOptions, metrics: Metrics) -> Self {
+    /// `workers` and `connections_max`: how many there are, and may be.
+    pub(crate) fn new(
+        store: Store,
+        options: ServiceOptions,
+        workers: usize,
+        connections_max: usize,
+    ) -> Self {
+        let metrics = Metrics::new(workers);
+        let connections = Connections::new(workers, connections_max);
         let openapi = openapi(&options.base);
         let page = page::page(&options.base, options.content_max);
-        Self { store, options, openapi, page, metrics, phase: CurrentPhase::default() }
+        Self { store, options, openapi, page, metrics, connections, phase: CurrentPhase::default() }
     }
 }
 
@@ -59,7 +70,7 @@ impl Service {
 pub(crate) enum Phase {
     #[default]
     Serving,
-    /// There are more connections than [`Metrics::connections_max`]: each response closes its
+    /// There are more connections than [`Connections::max`]: each response closes its
     /// connection, and connections that stand still are closed to make room.
     Full,
     /// Each response closes its connection, and `/health` says so.

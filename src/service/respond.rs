@@ -315,7 +315,9 @@ impl Service {
         let Store { list, status, .. } = &self.store;
         let times = status.now();
         let times = [times.read, times.changed];
-        let text = self.metrics.exposition(list.size(), &status.metrics, times);
+        let connections = &self.connections;
+        let connections = [connections.open(), connections.max, connections.waiting()];
+        let text = self.metrics.exposition(connections, list.size(), &status.metrics, times);
         Response {
             media_type: MediaType::Metrics,
             ..Response::new(StatusCode::Ok, Content::Own(text.into_bytes()))

@@ -4,14 +4,13 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
 use crate::http::{Fields, Parser};
-use crate::metrics::Metrics;
 use crate::service::{Allowlist, ServiceOptions};
 use crate::store::{Color, Colors, Ticket};
 
 impl Service {
     /// A service of these colors in memory with one worker.
     pub(crate) fn in_memory(colors: Colors, options: ServiceOptions) -> Self {
-        Self::new(Store::in_memory(colors, 32 << 20), options, Metrics::new(1, 10))
+        Self::new(Store::in_memory(colors, 32 << 20), options, 1, 10)
     }
 }
 

@@ -12,16 +12,16 @@ use rustix::event::epoll::EventFlags;
 use super::{Connection, LoopContext, Next, RECEIVE_BYTES, State, panicked, receive};
 use crate::http::{Request, Response};
 use crate::server::output::Sent;
-use crate::server::watches::Watch;
+use crate::server::waits::WaitGuard;
 use crate::service::{Answer, Phase, Service, Wait};
 use crate::store::{DatabaseError, Outcome};
 
-pub(super) struct Watching {
+pub(super) struct Waiting {
     pub(super) request: Arc<Request>,
     pub(super) held: WaitTime,
     /// The response when nothing changes.
     not_modified: Response,
-    watch: Watch,
+    guard: WaitGuard,
 }
 
 /// Since when a request waits for a change, and for how many seconds.
@@ -62,7 +62,7 @@ impl Connection {
                 };
                 return self.respond(&request, response, context);
             }
-            Answer::Unchanged(wait) => return self.watch(request, *wait, held, context),
+            Answer::Unchanged(wait) => return self.begin_wait(request, *wait, held, context),
             Answer::Saving => {}
             Answer::Deferred => {
                 let request_context = self.request_context(false, context);
@@ -123,7 +123,7 @@ impl Connection {
 
     /// Holds a request until what it names changes, unless the client has sent more, or has not
     /// received what came before.
-    pub(super) fn watch(
+    pub(super) fn begin_wait(
         &mut self,
         request: Arc<Request>,
         wait: Wait,
@@ -137,35 +137,35 @@ impl Connection {
             return self.respond(&request, not_modified, context);
         }
         let held = held.unwrap_or(WaitTime { begun: context.now, seconds });
-        let watch = context.inbox.watches.watch(&subject, context.id);
-        let watching = Watching { request, held, not_modified, watch };
+        let guard = context.inbox.waits.add(&subject, context.id);
+        let waiting = Waiting { request, held, not_modified, guard };
         self.progress = context.now;
-        self.state = State::Watching(Box::new(watching));
-        // a change may have come between the first look and the watch
+        self.state = State::Waiting(Box::new(waiting));
+        // a change may have come between the first look and the wait
         self.ask_again(context)
     }
 
     /// Asks again for what may have changed, and goes on waiting if it has not.
     pub(super) fn ask_again(&mut self, context: &mut LoopContext<'_>) -> io::Result<Next> {
-        let State::Watching(watching) = &self.state else {
+        let State::Waiting(waiting) = &self.state else {
             unreachable!("only who waits asks again")
         };
-        match self.ask(&watching.request, context) {
+        match self.ask(&waiting.request, context) {
             Answer::Unchanged(_) => Ok(Next::Wait(EventFlags::IN)),
-            answer => self.end_watch(Some(answer), context),
+            answer => self.end_wait(Some(answer), context),
         }
     }
 
     /// Ends a wait with this answer, or without one because nothing has changed.
-    pub(super) fn end_watch(
+    pub(super) fn end_wait(
         &mut self,
         answer: Option<Answer>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
         let state = replace(&mut self.state, State::Receiving { is_first: false });
-        let State::Watching(watching) = state else { unreachable!("only a wait is ended") };
-        let Watching { request, held, not_modified, watch } = *watching;
-        drop(watch);
+        let State::Waiting(waiting) = state else { unreachable!("only a wait is ended") };
+        let Waiting { request, held, not_modified, guard } = *waiting;
+        drop(guard);
         let answer = answer.unwrap_or(Answer::Now(not_modified));
         if matches!(answer, Answer::Now(_)) {
             context.answered += 1;
@@ -174,7 +174,7 @@ impl Connection {
     }
 
     /// Ends a wait when the client sends another request, or has gone.
-    pub(super) fn receive_while_watching(
+    pub(super) fn receive_while_waiting(
         &mut self,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
@@ -183,7 +183,7 @@ impl Connection {
             Some(received) => self.append_received(received, context.now),
             None => return Ok(Next::Wait(EventFlags::IN)),
         }
-        let next = self.end_watch(None, context);
+        let next = self.end_wait(None, context);
         self.received = context.now;
         next
     }

@@ -6,7 +6,6 @@ use std::os::unix::net::UnixStream;
 use threadpool::ThreadPool;
 
 use super::*;
-use crate::metrics::Metrics;
 use crate::service::{Service, ServiceOptions};
 use crate::store::{Action, Change, Color, Colors, Store};
 
@@ -26,11 +25,8 @@ impl Pair {
     /// A connection to a service with one color.
     fn new(value: &str) -> Self {
         let colors = Colors::from_iter([Color::new("red", value)]);
-        let service = Service::new(
-            Store::in_memory(colors, 32 << 20),
-            ServiceOptions::default(),
-            Metrics::new(1, 10),
-        );
+        let service =
+            Service::new(Store::in_memory(colors, 32 << 20), ServiceOptions::default(), 1, 10);
         let limits = Limits {
             content_max: 100,
             request_timeout: Duration::from_secs(30),
@@ -141,7 +137,7 @@ fn in_each_state() -> Vec<(&'static str, Pair)> {
     add("awaiting", "1", &|_| {
         "PUT /colors HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n[]".to_owned()
     });
-    add("watching", "1", &|pair| pair.waiting(60));
+    add("waiting", "1", &|pair| pair.waiting(60));
     add("sending", &long, &|_| get(""));
     add("lingering", "1", &|_| "nonsense\r\n\r\n".to_owned());
     pairs
@@ -155,7 +151,7 @@ fn every_state_has_a_deadline_in_every_phase_but_while_an_answer_is_made() {
         ("reading", Some((40, Request)), Some((40, Request))),
         ("idle", Some((86, Idle)), Some((11, Idle))),
         ("awaiting", None, None),
-        ("watching", Some((70, Idle)), Some((10, Idle))),
+        ("waiting", Some((70, Idle)), Some((10, Idle))),
         ("sending", Some((40, Unread)), Some((40, Unread))),
         ("lingering", Some((12, Idle)), Some((12, Idle))),
     ];
@@ -179,7 +175,7 @@ fn what_is_overdue_is_told_closed_and_counted_by_its_state() {
         ("reading", NoRoom, Next::Close, vec![(503, true)], 1),
         ("idle", Idle, Next::Close, vec![(200, false)], 1),
         ("idle", NoRoom, Next::Close, vec![(200, false)], 1),
-        ("watching", Idle, Next::Wait(read), vec![(304, false)], 0),
+        ("waiting", Idle, Next::Wait(read), vec![(304, false)], 0),
         ("sending", Unread, Next::Close, vec![(200, false)], 1),
         ("lingering", Idle, Next::Close, vec![(400, true)], 0),
     ] {
@@ -256,9 +252,9 @@ fn a_wait_ends_with_another_request_the_end_of_the_client_a_stop_and_the_limit()
     assert_eq!(pair.received(), [(304, false), (200, false)]);
 }
 
-/// A change between the first look and the watch concerns nobody, so the connection looks again.
+/// A change between the first look and the wait concerns nobody, so the connection looks again.
 #[test]
-fn a_change_before_the_watch_is_not_missed() {
+fn a_change_before_the_wait_is_not_missed() {
     let mut pair = Pair::new("1");
     let text = pair.waiting(60);
     let mut parser = Parser::default();
@@ -268,7 +264,7 @@ fn a_change_before_the_watch_is_not_missed() {
     let Answer::Unchanged(wait) = next else { panic!("the tag is current") };
     pair.change_red("2");
     let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {
-        connection.watch(Arc::new(request), *wait, None, context).unwrap()
+        connection.begin_wait(Arc::new(request), *wait, None, context).unwrap()
     };
     assert_eq!(pair.with_context(begin), Next::Wait(EventFlags::IN));
     assert_eq!(pair.received(), [(200, false)]);

@@ -17,18 +17,18 @@ use crate::store::{Colors, SharedList};
 
 /// The connections of one worker that wait. Those who change the list read no more than two atomics
 /// of it.
-pub(super) struct Watches {
+pub(super) struct Waits {
     shared: Arc<Shared>,
     /// The number of the worker.
     worker: usize,
-    /// The list has changed since [`Watches::take_concerned`].
+    /// The list has changed since [`Waits::take_concerned`].
     has_changed: AtomicBool,
     /// Only the worker takes it.
-    waiting: Mutex<Waiting>,
+    entries: Mutex<Entries>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct Entries {
     /// Each with the id of a connection, so that those of one subject are neighbors.
     ids: BTreeSet<(Key, u64)>,
     /// The list that all of them know, or a later one; `None` when nobody waits.
@@ -44,28 +44,28 @@ enum Key {
 }
 
 /// One connection that waits, until this is dropped.
-pub(super) struct Watch {
-    watches: Arc<Watches>,
+pub(super) struct WaitGuard {
+    waits: Arc<Waits>,
     key: Key,
     connection: u64,
 }
 
-impl Watches {
+impl Waits {
     pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
-        Self { shared, worker, has_changed: AtomicBool::new(false), waiting: Mutex::default() }
+        Self { shared, worker, has_changed: AtomicBool::new(false), entries: Mutex::default() }
     }
 
     /// Has a connection wait. Ask once more after that: an earlier change concerns nobody.
-    pub(super) fn watch(self: &Arc<Self>, subject: &Subject, connection: u64) -> Watch {
-        let mut waiting = self.lock();
+    pub(super) fn add(self: &Arc<Self>, subject: &Subject, connection: u64) -> WaitGuard {
+        let mut entries = self.lock();
         let key = match subject {
             Subject::List => Key::List,
-            Subject::Color(name) => Key::Color(waiting.hasher.hash_one(&**name)),
+            Subject::Color(name) => Key::Color(entries.hasher.hash_one(&**name)),
         };
-        waiting.ids.insert((key, connection));
-        waiting.seen.get_or_insert_with(|| self.list().version());
-        self.count().store(waiting.ids.len(), Relaxed);
-        Watch { watches: Arc::clone(self), key, connection }
+        entries.ids.insert((key, connection));
+        entries.seen.get_or_insert_with(|| self.list().version());
+        self.count().store(entries.ids.len(), Relaxed);
+        WaitGuard { waits: Arc::clone(self), key, connection }
     }
 
     /// Notes that the list has changed. True if the worker has to be woken for it.
@@ -82,24 +82,24 @@ impl Watches {
         if !self.has_changed.swap(false, SeqCst) {
             return Vec::new();
         }
-        let mut waiting = self.lock();
-        let Some(seen) = waiting.seen.take() else { return Vec::new() };
+        let mut entries = self.lock();
+        let Some(seen) = entries.seen.take() else { return Vec::new() };
         let current = self.list().version();
         if !seen.is_version_of(&current) {
-            waiting.seen = Some(current);
-            drop(waiting);
+            entries.seen = Some(current);
+            drop(entries);
             // To compare two whole lists, or to free one, takes long.
             pool.execute(move || drop(seen));
             return self.all();
         }
         let mut concerned = Vec::new();
         let mut add = |key| {
-            let ids = waiting.ids.range((key, 0)..=(key, u64::MAX));
+            let ids = entries.ids.range((key, 0)..=(key, u64::MAX));
             concerned.extend(ids.map(|(_, id)| *id));
         };
         add(Key::List);
-        seen.diff(&current, |name| add(Key::Color(waiting.hasher.hash_one(name))));
-        waiting.seen = Some(current);
+        seen.diff(&current, |name| add(Key::Color(entries.hasher.hash_one(name))));
+        entries.seen = Some(current);
         concerned
     }
 
@@ -114,21 +114,21 @@ impl Watches {
 
     /// How many wait.
     fn count(&self) -> &AtomicUsize {
-        &self.shared.service.metrics.workers[self.worker].waiting
+        &self.shared.service.connections.workers[self.worker].waiting
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Watch {
+impl Drop for WaitGuard {
     fn drop(&mut self) {
-        let mut waiting = self.watches.lock();
-        waiting.ids.remove(&(self.key, self.connection));
-        self.watches.count().store(waiting.ids.len(), Relaxed);
-        if waiting.ids.is_empty() {
-            waiting.seen = None;
+        let mut entries = self.waits.lock();
+        entries.ids.remove(&(self.key, self.connection));
+        self.waits.count().store(entries.ids.len(), Relaxed);
+        if entries.ids.is_empty() {
+            entries.seen = None;
         }
     }
 }
