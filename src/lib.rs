@@ -167,12 +167,8 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
         return Ok(());
     };
     let service = Service::new(store, service_options(args, tokens), workers, connections_max);
-    let limits = Limits {
-        content_max: args.max_body,
-        request_timeout: args.request_timeout,
-        keep_alive: args.keep_alive,
-        memory_max,
-    };
+    let limits =
+        Limits { request_timeout: args.request_timeout, keep_alive: args.keep_alive, memory_max };
     let shared = Arc::new(Shared::new(service, limits));
     let mut accept_loop =
         AcceptLoop::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;

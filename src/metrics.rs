@@ -61,12 +61,18 @@ pub(crate) enum Closing {
     NoRoom,
 }
 
-/// The values of the label `reason`, in the order of [`Closing`].
-const CLOSINGS: [&str; 5] = ["idle", "request", "unread", "old_list", "no_room"];
-
 impl Closing {
+    const ALL: [Self; 5] = [Self::Idle, Self::Request, Self::Unread, Self::OldList, Self::NoRoom];
+
+    /// The value of the label `reason`.
     pub(crate) fn label(self) -> &'static str {
-        CLOSINGS[self as usize]
+        match self {
+            Self::Idle => "idle",
+            Self::Request => "request",
+            Self::Unread => "unread",
+            Self::OldList => "old_list",
+            Self::NoRoom => "no_room",
+        }
     }
 }
 
@@ -120,7 +126,7 @@ pub(crate) struct WorkerCounters {
     /// Responses by [`METHODS`] and [`CLASSES`].
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
     /// Closed connections by [`Closing`].
-    pub(crate) closed: [Counter; CLOSINGS.len()],
+    closed: [Counter; Closing::ALL.len()],
     /// Times of requests that were answered without a save. Most last from the start to the end of
     /// the pass that answered them: the clock is read once per pass. An answer that took long lasts
     /// from the start of the pass that received its last byte. The time in the kernel's receive
@@ -132,8 +138,8 @@ pub(crate) struct WorkerCounters {
 }
 
 impl WorkerCounters {
-    pub(crate) fn count_closed(&self, reason: Closing, count: usize) {
-        self.closed[reason as usize].add(count as u64);
+    pub(crate) fn closed(&self, reason: Closing) -> &Counter {
+        &self.closed[reason as usize]
     }
 
     /// Counts a response by its status. `method` is `None` for what could not be read as a request.
@@ -195,9 +201,9 @@ impl Metrics {
         text.number("colors_connections_max", most);
         text.number("colors_requests_waiting", waiting);
         text.family("colors_connections_closed_total");
-        for (reason, name) in CLOSINGS.iter().enumerate() {
-            let count = self.sum(|worker| &worker.closed[reason]);
-            text.sample(&format!("{{reason=\"{name}\"}}"), count);
+        for reason in Closing::ALL {
+            let count = self.sum(|worker| worker.closed(reason));
+            text.sample(&format!("{{reason=\"{}\"}}", reason.label()), count);
         }
         text.number("colors_workers", self.workers.len());
         let (colors, list_bytes) = list;

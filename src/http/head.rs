@@ -80,11 +80,11 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
     let framing = lines.framing(content_max)?;
     // without other fields, nothing is compared with it
     if let Some(host) = host
-        && (lines.rare.is_some() || !host.needs_no_dns)
+        && (lines.rare.is_some() || host.needs_dns)
     {
         let fields = lines.rare();
         fields.host = Some(host.as_str().to_owned());
-        fields.host_needs_dns = !host.needs_no_dns;
+        fields.host_needs_dns = host.needs_dns;
     }
     let request = Request {
         method: method.parse().map_err(|()| REQUEST_LINE)?,

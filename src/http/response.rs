@@ -157,7 +157,9 @@ impl Response {
             (None, true) => "\r\nCache-Control: private, no-cache",
             (None, false) => "\r\nCache-Control: no-cache",
         };
-        push(out, ["HTTP/1.1 ", self.status.text(), "\r\nDate: ", common.date]);
+        let mut digits = itoa::Buffer::new();
+        let code = digits.format(self.status.code());
+        push(out, ["HTTP/1.1 ", code, " ", self.status.reason(), "\r\nDate: ", common.date]);
         push(out, [cache_control, PROTECTION_FIELDS]);
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
         if !matches!(self.status, StatusCode::NoContent | StatusCode::NotModified) {

@@ -54,10 +54,16 @@ const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
 enum State {
     /// A request, or the rest of one. `is_first`: none has been answered yet.
     Receiving { is_first: bool },
-    /// The answer to this request, which takes long, or whose change has to be saved first. Nothing
+    /// The answer to a request, which takes long, or whose change has to be saved first. Nothing
     /// is received meanwhile, so that requests are answered in order, and no timeout closes the
-    /// connection, so that its memory stays counted. `is_saved`: the writer had the change.
-    AwaitingAnswer { request: Arc<Request>, is_saved: bool, held: Option<WaitTime> },
+    /// connection, so that its memory stays counted.
+    AwaitingAnswer {
+        request: Arc<Request>,
+        /// The writer had the change.
+        is_saved: bool,
+        /// How long the request has waited for a change before.
+        held: Option<WaitTime>,
+    },
     /// A change of what its request names (RFC 7240 §4.3).
     Waiting(Box<Waiting>),
     /// Room in the socket for more of the output. When all of it is sent, this follows.
@@ -228,12 +234,12 @@ impl Connection {
             (Event::Overdue(Closing::NoRoom), State::Receiving { .. })
                 if !self.parser.is_idle() =>
             {
-                context.counters.count_closed(Closing::NoRoom, 1);
+                context.counters.closed(Closing::NoRoom).add(1);
                 self.refuse(None, overloaded(), context)?;
                 Ok(Next::Close)
             }
             (Event::Overdue(reason), State::Receiving { .. }) if !self.parser.is_idle() => {
-                context.counters.count_closed(reason, 1);
+                context.counters.closed(reason).add(1);
                 self.refuse(None, timed_out(), context)
             }
             (Event::Overdue(reason), State::Receiving { .. }) => Ok(self.close(reason, context)),
@@ -250,7 +256,7 @@ impl Connection {
             (Event::Ready, State::Waiting(_)) => self.receive_while_waiting(context),
             (Event::Resume, State::Waiting(_)) => self.ask_again(context),
             (Event::Overdue(Closing::NoRoom), State::Waiting(_)) => {
-                context.counters.count_closed(Closing::NoRoom, 1);
+                context.counters.closed(Closing::NoRoom).add(1);
                 self.end_wait(None, context)?;
                 // It has sent nothing that would reset the connection. If it lingered, it would be
                 // one too many still, and another connection would be closed in its place.
@@ -276,7 +282,7 @@ impl Connection {
 
     /// Closes the connection; counts and logs the reason.
     fn close(&self, reason: Closing, context: &LoopContext<'_>) -> Next {
-        context.counters.count_closed(reason, 1);
+        context.counters.closed(reason).add(1);
         log::debug!("closed {}: {}", access_log::client(self.peer, None), reason.label());
         Next::Close
     }
@@ -309,7 +315,7 @@ impl Connection {
             if !self.output.has_room() || self.parser.is_idle() {
                 break;
             }
-            let content_max = context.shared.limits.content_max;
+            let content_max = context.shared.service.options.content_max;
             let checks_host = self.checks_host;
             // nothing is kept of a content that the head has refused, however much has arrived
             let head = match self.parser.next_head(content_max) {
@@ -404,7 +410,7 @@ impl Connection {
         request: Option<&Request>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
-        context.counters.count_closed(Closing::NoRoom, 1);
+        context.counters.closed(Closing::NoRoom).add(1);
         self.refuse(request, overloaded(), context)
     }
 

@@ -53,7 +53,8 @@ impl SteppedConnection {
         const TIME: Duration = Duration::from_secs(60);
         // small, so that it fills up
         sockopt::set_socket_send_buffer_size(&socket, 1).expect("it is a socket");
-        let mut options = ServiceOptions { access_log: AccessLog::All, ..Default::default() };
+        let access_log = AccessLog::All;
+        let mut options = ServiceOptions { access_log, content_max, ..Default::default() };
         match access {
             Access::Open => options.allowlist.origins.push("http://a".to_owned()),
             Access::Strict => {
@@ -64,8 +65,7 @@ impl SteppedConnection {
         let colors = json::from_list(list).expect("these are colors");
         let store = Store::in_memory(colors, MEMORY_MAX);
         let service = Service::new(store, options, 1, 10);
-        let limits =
-            Limits { content_max, request_timeout: TIME, keep_alive: TIME, memory_max: MEMORY_MAX };
+        let limits = Limits { request_timeout: TIME, keep_alive: TIME, memory_max: MEMORY_MAX };
         let shared = Arc::new(Shared::new(service, limits));
         let quota = Quota::new(Arc::clone(&shared), 0);
         let checks_host = access == Access::Strict;

@@ -239,7 +239,7 @@ impl Worker {
         entry.watched = wanted;
         if let Err(error) = watched {
             self.connections.remove(&id);
-            context.counters.count_closed(Closing::NoRoom, 1);
+            context.counters.closed(Closing::NoRoom).add(1);
             logging::CONNECTIONS
                 .log(format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
@@ -313,7 +313,7 @@ impl Worker {
         let count = before - self.connections.len();
         if count > 0 {
             let counters = &self.inbox.shared.service.metrics.workers[self.inbox.worker];
-            counters.count_closed(Closing::OldList, count);
+            counters.closed(Closing::OldList).add(count as u64);
             logging::CONNECTIONS.log(format_args!(
                 "connections closed: {count}; old lists that they were still reading took too much \
                  memory"

@@ -13,10 +13,10 @@ use crate::store::{Color, Colors, Store};
 fn worker(value: &str) -> Worker {
     let colors = Colors::from_iter([Color::new("red", value)]);
     let store = Store::in_memory(colors, 32 << 20);
-    let service = Service::new(store, ServiceOptions::default(), 2, 10);
+    let options = ServiceOptions { content_max: 100, ..ServiceOptions::default() };
+    let service = Service::new(store, options, 2, 10);
     let time = Duration::from_secs(10);
-    let limits =
-        Limits { content_max: 100, request_timeout: time, keep_alive: time, memory_max: 10_000 };
+    let limits = Limits { request_timeout: time, keep_alive: time, memory_max: 10_000 };
     let shared = Arc::new(Shared::new(service, limits));
     Worker::new(Inbox::new(0, shared, ThreadPool::new(1)).unwrap().into()).unwrap()
 }
@@ -137,7 +137,7 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
     assert_eq!(
         (
             worker.connections.len(),
-            worker.inbox.shared.service.metrics.workers[0].closed[Closing::NoRoom as usize].read()
+            worker.inbox.shared.service.metrics.workers[0].closed(Closing::NoRoom).read()
         ),
         (0, 1)
     );

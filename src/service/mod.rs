@@ -43,7 +43,7 @@ pub(crate) struct ServiceOptions {
     pub(crate) read_only: bool,
     pub(crate) access_log: AccessLog,
     pub(crate) allowlist: Allowlist,
-    /// Bytes of content in one request. The page is told; the connection enforces it.
+    /// Most bytes of content in one request: `--max-body`. The connection refuses longer contents.
     pub(crate) content_max: usize,
     /// A write needs one of these; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,

@@ -148,7 +148,7 @@ mod tests {
 
     fn request(method: Method, host: Option<&str>, fields: Fields) -> Request {
         let host_needs_dns =
-            host.is_some_and(|host| !Host::parse(host.as_bytes()).unwrap().needs_no_dns);
+            host.is_some_and(|host| Host::parse(host.as_bytes()).unwrap().needs_dns);
         let host = host.map(str::to_owned);
         Request::plain(method, Fields { host, host_needs_dns, ..fields })
     }

@@ -25,10 +25,9 @@ impl Pair {
     /// A connection to a service with one color.
     fn new(value: &str) -> Self {
         let colors = Colors::from_iter([Color::new("red", value)]);
-        let service =
-            Service::new(Store::in_memory(colors, 32 << 20), ServiceOptions::default(), 1, 10);
+        let options = ServiceOptions { content_max: 100, ..ServiceOptions::default() };
+        let service = Service::new(Store::in_memory(colors, 32 << 20), options, 1, 10);
         let limits = Limits {
-            content_max: 100,
             request_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(75),
             memory_max: 10_000,
@@ -185,7 +184,7 @@ fn what_is_overdue_is_told_closed_and_counted_by_its_state() {
         assert_eq!(pair.advance(Event::Overdue(reason)), next, "{name} {reason:?}");
         assert_eq!(pair.received(), responses, "{name} {reason:?}");
         let counters = &pair.inbox.shared.service.metrics.workers[0];
-        assert_eq!(counters.closed[reason as usize].read(), counted, "{name} {reason:?}");
+        assert_eq!(counters.closed(reason).read(), counted, "{name} {reason:?}");
     }
 }
 
