@@ -35,13 +35,17 @@ const RESULTS: [(&str, &str); 10] = [
     ("comparison", "comparison"),
 ];
 
-/// Those of README.
+/// Those of the large table of docs/performance.md.
 const SERVERS: [&str; 7] =
     ["colors", "tiny_http", "tiny_http 64", "axum", "nginx, files", "Redis", "SQLite"];
 
 /// Those that tell a client of a change, so that it need not ask again and again: colors by
 /// `Prefer: wait`, Redis by notifications of its keys.
 const TELLING: [&str; 2] = ["colors", "Redis"];
+
+/// What README shows of that table.
+const SHORT_ROWS: [&str; 3] = ["reads/s", "MiB", "stalled clients until others wait"];
+const SHORT_SERVERS: [&str; 3] = ["colors", "tiny_http", "axum"];
 
 /// Titles of tables.
 const RATES: &str = "32 connections, 148 colors";
@@ -114,8 +118,8 @@ fn results_text() -> Result<String> {
     Ok(text)
 }
 
-/// Prints the table of README: a row for each kind of figure, put together from the results of the
-/// other parts.
+/// Prints the large table of docs/performance.md, a row for each kind of figure, put together from
+/// the results of the other parts; and the small one of README.
 pub(crate) fn compare() -> Result<()> {
     let text = results_text()?;
     let tables = parse(&text);
@@ -162,6 +166,13 @@ pub(crate) fn compare() -> Result<()> {
         "From rates.txt, stalled.txt, writers.txt and disk.txt, which have commit and conditions."
     );
     summary.print("148 colors");
+    let mut short = Summary::new();
+    for row in SHORT_ROWS {
+        for server in SHORT_SERVERS {
+            short.add(row, server, summary.cell(row, server).to_owned());
+        }
+    }
+    short.print("at a glance");
     Ok(())
 }
 

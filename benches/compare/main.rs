@@ -87,7 +87,7 @@ enum Part {
     Isolation,
     /// Times of reads beside a client that writes to a slow disk, also of Redis
     Disk,
-    /// The table of README, put together from benches/results
+    /// The tables of README and of all servers, put together from benches/results
     Comparison,
     /// Times until clients have a change, and CPU time while nothing changes: waiting and polling
     Waiting,

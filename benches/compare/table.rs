@@ -39,6 +39,12 @@ impl Summary {
         self.0.push([row.to_owned(), column.to_owned(), cell]);
     }
 
+    /// Empty if there is none.
+    pub(crate) fn cell(&self, row: &str, column: &str) -> &str {
+        let cell = self.0.iter().find(|cell| cell[0] == row && cell[1] == column);
+        cell.map_or("", |cell| &cell[2])
+    }
+
     /// Prints rows and columns in the order in which they were first named.
     pub(crate) fn print(&self, title: &str) {
         let in_order = |part: usize| {
@@ -51,21 +57,18 @@ impl Summary {
             names
         };
         let (rows, columns) = (in_order(0), in_order(1));
-        let cell = |row: &str, column: &str| {
-            let cell = self.0.iter().find(|cell| cell[0] == row && cell[1] == column);
-            cell.map_or("", |cell| &cell[2])
-        };
         let width = |text: &str| text.chars().count();
         let first = rows.iter().map(|row| width(row)).max().unwrap_or_default();
         let mut titles = format!("{title:<first$}");
         for column in &columns {
-            let widest = rows.iter().map(|row| width(cell(row, column))).max().unwrap_or_default();
+            let widest =
+                rows.iter().map(|row| width(self.cell(row, column))).max().unwrap_or_default();
             titles += &format!(" | {column:>widest$}");
         }
         println!();
         let table = Table::begin(&titles, 1);
         for row in rows {
-            let cells = columns.iter().map(|column| cell(row, column));
+            let cells = columns.iter().map(|column| self.cell(row, column));
             table.row([row].into_iter().chain(cells).map(str::to_owned));
         }
     }
