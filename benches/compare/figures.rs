@@ -39,10 +39,6 @@ const RESULTS: [(&str, &str); 10] = [
 const SERVERS: [&str; 7] =
     ["colors", "tiny_http", "tiny_http 64", "axum", "nginx, files", "Redis", "SQLite"];
 
-/// Those that tell a client of a change, so that it need not ask again and again: colors by
-/// `Prefer: wait`, Redis by notifications of its keys.
-const TELLING: [&str; 2] = ["colors", "Redis"];
-
 /// What README shows of that table.
 const SHORT_ROWS: [&str; 3] = ["reads/s", "MiB", "stalled clients until others wait"];
 const SHORT_SERVERS: [&str; 3] = ["colors", "tiny_http", "axum"];
@@ -157,10 +153,6 @@ pub(crate) fn compare() -> Result<()> {
     for server in SERVERS {
         let figure = cell(find(DISK)?, "50 ms", &format!("{server}: p99 ms"));
         summary.add("read beside slow saves: p99 ms", server, figure.unwrap_or_default());
-    }
-    for server in SERVERS {
-        let tells = if TELLING.contains(&server) { "yes" } else { "no" };
-        summary.add("tells of a change", server, tells.to_owned());
     }
     println!(
         "From rates.txt, stalled.txt, writers.txt and disk.txt, which have commit and conditions."
