@@ -156,8 +156,8 @@ impl Machine {
     }
 
     /// Starts the service with the variables of a file, but on a free port.
-    fn serve_with(&self, options: &str) -> Server {
-        let options = fs::read_to_string(self.scratch.0.join("default").join(options)).unwrap();
+    fn serve_with_options(&self) -> Server {
+        let options = fs::read_to_string(self.scratch.file("default/colors")).unwrap();
         let mut command = colors(&["--listen", "127.0.0.1:0"]);
         // of colors.service
         command.env("COLORS_DATA", self.file());
@@ -407,7 +407,7 @@ fn a_follower_on_another_machine_has_one_list_after_the_other() {
     let commands = block(REPLICAS, "sh", "replica.db >>/etc/default/colors");
     second.follow(commands, |what| match what {
         "enable --now colors-replica.service" => {}
-        "restart colors.service" => follower = Some(second.serve_with("colors")),
+        "restart colors.service" => follower = Some(second.serve_with_options()),
         _ => panic!("{what}"),
     });
     let follower = follower.expect("it is started");
@@ -479,13 +479,6 @@ fn the_units_are_sound() {
     let unit = block(REPLICAS, "ini", "restore -f");
     let unit = unit.replace("/usr/bin/litestream", path.trim_end());
     machine.scratch.write("colors-replica.service", unit);
-    let template = include_str!("../../packaging/systemd/template/colors@.service");
-    let program = colors(&[]).get_program().to_str().unwrap().to_owned();
-    let template = template.replace("/usr/bin/colors", &program);
-    machine.scratch.write("colors@public.service", template);
-    fs::create_dir(machine.scratch.0.join("colors@public.service.d")).unwrap();
-    let reads = block(REPLICAS, "ini", "User=colors");
-    machine.scratch.write("colors@public.service.d/override.conf", reads);
     let service = "[Service]\nExecStart=/usr/bin/litestream replicate\n";
     let copies = block(REPLICAS, "ini", "force-snapshot");
     for (file, text) in [("", service), (".d/override.conf", copies)] {
@@ -493,7 +486,7 @@ fn the_units_are_sound() {
         fs::create_dir_all(machine.scratch.0.join(&file).parent().unwrap()).unwrap();
         machine.scratch.write(&file, text.replace("/usr/bin/litestream", path.trim_end()));
     }
-    for unit in ["litestream.service", "colors-replica.service", "colors@public.service"] {
+    for unit in ["litestream.service", "colors-replica.service"] {
         check_unit(&machine.scratch.0, unit);
     }
 }
@@ -514,32 +507,6 @@ fn litestream_takes_each_replica_that_the_document_names() {
         assert_eq!(row, ["/var/lib/colors/colors.db", kind]);
     }
     assert_eq!(replicas.len(), 3);
-}
-
-#[test]
-fn a_public_service_beside_a_private_one_has_its_list() {
-    let scratch = Scratch::new();
-    let tokens = scratch.write_tokens("0123456789abcdef\n");
-    fs::create_dir(scratch.0.join("default")).unwrap();
-    let machine = Machine { scratch, replica: String::new() };
-    let options = ["--data", &machine.file(), "--private", "--token-file", &tokens];
-    let private = Server::start(&options);
-    let mut public = None;
-    machine.follow(block(REPLICAS, "sh", "colors@public"), |what| match what {
-        "enable --now colors@public" => public = Some(machine.serve_with("colors@public")),
-        _ => panic!("{what}"),
-    });
-    let public = public.expect("it is started");
-    private.ask("GET", "/colors", "").expect_status(401);
-    let bearer = "Authorization: Bearer 0123456789abcdef\r\n";
-    let mut owner = private.connect();
-    owner.ask_with("DELETE", "/colors/red", bearer, "").expect_status(200);
-    let list = owner.ask_with("GET", "/colors", bearer, "").content;
-    wait_until("it follows", || public.list() == list);
-    public.ask("DELETE", "/colors/blue", "").expect_status(405);
-    assert_calm(&private.stop());
-    assert_calm(&public.stop());
-    assert_same_list(&stored(&machine.file()), &list);
 }
 
 #[test]
@@ -576,7 +543,7 @@ fn another_machine_takes_over_without_a_loss_by_the_commands_for_that() {
     let mut new = None;
     second.follow(block(REPLICAS, "sh", "chown --reference"), |what| match what {
         "disable --now colors-replica.service" | "stop colors.service" => {}
-        "start colors.service" => new = Some(second.serve_with("colors")),
+        "start colors.service" => new = Some(second.serve_with_options()),
         _ => panic!("{what}"),
     });
     let new = new.expect("it is started");
