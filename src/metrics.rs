@@ -62,7 +62,8 @@ pub(crate) enum Closing {
 }
 
 impl Closing {
-    const ALL: [Self; 5] = [Self::Idle, Self::Request, Self::Unread, Self::OldList, Self::NoRoom];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Idle, Self::Request, Self::Unread, Self::OldList, Self::NoRoom];
 
     /// The value of the label `reason`.
     pub(crate) fn label(self) -> &'static str {

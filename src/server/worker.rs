@@ -93,10 +93,8 @@ impl Worker {
 
     fn serve_all(&mut self) {
         let inbox = Arc::clone(&self.inbox);
-        let shared = &inbox.shared;
         let mut scratch = vec![0; RECEIVE_BYTES_MAX];
         let mut events = Vec::new();
-        let counters = &shared.service.metrics.workers[inbox.worker];
         let mut before = Instant::now();
         let mut is_busy = false;
         let mut date = Date::default();
@@ -104,11 +102,9 @@ impl Worker {
             let now = self.wait(&mut events, before, is_busy);
             is_busy = !events.is_empty();
             let mut context = LoopContext {
-                shared,
                 inbox: &inbox,
                 id: INBOX,
-                counters,
-                phase: shared.service.phase.get(),
+                phase: inbox.shared.service.phase.get(),
                 now,
                 date: date.at(now),
                 scratch: &mut scratch,
@@ -126,7 +122,7 @@ impl Worker {
             }
             self.close_new_old();
             let end = Instant::now();
-            counters.immediate.add(context.answered, end - now);
+            context.counters().immediate.add(context.answered, end - now);
             before = end;
         }
     }
@@ -239,7 +235,7 @@ impl Worker {
         entry.watched = wanted;
         if let Err(error) = watched {
             self.connections.remove(&id);
-            context.counters.closed(Closing::NoRoom).add(1);
+            context.counters().closed(Closing::NoRoom).add(1);
             logging::CONNECTIONS
                 .log(format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
@@ -248,14 +244,15 @@ impl Worker {
     /// Ends what has passed its deadline by `now`, makes room at the connection limit, and finds out
     /// when to look again.
     fn end_overdue(&mut self, now: Instant, context: &mut LoopContext<'_>) {
-        let overdue = |(id, entry): (&u64, &Entry)| {
-            let (deadline, reason) =
-                entry.connection.deadline(context.phase, &context.shared.limits)?;
-            (deadline <= now).then_some((*id, reason))
+        let limits = &context.shared().limits;
+        let is_overdue = |entry: &Entry| {
+            let deadline = entry.connection.deadline(context.phase, limits);
+            deadline.is_some_and(|deadline| deadline <= now)
         };
-        let overdue: Vec<_> = self.connections.iter().filter_map(overdue).collect();
-        for (id, reason) in overdue {
-            self.serve(id, Event::Overdue(reason), context);
+        let overdue = self.connections.iter().filter(|(_, entry)| is_overdue(entry));
+        let overdue: Vec<u64> = overdue.map(|(id, _)| *id).collect();
+        for id in overdue {
+            self.serve(id, Event::Overdue, context);
         }
         if context.phase == Phase::Full {
             self.make_room(now, context);
@@ -270,23 +267,23 @@ impl Worker {
     /// At the connection limit, closes as many connections that stand still as there are clients
     /// above it, those that have stood still longest first. Each worker closes its share of them.
     fn make_room(&mut self, now: Instant, context: &mut LoopContext<'_>) {
-        let guard = context.shared.making_room.try_lock();
+        let guard = context.shared().making_room.try_lock();
         if matches!(guard, Err(TryLockError::WouldBlock)) {
             return;
         }
         let share =
-            context.shared.excess().div_ceil(context.shared.service.connections.workers.len());
+            context.shared().excess().div_ceil(context.shared().service.connections.workers.len());
         let connections = self.connections.iter();
         let mut stalled: Vec<(Instant, u64)> = connections
-            .filter_map(|(id, entry)| Some((entry.connection.stands_still_since()?, *id)))
+            .filter_map(|(id, entry)| Some((entry.connection.stalled_since()?, *id)))
             .filter(|(since, _)| *since + STALL_TIME <= now)
             .collect();
         stalled.sort_unstable();
         for (_, id) in stalled.into_iter().take(share) {
-            if context.shared.excess() == 0 {
+            if context.shared().excess() == 0 {
                 break;
             }
-            self.serve(id, Event::Overdue(Closing::NoRoom), context);
+            self.serve(id, Event::Evicted, context);
         }
     }
 

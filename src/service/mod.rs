@@ -106,7 +106,7 @@ pub(crate) struct RequestContext {
 pub(crate) enum Answer {
     Now(Response),
     /// What the client has is current, and it would rather wait for a change.
-    Unchanged(Box<Wait>),
+    NotModified(Box<Wait>),
     /// When the change is saved, its outcome is delivered, and
     /// [`Service::respond_to_outcome`] makes the response.
     Saving,

@@ -421,7 +421,7 @@ fn read_or_wait(request: &Request, blob: &Arc<Blob>, subject: impl FnOnce() -> S
     match request.fields().prefer_wait {
         Some(seconds) if response.status == StatusCode::NotModified => {
             let not_modified = response.with_wait(seconds);
-            Answer::Unchanged(Box::new(Wait { subject: subject(), seconds, not_modified }))
+            Answer::NotModified(Box::new(Wait { subject: subject(), seconds, not_modified }))
         }
         _ => Answer::Now(response),
     }

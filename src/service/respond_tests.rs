@@ -41,7 +41,7 @@ pub(super) fn respond(service: &Service, request: &Request) -> Response {
     let context = RequestContext { checks_host: true, may_defer: false, ticket };
     match service.respond(request, context) {
         Answer::Now(response) => response,
-        Answer::Unchanged(_) | Answer::Saving | Answer::Deferred => {
+        Answer::NotModified(_) | Answer::Saving | Answer::Deferred => {
             panic!("nothing is to be waited for")
         }
     }
