@@ -1,7 +1,8 @@
 //! `colors`: a JSON web service that keeps an ordered list of named colors. What clients may rely on
 //! is in docs/http.md.
 //!
-//! A map of the code, with one line for each file but `main`. Each group uses only those below it.
+//! A map of the code, with one line for each file but `main` and tests. Each group uses only those
+//! below it.
 //! How a read, a change, a deadline and the stop go through them is told in CONTRIBUTING.md, "The
 //! way of a request".
 //!
@@ -21,6 +22,7 @@
 //!   - `inbox`: how other threads reach a worker
 //!   - `waits`: which connections wait for a change, and which a change concerns
 //!   - `connection`: the state machine of a connection
+//!   - `connection/sending`: responses, and what follows them
 //!   - `connection/pending`: answers that come later
 //!   - `output`: what a connection has to send
 //!   - `stepped`: a connection that a fuzz target serves; in no other build

@@ -15,8 +15,7 @@ use super::syntax::is_tchar;
 /// browsers stay below 16 KiB in all.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Longest method in bytes. The longest that is registered has 17 (RFC 5323, RFC 4437); the rest is
-/// slack.
+/// Longest method in bytes. The longest that is registered has 17 (UPDATEREDIRECTREF, RFC 4437).
 const METHOD_BYTES_MAX: usize = 32;
 
 /// Most field lines in one request: Apache's limit, and several times what browsers send.

@@ -39,9 +39,9 @@ const ANSWERS_IN_A_ROW: usize = 16;
 /// once, the kernel would reset it, and the client could lose the response.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
-/// How much longer than the keep-alive time an idle connection stays open, so that a request that
-/// is sent just before that is over still arrives. The field Keep-Alive has whole seconds, at least
-/// one: with this it never promises too much, unless the service stops.
+/// How much longer than the keep-alive time an idle connection stays open: a request that is sent in
+/// the last moment still arrives. It also makes up for the field Keep-Alive, which promises whole
+/// seconds, and at least one.
 const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
 /// How long an old representation may be sent after there are too many of them.
@@ -54,9 +54,9 @@ const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
 enum State {
     /// A request, or the rest of one. `is_first`: none has been answered yet.
     Receiving { is_first: bool },
-    /// The answer to a request, which takes long, or whose change has to be saved first. Nothing
-    /// is received meanwhile, so that requests are answered in order, and no timeout closes the
-    /// connection, so that its memory stays counted.
+    /// The answer to a request, which takes long, or whose change has to be saved first. Nothing is
+    /// received meanwhile, so that requests are answered in order. No timeout closes the connection:
+    /// its memory has to stay counted.
     AwaitingAnswer { request: Arc<Request>, timing: Timing },
     /// A change of what its request names (RFC 7240 §4.3).
     Waiting(Box<Waiting>),
@@ -99,8 +99,8 @@ pub(super) enum Event {
 /// What the worker has to do for the connection next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Wait for these events on the socket. Without any, it is taken out of epoll, which would
-    /// report in every pass that the client has gone.
+    /// Wait for these events on the socket. If there are none, take it out of epoll, which would
+    /// otherwise report in every pass that the client has gone.
     Wait(EventFlags),
     /// Send [`Event::Resume`] when the other connections have been served.
     Queue,

@@ -21,14 +21,15 @@ use crate::logging;
 use crate::metrics::Closing;
 use crate::service::Phase;
 
-/// Deadlines are looked at no more often than this, so one may be missed by as much.
+/// Shortest time from one look at all deadlines to the next that it plans, so a deadline may be
+/// missed by as much. An event may bring the next look forward.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The same while there are more connections than the limit, and room has to be made.
 const FULL_TICK: Duration = Duration::from_millis(20);
 
-/// At the connection limit, a connection without progress for this long may be closed: a new client
-/// is answered within a second.
+/// At the connection limit, a connection that makes no progress for this long has stalled and may be
+/// closed: a new client is answered within a second.
 const STALL_TIME: Duration = Duration::from_millis(500);
 
 /// Connections of the run queue that are served in one context.
@@ -44,7 +45,7 @@ struct Entry {
     connection: Connection,
     /// What epoll watches the socket for; without any, it is not in epoll.
     watched: EventFlags,
-    /// It is in the run queue, which would have to be searched for it.
+    /// Whether it is in the run queue, where a search would take long.
     queued: bool,
 }
 
@@ -56,9 +57,9 @@ pub(super) struct Worker {
     last_id: u64,
     /// The ids of connections that have more requests in their buffers.
     run_queue: VecDeque<u64>,
-    /// When to look at all connections, no later than the first needs it; `None` when none does.
+    /// When to look at all connections; `None` when none needs it.
     next_check: Option<Instant>,
-    /// That of the last context.
+    /// The phase in the pass before.
     phase: Phase,
     /// What [`Blob::counted_bytes`] was when old ones were last looked for.
     counted: usize,
@@ -128,8 +129,8 @@ impl Worker {
     }
 
     /// Waits until a connection is ready, there is mail, or it is time to look at the deadlines, and
-    /// puts what is ready into `events`. Returns when the pass begins: now, or `before`, the end of
-    /// the pass before, if there was no wait. `is_busy`: the pass before had something to do.
+    /// puts what is ready into `events`. Returns the time: that is `before`, when the last pass
+    /// ended, if it has not waited. `is_busy`: the last pass had something to do.
     fn wait(&mut self, events: &mut Vec<epoll::Event>, before: Instant, is_busy: bool) -> Instant {
         // room for all connections, so that one call reports all that are ready
         events.reserve(self.connections.len() + 1);
@@ -157,7 +158,7 @@ impl Worker {
         }
         if has_mail {
             self.take_mail(context);
-            self.resume(self.inbox.waits.take_concerned(&self.inbox.pool));
+            self.resume(self.inbox.waits.take_concerned());
         }
         for _ in 0..self.run_queue.len().min(RESUMED_PER_PASS) {
             if let Some(id) = self.run_queue.pop_front() {
@@ -264,8 +265,8 @@ impl Worker {
         self.next_check = if context.phase == Phase::Full { Some(now + FULL_TICK) } else { first };
     }
 
-    /// At the connection limit, closes as many connections that stand still as there are clients
-    /// above it, those that have stood still longest first. Each worker closes its share of them.
+    /// At the connection limit, closes as many stalled connections as there are clients above it,
+    /// those that have stalled longest first. Each worker closes its share of them.
     fn make_room(&mut self, now: Instant, context: &mut LoopContext<'_>) {
         let guard = context.shared().making_room.try_lock();
         if matches!(guard, Err(TryLockError::WouldBlock)) {

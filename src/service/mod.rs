@@ -124,7 +124,7 @@ pub(crate) struct Wait {
     pub(crate) not_modified: Response,
 }
 
-/// What a client waits for a change of.
+/// What has to change for a client that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     List,

@@ -35,8 +35,8 @@ pub(super) fn openapi(base: &BasePath) -> Arc<Blob> {
 }
 
 impl Service {
-    /// Answers a request; an error is a response too. A request that waits may be refused later than
-    /// its head was, once its token is withdrawn.
+    /// Answers a request; an error is a response too. Checks the head again: its token may have been
+    /// withdrawn while the request waited for a change.
     pub(crate) fn respond(&self, request: &Request, context: RequestContext) -> Answer {
         match self.admit(request, context.checks_host) {
             Ok(resource) => self.operate(resource, request, context),
@@ -109,11 +109,11 @@ impl Service {
             }
             (Resource::Color(name), Method::Put) if creates(request) => {
                 let create = json::from_create_named(&name, content).map(Action::CreateAbsent);
-                // a color that is there is no place for this one, whatever its content
+                // where the color exists, 412 comes before what is wrong with the content
                 if create.is_err() && list.first(&name).is_some() {
                     condition_failed()
                 } else {
-                    // without a name: that the color is not there is no error
+                    // no name: that the color does not exist is no error here
                     return change(None, create);
                 }
             }

@@ -95,7 +95,8 @@ impl Connection {
         let timing = if matches!(timing, Timing::Pass) { Timing::Long } else { timing };
         self.state = State::AwaitingAnswer { request, timing };
         self.output.send(&self.socket)?;
-        // epoll watches for the same as before: epoll_ctl takes time, and few clients send more
+        // Nothing is received now, but epoll watches for IN already, few clients send more, and
+        // epoll_ctl takes time.
         Ok(Next::Wait(EventFlags::IN))
     }
 
