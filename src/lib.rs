@@ -30,7 +30,9 @@
 //! - `service`: the contract, a request in and a response out
 //!   - `mod`: what requests are answered from, and what their answers are
 //!   - `connections`: how many connections each worker has
+//!   - `admission`: what the head of a request decides
 //!   - `respond`: the table of resources and methods, and their responses
+//!   - `monitoring`: `/health` and `/metrics`
 //!   - `matcher`: what a path names
 //!   - `origin`: which web pages may do what
 //!   - `token`: who may change the list

@@ -1,7 +1,9 @@
 //! The HTTP contract: requests in, answers out. No sockets.
 
+mod admission;
 mod connections;
 mod matcher;
+mod monitoring;
 mod origin;
 mod page;
 mod respond;
