@@ -3,7 +3,7 @@
 //!
 //! A map of the code, with one line for each file but `main` and tests. Each group uses only those
 //! below it.
-//! How a read, a change, a deadline and the stop go through them is told in CONTRIBUTING.md, "The
+//! How a read, a change, a deadline and the stop go through them is described in CONTRIBUTING.md, "The
 //! way of a request".
 //!
 //! - the program
@@ -246,7 +246,8 @@ fn log_advice(
     args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
     if let (true, Some(name)) = (is_activated, &args.listen_name) {
         log::warn!(
-            "{name} does nothing: the service manager hands over the sockets; change the .socket unit"
+            "{name} does nothing: the service manager hands over the sockets; change the .socket \
+             unit"
         );
     }
     if let Some(loaded) = loaded {
@@ -255,7 +256,8 @@ fn log_advice(
         && !args.read_only
     {
         log::warn!(
-            "whoever reaches {endpoint} may change the list: --token-file, --read-only or a loopback address would prevent that"
+            "whoever reaches {endpoint} may change the list: --token-file, --read-only or a \
+             loopback address would prevent that"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! What the service counts, and the text that Prometheus reads.
 //!
 //! Each [`Counter`] is written by one thread alone, so that workers share no cache line for
-//! counting. `/metrics` tells the sums.
+//! counting. `/metrics` shows the sums.
 
 use std::fmt::Display;
 use std::fs;

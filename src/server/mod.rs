@@ -5,7 +5,7 @@
 //!
 //! | thread | does | may wait for |
 //! |---|---|---|
-//! | main | accepts connections, takes signals, sends heartbeats | poll(2), and for 20 ms where the system lacks something; at the start for FILE, at the stop for connections and the writer |
+//! | main | accepts connections, takes signals, sends heartbeats | poll(2); at the start for FILE, at the stop for connections and the writer |
 //! | workers, one for each processor and at least two | receive, answer and send | epoll_wait(2) |
 //! | one more of their pool | answers that take long, one after the other | nothing |
 //! | writer, or follower | all that `store` does on disk | the disk, locks of other programs, its channel |
@@ -296,7 +296,8 @@ impl AcceptLoop {
         if connections > 0 {
             let seconds = begun.elapsed().as_secs_f32();
             log::warn!(
-                "connections closed because they were still open {seconds:.0} s after the signal: {connections}"
+                "connections closed because they were still open {seconds:.0} s after the signal: \
+                 {connections}"
             );
         }
     }

@@ -29,7 +29,7 @@ pub enum Access {
 pub struct SteppedConnection {
     connection: Connection,
     inbox: Arc<Inbox>,
-    /// What the connection is told next.
+    /// The event that comes next.
     event: Event,
 }
 

@@ -173,7 +173,7 @@ impl Worker {
             match mail {
                 Mail::Ping(question) => drop(question),
                 Mail::AskAgain => self.resume(self.inbox.waits.all()),
-                // if the connection is closed by now, nobody is told; a change stands
+                // if the connection is closed by now, nobody gets it; a change stands
                 Mail::Event(id, event) => self.serve(id, event, context),
                 Mail::Connection(connection) => {
                     self.last_id += 1;
