@@ -33,8 +33,8 @@ pub(super) enum Mail {
     Connection(Box<Connection>),
     /// For the connection with this id.
     Event(u64, Event),
-    /// Whoever waits for a change may be answered otherwise, though the list is the same.
-    AskAgain,
+    /// A request that waits for a change may have lost its token.
+    TokensChanged,
     /// The worker drops it, to show that it is alive.
     Ping(Arc<()>),
 }

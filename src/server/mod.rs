@@ -180,8 +180,8 @@ impl AcceptLoop {
         service_manager::ready();
         while !self.accept_ready(signals)? {
             let save_time = self.shared.service.store.status.elapsed();
-            self.watchdog.tick(Instant::now(), save_time, |question| {
-                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::Ping(Arc::clone(question))));
+            self.watchdog.tick(Instant::now(), save_time, |ping| {
+                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::Ping(Arc::clone(ping))));
             });
         }
         Ok(())
@@ -236,7 +236,7 @@ impl AcceptLoop {
         match tokens.load() {
             Ok(loaded) => {
                 loaded.log();
-                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::AskAgain));
+                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::TokensChanged));
             }
             Err(error) => log::error!(
                 "cannot use the token file {}: {error}; the previous tokens stay",

@@ -171,8 +171,8 @@ impl Worker {
     fn take_mail(&mut self, context: &mut LoopContext<'_>) {
         for mail in self.inbox.take() {
             match mail {
-                Mail::Ping(question) => drop(question),
-                Mail::AskAgain => self.resume(self.inbox.waits.all()),
+                Mail::Ping(ping) => drop(ping),
+                Mail::TokensChanged => self.resume(self.inbox.waits.all()),
                 // if the connection is closed by now, nobody gets it; a change stands
                 Mail::Event(id, event) => self.serve(id, event, context),
                 Mail::Connection(connection) => {
