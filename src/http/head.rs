@@ -247,12 +247,16 @@ fn once<T>(field: &mut Option<T>, value: T, error: ProtocolError) -> Result<(), 
     if field.replace(value).is_some() { Err(error) } else { Ok(()) }
 }
 
-/// Appends the value of a repeated field line, after a comma (RFC 9110 §5.3).
+/// Appends the value of a repeated field line, after a comma (RFC 9110 §5.3). Other characters than
+/// those of ASCII, which none of these fields has, become question marks: each takes one byte still.
 fn join(field: &mut Option<String>, value: &[u8]) {
-    let value = String::from_utf8_lossy(value);
+    let ascii = value.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' });
     match field {
-        Some(joined) => joined.extend([", ", &value]),
-        None => *field = Some(value.into_owned()),
+        Some(joined) => {
+            joined.push_str(", ");
+            joined.extend(ascii);
+        }
+        None => *field = Some(ascii.collect()),
     }
 }
 
@@ -317,6 +321,14 @@ mod tests {
         ] {
             assert_eq!(fields(lines).unwrap().content_coding.as_deref(), expected, "{lines:?}");
         }
+    }
+
+    #[test]
+    fn a_field_takes_no_more_memory_than_its_line() {
+        let mut field = None;
+        join(&mut field, &[0xff; 1000]);
+        join(&mut field, "\u{e9}".as_bytes());
+        assert_eq!(field, Some("?".repeat(1000) + ", ??"));
     }
 
     #[test]

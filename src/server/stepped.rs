@@ -15,7 +15,6 @@ use super::connection::{Connection, Event, LoopContext, Next};
 use super::inbox::{Inbox, Mail};
 use super::limits::Quota;
 use super::{Limits, Shared};
-use crate::metrics::Closing;
 use crate::service::{AccessLog, BasePath, Phase, Service, ServiceOptions, Tokens};
 use crate::store::{Store, json};
 
@@ -30,7 +29,7 @@ pub enum Access {
 pub struct SteppedConnection {
     connection: Connection,
     inbox: Arc<Inbox>,
-    /// What the connection is told next.
+    /// The event that comes next.
     event: Event,
 }
 
@@ -77,13 +76,9 @@ impl SteppedConnection {
 
     pub fn step(&mut self) -> Step {
         let inbox = &self.inbox;
-        let shared = &inbox.shared;
-        let counters = &shared.service.metrics.workers[0];
         let mut context = LoopContext {
-            shared,
             inbox,
             id: 1,
-            counters,
             phase: Phase::Serving,
             now: Instant::now(),
             date: "",
@@ -98,9 +93,9 @@ impl SteppedConnection {
             Next::Wait(EventFlags::IN) if self.is_readable() => {}
             // nobody changes the list meanwhile
             Next::Wait(EventFlags::IN)
-                if shared.service.connections.workers[0].waiting.load(Relaxed) > 0 =>
+                if inbox.shared.service.connections.workers[0].waiting.load(Relaxed) > 0 =>
             {
-                self.event = Event::Overdue(Closing::Idle);
+                self.event = Event::Overdue;
             }
             Next::Wait(EventFlags::IN) => return Step::Bytes,
             Next::Wait(_) => {

@@ -1,7 +1,9 @@
 //! The HTTP contract: requests in, answers out. No sockets.
 
+mod admission;
 mod connections;
 mod matcher;
+mod monitoring;
 mod origin;
 mod page;
 mod respond;
@@ -106,7 +108,7 @@ pub(crate) struct RequestContext {
 pub(crate) enum Answer {
     Now(Response),
     /// What the client has is current, and it would rather wait for a change.
-    Unchanged(Box<Wait>),
+    NotModified(Box<Wait>),
     /// When the change is saved, its outcome is delivered, and
     /// [`Service::respond_to_outcome`] makes the response.
     Saving,
@@ -124,7 +126,7 @@ pub(crate) struct Wait {
     pub(crate) not_modified: Response,
 }
 
-/// What a client waits for a change of.
+/// What has to change for a client that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     List,
