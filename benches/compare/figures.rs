@@ -39,8 +39,13 @@ const RESULTS: [(&str, &str); 10] = [
 const SERVERS: [&str; 7] =
     ["colors", "tiny_http", "tiny_http 64", "axum", "nginx, files", "Redis", "SQLite"];
 
+/// Those that send a client each change, so that it need not poll: colors by `Prefer: wait`, Redis
+/// by notifications of its keys.
+const NOTIFYING: [&str; 2] = ["colors", "Redis"];
+
 /// What README shows of that table.
-const SHORT_ROWS: [&str; 3] = ["reads/s", "MiB", "stalled clients until others wait"];
+const SHORT_ROWS: [&str; 4] =
+    ["reads/s", "MiB", "stalled clients until others wait", "tells of a change"];
 const SHORT_SERVERS: [&str; 3] = ["colors", "tiny_http", "axum"];
 
 /// Titles of tables.
@@ -153,6 +158,10 @@ pub(crate) fn compare() -> Result<()> {
     for server in SERVERS {
         let figure = cell(find(DISK)?, "50 ms", &format!("{server}: p99 ms"));
         summary.add("read beside slow saves: p99 ms", server, figure.unwrap_or_default());
+    }
+    for server in SERVERS {
+        let notifies = if NOTIFYING.contains(&server) { "yes" } else { "no" };
+        summary.add("tells of a change", server, notifies.to_owned());
     }
     println!(
         "From rates.txt, stalled.txt, writers.txt and disk.txt, which have commit and conditions."
