@@ -94,8 +94,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_host, value_hint = ValueHint::Hostname)]
     pub(crate) allow_host: Vec<String>,
 
-    /// Log
-    #[arg(long, value_name = "LEVEL", default_value = "info", ignore_case = true,
+    /// Least severe to log: off, error, warn, info or debug
+    #[arg(long, value_name = "LEVEL", default_value = "info", ignore_case = true, hide_possible_values = true,
           value_parser = PossibleValuesParser::new(LEVELS).map(|level| level.parse::<LevelFilter>().expect("each of them is one")))]
     pub(crate) log_level: LevelFilter,
 

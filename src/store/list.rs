@@ -141,7 +141,8 @@ impl SharedList {
     }
 }
 
-/// Poisoning is ignored: nothing that is done under these locks is known to panic.
+/// Poisoning is ignored. Under the lock, only [`Colors::apply`] could panic: if the edit named a
+/// color that is not in the list. [`SharedList::make`] decides on the edit under the same lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -18,9 +18,11 @@
 //!
 //! # Locks
 //!
-//! In this process: `SharedList::current`, and `DatabaseStatus::current`, neither inside the other,
-//! and both for a moment. Versions are freed, and representations and tags made, outside of them.
-//! Those on FILE, between processes, are told in [`database`].
+//! In this process: `SharedList::current` and `DatabaseStatus::current`, neither inside the other,
+//! and both for a moment. Under the first, a change of a list in memory is decided and applied. That
+//! hashes names, and the JSON of one color of at most 16 KiB: a longer one has its tag from the
+//! start ([`Color::new`]). The JSON and the tag of a list are made, and whole lists are freed,
+//! without a lock. The locks on FILE, between processes, are listed in [`database`].
 //!
 //! # Deadlines
 //!
