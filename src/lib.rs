@@ -147,7 +147,7 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let (tokens, loaded) = load_tokens(args)?.unzip();
     let source = load::find(args)?;
     let path = source.path();
-    let lock = load::lock(args, &source)?;
+    let lock = source.lock()?;
     // from here on a start that ends removes the files of its sockets
     is_starting.store(false, SeqCst);
     let workers = args.worker_count();
@@ -161,7 +161,7 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     // one more for answers that take long
     let pool = start_pool(workers + 1).map_err(Failure::System)?;
     // with addresses and threads: a start that is refused for lack of them makes no FILE
-    let opened = load::start(args, source, lock, memory_max)
+    let opened = load::start(source, lock, memory_max)
         .map_err(|error| Failure::System(thread_error(&error)))?;
     let Some(Opened { store, details, is_new }) = wait_for(&opened, &signals)? else {
         return Ok(());
