@@ -122,7 +122,7 @@ fn open(
         Source::Followed(file) => {
             let (store, follower) =
                 Store::following(&file, memory_max).map_err(|error| unusable(&file, error))?;
-            let details = follows(&file, store.list.size().0);
+            let details = follows(&file, store.list.version().len());
             Ok((Opened { store, details, is_new: false }, Box::new(|| follower.run())))
         }
         Source::Database { given, path, seed, is_seed_given } => {

@@ -103,7 +103,7 @@ impl Service {
                 let envelope = match list.ready_envelope() {
                     Some(envelope) => envelope,
                     None if context.may_defer => return Answer::Deferred,
-                    None => list.envelope_of(&list.version()),
+                    None => Arc::clone(list.version().envelope()),
                 };
                 return read_or_wait(request, &envelope, || Subject::List);
             }
@@ -196,7 +196,7 @@ impl Service {
             Ok(Outcome::Deleted(color)) => sent(color, "".into()),
             Ok(Outcome::Replaced(list, before)) => {
                 let detail = logged(&|| format!("{before} -> {} colors", list.len()));
-                let content = Content::Shared(self.store.list.envelope_of(&list));
+                let content = Content::Shared(Arc::clone(list.envelope()));
                 Response { detail, is_change, ..Response::new(StatusCode::Ok, content) }
             }
             Ok(Outcome::NotFound) => no_such_color(),
@@ -280,7 +280,7 @@ impl Service {
         let mut health = serde_json::json!({
             "status": fault.as_deref().unwrap_or("ok"),
             "version": env!("BUILD_VERSION"),
-            "colors": store.list.size().0,
+            "colors": store.list.version().len(),
         });
         let times = store.status.now();
         if store.is_durable() {
@@ -317,7 +317,9 @@ impl Service {
         let times = [times.read, times.changed];
         let connections = &self.connections;
         let connections = [connections.open(), connections.max, connections.waiting()];
-        let text = self.metrics.exposition(connections, list.size(), &status.metrics, times);
+        let version = list.version();
+        let size = (version.len(), version.envelope_len());
+        let text = self.metrics.exposition(connections, size, &status.metrics, times);
         Response {
             media_type: MediaType::Metrics,
             ..Response::new(StatusCode::Ok, Content::Own(text.into_bytes()))

@@ -155,7 +155,7 @@ impl Colors {
     }
 
     /// The length of the envelope in bytes, without making it.
-    pub(super) fn envelope_len(&self) -> usize {
+    pub(crate) fn envelope_len(&self) -> usize {
         // a comma is between two colors
         ENVELOPE[0].len() + self.bytes + self.len().saturating_sub(1) + ENVELOPE[1].len()
     }
