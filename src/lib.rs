@@ -42,7 +42,9 @@
 //!   - `change`: what a change does to a version
 //!   - `writer`: group commit, and looks for what other programs have committed
 //!   - `status`: whether the database can be saved to, or read
-//!   - `database`: rows in SQLite
+//!   - `database`: an open database, its locks and saves
+//!   - `rows`: the table of colors in SQL
+//!   - `file_lock`: keeps out a second service
 //!   - `database_error`: why a database cannot be used
 //!   - `probe`: what is at the path of `--data`, before SQLite opens it
 //!   - `wal_files`: FILE, FILE-wal and FILE-shm of a database that is open

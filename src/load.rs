@@ -10,7 +10,9 @@ use std::thread;
 use crate::STACK_BYTES;
 use crate::args::Args;
 use crate::failure::Failure;
-use crate::store::{Colors, Database, DatabaseError, Store, database, foreign_reader, json, probe};
+use crate::store::{
+    Colors, Database, DatabaseError, Store, database, file_lock, foreign_reader, json, probe,
+};
 
 /// The seed if no option names one; it is there when the service is started in a checkout.
 const SEED_FILE: &str = "seed/colors.json";
@@ -48,7 +50,7 @@ impl Source {
     pub(crate) fn lock(&self) -> Result<Option<File>, Failure> {
         match self {
             Self::Database { given, path, .. } if path.exists() => {
-                database::flock(path).map(Some).map_err(|error| unusable(given, error))
+                file_lock::flock(path).map(Some).map_err(|error| unusable(given, error))
             }
             _ => Ok(None),
         }
@@ -129,7 +131,7 @@ fn open(
             let failed = |error| unusable(&given, error);
             let lock = match lock {
                 Some(lock) => lock,
-                None => database::flock(&path).map_err(failed)?,
+                None => file_lock::flock(&path).map_err(failed)?,
             };
             let made_from = match seed {
                 Some((colors, name)) => {

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::*;
+use crate::store::file_lock::flock;
 use crate::store::foreign_reader::read_once;
 
 fn color(id: i64, name: &str) -> (i64, Color) {

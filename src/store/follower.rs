@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 
 use super::foreign_reader::{Stamps, read_snapshot};
-use super::{DatabaseError, DatabaseStatus, POLL_INTERVAL, SharedList, database};
+use super::{DatabaseError, DatabaseStatus, POLL_INTERVAL, SharedList, rows};
 
 /// Reads the list of FILE again when that has changed, on a thread of its own.
 pub(crate) struct Follower {
@@ -37,7 +37,7 @@ impl Follower {
         }
         let known = self.list.version();
         let (colors, seen) =
-            read_snapshot(&self.path, &|connection| database::read_list(connection, &known))?;
+            read_snapshot(&self.path, &|connection| rows::read_list(connection, &known))?;
         let is_changed = colors != known;
         if is_changed {
             self.list.replace(colors);

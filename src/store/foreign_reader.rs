@@ -20,7 +20,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::database::{self, BUSY_PAUSE, BUSY_TIME};
-use super::{Colors, DatabaseError, probe};
+use super::{Colors, DatabaseError, probe, rows};
 
 /// Two steps of the clock of a file system, which are 1 to 10 ms long. A file that is changed twice
 /// within one step keeps its timestamp. A younger timestamp therefore does not prove that the file
@@ -115,9 +115,9 @@ type Found<T> = Result<(T, Option<Stamps>), DatabaseError>;
 pub(crate) fn read_once(path: &Path, check: bool) -> Result<Colors, DatabaseError> {
     let read = |connection: &Connection| {
         if check {
-            database::check_pages(connection)?;
+            rows::check_pages(connection)?;
         }
-        database::read_list(connection, &Colors::default())
+        rows::read_list(connection, &Colors::default())
     };
     Ok(read_snapshot(path, &read)?.0)
 }

@@ -68,7 +68,7 @@ impl Drop for Directory {
 
 /// The name of the first color.
 fn name_in(connection: &Connection) -> Result<String, DatabaseError> {
-    let colors = database::read_list(connection, &Colors::default())?;
+    let colors = rows::read_list(connection, &Colors::default())?;
     let (_, first) = colors.iter().next().expect("there is one");
     Ok(first.fields().name.into_owned())
 }

@@ -211,7 +211,7 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::thread;
 
-    use super::super::{Action, Color, Store, database};
+    use super::super::{Action, Color, Store, database, file_lock};
     use super::*;
     use crate::blob::{Conditions, Tag, Tags};
 
@@ -220,7 +220,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("colors-writer-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("colors.db");
-        let lock = database::flock(&path).unwrap();
+        let lock = file_lock::flock(&path).unwrap();
         database::fill(&path, &Colors::default()).unwrap();
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
         let (store, writer) = Store::in_database(database, colors, 1 << 20);
