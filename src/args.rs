@@ -21,13 +21,13 @@ const ENVIRONMENT: &str = "\
 Each option but --check and --dump can also be a variable: COLORS_ and its name, as in
 COLORS_MAX_BODY=64K or COLORS_READ_ONLY=true; several values with commas. The option overrides it.";
 
-/// What the name of every variable begins with.
+/// The beginning of the name of every variable.
 const PREFIX: &str = "COLORS_";
 
 /// The ids of options that no variable can set.
 const LINE_ONLY: [&str; 4] = ["check", "dump", "help", "version"];
 
-/// Variables in `/etc/default/colors` that are not for this program, but for colors-backup.service.
+/// Variables in `/etc/default/colors` that only colors-backup.service reads.
 const OF_OTHERS: [&str; 1] = ["COLORS_BACKUPS"];
 
 const LEVELS: [&str; 5] = ["off", "error", "warn", "info", "debug"];
@@ -112,11 +112,11 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "check")]
     pub(crate) dump: bool,
 
-    /// What sets `listen`, the option or its variable, if it is set.
+    /// The name of the option or the variable that sets `listen`; `None` if neither does.
     #[arg(skip)]
     pub(crate) listen_name: Option<String>,
 
-    /// What to log once the service listens.
+    /// Logged once the service listens.
     #[arg(skip)]
     pub(crate) warnings: Vec<String>,
 }
@@ -130,13 +130,13 @@ impl Args {
 
     fn try_read() -> clap::error::Result<Self> {
         let line: Vec<OsString> = env::args_os().collect();
-        // first without the variables, so that what is wrong below is wrong in a variable
+        // First without the variables. So a mistake that is found below is in a variable.
         Self::command().try_get_matches_from(&line)?;
         let mut command = Self::command().mut_args(with_variable);
         let matches = command
             .try_get_matches_from_mut(&line)
             .map_err(|error| name_variable(&command, error))?;
-        // messages name what the operator set: the option or its variable
+        // Messages name what the operator has set: the option or its variable.
         let name_of = |id: &str| match matches.value_source(id) {
             Some(ValueSource::EnvVariable) => variable(id),
             _ => option(id),
@@ -153,7 +153,7 @@ impl Args {
         }
     }
 
-    /// Why the options do not go together; `None` if they do.
+    /// Why the options contradict each other; `None` if they do not.
     fn conflict(&self, name_of: impl Fn(&str) -> String) -> Option<String> {
         if let Some(clash) = clash(&self.listen) {
             Some(format!("{}: {clash}", name_of("listen")))
@@ -171,14 +171,14 @@ impl Args {
     }
 
     pub(crate) fn worker_count(&self) -> usize {
-        // at least two workers, so that one long answer does not delay all other clients
+        // At least two workers, so that one long answer does not delay all other clients.
         let of_system = || available_parallelism().map_or(2, |count| count.get().clamp(2, 256));
         self.workers.unwrap_or_else(of_system)
     }
 }
 
-/// Has an option read its variable, unless that is empty: so unit files and container tools say that
-/// a variable is not set.
+/// Lets an option read its variable. An empty variable counts as not set: unit files and container
+/// tools set it to nothing to unset it.
 fn with_variable(arg: Arg) -> Arg {
     let is_set = |name: &String| env::var_os(name).is_some_and(|value| !value.is_empty());
     match variable_of(&arg).filter(is_set) {
@@ -187,7 +187,7 @@ fn with_variable(arg: Arg) -> Arg {
     }
 }
 
-/// Has the error for an invalid value of a variable name that, where clap names its option.
+/// Puts the name of the variable into an error about its value. There, clap names the option.
 fn name_variable(command: &Command, mut error: clap::Error) -> clap::Error {
     let option = error.get(ContextKind::InvalidArg).map(ToString::to_string);
     let arg = command.get_arguments().find(|arg| option.as_ref() == Some(&arg.to_string()));
@@ -210,7 +210,7 @@ fn warnings(command: &Command) -> Vec<String> {
             warnings.push(format!("the variable {name} is unknown and does nothing"));
         }
     }
-    // the environment has no fixed order
+    // The environment has no fixed order.
     warnings.sort_unstable();
     warnings
 }
@@ -233,7 +233,7 @@ fn parse_workers(text: &str) -> Result<usize, &'static str> {
     workers.ok_or("give a number from 1 to 256")
 }
 
-/// Parses a size from 64 bytes to 16 MiB; K and M stand for KiB and MiB.
+/// Parses a size from 64 bytes to 16 MiB. K and M stand for KiB and MiB.
 fn parse_size(text: &str) -> Result<usize, &'static str> {
     let (number, unit) = split_unit(text);
     let factor = match unit.to_ascii_lowercase().as_str() {

@@ -14,13 +14,13 @@ use crate::store::{
     Colors, Database, DatabaseError, Store, database, file_lock, foreign_reader, json, probe,
 };
 
-/// The seed if no option names one; it is there when the service is started in a checkout.
+/// The seed if no option names one. A service that is started in a checkout has this file.
 const SEED_FILE: &str = "seed/colors.json";
 
 /// The seed where that file does not exist.
 const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 
-/// Where the list comes from: found without a change to FILE.
+/// Where the list comes from. Finding that changes nothing on disk.
 pub(crate) enum Source {
     /// The colors of the seed, and its name: the list is in memory alone.
     InMemory(Colors, String),
@@ -60,14 +60,15 @@ impl Source {
 /// What the service starts with.
 pub(crate) struct Opened {
     pub(crate) store: Store,
-    /// For the first line of the log: how many colors, from where, and whether changes are kept.
+    /// For the first line of the log: the number of colors, where they come from, and whether
+    /// changes are kept.
     pub(crate) details: String,
-    /// FILE was made now. The log warns of that: when a disk is not mounted, a start makes a new
-    /// FILE in its mount point.
+    /// FILE was made now. The log warns of that, since a start makes a new FILE in the mount point
+    /// of a disk that is not mounted.
     pub(crate) is_new: bool,
 }
 
-/// What has to run as long as the service does: the writer or the follower.
+/// The writer or the follower, which runs as long as the service does.
 type Background = Box<dyn FnOnce()>;
 
 /// Finds the list, and reads the seed if FILE is to be made from it.

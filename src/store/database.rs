@@ -25,8 +25,8 @@
 //! | write | FILE-shm, byte 120 | a transaction that writes | a save, [`BUSY_TIME`] |
 //! | checkpoint | FILE-shm, byte 121 | a checkpoint | nobody |
 //!
-//! - Shared, in use and read mark are read locks, which any number may have at once. The others are
-//!   write locks.
+//! - Shared, in use and read mark are read locks, which any number may have at once. Of the others,
+//!   one at a time has each.
 //! - Exclusive: [`fill`] has it, a program that writes without a WAL while it does so, and the last
 //!   connection while it closes. A connection that cannot have it when it closes does not wait, but
 //!   leaves an empty FILE-wal.
@@ -67,16 +67,16 @@ use super::{Color, Colors, DatabaseError, probe};
 /// Longest wait of a save or a read for another program that writes.
 pub(super) const BUSY_TIME: Duration = Duration::from_secs(5);
 
-/// Time between two tries to take a lock. flock(2) cannot wait for a limited time. A program that
-/// takes SQLite's write lock again and again leaves it free for moments only.
+/// Time between two tries to take a lock. flock(2) has no wait of limited length. It is short,
+/// since a program that takes SQLite's write lock again and again leaves it free for moments only.
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
-/// Longest wait of one try to begin a save. Between two tries the writer polls what others have
-/// committed.
+/// Longest wait of one try to begin a save. Between two tries the writer publishes what other
+/// programs have committed.
 const TRY_TIME: Duration = Duration::from_millis(400);
 
-/// For every connection. A cache of 512 KiB: the list is read once, and a save needs few pages.
-/// Foreign keys of other tables are left to the programs that made them.
+/// For every connection. A cache of 512 KiB is enough: the list is read once, and a save needs few
+/// pages. Foreign keys concern only tables of other programs, which check them.
 pub(super) const PRAGMAS: &str =
     "PRAGMA temp_store=MEMORY; PRAGMA cache_size=-512; PRAGMA foreign_keys=OFF";
 
@@ -96,8 +96,8 @@ pub(crate) struct Database {
 
 /// Creates the table with these colors, durably, in a locked file. False if that has tables.
 ///
-/// Uses a rollback journal: with a WAL, `application_id` would be in FILE-wal alone at first, and a
-/// FILE without it is the file of another program.
+/// Uses a rollback journal. With a WAL, `application_id` would be only in FILE-wal at first, and a
+/// FILE without it counts as one of another program.
 pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> {
     let mut connection = connect(path)?;
     // Without cache_spill, pages are written by the commit alone, the first page first. EXTRA also
@@ -128,7 +128,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Sets how long the connection waits for a lock of another program.
 fn wait_for_locks(connection: &mut Connection, time: Duration) -> rusqlite::Result<()> {
-    // `tries`: how often SQLite has called this for the same lock
+    // `tries`: how often SQLite has called this already for the same lock.
     let mut begun = Instant::now();
     connection.busy_handler(Some(move |tries| {
         if tries == 0 {
@@ -155,13 +155,13 @@ impl Database {
         let mut files = WalFiles::new(given, path)?;
         let has_wal = probe::with_suffix(path, "-wal").exists();
         let mut connection = connect(path)?;
-        // a start that is refused leaves FILE-wal as it is
+        // A start that fails later leaves FILE-wal as it is.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_wal)?;
         check_pages(&connection)?;
         if value::<String>(&connection, "PRAGMA journal_mode")? != "wal" {
-            // The change of the mode writes the header of FILE, which is in one sector of the disk,
-            // so that it needs no journal. One that a kill left behind would keep out those that
-            // only read FILE.
+            // The change of the mode writes only the header of FILE. That is within one sector of
+            // the disk, so it needs no journal. A journal that a kill left behind would keep out
+            // programs that may only read FILE.
             connection.execute_batch("PRAGMA journal_mode=OFF")?;
         }
         if value::<String>(&connection, "PRAGMA journal_mode=WAL")? != "wal" {
@@ -171,15 +171,16 @@ impl Database {
                     .to_owned(),
             ));
         }
-        // journal_size_limit: bytes to which SQLite cuts FILE-wal after a reader has made it grow
+        // A long read of another program makes FILE-wal grow. journal_size_limit is the length in
+        // bytes to which SQLite cuts it afterwards.
         connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304")?;
-        // SQLite makes FILE-wal at the first transaction
+        // SQLite makes FILE-wal at the first transaction.
         connection.execute_batch("BEGIN")?;
         let colors = read_list(&connection, &Colors::default())?;
         let data_version = Some(value(&connection, DATA_VERSION)?);
         files.note_opened(value(&connection, "PRAGMA page_size")?)?;
         wait_for_locks(&mut connection, TRY_TIME)?;
-        // SQLite does so as well before the first change, but ignores a failure
+        // SQLite does this as well before the first change, but ignores a failure.
         probe::sync_directory(path)?;
         let database = Self { connection, files, data_version, _lock: lock };
         database.roll_back();
@@ -228,7 +229,7 @@ impl Database {
         if data_version == self.data_version {
             return Ok(None);
         }
-        // The program that had the write lock may have made FILE-wal longer meanwhile.
+        // While this waited, the program that had the write lock may have made FILE-wal longer.
         self.check_files(known)?;
         let colors = read_list(&self.connection, known)?;
         self.data_version = data_version;
@@ -242,13 +243,13 @@ impl Database {
 
     /// Fails if FILE or FILE-wal has become shorter and lacks pages.
     ///
-    /// That it is shorter proves nothing: a checkpoint of another program cuts FILE after a VACUUM,
-    /// and may cut FILE-wal. So a new connection, which has no page in memory, reads the list.
-    /// SQLite leaves the descriptor of that one open, so that no lock is lost.
+    /// A shorter file need not lack any: a checkpoint of another program cuts FILE after a VACUUM,
+    /// and may cut FILE-wal. So a new connection, which has no page in memory, reads the list. No
+    /// lock is lost when that one is closed, since SQLite keeps its descriptor of FILE open.
     fn check_not_cut(&mut self, known: &Colors) -> Result<(), DatabaseError> {
         let Some(shorter) = self.files.shorter() else { return Ok(()) };
         let cut = wal_files::replaced(shorter);
-        // SQLite would remove FILE-wal beside a FILE of 0 bytes or 1
+        // SQLite would remove FILE-wal if FILE had 0 bytes or 1.
         if !self.files.has_a_page() {
             return Err(cut);
         }
@@ -291,8 +292,8 @@ impl Database {
         Ok(())
     }
 
-    /// Makes durable what was written since [`Database::begin`], all or nothing. `NotErased`: it
-    /// may be in the list after a crash all the same.
+    /// Makes durable what was written since [`Database::begin`], all or nothing. If this fails, it
+    /// is not in the list, now or after a crash. With `NotErased`, it may be there after a crash.
     pub(super) fn commit(&mut self) -> Result<(), DatabaseError> {
         let Err(refused) = self.connection.prepare_cached("COMMIT")?.execute([]) else {
             self.files.note_committed();
@@ -314,8 +315,9 @@ impl Database {
     }
 
     /// After a failed sync, the refused commit may be whole in FILE-wal, and the next start would
-    /// replay it. This commits another frame over its first one, where the replay then stops. Its
-    /// sync may not write again what the failed one has lost, but it writes this frame.
+    /// replay it. This commits another frame over the first one of that commit, where the replay
+    /// then stops. A second sync does not always write what the first one has lost, but it does
+    /// write this frame.
     fn erase_refused_commit(&self) -> rusqlite::Result<()> {
         self.roll_back();
         rewrite_page(&self.connection)
@@ -324,23 +326,24 @@ impl Database {
     /// Copies what FILE-wal has into FILE and removes FILE-wal, so that FILE alone is the list.
     /// Fails with the reason why FILE-wal is still needed.
     pub(super) fn close(mut self) -> Result<(), String> {
-        // FILE-wal may have been removed: it is still open here, and is copied into FILE
+        // Does not check whether FILE-wal was removed: it is still open here, and is copied into
+        // FILE.
         let checked = self.files.shm.check().and_then(|()| self.check_not_cut(&Colors::default()));
         let connection = self.connection;
         if let Err(error) = checked {
-            // Closing would write to what is there now, or read what FILE-shm has lost. The system
-            // frees the connection with the process.
+            // Closing would write to the files that are there now, or read what FILE-shm has lost.
+            // The system frees the connection with the process.
             forget(connection);
             return Err(error.to_string());
         }
-        // programs that read all the time, as Litestream does, are not waited for
+        // Does not wait for other programs: some, such as Litestream, read all the time.
         let checkpointed = connection.busy_timeout(Duration::ZERO).and_then(|()| {
-            // its first column is 1 if another program reads or writes
+            // The first column is 1 if another program reads or writes.
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
         });
         let closed = match checkpointed {
             Ok(0) => connection
-                // closing then removes FILE-wal
+                // Then closing removes FILE-wal.
                 .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
                 .and_then(|_| connection.close().map_err(|(_, error)| error)),
             Ok(_) => return Err("another program has a transaction open".to_owned()),

@@ -1,5 +1,5 @@
-//! Tests of the database on real files: edits, failures, other programs, and a FILE-wal that was cut
-//! short.
+//! Tests of the database on real files: edits, failures, other programs, and a FILE-wal that was
+//! cut short.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Keeps out a second service: a lock on FILE, which other programs do not know.
+//! Keeps out a second service by a lock on FILE, to which other programs pay no attention.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -13,11 +13,10 @@ use super::{DatabaseError, probe};
 /// the owner of FILE.
 const NEW_FILE_MODE: u32 = 0o600;
 
-/// Longest wait of a start for the lock of another process of the service. That one may be
-/// stopping, which takes 5 s at most.
+/// Longest wait of a start for another process of the service to stop, which takes 5 s at most.
 pub(super) const LOCK_TIME: Duration = Duration::from_secs(6);
 
-/// After so much of [`LOCK_TIME`], the log says for what the start waits.
+/// How long a start waits before the log says for what.
 const LOCK_SILENCE: Duration = Duration::from_secs(1);
 
 /// Locks FILE, which it creates if it is missing, against other processes of the service. Fails
@@ -27,7 +26,7 @@ pub(crate) fn flock(path: &Path) -> Result<File, DatabaseError> {
     options.read(true).write(true).create(true).truncate(false).mode(NEW_FILE_MODE);
     let file = options.open(path).map_err(|error| probe::refused("open", path, &error))?;
     let begun = Instant::now();
-    let mut is_told = false;
+    let mut is_logged = false;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
@@ -37,8 +36,8 @@ pub(crate) fn flock(path: &Path) -> Result<File, DatabaseError> {
             }
             Err(TryLockError::WouldBlock) => {}
         }
-        if !is_told && begun.elapsed() >= LOCK_SILENCE {
-            is_told = true;
+        if !is_logged && begun.elapsed() >= LOCK_SILENCE {
+            is_logged = true;
             let file = path.display();
             log::warn!(
                 "waiting for another process of the service, which has {file} open, to stop"

@@ -13,7 +13,7 @@ pub(crate) struct Follower {
     pub(super) path: PathBuf,
     pub(super) list: Arc<SharedList>,
     pub(super) status: Arc<DatabaseStatus>,
-    /// The stamps of FILE when the list was read; `None` if it has to be read again in any case.
+    /// The stamps of FILE when the list was read. `None` if FILE has to be read again in any case.
     pub(super) seen: Option<Stamps>,
 }
 
@@ -23,14 +23,15 @@ impl Follower {
         let status = Arc::clone(&self.status);
         loop {
             sleep(POLL_INTERVAL);
-            // The status keeps a failure, and logs it.
+            // The status has reported a failure.
             let _ = status.supervise(|| self.poll_external());
         }
     }
 
-    /// Publishes the list if the file has changed. If that cannot be read, the last list stays.
+    /// Publishes the list of the file if that has changed. If it cannot be read, the last list
+    /// stays.
     pub(super) fn poll_external(&mut self) -> Result<(), DatabaseError> {
-        // If that fails, so does reading, which says why.
+        // If this fails, so does the read below, which says why.
         let now = Stamps::of(&self.path).ok();
         if now.is_some() && now == self.seen {
             return Ok(());

@@ -32,7 +32,7 @@ pub(super) fn check_pages(connection: &Connection) -> Result<(), DatabaseError> 
 
 /// Reads the list. A color that `known` has with the same id shares the memory of that one.
 pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
-    // The probe has seen the header of FILE. A later one may be in FILE-wal.
+    // The probe has checked the header in FILE. FILE-wal may have a later one.
     if value::<i32>(connection, "PRAGMA application_id")? != probe::APPLICATION_ID {
         return Err(DatabaseError::Foreign);
     }
@@ -64,11 +64,10 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
     Ok(Colors::with_ids(colors))
 }
 
-/// Fails if the database could refuse a row that the service writes, or change it: because its
-/// table is not [`SCHEMA`], or by a trigger, or by an index that is unique, partial or on an
-/// expression.
+/// Fails if the database could refuse or change a row that the service writes: if its table is not
+/// [`SCHEMA`], or has a trigger, or an index that is unique, partial or on an expression.
 fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
-    // a message is one line
+    // A message is one line.
     let text = |query: &str| {
         value::<String>(connection, query).map(|text| text.replace(char::is_control, " "))
     };

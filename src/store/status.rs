@@ -10,8 +10,8 @@ use super::DatabaseError;
 use crate::metrics::SaveMetrics;
 use crate::service_manager;
 
-/// A save or a read that takes longer hangs: a wait for a lock of another program has ended by
-/// then.
+/// A save or a read that takes longer counts as failed. It does not wait for a lock of another
+/// program, since such a wait has ended by then.
 const HANG_TIME: Duration = Duration::from_secs(5);
 
 pub(crate) struct DatabaseStatus {
@@ -50,7 +50,7 @@ impl DatabaseStatus {
         self.lock().clone()
     }
 
-    /// What is wrong now. `None` if changes are saved, or the list is read.
+    /// Why changes are not saved, or the list is not read; `None` if they are.
     pub(crate) fn fault(&self) -> Option<String> {
         if let Some(failure) = self.now().failure {
             return Some(format!("{}: {failure}", self.complaint));
@@ -59,14 +59,14 @@ impl DatabaseStatus {
             .then(|| format!("the database has not answered for {} s", HANG_TIME.as_secs()))
     }
 
-    /// How long the save or read that is under way takes so far.
+    /// How long the save or the read that is under way has taken so far.
     pub(crate) fn elapsed(&self) -> Duration {
         self.lock().begun.map_or(Duration::ZERO, |begun| begun.elapsed())
     }
 
-    /// Runs a save or a read. Notes when it began and whether it has failed. Tells the log and the
-    /// service manager of a failure that is not the one before, and of the first success after one.
-    /// A panic counts as a failure.
+    /// Runs a save or a read, and notes when it began and whether it has failed. A panic counts as
+    /// a failure. Reports to the log and the service manager each failure that differs from the one
+    /// before, and the first success after a failure.
     pub(super) fn supervise<T>(
         &self,
         run: impl FnOnce() -> Result<T, DatabaseError>,
