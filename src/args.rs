@@ -25,10 +25,10 @@ COLORS_MAX_BODY=64K or COLORS_READ_ONLY=true; several values with commas. The op
 const PREFIX: &str = "COLORS_";
 
 /// The ids of options that no variable can set.
-const LINE_ONLY: [&str; 4] = ["check", "dump", "help", "version"];
+const WITHOUT_VARIABLE: [&str; 4] = ["check", "dump", "help", "version"];
 
 /// Variables in `/etc/default/colors` that only colors-backup.service reads.
-const OF_OTHERS: [&str; 1] = ["COLORS_BACKUPS"];
+const BACKUP_VARIABLES: [&str; 1] = ["COLORS_BACKUPS"];
 
 const LEVELS: [&str; 5] = ["off", "error", "warn", "info", "debug"];
 
@@ -200,7 +200,7 @@ fn name_variable(command: &Command, mut error: clap::Error) -> clap::Error {
 /// Warnings about variables that do nothing.
 fn warnings(command: &Command) -> Vec<String> {
     let known: Vec<String> = command.get_arguments().filter_map(variable_of).collect();
-    let is_ours = |name: &str| name.starts_with(PREFIX) && !OF_OTHERS.contains(&name);
+    let is_ours = |name: &str| name.starts_with(PREFIX) && !BACKUP_VARIABLES.contains(&name);
     let mut warnings = Vec::new();
     for (name, value) in env::vars_os() {
         let Some(name) = name.to_str().filter(|name| is_ours(name)) else { continue };
@@ -225,7 +225,7 @@ fn variable(id: &str) -> String {
 
 fn variable_of(arg: &Arg) -> Option<String> {
     let id = arg.get_id().as_str();
-    (!LINE_ONLY.contains(&id)).then(|| variable(id))
+    (!WITHOUT_VARIABLE.contains(&id)).then(|| variable(id))
 }
 
 fn parse_workers(text: &str) -> Result<usize, &'static str> {

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_create_appends_and_tells_whether_its_path_names_it() {
+    fn a_create_appends_and_says_whether_its_path_names_it() {
         for (name, is_first) in [("a", false), ("b", true)] {
             let color = color(name, "3");
             let (outcome, edit) = decide(Action::Create(color.clone()), None);

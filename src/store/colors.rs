@@ -30,7 +30,7 @@ pub(crate) struct Colors {
     bytes: usize,
     /// Bytes of those colors that [`Blob::counted`] counts.
     counted: usize,
-    /// The JSON of the list, shared by the clones of this version, and made by the first use.
+    /// See [`Colors::envelope`]. Shared by the clones of this version.
     envelope: Arc<OnceLock<Arc<Blob>>>,
 }
 
@@ -160,13 +160,13 @@ impl Colors {
         ENVELOPE[0].len() + self.bytes + self.len().saturating_sub(1) + ENVELOPE[1].len()
     }
 
-    /// The collection envelope, `{"data":[...]}`, if it is made already.
+    /// The envelope, if it is made already.
     pub(super) fn made_envelope(&self) -> Option<&Arc<Blob>> {
         self.envelope.get()
     }
 
-    /// The collection envelope, `{"data":[...]}`; made at its first use, which takes longer the
-    /// longer the list is.
+    /// The envelope: the object `{"data":[...]}` with all colors, which `GET /colors` answers. It is
+    /// made at its first use, which takes long for a long list.
     pub(crate) fn envelope(&self) -> &Arc<Blob> {
         self.envelope.get_or_init(|| {
             let mut json = Vec::with_capacity(self.envelope_len());
@@ -358,11 +358,11 @@ mod tests {
             let colors = differ.flat_map(|id| [old.get(*id), new.get(*id)]).flatten();
             let expected: BTreeSet<String> =
                 colors.map(|color| color.name().into_owned()).collect();
-            let mut told = BTreeSet::new();
+            let mut found = BTreeSet::new();
             old.diff(&new, |name| {
-                told.insert(name.to_owned());
+                found.insert(name.to_owned());
             });
-            assert_eq!(told, expected);
+            assert_eq!(found, expected);
             assert_eq!(
                 old == new,
                 old.iter().map(|(_, color)| color).eq(new.iter().map(|(_, color)| color))

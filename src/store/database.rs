@@ -34,8 +34,8 @@
 //!   wal-index, under the recovery lock.
 //! - Read mark: a checkpoint does not wait, but stops where a reader needs what is there.
 //! - Write: a save has it from [`Database::begin`] to the end of its commit. It waits for
-//!   [`TRY_TIME`] at a time. Between two tries it polls what others have committed, for which a
-//!   read mark is enough.
+//!   [`TRY_TIME`] at a time. Between two tries the writer publishes what others have
+//!   committed, for which a read mark is enough.
 //! - Checkpoint: at the end of a commit, and in [`Database::close`]. A connection that does not get
 //!   the lock leaves the checkpoint out.
 //!
@@ -191,7 +191,7 @@ impl Database {
     /// Returns the list if another program has committed since it was last read.
     ///
     /// After a failed save (`has_failed`) it returns the list in any case. It also writes a frame
-    /// that changes nothing, so that the commit tells whether the disk works.
+    /// that changes nothing, so that the commit shows whether the disk works.
     pub(super) fn begin(
         &mut self,
         known: &Colors,
@@ -209,7 +209,7 @@ impl Database {
 
     /// Returns the list if another program has committed since it was last read. Needs no write
     /// lock. Call it between saves.
-    pub(super) fn poll_external(
+    pub(super) fn read_if_changed(
         &mut self,
         known: &Colors,
     ) -> Result<Option<Colors>, DatabaseError> {
@@ -250,7 +250,7 @@ impl Database {
         let Some(shorter) = self.files.shorter() else { return Ok(()) };
         let cut = wal_files::replaced(shorter);
         // SQLite would remove FILE-wal if FILE had 0 bytes or 1.
-        if !self.files.has_a_page() {
+        if !self.files.has_page() {
             return Err(cut);
         }
         let is_whole = || {

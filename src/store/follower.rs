@@ -24,13 +24,13 @@ impl Follower {
         loop {
             sleep(POLL_INTERVAL);
             // The status has reported a failure.
-            let _ = status.supervise(|| self.poll_external());
+            let _ = status.supervise(|| self.refresh());
         }
     }
 
     /// Publishes the list of the file if that has changed. If it cannot be read, the last list
     /// stays.
-    pub(super) fn poll_external(&mut self) -> Result<(), DatabaseError> {
+    pub(super) fn refresh(&mut self) -> Result<(), DatabaseError> {
         // If this fails, so does the read below, which says why.
         let now = Stamps::of(&self.path).ok();
         if now.is_some() && now == self.seen {

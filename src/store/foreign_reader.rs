@@ -93,7 +93,7 @@ impl Stamps {
 
     /// `None` while the timestamps are too young to trust ([`CLOCK_STEPS`]). Uses ctime: unlike
     /// mtime, programs cannot set it.
-    fn unless_young(self) -> Option<Self> {
+    fn if_old_enough(self) -> Option<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let is_young = self.0.iter().flatten().any(|stamp| {
             let (seconds, nanoseconds) = stamp.status_changed;
@@ -172,7 +172,7 @@ fn try_read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
     }
     if has_journal && !has_wal {
         let found = read(&open_read_only(path, "", "")?)?;
-        return Ok((found, before.unless_young()));
+        return Ok((found, before.if_old_enough()));
     }
     read_in_place(path, before, &file, has_wal, read)
 }
@@ -198,7 +198,7 @@ fn read_through_wal<T>(path: &Path, before: Stamps, shm: &File, read: Read<'_, T
     // A commit can be read only when it is synced. That changes no stamp, so equal stamps prove
     // nothing while a program writes.
     let is_written = is_locked(shm, libc::F_RDLCK, WRITER).map_err(failed)?;
-    let seen = before.clone().unless_young().filter(|_| !is_written);
+    let seen = before.clone().if_old_enough().filter(|_| !is_written);
     match open_read_only(path, "?readonly_shm=1", "").and_then(|reader| read(&reader)) {
         // A program that has opened or closed the database meanwhile has replaced its files.
         Err(_) if Stamps::of(path).map_err(failed)? != before => Err(DatabaseError::Changing),
@@ -217,7 +217,7 @@ fn read_in_place<T>(
 ) -> Found<T> {
     let failed = |error: io::Error| probe::refused("read", path, &error);
     let [Some(opened), wal] = &before.0 else { return Err(DatabaseError::Changing) };
-    let is_still = || is_still(file, opened).map_err(failed);
+    let is_unchanged = || is_unchanged(file, opened).map_err(failed);
     // Without FILE-shm, SQLite reads FILE-wal in exclusive mode only, with the wal-index in memory
     // (https://sqlite.org/wal.html, section 8). That takes a write lock on FILE, but for unix-none.
     let connection = if has_wal {
@@ -226,17 +226,17 @@ fn read_in_place<T>(
         open_read_only(path, "?immutable=1", "")?
     };
     // If the stamps are the same, SQLite has opened the file that is locked, and no other.
-    if Stamps::of(path).map_err(failed)? != before || !is_still()? {
+    if Stamps::of(path).map_err(failed)? != before || !is_unchanged()? {
         return Err(DatabaseError::Changing);
     }
-    if before.clone().unless_young().is_none() {
+    if before.clone().if_old_enough().is_none() {
         sleep(CLOCK_STEPS);
     }
     let found = read(&connection);
     // The lock does not keep another program from a checkpoint, which changes FILE. If there was
     // one, neither what was found nor an error counts.
     let [_, wal_now] = &Stamps::of(path).map_err(failed)?.0;
-    if wal_now != wal || !is_still()? {
+    if wal_now != wal || !is_unchanged()? {
         return Err(DatabaseError::Changing);
     }
     Ok((found?, Some(before)))
@@ -263,7 +263,7 @@ fn open_read_only(
 }
 
 /// Whether nobody has changed a file since it was opened.
-fn is_still(file: &File, opened: &Stamp) -> io::Result<bool> {
+fn is_unchanged(file: &File, opened: &Stamp) -> io::Result<bool> {
     let file = file.metadata()?;
     let mut now = Stamp::of_file(&file);
     if file.nlink() == 0 {

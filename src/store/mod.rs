@@ -153,7 +153,7 @@ impl Store {
         let store = Self { status, storage, ..Self::in_memory(Colors::default(), memory_max) };
         let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
         let mut follower = Follower { path: path.to_owned(), list, status, seen: None };
-        follower.poll_external()?;
+        follower.refresh()?;
         Ok((store, follower))
     }
 

@@ -52,10 +52,11 @@ pub(super) fn inspect(path: &Path) -> Result<bool, DatabaseError> {
         start.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes)
     };
     let is_database = start.starts_with(b"SQLite format 3\0");
-    let is_of_first_start =
+    // A first start that was killed may leave zeros, or a header without a list.
+    let may_be_unfinished =
         start.iter().all(|byte| *byte == 0) || is_database && number(68) == Some(APPLICATION_ID);
     match (number(68), number(60)) {
-        _ if start.is_empty() || is_of_first_start && is_emptied(path) => Ok(false),
+        _ if start.is_empty() || may_be_unfinished && rolls_back_to_empty(path) => Ok(false),
         (Some(APPLICATION_ID), Some(..=VERSION)) if is_database => Ok(true),
         (Some(APPLICATION_ID), Some(_)) if is_database => Err(DatabaseError::Newer),
         (Some(0), _) if is_database => Err(DatabaseError::Unmarked(path.clone())),
@@ -111,7 +112,7 @@ pub(crate) fn has_journal(path: &Path) -> bool {
 
 /// Whether SQLite will roll FILE back to 0 bytes: FILE-journal says that it had no pages, as before
 /// a first start that was killed (<https://sqlite.org/fileformat2.html>, section 3).
-fn is_emptied(path: &Path) -> bool {
+fn rolls_back_to_empty(path: &Path) -> bool {
     let mut header = [0; 20];
     let journal = File::open(with_suffix(path, "-journal"));
     journal.and_then(|journal| journal.read_exact_at(&mut header, 0)).is_ok()

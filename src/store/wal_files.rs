@@ -183,7 +183,7 @@ impl WalFiles {
     }
 
     /// Whether FILE has at least one page.
-    pub(super) fn has_a_page(&self) -> bool {
+    pub(super) fn has_page(&self) -> bool {
         self.lengths()[0] >= PAGE_BYTES_MIN
     }
 

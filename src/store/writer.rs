@@ -64,7 +64,7 @@ impl Writer {
                 match self.messages.recv_timeout(POLL_INTERVAL) {
                     Ok(message) => first = Some(message),
                     Err(RecvTimeoutError::Timeout) => {
-                        self.poll_external();
+                        self.poll_or_retry();
                         continue;
                     }
                     Err(RecvTimeoutError::Disconnected) => break,
@@ -73,7 +73,7 @@ impl Writer {
             for message in first.into_iter().chain(self.messages.try_iter()) {
                 match message {
                     WriterMessage::Change(change, ticket) => unsaved.push((change, ticket)),
-                    WriterMessage::Close(told) => closed = Some(told),
+                    WriterMessage::Close(sender) => closed = Some(sender),
                 }
             }
             // Computing the list's tag is slow, so changes with a condition on it are applied after
@@ -102,7 +102,7 @@ impl Writer {
 
     /// Publishes what other programs have committed. If the last save failed, finds out whether
     /// changes can be saved again.
-    fn poll_external(&mut self) {
+    fn poll_or_retry(&mut self) {
         if self.status.now().failure.is_some() {
             self.save(&[]);
             return;
@@ -115,7 +115,7 @@ impl Writer {
     /// Publishes what other programs have committed. Needs no lock for writing.
     fn publish_external(&mut self) -> Result<(), DatabaseError> {
         let known = self.list.version();
-        let found = self.database.poll_external(&known)?;
+        let found = self.database.read_if_changed(&known)?;
         self.publish_unless_known(&known, found);
         Ok(())
     }
@@ -223,8 +223,8 @@ mod tests {
         database::fill(&path, &Colors::default()).unwrap();
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
         let (store, writer) = Store::in_database(database, colors, 1 << 20);
-        let (told, outcomes) = channel();
-        let deliver = move |_, outcome: Result<Outcome, _>| told.send(outcome.unwrap()).unwrap();
+        let (sender, outcomes) = channel();
+        let deliver = move |_, outcome: Result<Outcome, _>| sender.send(outcome.unwrap()).unwrap();
         store.connect(Box::new(deliver), Box::new(|| ()));
         let ask = |action, if_match: Option<Tags>| {
             let conditions = Conditions { if_match, if_none_match: None };
