@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser as _};
+use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _, Parser, ValueHint};
@@ -24,84 +24,78 @@ COLORS_MAX_BODY=64K or COLORS_READ_ONLY=true; several values with commas. The op
 /// The beginning of the name of every variable.
 const PREFIX: &str = "COLORS_";
 
-/// The ids of options that no variable can set.
-const WITHOUT_VARIABLE: [&str; 4] = ["check", "dump", "help", "version"];
-
 /// Variables in `/etc/default/colors` that only colors-backup.service reads.
 const BACKUP_VARIABLES: [&str; 1] = ["COLORS_BACKUPS"];
-
-const LEVELS: [&str; 5] = ["off", "error", "warn", "info", "debug"];
 
 /// Serves an ordered list of named colors over HTTP, as JSON.
 #[derive(Clone, Debug, Parser)]
 #[command(version = env!("BUILD_VERSION"), max_term_width = 100, after_help = ENVIRONMENT)]
+#[command(mut_args = with_kind)]
 pub(crate) struct Args {
     /// Address, port, or unix:PATH; repeatable
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_delimiter = ',', value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_delimiter = ',')]
     pub(crate) listen: Vec<Endpoint>,
 
     /// Permissions of a unix socket's file, octal
-    #[arg(long, value_name = "MODE", default_value = "0660", value_parser = parse_mode, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "MODE", default_value = "0660", value_parser = parse_mode)]
     pub(crate) unix_mode: u32,
 
     /// Fills the list [default: ./seed/colors.json if there, else built in]
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE")]
     pub(crate) seed: Option<PathBuf>,
 
     /// SQLite database of the list: a change is saved, then answered
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
 
     /// Path that everything is served below, as in /api
-    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true, value_parser = BasePath::parse, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = BasePath::parse)]
     pub(crate) base_path: BasePath,
 
     /// Event loops, one thread each [default: as many as processors, >= 2]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_workers, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "N", value_parser = parse_workers)]
     pub(crate) workers: Option<usize>,
 
     /// Longest content of a request, at most 16 MiB
-    #[arg(long, value_name = "BYTES", default_value = "1MiB", allow_negative_numbers = true, value_parser = parse_size, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "BYTES", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) max_body: usize,
 
     /// Longest wait for a request, or for a client to read
-    #[arg(long, value_name = "TIME", default_value = "30s", allow_negative_numbers = true, value_parser = parse_time, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
     pub(crate) request_timeout: Duration,
 
     /// Longest time between two requests on a connection
-    #[arg(long, value_name = "TIME", default_value = "75s", allow_negative_numbers = true, value_parser = parse_time, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "TIME", default_value = "75s", value_parser = parse_time)]
     pub(crate) keep_alive: Duration,
 
     /// Allow only reads; with --data, it follows FILE, read-only
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new())]
     pub(crate) read_only: bool,
 
     /// Changes need a bearer token of this file; read again on SIGHUP
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
     /// Reads of colors and metrics need a token, too
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new())]
     pub(crate) private: bool,
 
     /// Let the web pages of this origin use it; repeatable
-    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = parse_origin, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = parse_origin)]
     pub(crate) allow_origin: Vec<String>,
 
     /// Host name to answer to, besides localhost; repeatable
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_host, value_hint = ValueHint::Hostname)]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_host)]
     pub(crate) allow_host: Vec<String>,
 
     /// Least severe to log: off, error, warn, info or debug
-    #[arg(long, value_name = "LEVEL", default_value = "info", ignore_case = true, hide_possible_values = true,
-          value_parser = PossibleValuesParser::new(LEVELS).map(|level| level.parse::<LevelFilter>().expect("each of them is one")))]
+    #[arg(long, value_name = "LEVEL", default_value = "info", ignore_case = true)]
+    #[arg(hide_possible_values = true, value_parser = level_parser())]
     pub(crate) log_level: LevelFilter,
 
     /// Log every request, or =changes: those that changed the list
-    #[arg(long, value_name = "WHICH", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, ignore_case = true)]
+    #[arg(long, value_name = "WHICH", ignore_case = true)]
     pub(crate) access_log: AccessLog,
 
     /// Check options and files; listens nowhere, writes nothing
@@ -177,6 +171,29 @@ impl Args {
     }
 }
 
+/// Adds what options with the same kind of value have in common.
+fn with_kind(arg: Arg) -> Arg {
+    let kind = arg.get_value_names().map_or(String::new(), |names| names[0].to_string());
+    match kind.as_str() {
+        "FILE" => arg.value_hint(ValueHint::FilePath),
+        "NAME" => arg.value_hint(ValueHint::Hostname),
+        "ADDR:PORT" | "MODE" | "PATH" | "ORIGIN" => arg.value_hint(ValueHint::Other),
+        // -1 is refused as a value, by a message that says what to give.
+        "N" | "BYTES" | "TIME" => arg.value_hint(ValueHint::Other).allow_negative_numbers(true),
+        // --read-only is the same as --read-only=true.
+        "BOOL" | "WHICH" => arg
+            .action(ArgAction::Set)
+            .num_args(0..=1)
+            .require_equals(true)
+            .required(false)
+            .default_value("false")
+            .default_missing_value("true")
+            .hide_default_value(true)
+            .hide_possible_values(true),
+        _ => arg,
+    }
+}
+
 /// Lets an option read its variable. An empty variable counts as not set: unit files and container
 /// tools set it to nothing to unset it.
 fn with_variable(arg: Arg) -> Arg {
@@ -223,9 +240,14 @@ fn variable(id: &str) -> String {
     format!("{PREFIX}{}", id.to_ascii_uppercase())
 }
 
+/// The variable of an option, unless that has no value: `--check`, `--dump`, `--help`, `--version`.
 fn variable_of(arg: &Arg) -> Option<String> {
-    let id = arg.get_id().as_str();
-    (!WITHOUT_VARIABLE.contains(&id)).then(|| variable(id))
+    arg.get_action().takes_values().then(|| variable(arg.get_id().as_str()))
+}
+
+fn level_parser() -> impl TypedValueParser<Value = LevelFilter> {
+    PossibleValuesParser::new(["off", "error", "warn", "info", "debug"])
+        .map(|level| level.parse().expect("each of them is a level"))
 }
 
 fn parse_workers(text: &str) -> Result<usize, &'static str> {

@@ -165,8 +165,8 @@ impl Colors {
         self.envelope.get()
     }
 
-    /// The envelope: the object `{"data":[...]}` with all colors, which `GET /colors` answers. It is
-    /// made at its first use, which takes long for a long list.
+    /// The envelope: the object `{"data":[...]}` with all colors, which `GET /colors` answers. It
+    /// is made at its first use, which takes long for a long list.
     pub(crate) fn envelope(&self) -> &Arc<Blob> {
         self.envelope.get_or_init(|| {
             let mut json = Vec::with_capacity(self.envelope_len());

@@ -14,7 +14,8 @@ use super::colors::Colors;
 const COLOR_FORM: &str = r##"an object, as in {"name":"red","value":"#f00"}"##;
 
 /// The forms of a list, for messages.
-const LIST_FORMS: &str = r##"an array of colors, as in [{"name":"red","value":"#f00"}], or an object with it as "data""##;
+const LIST_FORMS: &str = "an array of colors, as in [{\"name\":\"red\",\"value\":\"#f00\"}], \
+                          or an object with it as \"data\"";
 
 /// Most characters of an error message up to the end of the wrong value that it quotes.
 const QUOTED_CHARS_MAX: usize = 100;
