@@ -48,12 +48,9 @@ impl Source {
     /// Locks FILE if that exists. Creates none. Waits while another process of the service has the
     /// lock: that one may be stopping.
     pub(crate) fn lock(&self) -> Result<Option<File>, Failure> {
-        match self {
-            Self::Database { given, path, .. } if path.exists() => {
-                file_lock::flock(path).map(Some).map_err(|error| unusable(given, error))
-            }
-            _ => Ok(None),
-        }
+        let Self::Database { given, path, .. } = self else { return Ok(None) };
+        let lock = path.exists().then(|| file_lock::flock(path)).transpose();
+        lock.map_err(|error| unusable(given, error))
     }
 }
 
@@ -93,7 +90,7 @@ pub(crate) fn start(
     lock: Option<File>,
     memory_max: usize,
 ) -> io::Result<Receiver<Result<Opened, Failure>>> {
-    let follows = matches!(source, Source::Followed(_));
+    let name = if matches!(source, Source::Followed(_)) { "follower" } else { "writer" };
     let (sender, opened) = mpsc::channel();
     let run = move || {
         let (result, background) = match open(source, lock, memory_max) {
@@ -105,7 +102,6 @@ pub(crate) fn start(
             background();
         }
     };
-    let name = if follows { "follower" } else { "writer" };
     thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(run)?;
     Ok(opened)
 }
@@ -130,10 +126,7 @@ fn open(
         }
         Source::Database { given, path, seed, is_seed_given } => {
             let failed = |error| unusable(&given, error);
-            let lock = match lock {
-                Some(lock) => lock,
-                None => file_lock::flock(&path).map_err(failed)?,
-            };
+            let lock = lock.map_or_else(|| file_lock::flock(&path), Ok).map_err(failed)?;
             let made_from = match seed {
                 Some((colors, name)) => {
                     database::fill(&path, &colors).map_err(failed)?.then_some(name)

@@ -299,7 +299,12 @@ impl Database {
             self.files.note_committed();
             return Ok(());
         };
-        let is_erased = self.erase_refused_commit().is_ok();
+        // After a failed sync, the refused commit may be whole in FILE-wal, and the next start
+        // would replay it. This commits another frame over the first one of that commit, where the
+        // replay then stops. A second sync does not always write what the first one has lost, but
+        // it does write this frame.
+        self.roll_back();
+        let is_erased = rewrite_page(&self.connection).is_ok();
         Err(match refused.into() {
             DatabaseError::SyncFailed if !is_erased => DatabaseError::NotErased,
             refused => refused,
@@ -312,15 +317,6 @@ impl Database {
             // The transaction ends whatever this returns.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
-    }
-
-    /// After a failed sync, the refused commit may be whole in FILE-wal, and the next start would
-    /// replay it. This commits another frame over the first one of that commit, where the replay
-    /// then stops. A second sync does not always write what the first one has lost, but it does
-    /// write this frame.
-    fn erase_refused_commit(&self) -> rusqlite::Result<()> {
-        self.roll_back();
-        rewrite_page(&self.connection)
     }
 
     /// Copies what FILE-wal has into FILE and removes FILE-wal, so that FILE alone is the list.

@@ -24,7 +24,8 @@ pub(crate) struct SharedList {
     current: Mutex<Colors>,
     /// Bytes that old representations may take.
     old_max: usize,
-    notify: OnceLock<Notify>,
+    /// Set once, by [`Store::connect`](super::Store::connect).
+    pub(super) notify: OnceLock<Notify>,
 }
 
 /// Called after each new version is there to be read.
@@ -34,12 +35,6 @@ impl SharedList {
     /// `old_max`: bytes of old representations that are still being sent.
     pub(super) fn new(colors: Colors, old_max: usize) -> Self {
         Self { current: Mutex::new(colors), old_max, notify: OnceLock::new() }
-    }
-
-    /// Sets, once, what is called after each new version.
-    pub(super) fn notify_of_versions(&self, notify: Notify) {
-        let is_first = self.notify.set(notify).is_ok();
-        assert!(is_first, "the workers are made once");
     }
 
     fn notify(&self) {

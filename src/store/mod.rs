@@ -170,9 +170,8 @@ impl Store {
     /// Sets, once and before the first [`Store::submit`], what takes the outcomes of changes that
     /// are saved, and what is called after each new version of the list.
     pub(crate) fn connect(&self, deliver: Deliver, notify: Notify) {
-        let is_first = self.deliver.set(deliver).is_ok();
+        let is_first = self.deliver.set(deliver).is_ok() && self.list.notify.set(notify).is_ok();
         assert!(is_first, "the workers are made once");
-        self.list.notify_of_versions(notify);
     }
 
     /// Whether [`Store::submit`] would take long: if it had to compute the tag of a long list, for

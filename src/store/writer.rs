@@ -85,19 +85,15 @@ impl Writer {
                 let outcomes = self.save(&unsaved);
                 let (saved, rest) = unsaved.split_at(outcomes.len());
                 tag_first = !saved.iter().any(needs_tag) && rest.iter().any(needs_tag);
+                let deliver = self.deliver.get().expect("it is set before the first change");
                 for ((_, ticket), outcome) in unsaved.drain(..outcomes.len()).zip(outcomes) {
-                    self.deliver(ticket, outcome);
+                    deliver(ticket, outcome);
                 }
             }
         }
         let result = self.database.close();
         // The thread that waited may have given up.
         let _ = closed.map(|closed| closed.send(result));
-    }
-
-    fn deliver(&self, ticket: Ticket, outcome: Result<Outcome, DatabaseError>) {
-        let deliver = self.deliver.get().expect("it is set before the first change");
-        deliver(ticket, outcome);
     }
 
     /// Publishes what other programs have committed. If the last save failed, finds out whether
