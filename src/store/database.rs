@@ -34,8 +34,8 @@
 //!   wal-index, under the recovery lock.
 //! - Read mark: a checkpoint does not wait, but stops where a reader needs what is there.
 //! - Write: a save has it from [`Database::begin`] to the end of its commit. It waits for
-//!   [`TRY_TIME`] at a time. Between two tries the writer publishes what others have
-//!   committed, for which a read mark is enough.
+//!   [`TRY_TIME`] at a time. Between two tries the writer publishes what others have committed, for
+//!   which a read mark is enough.
 //! - Checkpoint: at the end of a commit, and in [`Database::close`]. A connection that does not get
 //!   the lock leaves the checkpoint out.
 //!

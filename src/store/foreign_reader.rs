@@ -47,8 +47,8 @@ const IN_USE: (off_t, off_t) = (128, 1);
 /// log (<https://sqlite.org/fileformat2.html>, section 1.3).
 const READ_VERSION: u64 = 19;
 
-/// The state of FILE and of FILE-wal, to compare with a later one: if both are equal, nothing has
-/// changed in between. `None` for a file that does not exist.
+/// The state of FILE and of FILE-wal, to compare with a later one. If both are equal, nothing has
+/// changed in between, but see [`Stamps::if_old_enough`]. `None` for a file that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamps([Option<Stamp>; 2]);
 
