@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser as _};
+use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _, Parser, ValueHint};
@@ -21,87 +21,81 @@ const ENVIRONMENT: &str = "\
 Each option but --check and --dump can also be a variable: COLORS_ and its name, as in
 COLORS_MAX_BODY=64K or COLORS_READ_ONLY=true; several values with commas. The option overrides it.";
 
-/// What the name of every variable begins with.
+/// The beginning of the name of every variable.
 const PREFIX: &str = "COLORS_";
 
-/// The ids of options that no variable can set.
-const LINE_ONLY: [&str; 4] = ["check", "dump", "help", "version"];
-
-/// Variables in `/etc/default/colors` that are not for this program, but for colors-backup.service.
-const OF_OTHERS: [&str; 1] = ["COLORS_BACKUPS"];
-
-const LEVELS: [&str; 5] = ["off", "error", "warn", "info", "debug"];
+/// Variables in `/etc/default/colors` that only colors-backup.service reads.
+const BACKUP_VARIABLES: [&str; 1] = ["COLORS_BACKUPS"];
 
 /// Serves an ordered list of named colors over HTTP, as JSON.
 #[derive(Clone, Debug, Parser)]
 #[command(version = env!("BUILD_VERSION"), max_term_width = 100, after_help = ENVIRONMENT)]
+#[command(mut_args = with_kind)]
 pub(crate) struct Args {
     /// Address, port, or unix:PATH; repeatable
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_delimiter = ',', value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_delimiter = ',')]
     pub(crate) listen: Vec<Endpoint>,
 
     /// Permissions of a unix socket's file, octal
-    #[arg(long, value_name = "MODE", default_value = "0660", value_parser = parse_mode, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "MODE", default_value = "0660", value_parser = parse_mode)]
     pub(crate) unix_mode: u32,
 
     /// Fills the list [default: ./seed/colors.json if there, else built in]
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE")]
     pub(crate) seed: Option<PathBuf>,
 
     /// SQLite database of the list: a change is saved, then answered
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
 
     /// Path that everything is served below, as in /api
-    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true, value_parser = BasePath::parse, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = BasePath::parse)]
     pub(crate) base_path: BasePath,
 
     /// Event loops, one thread each [default: as many as processors, >= 2]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_workers, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "N", value_parser = parse_workers)]
     pub(crate) workers: Option<usize>,
 
     /// Longest content of a request, at most 16 MiB
-    #[arg(long, value_name = "BYTES", default_value = "1MiB", allow_negative_numbers = true, value_parser = parse_size, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "BYTES", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) max_body: usize,
 
     /// Longest wait for a request, or for a client to read
-    #[arg(long, value_name = "TIME", default_value = "30s", allow_negative_numbers = true, value_parser = parse_time, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
     pub(crate) request_timeout: Duration,
 
     /// Longest time between two requests on a connection
-    #[arg(long, value_name = "TIME", default_value = "75s", allow_negative_numbers = true, value_parser = parse_time, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "TIME", default_value = "75s", value_parser = parse_time)]
     pub(crate) keep_alive: Duration,
 
     /// Allow only reads; with --data, it follows FILE, read-only
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new())]
     pub(crate) read_only: bool,
 
     /// Changes need a bearer token of this file; read again on SIGHUP
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
     /// Reads of colors and metrics need a token, too
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, value_parser = BoolishValueParser::new())]
+    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new())]
     pub(crate) private: bool,
 
     /// Let the web pages of this origin use it; repeatable
-    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = parse_origin, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = parse_origin)]
     pub(crate) allow_origin: Vec<String>,
 
     /// Host name to answer to, besides localhost; repeatable
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_host, value_hint = ValueHint::Hostname)]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_host)]
     pub(crate) allow_host: Vec<String>,
 
-    /// Log
-    #[arg(long, value_name = "LEVEL", default_value = "info", ignore_case = true,
-          value_parser = PossibleValuesParser::new(LEVELS).map(|level| level.parse::<LevelFilter>().expect("each of them is one")))]
+    /// Least severe to log: off, error, warn, info or debug
+    #[arg(long, value_name = "LEVEL", default_value = "info", ignore_case = true)]
+    #[arg(hide_possible_values = true, value_parser = level_parser())]
     pub(crate) log_level: LevelFilter,
 
     /// Log every request, or =changes: those that changed the list
-    #[arg(long, value_name = "WHICH", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, hide_possible_values = true, ignore_case = true)]
+    #[arg(long, value_name = "WHICH", ignore_case = true)]
     pub(crate) access_log: AccessLog,
 
     /// Check options and files; listens nowhere, writes nothing
@@ -112,11 +106,11 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "check")]
     pub(crate) dump: bool,
 
-    /// What sets `listen`, the option or its variable, if it is set.
+    /// The name of the option or the variable that sets `listen`; `None` if neither does.
     #[arg(skip)]
     pub(crate) listen_name: Option<String>,
 
-    /// What to log once the service listens.
+    /// Logged once the service listens.
     #[arg(skip)]
     pub(crate) warnings: Vec<String>,
 }
@@ -130,13 +124,13 @@ impl Args {
 
     fn try_read() -> clap::error::Result<Self> {
         let line: Vec<OsString> = env::args_os().collect();
-        // first without the variables, so that what is wrong below is wrong in a variable
+        // First without the variables. So a mistake that is found below is in a variable.
         Self::command().try_get_matches_from(&line)?;
         let mut command = Self::command().mut_args(with_variable);
         let matches = command
             .try_get_matches_from_mut(&line)
             .map_err(|error| name_variable(&command, error))?;
-        // messages name what the operator set: the option or its variable
+        // Messages name what the operator has set: the option or its variable.
         let name_of = |id: &str| match matches.value_source(id) {
             Some(ValueSource::EnvVariable) => variable(id),
             _ => option(id),
@@ -153,7 +147,7 @@ impl Args {
         }
     }
 
-    /// Why the options do not go together; `None` if they do.
+    /// Why the options contradict each other; `None` if they do not.
     fn conflict(&self, name_of: impl Fn(&str) -> String) -> Option<String> {
         if let Some(clash) = clash(&self.listen) {
             Some(format!("{}: {clash}", name_of("listen")))
@@ -171,14 +165,37 @@ impl Args {
     }
 
     pub(crate) fn worker_count(&self) -> usize {
-        // at least two workers, so that one long answer does not delay all other clients
+        // At least two workers, so that one long answer does not delay all other clients.
         let of_system = || available_parallelism().map_or(2, |count| count.get().clamp(2, 256));
         self.workers.unwrap_or_else(of_system)
     }
 }
 
-/// Has an option read its variable, unless that is empty: so unit files and container tools say that
-/// a variable is not set.
+/// Adds what options with the same kind of value have in common.
+fn with_kind(arg: Arg) -> Arg {
+    let kind = arg.get_value_names().map_or(String::new(), |names| names[0].to_string());
+    match kind.as_str() {
+        "FILE" => arg.value_hint(ValueHint::FilePath),
+        "NAME" => arg.value_hint(ValueHint::Hostname),
+        "ADDR:PORT" | "MODE" | "PATH" | "ORIGIN" => arg.value_hint(ValueHint::Other),
+        // -1 is refused as a value, by a message that says what to give.
+        "N" | "BYTES" | "TIME" => arg.value_hint(ValueHint::Other).allow_negative_numbers(true),
+        // --read-only is the same as --read-only=true.
+        "BOOL" | "WHICH" => arg
+            .action(ArgAction::Set)
+            .num_args(0..=1)
+            .require_equals(true)
+            .required(false)
+            .default_value("false")
+            .default_missing_value("true")
+            .hide_default_value(true)
+            .hide_possible_values(true),
+        _ => arg,
+    }
+}
+
+/// Lets an option read its variable. An empty variable counts as not set: unit files and container
+/// tools set it to nothing to unset it.
 fn with_variable(arg: Arg) -> Arg {
     let is_set = |name: &String| env::var_os(name).is_some_and(|value| !value.is_empty());
     match variable_of(&arg).filter(is_set) {
@@ -187,7 +204,7 @@ fn with_variable(arg: Arg) -> Arg {
     }
 }
 
-/// Has the error for an invalid value of a variable name that, where clap names its option.
+/// Puts the name of the variable into an error about its value. There, clap names the option.
 fn name_variable(command: &Command, mut error: clap::Error) -> clap::Error {
     let option = error.get(ContextKind::InvalidArg).map(ToString::to_string);
     let arg = command.get_arguments().find(|arg| option.as_ref() == Some(&arg.to_string()));
@@ -200,7 +217,7 @@ fn name_variable(command: &Command, mut error: clap::Error) -> clap::Error {
 /// Warnings about variables that do nothing.
 fn warnings(command: &Command) -> Vec<String> {
     let known: Vec<String> = command.get_arguments().filter_map(variable_of).collect();
-    let is_ours = |name: &str| name.starts_with(PREFIX) && !OF_OTHERS.contains(&name);
+    let is_ours = |name: &str| name.starts_with(PREFIX) && !BACKUP_VARIABLES.contains(&name);
     let mut warnings = Vec::new();
     for (name, value) in env::vars_os() {
         let Some(name) = name.to_str().filter(|name| is_ours(name)) else { continue };
@@ -210,7 +227,7 @@ fn warnings(command: &Command) -> Vec<String> {
             warnings.push(format!("the variable {name} is unknown and does nothing"));
         }
     }
-    // the environment has no fixed order
+    // The environment has no fixed order.
     warnings.sort_unstable();
     warnings
 }
@@ -223,9 +240,14 @@ fn variable(id: &str) -> String {
     format!("{PREFIX}{}", id.to_ascii_uppercase())
 }
 
+/// The variable of an option, unless that has no value: `--check`, `--dump`, `--help`, `--version`.
 fn variable_of(arg: &Arg) -> Option<String> {
-    let id = arg.get_id().as_str();
-    (!LINE_ONLY.contains(&id)).then(|| variable(id))
+    arg.get_action().takes_values().then(|| variable(arg.get_id().as_str()))
+}
+
+fn level_parser() -> impl TypedValueParser<Value = LevelFilter> {
+    PossibleValuesParser::new(["off", "error", "warn", "info", "debug"])
+        .map(|level| level.parse().expect("each of them is a level"))
 }
 
 fn parse_workers(text: &str) -> Result<usize, &'static str> {
@@ -233,7 +255,7 @@ fn parse_workers(text: &str) -> Result<usize, &'static str> {
     workers.ok_or("give a number from 1 to 256")
 }
 
-/// Parses a size from 64 bytes to 16 MiB; K and M stand for KiB and MiB.
+/// Parses a size from 64 bytes to 16 MiB. K and M stand for KiB and MiB.
 fn parse_size(text: &str) -> Result<usize, &'static str> {
     let (number, unit) = split_unit(text);
     let factor = match unit.to_ascii_lowercase().as_str() {

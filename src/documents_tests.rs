@@ -49,28 +49,15 @@ fn man_page() -> String {
         .replace("@DATE@", &date())
         .replace("@VERSION@", env!("CARGO_PKG_VERSION"))
         .replace("@SYNOPSIS@\n", &synopsis)
-        // an empty line between two breaks is a paragraph, of which mandoc warns
-        .replace(
-            "@OPTIONS@\n",
-            &String::from_utf8(options).unwrap().replace(".br\n\n.br\n", ".sp\n"),
-        )
+        .replace("@OPTIONS@\n", &String::from_utf8(options).unwrap())
 }
 
-/// One option with its value, which clap_mangen leaves out: `[--log-level off|error|...]` when the
-/// values are known, or else `[--seed FILE]`.
+/// One option with its value, which clap_mangen leaves out: `[--seed FILE]`.
 fn synopsis_of(option: &Arg) -> String {
     let long = option.get_long().expect("every option has a long name").replace('-', "\\-");
     let short = option.get_short().map(|short| format!("\\fB\\-{short}\\fR|")).unwrap_or_default();
-    let values: Vec<String> = option
-        .get_possible_values()
-        .iter()
-        .map(|value| format!("\\fB{}\\fR", value.get_name()))
-        .collect();
     let value = match option.get_value_names() {
         _ if !option.get_action().takes_values() => String::new(),
-        _ if !values.is_empty() && !option.is_hide_possible_values_set() => {
-            format!("\\ {}", values.join("|"))
-        }
         Some(names) if option.is_require_equals_set() => format!("[=\\fI{}\\fR]", names.concat()),
         Some(names) => format!("\\ \\fI{}\\fR", names.concat()),
         None => panic!("--{long} has a value without a name"),
@@ -107,12 +94,7 @@ fn the_synopsis_has_each_value_as_it_is_given() {
     let synopsis = ["\\fB", "\\fI", "\\fR", "\\"]
         .iter()
         .fold(man_page(), |page, markup| page.replace(markup, ""));
-    for expected in [
-        "[--seed FILE]",
-        "[--read-only[=BOOL]]",
-        "[--log-level off|error|warn|info|debug]",
-        "[--check]",
-    ] {
+    for expected in ["[--seed FILE]", "[--read-only[=BOOL]]", "[--log-level LEVEL]", "[--check]"] {
         assert!(synopsis.lines().any(|line| line == expected), "{expected}");
     }
 }

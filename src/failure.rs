@@ -80,8 +80,9 @@ mod tests {
             Failure::TokenFile("/etc/colors/tokens".to_owned(), ErrorKind::PermissionDenied.into());
         assert_eq!(
             failure.to_string(),
-            "cannot use the token file /etc/colors/tokens: permission denied; let this user read it, or under systemd have the unit say \
-             LoadCredential=tokens:/etc/colors/tokens and Environment=COLORS_TOKEN_FILE=%d/tokens, and /etc/default/colors nothing of it"
+            "cannot use the token file /etc/colors/tokens: permission denied; let this user read \
+             it, or under systemd have the unit say LoadCredential=tokens:/etc/colors/tokens and \
+             Environment=COLORS_TOKEN_FILE=%d/tokens, and /etc/default/colors nothing of it"
         );
     }
 }

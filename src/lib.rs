@@ -46,7 +46,9 @@
 //!   - `change`: what a change does to a version
 //!   - `writer`: group commit, and looks for what other programs have committed
 //!   - `status`: whether the database can be saved to, or read
-//!   - `database`: rows in SQLite
+//!   - `database`: an open database, its locks and saves
+//!   - `rows`: the table of colors in SQL
+//!   - `file_lock`: keeps out a second service
 //!   - `database_error`: why a database cannot be used
 //!   - `probe`: what is at the path of `--data`, before SQLite opens it
 //!   - `wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
@@ -151,7 +153,7 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let (tokens, loaded) = load_tokens(args)?.unzip();
     let source = load::find(args)?;
     let path = source.path();
-    let lock = load::lock(args, &source)?;
+    let lock = source.lock()?;
     // from here on a start that ends removes the files of its sockets
     is_starting.store(false, SeqCst);
     let workers = args.worker_count();
@@ -165,7 +167,7 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     // one more for answers that take long
     let pool = start_pool(workers + 1).map_err(Failure::System)?;
     // with addresses and threads: a start that is refused for lack of them makes no FILE
-    let opened = load::start(args, source, lock, memory_max)
+    let opened = load::start(source, lock, memory_max)
         .map_err(|error| Failure::System(thread_error(&error)))?;
     let Some(Opened { store, details, is_new }) = wait_for(&opened, &signals)? else {
         return Ok(());

@@ -10,23 +10,33 @@ use std::thread;
 use crate::STACK_BYTES;
 use crate::args::Args;
 use crate::failure::Failure;
-use crate::store::{Colors, Database, DatabaseError, Store, database, foreign_reader, json, probe};
+use crate::store::{
+    Colors, Database, DatabaseError, Store, database, file_lock, foreign_reader, json, probe,
+};
 
-/// The seed if no option names one; it is there when the service is started in a checkout.
+/// The seed if no option names one. A service that is started in a checkout has this file.
 const SEED_FILE: &str = "seed/colors.json";
 
 /// The seed where that file does not exist.
 const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 
-/// Where the list comes from: found without a change to FILE.
+/// Where the list comes from. Finding that changes nothing on disk.
 pub(crate) enum Source {
     /// The colors of the seed, and its name: the list is in memory alone.
     InMemory(Colors, String),
     /// FILE, which others write: `--read-only`.
-    Followed,
-    /// FILE, without links. `seed`: the colors of a new FILE, and their name; `None` if FILE is
-    /// certain to have a list.
-    Database { path: PathBuf, seed: Option<(Colors, String)> },
+    Followed(PathBuf),
+    /// FILE, which the service writes.
+    Database {
+        /// As `--data` names it.
+        given: PathBuf,
+        /// Without links.
+        path: PathBuf,
+        /// The colors of a new FILE, and their name; `None` if FILE is certain to have a list.
+        seed: Option<(Colors, String)>,
+        /// There is `--seed`, which is not read if FILE has a list.
+        is_seed_given: bool,
+    },
 }
 
 impl Source {
@@ -34,19 +44,28 @@ impl Source {
     pub(crate) fn path(&self) -> Option<PathBuf> {
         if let Self::Database { path, .. } = self { Some(path.clone()) } else { None }
     }
+
+    /// Locks FILE if that exists. Creates none. Waits while another process of the service has the
+    /// lock: that one may be stopping.
+    pub(crate) fn lock(&self) -> Result<Option<File>, Failure> {
+        let Self::Database { given, path, .. } = self else { return Ok(None) };
+        let lock = path.exists().then(|| file_lock::flock(path)).transpose();
+        lock.map_err(|error| unusable(given, error))
+    }
 }
 
 /// What the service starts with.
 pub(crate) struct Opened {
     pub(crate) store: Store,
-    /// For the first line of the log: how many colors, from where, and whether changes are kept.
+    /// For the first line of the log: the number of colors, where they come from, and whether
+    /// changes are kept.
     pub(crate) details: String,
-    /// FILE was made now. The log warns of that: when a disk is not mounted, a start makes a new
-    /// FILE in its mount point.
+    /// FILE was made now. The log warns of that, since a start makes a new FILE in the mount point
+    /// of a disk that is not mounted.
     pub(crate) is_new: bool,
 }
 
-/// What has to run as long as the service does: the writer or the follower.
+/// The writer or the follower, which runs as long as the service does.
 type Background = Box<dyn FnOnce()>;
 
 /// Finds the list, and reads the seed if FILE is to be made from it.
@@ -55,39 +74,26 @@ pub(crate) fn find(args: &Args) -> Result<Source, Failure> {
         return read_seed(args).map(|(colors, name)| Source::InMemory(colors, name));
     };
     if args.read_only {
-        return Ok(Source::Followed);
+        return Ok(Source::Followed(file.to_owned()));
     }
     let (path, has_list) = probe::writable(file).map_err(|error| unusable(file, error))?;
-    // a start rolls back a journal, which may leave no list
+    // The start rolls back a journal, which may leave FILE without a list.
     let is_finished = has_list && !probe::has_journal(&path);
     let seed = (!is_finished).then(|| read_seed(args)).transpose()?;
-    Ok(Source::Database { path, seed })
-}
-
-/// Returns the lock of FILE, if that exists: this makes none. Waits for another process of the
-/// service that has FILE open, as one that is stopping.
-pub(crate) fn lock(args: &Args, source: &Source) -> Result<Option<File>, Failure> {
-    match (&args.data, source) {
-        (Some(file), Source::Database { path, .. }) if path.exists() => {
-            database::flock(path).map(Some).map_err(|error| unusable(file, error))
-        }
-        _ => Ok(None),
-    }
+    Ok(Source::Database { given: file.to_owned(), path, seed, is_seed_given: args.seed.is_some() })
 }
 
 /// Starts a thread that opens FILE, or makes it, and sends what it has opened. From then on the
 /// thread saves changes, or follows those of others. `memory_max`: see [`Store::in_memory`].
 pub(crate) fn start(
-    args: &Args,
     source: Source,
     lock: Option<File>,
     memory_max: usize,
 ) -> io::Result<Receiver<Result<Opened, Failure>>> {
-    let args = args.clone();
-    let follows = matches!(source, Source::Followed);
+    let name = if matches!(source, Source::Followed(_)) { "follower" } else { "writer" };
     let (sender, opened) = mpsc::channel();
     let run = move || {
-        let (result, background) = match open(&args, source, lock, memory_max) {
+        let (result, background) = match open(source, lock, memory_max) {
             Ok((opened, background)) => (Ok(opened), Some(background)),
             Err(failure) => (Err(failure), None),
         };
@@ -96,76 +102,74 @@ pub(crate) fn start(
             background();
         }
     };
-    let name = if follows { "follower" } else { "writer" };
     thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(run)?;
     Ok(opened)
 }
 
 fn open(
-    args: &Args,
     source: Source,
     lock: Option<File>,
     memory_max: usize,
 ) -> Result<(Opened, Background), Failure> {
-    let file = args.data.as_deref().unwrap_or(Path::new(""));
-    let failed = |error| unusable(file, error);
-    let (path, seed) = match source {
+    match source {
         Source::InMemory(colors, name) => {
             let count = count(colors.len());
             let details = format!("{count} from {name}, in memory: changes are lost when it stops");
             let store = Store::in_memory(colors, memory_max);
-            return Ok((Opened { store, details, is_new: false }, Box::new(|| ())));
+            Ok((Opened { store, details, is_new: false }, Box::new(|| ())))
         }
-        Source::Followed => {
-            let (store, follower) = Store::following(file, memory_max).map_err(failed)?;
-            let details = follows(file, store.list.size().0);
-            let opened = Opened { store, details, is_new: false };
-            return Ok((opened, Box::new(|| follower.run())));
+        Source::Followed(file) => {
+            let (store, follower) =
+                Store::following(&file, memory_max).map_err(|error| unusable(&file, error))?;
+            let details = follows(&file, store.list.version().len());
+            Ok((Opened { store, details, is_new: false }, Box::new(|| follower.run())))
         }
-        Source::Database { path, seed, .. } => (path, seed),
-    };
-    let lock = match lock {
-        Some(lock) => lock,
-        None => database::flock(&path).map_err(failed)?,
-    };
-    let made_from = match seed {
-        Some((colors, name)) => database::fill(&path, &colors).map_err(failed)?.then_some(name),
-        None => None,
-    };
-    let origin = match &made_from {
-        Some(seed) => format!("which was made now from {seed}"),
-        None if args.seed.is_some() => "which was there: --seed is not read".to_owned(),
-        None => "which was there".to_owned(),
-    };
-    let (database, colors) = Database::open(file, &path, lock).map_err(failed)?;
-    let details = format!("{} kept in {}, {origin}", count(colors.len()), file.display());
-    let (store, writer) = Store::in_database(database, colors, memory_max);
-    let opened = Opened { store, details, is_new: made_from.is_some() };
-    Ok((opened, Box::new(|| writer.run())))
+        Source::Database { given, path, seed, is_seed_given } => {
+            let failed = |error| unusable(&given, error);
+            let lock = lock.map_or_else(|| file_lock::flock(&path), Ok).map_err(failed)?;
+            let made_from = match seed {
+                Some((colors, name)) => {
+                    database::fill(&path, &colors).map_err(failed)?.then_some(name)
+                }
+                None => None,
+            };
+            let origin = match &made_from {
+                Some(seed) => format!("which was made now from {seed}"),
+                None if is_seed_given => "which was there: --seed is not read".to_owned(),
+                None => "which was there".to_owned(),
+            };
+            let (database, colors) = Database::open(&given, &path, lock).map_err(failed)?;
+            let details = format!("{} kept in {}, {origin}", count(colors.len()), given.display());
+            let (store, writer) = Store::in_database(database, colors, memory_max);
+            let opened = Opened { store, details, is_new: made_from.is_some() };
+            Ok((opened, Box::new(|| writer.run())))
+        }
+    }
 }
 
-/// Fails where the list cannot be had, or describes it. Changes nothing: a service may be running
-/// on the same file.
+/// `--check`: describes the list that a start would have, and fails where the start would. Changes
+/// nothing, since a service may be running on the same file.
 pub(crate) fn check(args: &Args) -> Result<String, Failure> {
-    let source = find(args)?;
-    let file = args.data.as_deref().unwrap_or(Path::new(""));
-    let name = file.display();
-    let failed = |error| unusable(file, error);
-    match source {
+    match find(args)? {
         Source::InMemory(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
-        Source::Followed => {
-            Ok(follows(file, foreign_reader::read_once(file, true).map_err(failed)?.len()))
+        Source::Followed(file) => {
+            let colors =
+                foreign_reader::read_once(&file, true).map_err(|error| unusable(&file, error))?;
+            Ok(follows(&file, colors.len()))
         }
-        Source::Database { path, seed } => match (foreign_reader::read_once(&path, true), seed) {
-            (Ok(colors), _) => Ok(format!("{} kept in {name}", count(colors.len()))),
-            (Err(DatabaseError::Missing), Some((colors, seed))) => {
-                Ok(format!("{} from {seed}, for {name}", count(colors.len())))
+        Source::Database { given, path, seed, .. } => {
+            let name = given.display();
+            match (foreign_reader::read_once(&path, true), seed) {
+                (Ok(colors), _) => Ok(format!("{} kept in {name}", count(colors.len()))),
+                (Err(DatabaseError::Missing), Some((colors, seed))) => {
+                    Ok(format!("{} from {seed}, for {name}", count(colors.len())))
+                }
+                (Err(DatabaseError::HotJournal), _) => {
+                    Ok(format!("what {name} has, after the journal beside it is rolled back"))
+                }
+                (Err(error), _) => Err(unusable(&given, error)),
             }
-            (Err(DatabaseError::HotJournal), _) => {
-                Ok(format!("what {name} has, after the journal beside it is rolled back"))
-            }
-            (Err(error), _) => Err(failed(error)),
-        },
+        }
     }
 }
 

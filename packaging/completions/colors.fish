@@ -14,7 +14,7 @@ complete -c colors -l private -d 'Reads of colors and metrics need a token, too'
 false\t''"
 complete -c colors -l allow-origin -d 'Let the web pages of this origin use it; repeatable' -r -f
 complete -c colors -l allow-host -d 'Host name to answer to, besides localhost; repeatable' -r -f -a "(__fish_print_hostnames)"
-complete -c colors -l log-level -d 'Log' -r -f -a "off\t''
+complete -c colors -l log-level -d 'Least severe to log: off, error, warn, info or debug' -r -f -a "off\t''
 error\t''
 warn\t''
 info\t''

@@ -22,7 +22,7 @@ impl Service {
         let mut health = serde_json::json!({
             "status": fault.as_deref().unwrap_or("ok"),
             "version": env!("BUILD_VERSION"),
-            "colors": store.list.size().0,
+            "colors": store.list.version().len(),
         });
         let times = store.status.now();
         if store.is_durable() {
@@ -45,13 +45,13 @@ impl Service {
     pub(super) fn metrics(&self) -> Response {
         let status = &self.store.status;
         let times = status.now();
-        let (colors, list_bytes) = self.store.list.size();
+        let version = self.store.list.version();
         let text = self.metrics.exposition(&Gauges {
             connections: self.connections.open(),
             connections_max: self.connections.max,
             waiting: self.connections.waiting(),
-            colors,
-            list_bytes,
+            colors: version.len(),
+            list_bytes: version.envelope_len(),
             saves: &status.metrics,
             read: times.read,
             changed: times.changed,

@@ -72,7 +72,7 @@ impl Service {
                 let envelope = match list.ready_envelope() {
                     Some(envelope) => envelope,
                     None if context.may_defer => return Answer::Deferred,
-                    None => list.envelope_of(&list.version()),
+                    None => Arc::clone(list.version().envelope()),
                 };
                 return read_or_wait(request, &envelope, || Subject::List);
             }
@@ -165,7 +165,7 @@ impl Service {
             Ok(Outcome::Deleted(color)) => sent(color, "".into()),
             Ok(Outcome::Replaced(list, before)) => {
                 let detail = logged(&|| format!("{before} -> {} colors", list.len()));
-                let content = Content::Shared(self.store.list.envelope_of(&list));
+                let content = Content::Shared(Arc::clone(list.envelope()));
                 Response { detail, is_change, ..Response::new(StatusCode::Ok, content) }
             }
             Ok(Outcome::NotFound) => no_such_color(),

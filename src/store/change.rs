@@ -9,10 +9,10 @@ use crate::blob::Conditions;
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     action: Action,
-    /// On the list (for a create, and for a new list) or on the color, evaluated when the change is
-    /// made.
+    /// Of a create and of a new list, conditions on the list; of any other action, on the color.
+    /// They are evaluated when the change is made.
     conditions: Conditions,
-    /// Whether there is one on the tag of the list, which may take long to make.
+    /// Whether a condition depends on the tag of the list, which may take long to compute.
     pub(super) needs_tag_of_list: bool,
 }
 
@@ -23,11 +23,11 @@ pub(crate) enum Action {
     Create(Color),
     /// Append this color, unless there is one of its name.
     CreateAbsent(Color),
-    /// Make this of the first color of this name, or keep it as it is.
+    /// Replace the first color of this name by this one; without one, leave it as it is.
     Update(String, Option<Color>),
     /// Remove the first color of this name.
     Delete(String),
-    /// Have this list in place of the one that is there.
+    /// Replace the whole list by this one.
     ReplaceAll(Colors),
 }
 
@@ -37,19 +37,20 @@ pub(crate) enum Outcome {
     /// The color was appended. `is_first`: it is the first of its name, the one that its path
     /// names.
     Created { color: Color, is_first: bool },
-    /// The color has another value: as it is now.
+    /// The color has a new value. This is the color as it is now.
     Updated(Color),
-    /// The color exists and stays as it is, and why.
+    /// The color stays as it is, and why.
     Unchanged(Color, &'static str),
-    /// The color existed: as it was.
+    /// The color is removed. This is the color as it was.
     Deleted(Color),
-    /// The list is this one, in place of one with so many colors.
+    /// The list is this one now. Before, it had this number of colors.
     Replaced(Colors, usize),
     /// No color has the name.
     NotFound,
     /// A condition does not hold; nothing was changed.
     ConditionFailed,
-    /// The list has changed while its tag was made for a condition, as often as that was tried.
+    /// Other changes came while the tag of the list was computed for a condition, in each of
+    /// several tries. Nothing was changed.
     Contended,
 }
 
@@ -60,7 +61,7 @@ impl Change {
         Self { action, conditions, needs_tag_of_list }
     }
 
-    /// Returns what the client is told, and the edit to make, if any.
+    /// Returns the outcome, and the edit to make; `None` if nothing changes.
     pub(super) fn decide(&self, colors: &Colors) -> (Outcome, Option<Edit>) {
         let found = match &self.action {
             Action::Update(name, _) | Action::Delete(name) => colors.find(name),
@@ -110,7 +111,7 @@ fn create(color: &Color, colors: &Colors) -> (Outcome, Option<Edit>) {
     let is_first = colors.find(&color.name()).is_none();
     let edit = match colors.next_id() {
         Some(id) => Edit::Append(id, color.clone()),
-        // all get new ids
+        // Another program has used the highest id. All colors get new ones.
         None => Edit::ReplaceAll(
             colors.iter().map(|(_, color)| color).chain([color]).cloned().collect(),
         ),
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_create_appends_and_tells_whether_its_path_names_it() {
+    fn a_create_appends_and_says_whether_its_path_names_it() {
         for (name, is_first) in [("a", false), ("b", true)] {
             let color = color(name, "3");
             let (outcome, edit) = decide(Action::Create(color.clone()), None);

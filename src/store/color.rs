@@ -11,14 +11,14 @@ use crate::blob::Blob;
 /// into the head of a request, 64 KiB.
 pub(super) const NAME_BYTES_MAX: usize = 4096;
 
-/// Longest JSON, in bytes, whose tag takes no more than some microseconds.
+/// Longest JSON, in bytes, whose tag readers compute: it takes some microseconds.
 const LONG_BYTES: usize = 16 * 1024;
 
 /// What comes before the name in the JSON of a color.
 const NAME_BEGIN: &[u8] = br#"{"name":"#;
 
-/// A pointer to the JSON, so that a copy takes little: a change of the list copies some neighbors
-/// of the color. Colors are equal when they have the same name and value.
+/// A color is a pointer to its JSON. So a copy is short: each change of the list copies some colors
+/// beside the one that changes. Colors are equal when they have the same name and value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Color {
     /// Name and value as JSON, with a line feed at the end.
@@ -45,7 +45,7 @@ impl Color {
         json.push(b'\n');
         let json = Blob::of_list(json);
         if json.bytes().len() > LONG_BYTES {
-            // so that no reader waits for it
+            // now, so that no reader computes it, perhaps under a lock
             json.tag();
         }
         Self { json: Arc::new(json) }
@@ -73,7 +73,7 @@ impl Color {
         }
     }
 
-    /// Name and value, parsed from the JSON: they are kept nowhere else.
+    /// Name and value, parsed from the JSON.
     pub(crate) fn fields(&self) -> ColorFields<'_> {
         serde_json::from_slice(self.json.bytes()).expect("it was made of a name and a value")
     }

@@ -1,6 +1,6 @@
-//! One version of the list. A clone shares its memory with the original, and takes the same time
-//! for a list of any length: a change is tried out on a clone, and readers keep the version that
-//! they have begun with. Knows no files and no mutex.
+//! One version of the list. A clone shares its memory with the original, so that it takes the same
+//! time for a list of any length. The writer makes changes on a clone, and readers keep the version
+//! that they have begun with. Knows no files and no mutex.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, OnceLock};
@@ -23,14 +23,14 @@ pub(crate) struct Colors {
     /// The hash of the name and the id of every color that is not in `index`: an earlier one has
     /// its name, or at least its hash.
     duplicates: OrdSet<(u64, i64)>,
-    /// With random keys, so that no client can choose names that have the same hash. Each list that
-    /// is made anew has other keys, and its later versions have the same.
+    /// Has random keys, so that no client can choose names with the same hash. All versions of a
+    /// list have the keys that it was made with, which is how [`Colors::is_version_of`] knows them.
     hasher: RandomState,
-    /// Bytes of all colors as JSON, without what is between them.
+    /// Bytes of all colors as JSON, without the commas between them.
     bytes: usize,
     /// Bytes of those colors that [`Blob::counted`] counts.
     counted: usize,
-    /// The JSON of the list, shared by the clones of this version, and made by the first use.
+    /// See [`Colors::envelope`]. Shared by the clones of this version.
     envelope: Arc<OnceLock<Arc<Blob>>>,
 }
 
@@ -55,7 +55,7 @@ impl Colors {
         let counted = colors.values().map(|color| color.json.counted()).sum();
         let hash = |color: &Color| hasher.hash_one(&*color.name());
         let mut ids: Vec<_> = colors.iter().map(|(id, color)| (hash(color), *id)).collect();
-        // sorted, since in random order most insertions would wait for memory
+        // Sorted: insertions in random order miss the caches of the processor.
         ids.sort_unstable();
         let same = ids.chunk_by(|(one, _), (next, _)| one == next);
         let index = same.clone().map(|same| same[0]).collect();
@@ -107,7 +107,7 @@ impl Colors {
     /// The first color whose name equals `name` exactly, and its id.
     pub(super) fn find(&self, name: &str) -> Option<(i64, &Color)> {
         let id = *self.index.get(&self.hasher.hash_one(name))?;
-        // Most often it is this one; to look for others takes longer than all else that a read does.
+        // Most often it is this one. Looking for others takes longer than the rest of a read.
         let first = self.get(id).filter(|color| color.is_named(name));
         first.map(|color| (id, color)).or_else(|| self.named(name).next())
     }
@@ -121,7 +121,7 @@ impl Colors {
         colors.filter(move |(_, color)| color.is_named(name))
     }
 
-    /// Makes an edit that was decided for this version.
+    /// Makes an edit, which has to be decided for this version.
     pub(super) fn apply(&mut self, edit: Edit) {
         self.envelope = Arc::default();
         match edit {
@@ -155,18 +155,18 @@ impl Colors {
     }
 
     /// The length of the envelope in bytes, without making it.
-    pub(super) fn envelope_len(&self) -> usize {
-        // a comma is between two colors
+    pub(crate) fn envelope_len(&self) -> usize {
+        // a comma between each two colors
         ENVELOPE[0].len() + self.bytes + self.len().saturating_sub(1) + ENVELOPE[1].len()
     }
 
-    /// The collection envelope, `{"data":[...]}`, if it is made already.
+    /// The envelope, if it is made already.
     pub(super) fn made_envelope(&self) -> Option<&Arc<Blob>> {
         self.envelope.get()
     }
 
-    /// The collection envelope, `{"data":[...]}`; made at its first use, which takes longer the
-    /// longer the list is.
+    /// The envelope: the object `{"data":[...]}` with all colors, which `GET /colors` answers. It
+    /// is made at its first use, which takes long for a long list.
     pub(crate) fn envelope(&self) -> &Arc<Blob> {
         self.envelope.get_or_init(|| {
             let mut json = Vec::with_capacity(self.envelope_len());
@@ -200,18 +200,18 @@ impl Colors {
         self.hasher.hash_one(()) == other.hasher.hash_one(())
     }
 
-    /// Calls `tell` with the name of each color that differs between two versions of one list, see
-    /// [`Colors::is_version_of`]: one has it and the other has not, or it has another value. Takes
-    /// time that grows with the number of differences.
-    pub(crate) fn diff(&self, other: &Self, mut tell: impl FnMut(&str)) {
+    /// Calls `found` with the name of each color that only one of two versions has, or that has
+    /// another value there. Both have to be versions of one list ([`Colors::is_version_of`]): then
+    /// the time grows with the number of differences, not with the list.
+    pub(crate) fn diff(&self, other: &Self, mut found: impl FnMut(&str)) {
         for item in self.colors.diff(&other.colors) {
             match item {
-                DiffItem::Add(_, color) | DiffItem::Remove(_, color) => tell(&color.name()),
+                DiffItem::Add(_, color) | DiffItem::Remove(_, color) => found(&color.name()),
                 DiffItem::Update { old: (_, old), new: (_, new) } => {
-                    tell(&old.name());
-                    // the last color was removed, and a new one has its id
+                    found(&old.name());
+                    // The last color was removed, and a new one has got its id.
                     if new.name() != old.name() {
-                        tell(&new.name());
+                        found(&new.name());
                     }
                 }
             }
@@ -358,11 +358,11 @@ mod tests {
             let colors = differ.flat_map(|id| [old.get(*id), new.get(*id)]).flatten();
             let expected: BTreeSet<String> =
                 colors.map(|color| color.name().into_owned()).collect();
-            let mut told = BTreeSet::new();
+            let mut found = BTreeSet::new();
             old.diff(&new, |name| {
-                told.insert(name.to_owned());
+                found.insert(name.to_owned());
             });
-            assert_eq!(told, expected);
+            assert_eq!(found, expected);
             assert_eq!(
                 old == new,
                 old.iter().map(|(_, color)| color).eq(new.iter().map(|(_, color)| color))

@@ -1,4 +1,4 @@
-//! The errors of the database, and the words for them. Those of SQLite are made from its codes.
+//! The errors of the database, and their messages. Errors of SQLite are told apart by its codes.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,8 +7,8 @@ use rusqlite::{ErrorCode, ffi};
 
 use super::probe::{APPLICATION_ID, VERSION};
 
-/// Why a database cannot be opened, read or written. `Display` names the cause and what to do. It
-/// names the files beside FILE without their directory, since clients read it as well; the log of a
+/// Why a database cannot be opened, read or written. `Display` names the cause and what to do.
+/// Clients read it as well, so it names the files beside FILE without their directory. The log of a
 /// start has the whole path before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DatabaseError {
@@ -18,11 +18,11 @@ pub(crate) enum DatabaseError {
     Changing,
     /// When a program uses FILE-shm, and FILE-wal, which has this name, is not there.
     WalMissing(String),
-    /// When Litestream has applied some pages of a change, or was ended then: FILE is newer than
-    /// FILE-txid, which has this name.
+    /// When Litestream has applied only some pages of a change: FILE is newer than FILE-txid, which
+    /// has this name. It is still at it, or was ended.
     AppliedInPart(String),
-    /// When another program was ended in a transaction, whose FILE-journal has to be rolled back
-    /// first: that takes a write.
+    /// When a reader finds the FILE-journal of a program that was ended in a transaction. It has to
+    /// be rolled back, and a reader may not write.
     HotJournal,
     /// When a reader needs a list, and FILE does not exist or is empty.
     Missing,
@@ -31,13 +31,13 @@ pub(crate) enum DatabaseError {
     Replaced(String),
     /// When the database is one of another program.
     Foreign,
-    /// When FILE has a table `color`, perhaps, but no `application_id`, as one that sqlite3 makes
-    /// of what `.dump` prints.
+    /// When FILE, at this path, has no `application_id`. It may be a database of colors that
+    /// sqlite3 has made of what `.dump` prints.
     Unmarked(PathBuf),
     /// When the tables have a version of a later program.
     Newer,
-    /// When the path of `--data`, or a row or the schema of what is there, is none that the service
-    /// can use for another reason: this, with what to do.
+    /// When the service cannot use the path of `--data`, or a row or the schema of what is there,
+    /// for this other reason, which says what to do.
     Unusable(String),
     /// When SQLite finds this damage.
     Damaged(String),
@@ -66,7 +66,7 @@ pub(crate) enum DatabaseError {
 }
 
 impl DatabaseError {
-    /// Whether a later try may succeed without anybody's help: another program is in the middle of
+    /// Whether a later try may succeed without help, since another program is in the middle of
     /// something.
     pub(super) fn is_transient(&self) -> bool {
         matches!(self, Self::Busy | Self::Changing | Self::WalMissing(_) | Self::AppliedInPart(_))
@@ -155,7 +155,7 @@ impl From<rusqlite::Error> for DatabaseError {
         match (failure.code, failure.extended_code) {
             (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => Self::Busy,
             (_, ffi::SQLITE_READONLY_ROLLBACK) => Self::HotJournal,
-            // a program opens the database, or closes it
+            // A program opens the database, or closes it.
             (_, ffi::SQLITE_READONLY_CANTINIT | ffi::SQLITE_READONLY_RECOVERY) => Self::Changing,
             (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => Self::Full,
             (ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase, _) => Self::Damaged(message),

@@ -1,10 +1,11 @@
-//! Tests of the database on real files: edits, failures, other programs, and a FILE-wal that was cut
-//! short.
+//! Tests of the database on real files: edits, failures, other programs, and a FILE-wal that was
+//! cut short.
 
 use std::fs;
 use std::path::PathBuf;
 
 use super::*;
+use crate::store::file_lock::flock;
 use crate::store::foreign_reader::read_once;
 
 fn color(id: i64, name: &str) -> (i64, Color) {
@@ -119,10 +120,10 @@ fn what_another_program_commits_is_the_list_at_the_next_poll_and_the_next_save()
     let insert = "INSERT INTO color (name, value) VALUES ('c', 'value')";
     other.execute(insert, []).unwrap();
     assert_eq!(
-        scratch.database.poll_external(&scratch.colors),
+        scratch.database.read_if_changed(&scratch.colors),
         Ok(Some(list([color(1, "a"), color(2, "c")])))
     );
-    assert_eq!(scratch.database.poll_external(&scratch.colors), Ok(None));
+    assert_eq!(scratch.database.read_if_changed(&scratch.colors), Ok(None));
     other.execute("UPDATE color SET id = id + 10", []).unwrap();
     assert!(scratch.begin());
     assert_eq!(ids(&scratch.colors), [11, 12]);

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::thread::sleep;
 
 use super::foreign_reader::{Stamps, read_snapshot};
-use super::{DatabaseError, DatabaseStatus, POLL_INTERVAL, SharedList, database};
+use super::{DatabaseError, DatabaseStatus, POLL_INTERVAL, SharedList, rows};
 
 /// Reads the list of FILE again when that has changed, on a thread of its own.
 pub(crate) struct Follower {
     pub(super) path: PathBuf,
     pub(super) list: Arc<SharedList>,
     pub(super) status: Arc<DatabaseStatus>,
-    /// The stamps of FILE when the list was read; `None` if it has to be read again in any case.
+    /// The stamps of FILE when the list was read. `None` if FILE has to be read again in any case.
     pub(super) seen: Option<Stamps>,
 }
 
@@ -23,21 +23,22 @@ impl Follower {
         let status = Arc::clone(&self.status);
         loop {
             sleep(POLL_INTERVAL);
-            // The status keeps a failure, and logs it.
-            let _ = status.supervise(|| self.poll_external());
+            // The status has reported a failure.
+            let _ = status.supervise(|| self.refresh());
         }
     }
 
-    /// Publishes the list if the file has changed. If that cannot be read, the last list stays.
-    pub(super) fn poll_external(&mut self) -> Result<(), DatabaseError> {
-        // If that fails, so does reading, which says why.
+    /// Publishes the list of the file if that has changed. If it cannot be read, the last list
+    /// stays.
+    pub(super) fn refresh(&mut self) -> Result<(), DatabaseError> {
+        // If this fails, so does the read below, which says why.
         let now = Stamps::of(&self.path).ok();
         if now.is_some() && now == self.seen {
             return Ok(());
         }
         let known = self.list.version();
         let (colors, seen) =
-            read_snapshot(&self.path, &|connection| database::read_list(connection, &known))?;
+            read_snapshot(&self.path, &|connection| rows::read_list(connection, &known))?;
         let is_changed = colors != known;
         if is_changed {
             self.list.replace(colors);

@@ -1,11 +1,11 @@
-//! Reads a FILE that other programs may be writing, whatever they write it with: SQLite in either
-//! of its journal modes, Litestream, which writes pages in place, or a rename. Needs no permission
-//! to write, and leaves nothing behind: no FILE-wal, no FILE-shm, no lock.
+//! Reads a FILE that other programs may be writing, whatever they write it with: SQLite with or
+//! without a WAL, Litestream, which writes pages in place, or a rename. Needs no permission to
+//! write, and leaves nothing behind: no FILE-wal, no FILE-shm, no lock.
 //!
-//! SQLite alone cannot do that, so this file knows some of its lock bytes. A read-only connection
-//! of SQLite refuses the FILE-wal of 32 bytes that a kill leaves ("locking protocol") and one
-//! without FILE-shm; it makes a FILE-wal that another program removes meanwhile; and nothing in its
-//! interface tells that a commit is under way. The locks are listed in [`database`].
+//! SQLite alone cannot do that. Its read-only connections refuse a FILE-wal of 32 bytes, which a
+//! kill leaves ("locking protocol"), and a FILE-wal without FILE-shm. They make a new FILE-wal when
+//! another program removes it meanwhile. And no function of SQLite says whether a commit is under
+//! way. So this file knows some of SQLite's lock bytes. The locks are listed in [`database`].
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -20,7 +20,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::database::{self, BUSY_PAUSE, BUSY_TIME};
-use super::{Colors, DatabaseError, probe};
+use super::{Colors, DatabaseError, probe, rows};
 
 /// Two steps of the clock of a file system, which are 1 to 10 ms long. A file that is changed twice
 /// within one step keeps its timestamp. A younger timestamp therefore does not prove that the file
@@ -47,7 +47,8 @@ const IN_USE: (off_t, off_t) = (128, 1);
 /// log (<https://sqlite.org/fileformat2.html>, section 1.3).
 const READ_VERSION: u64 = 19;
 
-/// What tells whether FILE or FILE-wal has changed: `None` for a file that is not there.
+/// The state of FILE and of FILE-wal, to compare with a later one. If both are equal, nothing has
+/// changed in between, but see [`Stamps::if_old_enough`]. `None` for a file that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamps([Option<Stamp>; 2]);
 
@@ -84,15 +85,15 @@ impl Stamps {
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let path = probe::resolve(path);
         let wal = Stamp::of(&probe::with_suffix(&path, "-wal"))?;
-        // As root, SQLite sets the owner of FILE-wal whenever it opens it. That changes ctime
-        // alone.
+        // As root, SQLite sets the owner of FILE-wal whenever it opens it. That changes only ctime,
+        // which therefore does not count.
         let wal = wal.map(|wal| Stamp { status_changed: wal.modified, ..wal });
         Ok(Self([Stamp::of(&path)?, wal]))
     }
 
     /// `None` while the timestamps are too young to trust ([`CLOCK_STEPS`]). Uses ctime: unlike
     /// mtime, programs cannot set it.
-    fn unless_young(self) -> Option<Self> {
+    fn if_old_enough(self) -> Option<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let is_young = self.0.iter().flatten().any(|stamp| {
             let (seconds, nanoseconds) = stamp.status_changed;
@@ -103,11 +104,11 @@ impl Stamps {
     }
 }
 
-/// What is done with a connection, which sees the database as it was after one commit.
+/// What a caller reads from a connection, which sees the database as it was after one commit.
 type Read<'a, T> = &'a dyn Fn(&Connection) -> Result<T, DatabaseError>;
 
-/// What was read, and the stamps that the files had then. `None`: these do not tell whether there
-/// is a later commit, so that the files have to be read again.
+/// What was read, and the stamps of the files at that time. `None` if equal stamps would not prove
+/// that there is no later commit.
 type Found<T> = Result<(T, Option<Stamps>), DatabaseError>;
 
 /// Reads the list of a database that may be in use, and changes nothing in it. `check`: also looks
@@ -115,9 +116,9 @@ type Found<T> = Result<(T, Option<Stamps>), DatabaseError>;
 pub(crate) fn read_once(path: &Path, check: bool) -> Result<Colors, DatabaseError> {
     let read = |connection: &Connection| {
         if check {
-            database::check_pages(connection)?;
+            rows::check_pages(connection)?;
         }
-        database::read_list(connection, &Colors::default())
+        rows::read_list(connection, &Colors::default())
     };
     Ok(read_snapshot(path, &read)?.0)
 }
@@ -154,13 +155,14 @@ fn try_read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
     let mut version = [0];
     file.read_at(&mut version, READ_VERSION).map_err(failed)?;
     if version == [2] && has_journal {
-        // A program changes the journal mode, or was killed then. SQLite would make FILE-wal.
+        // A program is changing the journal mode, or was killed then. SQLite would make FILE-wal.
         let is_hot = set_lock(&file, libc::F_RDLCK, RESERVED).map_err(failed)?;
         return Err(if is_hot { DatabaseError::HotJournal } else { DatabaseError::Changing });
     }
     if let Some(shm) = open_shm_in_use(path)? {
         if wal.is_none() {
-            // A program that starts is about to make it. If it stays away, its commits are missing.
+            // A program that has just opened the database will make FILE-wal. If nobody does, it
+            // was removed, and its commits are missing.
             let wal = probe::with_suffix(path, "-wal");
             return Err(DatabaseError::WalMissing(probe::name_of(&wal)));
         }
@@ -170,13 +172,13 @@ fn try_read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
     }
     if has_journal && !has_wal {
         let found = read(&open_read_only(path, "", "")?)?;
-        return Ok((found, before.unless_young()));
+        return Ok((found, before.if_old_enough()));
     }
     read_in_place(path, before, &file, has_wal, read)
 }
 
-/// Opens FILE-shm if a program uses it. What it has otherwise, after a kill or a power cut, means
-/// nothing.
+/// Opens FILE-shm if a program uses it. Otherwise a kill or a power cut has left it, and its
+/// content means nothing.
 fn open_shm_in_use(path: &Path) -> Result<Option<File>, DatabaseError> {
     let path = probe::with_suffix(path, "-shm");
     let failed = |error| probe::refused("read", &path, &error);
@@ -188,23 +190,24 @@ fn open_shm_in_use(path: &Path) -> Result<Option<File>, DatabaseError> {
     Ok(is_in_use.then_some(shm))
 }
 
-/// Reads through FILE-wal and FILE-shm, as SQLite's other readers do. Needs the lock on FILE:
-/// without it, a program that closes the database could remove FILE-wal, and SQLite would make it
-/// again.
+/// Reads through FILE-wal and FILE-shm, as SQLite's other readers do. Call it with the lock on
+/// FILE. Otherwise a program that closes the database could remove FILE-wal, and SQLite would make
+/// it again.
 fn read_through_wal<T>(path: &Path, before: Stamps, shm: &File, read: Read<'_, T>) -> Found<T> {
     let failed = |error: io::Error| probe::refused("read", path, &error);
-    // A commit can be read once it is synced, which changes no stamp.
+    // A commit can be read only when it is synced. That changes no stamp, so equal stamps prove
+    // nothing while a program writes.
     let is_written = is_locked(shm, libc::F_RDLCK, WRITER).map_err(failed)?;
-    let seen = before.clone().unless_young().filter(|_| !is_written);
+    let seen = before.clone().if_old_enough().filter(|_| !is_written);
     match open_read_only(path, "?readonly_shm=1", "").and_then(|reader| read(&reader)) {
-        // A program that opens or closes the database meanwhile replaces its files.
+        // A program that has opened or closed the database meanwhile has replaced its files.
         Err(_) if Stamps::of(path).map_err(failed)? != before => Err(DatabaseError::Changing),
         found => Ok((found?, seen)),
     }
 }
 
-/// Reads files that no program uses, without SQLite's own locks: FILE, whose descriptor `file` has
-/// the lock, and FILE-wal if that has frames (`has_wal`).
+/// Reads FILE, and FILE-wal if that has frames (`has_wal`), while no program uses them. SQLite
+/// takes no locks of its own. `file`: a descriptor of FILE that has the lock.
 fn read_in_place<T>(
     path: &Path,
     before: Stamps,
@@ -214,7 +217,7 @@ fn read_in_place<T>(
 ) -> Found<T> {
     let failed = |error: io::Error| probe::refused("read", path, &error);
     let [Some(opened), wal] = &before.0 else { return Err(DatabaseError::Changing) };
-    let is_still = || is_still(file, opened).map_err(failed);
+    let is_unchanged = || is_unchanged(file, opened).map_err(failed);
     // Without FILE-shm, SQLite reads FILE-wal in exclusive mode only, with the wal-index in memory
     // (https://sqlite.org/wal.html, section 8). That takes a write lock on FILE, but for unix-none.
     let connection = if has_wal {
@@ -222,25 +225,25 @@ fn read_in_place<T>(
     } else {
         open_read_only(path, "?immutable=1", "")?
     };
-    // If the stamps are the same, what SQLite has opened is the file with the lock.
-    if Stamps::of(path).map_err(failed)? != before || !is_still()? {
+    // If the stamps are the same, SQLite has opened the file that is locked, and no other.
+    if Stamps::of(path).map_err(failed)? != before || !is_unchanged()? {
         return Err(DatabaseError::Changing);
     }
-    if before.clone().unless_young().is_none() {
+    if before.clone().if_old_enough().is_none() {
         sleep(CLOCK_STEPS);
     }
     let found = read(&connection);
-    // The lock does not keep away a checkpoint. If one has changed FILE meanwhile, what was found
-    // means nothing, and neither does an error.
+    // The lock does not keep another program from a checkpoint, which changes FILE. If there was
+    // one, neither what was found nor an error counts.
     let [_, wal_now] = &Stamps::of(path).map_err(failed)?.0;
-    if wal_now != wal || !is_still()? {
+    if wal_now != wal || !is_unchanged()? {
         return Err(DatabaseError::Changing);
     }
     Ok((found?, Some(before)))
 }
 
-/// Opens a connection whose first query decides which commit it sees. `parameters`: of the URI;
-/// `pragma`: one that has to come before SQLite reads anything.
+/// Opens a connection in a transaction, whose first query decides which commit it sees.
+/// `parameters`: of the URI. `pragma`: runs before SQLite reads anything.
 fn open_read_only(
     path: &Path,
     parameters: &str,
@@ -260,7 +263,7 @@ fn open_read_only(
 }
 
 /// Whether nobody has changed a file since it was opened.
-fn is_still(file: &File, opened: &Stamp) -> io::Result<bool> {
+fn is_unchanged(file: &File, opened: &Stamp) -> io::Result<bool> {
     let file = file.metadata()?;
     let mut now = Stamp::of_file(&file);
     if file.nlink() == 0 {
@@ -271,8 +274,8 @@ fn is_still(file: &File, opened: &Stamp) -> io::Result<bool> {
 }
 
 /// Locks FILE as SQLite's readers do, until it is closed. False if a program is writing it. The
-/// lock is one of the open file description (fcntl_locking(2)): a lock of the process would end
-/// when SQLite closes a descriptor of its own.
+/// lock belongs to the open file description (fcntl_locking(2)). A lock of the process would end
+/// when SQLite closes a descriptor of the same file.
 fn lock_shared(file: &File) -> io::Result<bool> {
     let is_locked =
         set_lock(file, libc::F_RDLCK, PENDING)? && set_lock(file, libc::F_RDLCK, SHARED)?;
@@ -296,8 +299,9 @@ fn is_locked(file: &File, kind: i32, range: (off_t, off_t)) -> io::Result<bool> 
     Ok(i32::from(lock.l_type) != libc::F_UNLCK)
 }
 
-/// A read lock, a write lock or none on a range. `off_t` has 32 bits on some processors, which is
-/// enough for the ranges above. The kernel wants 64 bits, and glibc, from 2.28 on, converts.
+/// A read lock, a write lock or none on a range. `off_t` has 32 bits on some processors. That is
+/// enough for the ranges above, and glibc, from 2.28 on, makes of them the 64 bits that the kernel
+/// takes.
 fn range_lock(kind: i32, (start, length): (off_t, off_t)) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,
@@ -308,8 +312,9 @@ fn range_lock(kind: i32, (start, length): (off_t, off_t)) -> libc::flock {
     }
 }
 
-/// Fails while Litestream is applying a change, and after it was killed then. After each change it
-/// renames FILE-txid into its place, so that a FILE which is newer lacks pages.
+/// Fails while Litestream is applying a change, and if it was killed then. After each change
+/// Litestream renames a new FILE-txid into its place. So a FILE that is newer than FILE-txid has
+/// only some pages of a change.
 fn check_applied(path: &Path, file: &Stamp) -> Result<(), DatabaseError> {
     let txid = probe::with_suffix(path, "-txid");
     let stamp = Stamp::of(&txid).map_err(|error| probe::refused("read", &txid, &error))?;

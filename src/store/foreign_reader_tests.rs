@@ -54,7 +54,7 @@ impl Directory {
     /// Waits until a change that comes now leaves another stamp.
     fn settle(&self) {
         let path = self.path("FILE");
-        while Stamps::of(&path).unwrap().unless_young().is_none() {
+        while Stamps::of(&path).unwrap().if_old_enough().is_none() {
             std::thread::yield_now();
         }
     }
@@ -68,7 +68,7 @@ impl Drop for Directory {
 
 /// The name of the first color.
 fn name_in(connection: &Connection) -> Result<String, DatabaseError> {
-    let colors = database::read_list(connection, &Colors::default())?;
+    let colors = rows::read_list(connection, &Colors::default())?;
     let (_, first) = colors.iter().next().expect("there is one");
     Ok(first.fields().name.into_owned())
 }
@@ -225,7 +225,7 @@ fn a_wal_is_read_through_and_nothing_is_made_or_left() {
     // a second change may leave the same stamp
     writer.execute_batch("UPDATE color SET name = 'newer'").unwrap();
     let (found, seen) = scratch.read().unwrap();
-    let is_young = Stamps::of(&scratch.path("FILE")).unwrap().unless_young().is_none();
+    let is_young = Stamps::of(&scratch.path("FILE")).unwrap().if_old_enough().is_none();
     assert!(found == "newer" && (seen.is_none() || !is_young));
     // A program that closes it cannot remove FILE-wal meanwhile, which SQLite would make again.
     let writer = Cell::new(Some(writer));

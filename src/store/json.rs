@@ -1,5 +1,5 @@
-//! The three forms of JSON that colors are read from: content of a create, content of an update, a
-//! list. Knows nothing of how a list is changed.
+//! The three forms of JSON that colors are read from: content of a create, content of an update,
+//! and a list. Knows nothing of how a list is changed.
 
 use std::fmt;
 
@@ -14,7 +14,8 @@ use super::colors::Colors;
 const COLOR_FORM: &str = r##"an object, as in {"name":"red","value":"#f00"}"##;
 
 /// The forms of a list, for messages.
-const LIST_FORMS: &str = r##"an array of colors, as in [{"name":"red","value":"#f00"}], or an object with it as "data""##;
+const LIST_FORMS: &str = "an array of colors, as in [{\"name\":\"red\",\"value\":\"#f00\"}], \
+                          or an object with it as \"data\"";
 
 /// Most characters of an error message up to the end of the wrong value that it quotes.
 const QUOTED_CHARS_MAX: usize = 100;
@@ -94,7 +95,7 @@ pub(crate) fn from_update(content: &[u8]) -> Result<Option<String>, JsonError> {
     }
     match first_byte(content) {
         Some(b'{') => parse::<Update>(content, COLOR_FORM).map(|update| update.value),
-        // not an object: refused as for a create, in the same words
+        // Not an object: refused with the message that a create has.
         _ => parse::<Color>(content, COLOR_FORM).map(|_| None),
     }
 }
@@ -133,13 +134,13 @@ pub(crate) fn from_list(content: &[u8]) -> Result<Colors, JsonError> {
     })
 }
 
-/// Parses JSON. `form` is for the message about content that is no JSON at all, such as CSV: what
-/// the parser says of that would not help.
+/// Parses JSON. `form`: for the message about content that is not JSON, such as CSV. The message of
+/// the parser would not help there.
 fn parse<'a, T: Deserialize<'a>>(content: &'a [u8], form: &str) -> Result<T, JsonError> {
     let text = text(content)?;
     serde_json::from_str(text).map_err(|error| match first_byte(content) {
         Some(b'{' | b'[') => error.into(),
-        // JSON, but neither an object nor an array
+        // It is JSON, but neither an object nor an array.
         _ if serde_json::from_str::<IgnoredAny>(text).is_ok() => error.into(),
         _ => JsonError::without_place(format!(
             "this is not JSON; send JSON, without a byte order mark: {form}"
@@ -162,7 +163,7 @@ fn text(content: &[u8]) -> Result<&str, JsonError> {
     })
 }
 
-/// Reads an object alone; what serde derives would take an array of the fields as well.
+/// Reads only an object. What serde derives would take an array of the fields as well.
 impl<'de> Deserialize<'de> for Color {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ColorVisitor;
@@ -187,7 +188,7 @@ impl<'de> Deserialize<'de> for Color {
     }
 }
 
-/// Reads an array of colors; an error says which color is wrong.
+/// Reads an array of colors. An error says which color is wrong.
 impl<'de> Deserialize<'de> for Colors {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ListVisitor;

@@ -8,21 +8,24 @@ use super::colors::Edit;
 use super::{Change, Color, Colors, Outcome};
 use crate::blob::Blob;
 
-/// Old representations may take more memory than the limit: this many times the longest of them.
+/// Old representations may take more memory than the limit, so that a long list can be sent to its
+/// end: this many times the longest of them.
 const LONGEST_FACTOR: usize = 2;
 
-/// How often the tag of the list is made for a change that needs it: other clients may change the
-/// list all the time.
+/// How often a change that needs the tag of the list is tried. Each try computes the tag without
+/// the lock, and is in vain if another client has changed the list meanwhile.
 const TAG_TRIES_MAX: usize = 3;
 
-/// Bytes of an envelope that is made, with its tag, in a fifth of a millisecond.
+/// Longest envelope, in bytes, that a worker makes at once: with its tag, in a fifth of a
+/// millisecond.
 const SHORT_LIST_BYTES: usize = 64 * 1024;
 
 pub(crate) struct SharedList {
     current: Mutex<Colors>,
-    /// Bytes that old representations may take, however often the list changes.
+    /// Bytes that old representations may take.
     old_max: usize,
-    notify: OnceLock<Notify>,
+    /// Set once, by [`Store::connect`](super::Store::connect).
+    pub(super) notify: OnceLock<Notify>,
 }
 
 /// Called after each new version is there to be read.
@@ -32,12 +35,6 @@ impl SharedList {
     /// `old_max`: bytes of old representations that are still being sent.
     pub(super) fn new(colors: Colors, old_max: usize) -> Self {
         Self { current: Mutex::new(colors), old_max, notify: OnceLock::new() }
-    }
-
-    /// Sets, once, what is called after each new version.
-    pub(super) fn notify_of_versions(&self, notify: Notify) {
-        let is_first = self.notify.set(notify).is_ok();
-        assert!(is_first, "the workers are made once");
     }
 
     fn notify(&self) {
@@ -51,18 +48,12 @@ impl SharedList {
         lock(&self.current).clone()
     }
 
-    /// The number of colors and the length of the envelope in bytes, without making it.
-    pub(crate) fn size(&self) -> (usize, usize) {
-        let current = lock(&self.current);
-        (current.len(), current.envelope_len())
-    }
-
-    /// The color that a path with this name leads to.
+    /// The first color of this name.
     pub(crate) fn first(&self, name: &str) -> Option<Color> {
         lock(&self.current).find(name).map(|(_, color)| color.clone())
     }
 
-    /// The envelope of the list, if it is made and its tag is known, or both take no time.
+    /// The envelope of the list, if it and its tag are made, or are made quickly.
     pub(crate) fn ready_envelope(&self) -> Option<Arc<Blob>> {
         let short = {
             let current = lock(&self.current);
@@ -72,29 +63,23 @@ impl SharedList {
                 None => current.clone(),
             }
         };
-        let envelope = self.envelope_of(&short);
+        let envelope = short.envelope();
         envelope.tag();
-        Some(envelope)
+        Some(Arc::clone(envelope))
     }
 
-    /// The collection envelope of a version, which need not be the current one any more.
-    pub(crate) fn envelope_of(&self, version: &Colors) -> Arc<Blob> {
-        // without the lock: it may take long
-        Arc::clone(version.envelope())
-    }
-
-    /// Whether there are so many representations in memory that too many of them may be old ones.
-    /// Takes no lock, so ask before [`SharedList::old_to_close`].
+    /// Whether old representations may take too much memory. A quick check before
+    /// [`SharedList::old_to_close`], without the lock.
     pub(crate) fn may_have_too_many_old(&self) -> bool {
         Blob::counted_bytes() > self.old_max
     }
 
-    /// Which of these, which connections send, have to be dropped, so that old representations take
-    /// no more than `old_max`, or [`LONGEST_FACTOR`] times the longest of them: all that the list
-    /// does not have any more, if those in memory take more than that.
+    /// `sent`: what connections are sending. If old representations take too much memory, returns
+    /// all of `sent` that the list does not have any more, so that those connections are closed.
+    /// Too much is more than `old_max`, and more than [`LONGEST_FACTOR`] times the longest old one.
     ///
-    /// What is in memory and not in the list is old, or about to be in the list: the content of a
-    /// change that has not been made. It is bounded as well, by the memory of requests.
+    /// What is in memory and not in the list counts as old. That includes the content of a change
+    /// that is not made yet, which the limit of memory for requests bounds.
     pub(crate) fn old_to_close(&self, sent: impl Iterator<Item = Arc<Blob>>) -> Vec<Arc<Blob>> {
         let version = self.version();
         let all = Blob::counted_bytes().saturating_sub(version.counted_bytes());
@@ -109,7 +94,7 @@ impl SharedList {
     /// Makes a change, or finds that it cannot be made.
     pub(super) fn make(&self, change: &Change) -> Outcome {
         for _ in 0..TAG_TRIES_MAX {
-            // makes the tag, which may take long, without the lock
+            // This computes the tag, which may take long, without the lock.
             if change.needs_tag_of_list
                 && let (outcome, None) = change.decide(&self.version())
             {
@@ -120,7 +105,7 @@ impl SharedList {
             if !change.needs_tag_of_list || has_tag() {
                 let (outcome, edit) = change.decide(&current);
                 let Some(edit) = edit else { return outcome };
-                // to free a long list takes long, so that is done without the lock
+                // Freeing a long list takes long. Keep it until the lock is released.
                 let replaced = matches!(edit, Edit::ReplaceAll(_)).then(|| current.clone());
                 current.apply(edit);
                 drop(current);
@@ -136,12 +121,13 @@ impl SharedList {
     pub(super) fn replace(&self, colors: Colors) {
         let before = { replace(&mut *lock(&self.current), colors) };
         self.notify();
-        // freeing a long list takes long
+        // Freeing a long list takes long: without the lock.
         drop(before);
     }
 }
 
-/// Poisoning is ignored: nothing that is done under these locks is known to panic.
+/// Poisoning is ignored. Under the lock, only [`Colors::apply`] could panic: if the edit named a
+/// color that is not in the list. [`SharedList::make`] decides on the edit under the same lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -158,7 +144,7 @@ mod tests {
 
     impl SharedList {
         fn envelope(&self) -> Arc<Blob> {
-            self.envelope_of(&self.version())
+            Arc::clone(self.version().envelope())
         }
     }
 
@@ -229,7 +215,7 @@ mod tests {
         let list = list(3);
         let before = list.envelope();
         list.replace(Colors::default());
-        assert_eq!((list.size().0, list.envelope().bytes()), (0, &b"{\"data\":[]}\n"[..]));
+        assert_eq!((list.version().len(), list.envelope().bytes()), (0, &b"{\"data\":[]}\n"[..]));
         assert_ne!(before.tag(), list.envelope().tag());
     }
 

@@ -3,47 +3,53 @@
 //!
 //! # Threads
 //!
-//! Anybody may read the current version: a clone of it takes no time, and stays as it is. Who changes
-//! the list depends on where it is kept:
+//! Any thread may read the current version: it takes a clone, which is quick, and which no later
+//! change alters. Which thread changes the list depends on where it is kept:
 //!
 //! | kept | changed by | which may wait for |
 //! |---|---|---|
 //! | in memory | the thread that calls [`Store::submit`] | nothing |
-//! | in FILE | the writer, a thread of its own ([`Writer::run`]) | the disk, and locks of other programs |
-//! | in a FILE that others write | the follower, a thread of its own ([`Follower::run`]) | the same |
+//! | in FILE | the writer: [`Writer::run`] | the disk, and locks of other programs |
+//! | in a FILE that others write | the follower: [`Follower::run`] | the same |
 //!
-//! The writer tells outcomes to the thread that asked by [`Deliver`], and each new version is told by
-//! [`Notify`]: neither waits. After a panic in a save, that save has failed; after any other panic of
-//! the writer, the process ends, since nothing would be saved any more.
+//! Writer and follower are threads of their own. The writer passes each outcome to [`Deliver`]. Who
+//! publishes a new version calls [`Notify`]. Neither of the two waits. A save that panics has
+//! failed. After any other panic of the writer the process ends, since nothing would be saved any
+//! more.
 //!
 //! # Locks
 //!
-//! In this process: `SharedList::current`, and `DatabaseStatus::current`, neither inside the other,
-//! and both for a moment. Versions are freed, and representations and tags made, outside of them.
-//! Those on FILE, between processes, are told in [`database`].
+//! In this process: `SharedList::current` and `DatabaseStatus::current`, neither inside the other,
+//! and both for a moment. Under the first, a change of a list in memory is decided and applied.
+//! That hashes names, and the JSON of one color of at most 16 KiB: a longer one has its tag from
+//! the start ([`Color::new`]). The JSON and the tag of a list are made, and whole lists are freed,
+//! without a lock. The locks on FILE, between processes, are listed in [`database`].
 //!
 //! # Deadlines
 //!
 //! | who | waits for | at most |
 //! |---|---|---|
 //! | the writer | SQLite's write lock | 5 s; then the changes that wait are answered 500 |
-//! | the writer | more changes for one commit | 50 ms from its first |
-//! | writer and follower | between two looks at what other programs have committed | 1 s |
+//! | a change | those before it in its commit | 50 ms; then it is left for the next commit |
+//! | writer and follower | the next look for commits of other programs | 1 s |
 //! | a start | a predecessor that stops | 6 s |
 //! | a stop | the writer's last commit | 4.5 s from the signal |
 //!
-//! A save that takes longer than 5 s counts as failed in `/health` until it ends ([`DatabaseStatus`]).
+//! A save that takes longer than 5 s counts as failed in `/health` until it ends:
+//! [`DatabaseStatus`].
 
 mod change;
 mod color;
 mod colors;
 pub(crate) mod database;
 mod database_error;
+pub(crate) mod file_lock;
 mod follower;
 pub(crate) mod foreign_reader;
 pub(crate) mod json;
 mod list;
 pub(crate) mod probe;
+mod rows;
 mod status;
 mod wal_files;
 mod writer;
@@ -65,20 +71,21 @@ pub(crate) use status::DatabaseStatus;
 pub(crate) use writer::Writer;
 use writer::WriterMessage;
 
-/// What another program has written may go unnoticed by readers for this long.
+/// How often the writer, while it has no changes, and the follower look for commits of other
+/// programs. Readers may miss such a commit for this long.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The list, and the way to its writer.
 pub(crate) struct Store {
     /// What is read.
     pub(crate) list: Arc<SharedList>,
-    /// Whether saving, or reading, works; a list in memory does not use it.
+    /// Whether saving or, of a follower, reading works. Unused by a list in memory.
     pub(crate) status: Arc<DatabaseStatus>,
     storage: Storage,
     deliver: Arc<OnceLock<Deliver>>,
 }
 
-/// Who asked for a change, and is told of its outcome.
+/// Who asked for a change, and gets its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     /// The number of the worker.
@@ -93,15 +100,15 @@ pub(crate) type Deliver = Box<dyn Fn(Ticket, Result<Outcome, DatabaseError>) + S
 /// Where the list is kept.
 enum Storage {
     InMemory,
-    /// In a database: this thread makes the changes.
+    /// In a database. The writer, at the other end of this channel, makes the changes.
     Database(Sender<WriterMessage>),
-    /// In a file with this name, which others write.
+    /// In a file of this name, which others write.
     Followed(String),
 }
 
 impl Store {
-    /// A list that lives in memory alone. `memory_max`: bytes for requests and responses; old
-    /// representations may take twice as many, since most of them are the list itself.
+    /// A list that is in memory alone. `memory_max`: bytes for requests and responses. Old
+    /// representations may take twice as much.
     pub(crate) fn in_memory(colors: Colors, memory_max: usize) -> Self {
         Self {
             list: Arc::new(SharedList::new(colors, 2 * memory_max)),
@@ -114,8 +121,8 @@ impl Store {
         }
     }
 
-    /// A list that is kept in a database, which has these colors, and the writer, which has to run
-    /// for changes to be made.
+    /// A list that is kept in a database, which has these colors. Changes are made while the writer
+    /// runs.
     pub(crate) fn in_database(
         database: Database,
         colors: Colors,
@@ -135,8 +142,7 @@ impl Store {
         (store, writer)
     }
 
-    /// The list of a database that others write, and the follower, which has to run for their
-    /// changes to be seen.
+    /// The list of a database that others write. Their changes are read while the follower runs.
     pub(crate) fn following(
         path: &Path,
         memory_max: usize,
@@ -147,7 +153,7 @@ impl Store {
         let store = Self { status, storage, ..Self::in_memory(Colors::default(), memory_max) };
         let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
         let mut follower = Follower { path: path.to_owned(), list, status, seen: None };
-        follower.poll_external()?;
+        follower.refresh()?;
         Ok((store, follower))
     }
 
@@ -161,27 +167,27 @@ impl Store {
         if let Storage::Followed(file) = &self.storage { Some(file) } else { None }
     }
 
-    /// Sets, once, what takes the outcomes of changes that are saved, before the first
-    /// [`Store::submit`]; and what is told of each new version of the list.
+    /// Sets, once and before the first [`Store::submit`], what takes the outcomes of changes that
+    /// are saved, and what is called after each new version of the list.
     pub(crate) fn connect(&self, deliver: Deliver, notify: Notify) {
-        let is_first = self.deliver.set(deliver).is_ok();
+        let is_first = self.deliver.set(deliver).is_ok() && self.list.notify.set(notify).is_ok();
         assert!(is_first, "the workers are made once");
-        self.list.notify_of_versions(notify);
     }
 
-    /// Whether [`Store::submit`] would take long: because of a condition on a list whose tag is not
-    /// known.
+    /// Whether [`Store::submit`] would take long: if it had to compute the tag of a long list, for
+    /// a condition.
     pub(crate) fn would_take_long(&self, change: &Change) -> bool {
         !self.is_durable() && change.needs_tag_of_list && self.list.ready_envelope().is_none()
     }
 
-    /// Makes a change, or finds that it cannot be made. `None` if it has to be saved: its outcome
-    /// is delivered when it is on the disk and readers see it, or when it was not made.
+    /// Makes a change, or finds that it cannot be made. `None` if it has to be saved. Its outcome
+    /// is delivered later: when the change is on the disk and readers see it, or when it has
+    /// failed.
     pub(crate) fn submit(&self, change: Change, ticket: Ticket) -> Option<Outcome> {
         match &self.storage {
             Storage::InMemory => Some(self.list.make(&change)),
             Storage::Database(writer) => {
-                // The writer ends when the service does, which answers nobody any more.
+                // Fails if the writer has ended. Then the service ends, and answers nobody.
                 let _ = writer.send(WriterMessage::Change(change, ticket));
                 None
             }
@@ -189,12 +195,12 @@ impl Store {
         }
     }
 
-    /// Tells the writer to save what is queued and to close the database. Fails with the reason why
-    /// FILE alone is not the list then, such as that this is not done at the deadline.
+    /// Tells the writer to save what is queued and to close the database. After that, FILE alone is
+    /// the list. Otherwise fails with the reason, such as that the deadline has passed.
     pub(crate) fn close(&self, deadline: Instant) -> Result<(), String> {
         let Storage::Database(writer) = &self.storage else { return Ok(()) };
         let (sender, closed) = mpsc::channel();
-        // if the writer has ended, nobody has the other end, and there is nothing to wait for
+        // Fails if the writer has ended. Then the receiver fails as well, at once.
         let _ = writer.send(WriterMessage::Close(sender));
         let result = closed.recv_timeout(deadline.saturating_duration_since(Instant::now()));
         result.unwrap_or_else(|_| Err("the database was not closed in time".to_owned()))

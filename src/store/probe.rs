@@ -1,5 +1,5 @@
-//! Finds out what is at the path of `--data` from the first bytes of the file. SQLite may change a
-//! file that it opens, so it opens only those that are databases of colors.
+//! Finds out what is at the path of `--data`, from the first bytes of the file. SQLite may change a
+//! file that it opens, so it gets only files that are databases of colors.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -16,11 +16,11 @@ use super::database_error::DatabaseError;
 /// "colr", which names the program in a database's header (<https://sqlite.org/fileformat2.html>).
 pub(super) const APPLICATION_ID: i32 = 0x636f_6c72;
 
-/// The version of the tables; a newer version of the program may have a higher one.
+/// The version of the tables. A newer version of the program may have a higher one.
 pub(super) const VERSION: i32 = 1;
 
-/// Most bytes of the path of FILE, without links, and of its name. With `-journal` added, SQLite
-/// takes paths of 512 bytes, and the system names of 255.
+/// Most bytes of the path of FILE, without links, and of its name. SQLite takes paths of 512 bytes,
+/// and the system names of 255, both with `-journal` added.
 const PATH_BYTES_MAX: usize = 512 - 8;
 const FILE_NAME_BYTES_MAX: usize = 255 - 8;
 
@@ -52,10 +52,11 @@ pub(super) fn inspect(path: &Path) -> Result<bool, DatabaseError> {
         start.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes)
     };
     let is_database = start.starts_with(b"SQLite format 3\0");
-    let is_of_first_start =
+    // A first start that was killed may leave zeros, or a header without a list.
+    let may_be_unfinished =
         start.iter().all(|byte| *byte == 0) || is_database && number(68) == Some(APPLICATION_ID);
     match (number(68), number(60)) {
-        _ if start.is_empty() || is_of_first_start && is_emptied(path) => Ok(false),
+        _ if start.is_empty() || may_be_unfinished && rolls_back_to_empty(path) => Ok(false),
         (Some(APPLICATION_ID), Some(..=VERSION)) if is_database => Ok(true),
         (Some(APPLICATION_ID), Some(_)) if is_database => Err(DatabaseError::Newer),
         (Some(0), _) if is_database => Err(DatabaseError::Unmarked(path.clone())),
@@ -72,7 +73,7 @@ pub(super) fn inspect(path: &Path) -> Result<bool, DatabaseError> {
 fn check_path_length(path: &Path) -> Result<(), DatabaseError> {
     let directory = directory_of(path);
     let full = fs::canonicalize(directory).map_err(|error| match error.kind() {
-        // the path could not be made absolute
+        // A path that is still relative could not be made absolute.
         ErrorKind::NotFound if directory.is_relative() => DatabaseError::Unusable(
             "the working directory was removed; start in another, or name the whole path with \
              --data"
@@ -96,8 +97,8 @@ fn check_path_length(path: &Path) -> Result<(), DatabaseError> {
     Ok(())
 }
 
-/// Whether FILE-journal has a transaction, one that is under way or one that did not end. SQLite
-/// rolls the latter back, which may leave FILE empty.
+/// Whether FILE-journal has a transaction: one that is under way, or one that was interrupted.
+/// SQLite rolls an interrupted one back, which may leave FILE empty.
 ///
 /// With `PRAGMA journal_mode=PERSIST` the journal stays after a commit, with 0 as its first byte.
 pub(crate) fn has_journal(path: &Path) -> bool {
@@ -111,7 +112,7 @@ pub(crate) fn has_journal(path: &Path) -> bool {
 
 /// Whether SQLite will roll FILE back to 0 bytes: FILE-journal says that it had no pages, as before
 /// a first start that was killed (<https://sqlite.org/fileformat2.html>, section 3).
-fn is_emptied(path: &Path) -> bool {
+fn rolls_back_to_empty(path: &Path) -> bool {
     let mut header = [0; 20];
     let journal = File::open(with_suffix(path, "-journal"));
     journal.and_then(|journal| journal.read_exact_at(&mut header, 0)).is_ok()
@@ -149,8 +150,8 @@ pub(crate) fn writable(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
 }
 
 /// The error when the system refuses an operation on an absolute path. If permission is lacking, it
-/// names the part of the path that is to blame: a service manager runs the service as a user of its
-/// own, and from the bare error nobody learns which directory has to be whose.
+/// names the part of the path that lacks it, its owner, and the user of this process. A service
+/// manager may run the service as a user of its own, and the bare error names neither.
 pub(super) fn refused(operation: &'static str, path: &Path, error: &io::Error) -> DatabaseError {
     if path == Path::new("/") {
         return DatabaseError::Unusable(
@@ -185,10 +186,10 @@ pub(super) fn refused(operation: &'static str, path: &Path, error: &io::Error) -
     DatabaseError::Refused { operation, path: path.to_owned(), cause }
 }
 
-/// Where a path leads, as an absolute path; follows links even to a file that does not exist.
+/// Where a path leads, as an absolute path. Follows links even to a file that does not exist.
 pub(super) fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    // as many links as the kernel follows (path_resolution(7))
+    // The kernel follows as many links (path_resolution(7)).
     for _ in 0..40 {
         let Ok(target) = fs::read_link(&path) else { break };
         path = path.parent().unwrap_or(Path::new("")).join(target);

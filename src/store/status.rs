@@ -10,21 +10,22 @@ use super::DatabaseError;
 use crate::metrics::SaveMetrics;
 use crate::service_manager;
 
-/// A save or a read that takes longer hangs: a wait for a lock of another program has ended by
-/// then.
+/// A save or a read that takes longer counts as failed. It does not wait for a lock of another
+/// program, since such a wait has ended by then.
 const HANG_TIME: Duration = Duration::from_secs(5);
 
 pub(crate) struct DatabaseStatus {
-    /// What the log says before the cause when a save or a read fails.
-    complaint: &'static str,
-    /// What the log says when one succeeds again.
-    relief: &'static str,
-    current: Mutex<Status>,
+    /// Message for the log when a save or a read fails; the cause follows.
+    on_failure: &'static str,
+    /// Message for the log when one succeeds again.
+    on_recovery: &'static str,
+    current: Mutex<Health>,
     pub(crate) metrics: SaveMetrics,
 }
 
+/// How saves and reads have gone so far.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Status {
+pub(crate) struct Health {
     /// Why the last save or read failed; `None` if it did not.
     pub(super) failure: Option<DatabaseError>,
     /// When the save or the read that is under way began.
@@ -38,35 +39,35 @@ pub(crate) struct Status {
 }
 
 impl DatabaseStatus {
-    pub(super) fn new(complaint: &'static str, relief: &'static str) -> Self {
-        Self { complaint, relief, current: Mutex::default(), metrics: SaveMetrics::default() }
+    pub(super) fn new(on_failure: &'static str, on_recovery: &'static str) -> Self {
+        Self { on_failure, on_recovery, current: Mutex::default(), metrics: SaveMetrics::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Status> {
+    fn lock(&self) -> MutexGuard<'_, Health> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn now(&self) -> Status {
+    pub(crate) fn now(&self) -> Health {
         self.lock().clone()
     }
 
-    /// What is wrong now. `None` if changes are saved, or the list is read.
+    /// Why changes are not saved, or the list is not read; `None` if they are.
     pub(crate) fn fault(&self) -> Option<String> {
         if let Some(failure) = self.now().failure {
-            return Some(format!("{}: {failure}", self.complaint));
+            return Some(format!("{}: {failure}", self.on_failure));
         }
         (self.elapsed() > HANG_TIME)
             .then(|| format!("the database has not answered for {} s", HANG_TIME.as_secs()))
     }
 
-    /// How long the save or read that is under way takes so far.
+    /// How long the save or the read that is under way has taken so far.
     pub(crate) fn elapsed(&self) -> Duration {
         self.lock().begun.map_or(Duration::ZERO, |begun| begun.elapsed())
     }
 
-    /// Runs a save or a read. Notes when it began and whether it has failed. Tells the log and the
-    /// service manager of a failure that is not the one before, and of the first success after one.
-    /// A panic counts as a failure.
+    /// Runs a save or a read, and notes when it began and whether it has failed. A panic counts as
+    /// a failure. Reports to the log and the service manager each failure that differs from the one
+    /// before, and the first success after a failure.
     pub(super) fn supervise<T>(
         &self,
         run: impl FnOnce() -> Result<T, DatabaseError>,
@@ -75,19 +76,19 @@ impl DatabaseStatus {
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(DatabaseError::Panicked));
         let failure = result.as_ref().err();
         let before = {
-            let mut status = self.lock();
-            status.begun = None;
-            replace(&mut status.failure, failure.cloned())
+            let mut health = self.lock();
+            health.begun = None;
+            replace(&mut health.failure, failure.cloned())
         };
         if let Some(failure) = failure {
             self.metrics.failures.add(1);
             if before.as_ref() != Some(failure) {
-                let complaint = format!("{}: {failure}", self.complaint);
-                log::error!("{complaint}");
-                service_manager::status(&complaint);
+                let message = format!("{}: {failure}", self.on_failure);
+                log::error!("{message}");
+                service_manager::status(&message);
             }
         } else if before.is_some() {
-            log::info!("{}", self.relief);
+            log::info!("{}", self.on_recovery);
             service_manager::status("ok");
         }
         result
@@ -99,10 +100,10 @@ impl DatabaseStatus {
 
     pub(super) fn note_read(&self, is_changed: bool) {
         let now = Some(SystemTime::now());
-        let mut status = self.lock();
-        status.read = now;
-        if is_changed || status.changed.is_none() {
-            status.changed = now;
+        let mut health = self.lock();
+        health.read = now;
+        if is_changed || health.changed.is_none() {
+            health.changed = now;
         }
     }
 }

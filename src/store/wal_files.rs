@@ -1,7 +1,7 @@
 //! The files of an open database: FILE, FILE-wal and FILE-shm. Checks them before SQLite uses them,
-//! for two reasons. SQLite keeps writing to files that were removed or replaced. And it maps
-//! FILE-shm into memory: where that has no room on the disk, writing to it is a SIGBUS. Knows no
-//! SQL.
+//! for two reasons. First, SQLite keeps writing to files that were removed or replaced. Second, it
+//! maps FILE-shm into memory, and writing to memory for which the disk has no room is a SIGBUS.
+//! Knows no SQL.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -13,13 +13,13 @@ use rustix::io::Errno;
 
 use super::{DatabaseError, probe};
 
-/// SQLite makes FILE-shm longer by so many bytes at a time, a block of the wal-index for so many
-/// frames of FILE-wal (<https://sqlite.org/walformat.html>, section 2.2).
+/// The wal-index in FILE-shm consists of blocks of this many bytes, each for this many frames of
+/// FILE-wal (<https://sqlite.org/walformat.html>, section 2.2).
 const SHM_BLOCK_BYTES: u64 = 32 * 1024;
 const SHM_BLOCK_FRAMES: u64 = 4096;
 
-/// Bytes of SQLite's shortest page; the service makes databases with 4,096. A frame of FILE-wal is
-/// a page with a header.
+/// Bytes of SQLite's shortest page; most databases have pages of 4,096. A frame of FILE-wal is a
+/// page with a header.
 const PAGE_BYTES_MIN: u64 = 512;
 
 /// The files of a database. Make it before the connection, and drop it after that, see
@@ -30,23 +30,23 @@ pub(super) struct WalFiles {
     opened: [(PathBuf, Option<(u64, u64)>); 3],
     pub(super) shm: SharedMemory,
     page_bytes: u64,
-    /// FILE-wal has at most so many bytes of pages after the save that is under way.
+    /// The most bytes of pages that FILE-wal can have after the save that is under way.
     wal_bytes_max: u64,
-    /// The most bytes that FILE and FILE-wal had since they were last known to be whole.
+    /// The greatest lengths in bytes of FILE and FILE-wal since they were last known to be whole.
     whole_lengths: [u64; 2],
 }
 
-/// FILE-shm, which has the wal-index. SQLite maps it into memory. Writing there is a SIGBUS behind
-/// the end of the file, and where the disk has no room for a block. SQLite makes room by writing
-/// one byte in 4,096: too little on a file system with smaller blocks.
+/// FILE-shm, which has the wal-index, and which SQLite maps into memory. Writing to that memory is
+/// a SIGBUS where the file has ended, or where the disk has no room for a block of it. SQLite makes
+/// room by writing one byte in 4,096, which is too few on a file system with smaller blocks.
 ///
 /// Drop it after the connection, see [`Database`](super::Database).
 pub(super) struct SharedMemory {
     file: File,
     path: PathBuf,
-    /// The file was created here. It is removed here as well if SQLite never uses it.
+    /// This process has created the file, and removes it if nobody uses it in the end.
     is_new: bool,
-    /// Length in bytes that was allocated here. A shorter file was cut.
+    /// The length in bytes that this process has allocated. If the file is shorter, it was cut.
     allocated: u64,
 }
 
@@ -63,21 +63,21 @@ impl SharedMemory {
         let is_new = made.is_ok();
         let file = made.or_else(|_| options.open(&shm)).map_err(failed)?;
         if is_new {
-            // SQLite gives it the owner and the mode of FILE as well (os_unix.c)
+            // SQLite gives a new FILE-shm the owner and the mode of FILE as well (os_unix.c).
             file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
-            // Fails for others than root, who in most cases own FILE themselves.
+            // Only root may do this. Other users own FILE themselves in most cases.
             let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
         }
         Ok(Self { file, path: shm, is_new, allocated: 0 })
     }
 
-    /// Allocates what SQLite will map for a FILE-wal of so many frames, and a block more.
+    /// Allocates what SQLite will map for a FILE-wal of this many frames, and a block more.
     fn make_room(&mut self, frames: u64) -> Result<(), DatabaseError> {
         let needed = SHM_BLOCK_BYTES * (frames / SHM_BLOCK_FRAMES + 2);
         if needed > self.allocated {
             match fallocate(&self.file, FallocateFlags::empty(), 0, needed) {
                 Ok(()) => self.allocated = needed,
-                // the file system cannot allocate in advance
+                // The file system cannot allocate in advance.
                 Err(Errno::OPNOTSUPP) => self.allocated = self.length(),
                 Err(Errno::NOSPC | Errno::DQUOT) => return Err(DatabaseError::Full),
                 Err(error) => {
@@ -92,8 +92,8 @@ impl SharedMemory {
         self.file.metadata().map_or(0, |file| file.len())
     }
 
-    /// Fails if the file lacks some of what SQLite has mapped. Then calling SQLite may end the
-    /// process.
+    /// Fails if the file lacks some of what SQLite has mapped. SQLite must not be called then: it
+    /// may end the process.
     pub(super) fn check(&self) -> Result<(), DatabaseError> {
         if self.length() < self.allocated { Err(replaced(&self.path)) } else { Ok(()) }
     }
@@ -104,7 +104,7 @@ impl Drop for SharedMemory {
     fn drop(&mut self) {
         let id = |file: io::Result<Metadata>| file.ok().map(|file| id_of(&file));
         let is_this = || id(self.file.metadata()) == id(fs::metadata(&self.path));
-        // SQLite has a lock on the file while it is mapped
+        // SQLite has a lock on the file while it uses it.
         if self.is_new
             && is_this()
             && fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
@@ -118,8 +118,8 @@ impl Drop for SharedMemory {
 impl WalFiles {
     /// `given`: FILE as `--data` names it, which may be a symbolic link that leads to `path`.
     ///
-    /// Allocates FILE-shm for FILE-wal as it is. If no other program has it open, SQLite cuts it to
-    /// nothing and makes it again, for which the disk then has room.
+    /// Allocates FILE-shm for FILE-wal as it is. If no other program has FILE-shm open, SQLite cuts
+    /// it to 0 bytes and makes it again. This shows before that whether the disk has room for that.
     pub(super) fn new(given: &Path, path: &Path) -> Result<Self, DatabaseError> {
         let beside = |suffix| probe::with_suffix(path, suffix);
         let opened = [given.to_owned(), beside("-wal"), beside("-shm")].map(|path| (path, None));
@@ -138,7 +138,7 @@ impl WalFiles {
     /// Notes which files SQLite has opened, and the length of their pages in bytes.
     pub(super) fn note_opened(&mut self, page_bytes: u32) -> Result<(), DatabaseError> {
         self.page_bytes = page_bytes.into();
-        // SQLite may have cut FILE-shm
+        // SQLite may have cut FILE-shm.
         self.shm.allocated = 0;
         self.check()
     }
@@ -165,7 +165,7 @@ impl WalFiles {
         self.make_room_for(0)
     }
 
-    /// FILE or FILE-wal, if it has become shorter since it was last known to be whole.
+    /// Returns FILE or FILE-wal if that has become shorter since it was last known to be whole.
     pub(super) fn shorter(&self) -> Option<&Path> {
         let lengths = self.lengths();
         let place = (0..2).find(|place| lengths[*place] < self.whole_lengths[*place])?;
@@ -182,13 +182,13 @@ impl WalFiles {
         self.whole_lengths[1] = self.lengths()[1];
     }
 
-    /// Whether FILE has a page at all.
-    pub(super) fn has_a_page(&self) -> bool {
+    /// Whether FILE has at least one page.
+    pub(super) fn has_page(&self) -> bool {
         self.lengths()[0] >= PAGE_BYTES_MIN
     }
 
-    /// The bytes of FILE and of FILE-wal. A FILE-wal that was moved away stays open, and nobody can
-    /// tell whether it was cut.
+    /// The lengths in bytes of FILE and FILE-wal. A FILE-wal that was moved away counts as whole:
+    /// SQLite still has it open, and whether it was cut cannot be found out by its name.
     fn lengths(&self) -> [u64; 2] {
         let [(file, _), (wal, opened), _] = &self.opened;
         let file = fs::metadata(file).map_or(0, |file| file.len());
@@ -201,7 +201,7 @@ impl WalFiles {
         &self.opened[0].0
     }
 
-    /// Makes room in FILE-shm for a save that adds so many bytes of text. The pages of its rows
+    /// Makes room in FILE-shm for a save that adds this many bytes of text. The pages of its rows
     /// have at most twice as many bytes.
     pub(super) fn make_room_for(&mut self, text: u64) -> Result<(), DatabaseError> {
         self.wal_bytes_max += 2 * text;
@@ -209,7 +209,7 @@ impl WalFiles {
     }
 }
 
-/// What tells a file from all others: its device and inode.
+/// Device and inode, which no other file has.
 fn id_of(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }

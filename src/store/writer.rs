@@ -1,7 +1,7 @@
 //! The one thread that saves: group commit. It makes the queued changes on a clone of the current
-//! version, commits them together, publishes the clone, and reports the outcomes.
-//! Changes that arrive meanwhile share the next commit.
-//! When none has come for a second, it looks what other programs have committed.
+//! version, commits them together, publishes the clone, and reports the outcomes. Changes that
+//! arrive meanwhile share the next commit. When none has come for a second, the thread looks for
+//! commits of other programs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::exit;
@@ -16,19 +16,19 @@ use super::{
 };
 use crate::logging;
 
-/// When changes that are saved together have taken this long to make, the others wait for the next
-/// commit, so that nobody waits for all of them.
+/// When the changes of one commit have taken this long to make, the others are left for the next
+/// one. So the outcomes of the first do not wait for all.
 const BATCH_TIME: Duration = Duration::from_millis(50);
 
 /// The shortest time between two warnings that another program has changed the list: one may do so
 /// all the time.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What the writer is sent.
+/// What the store sends to the writer.
 pub(super) enum WriterMessage {
     Change(Change, Ticket),
-    /// The end: whatever came before is saved. Told when the database is closed, with what
-    /// [`Database::close`] returned.
+    /// Save what came before, and close the database. The sender gets what [`Database::close`] has
+    /// returned.
     Close(Sender<Result<(), String>>),
 }
 
@@ -46,8 +46,8 @@ pub(crate) struct Writer {
 impl Writer {
     /// Saves changes until it is told to close, or the store is gone.
     pub(crate) fn run(self) {
-        // The status catches a panic in a save. After any other nothing would be saved any more, and
-        // who waits for an outcome would wait forever.
+        // The status catches a panic in a save. After any other panic, nothing would be saved any
+        // more, and who waits for an outcome would wait forever.
         if catch_unwind(AssertUnwindSafe(|| self.save_until_closed())).is_err() {
             logging::end(Some(&DatabaseError::Panicked));
             exit(1);
@@ -64,7 +64,7 @@ impl Writer {
                 match self.messages.recv_timeout(POLL_INTERVAL) {
                     Ok(message) => first = Some(message),
                     Err(RecvTimeoutError::Timeout) => {
-                        self.poll_external();
+                        self.poll_or_retry();
                         continue;
                     }
                     Err(RecvTimeoutError::Disconnected) => break,
@@ -73,7 +73,7 @@ impl Writer {
             for message in first.into_iter().chain(self.messages.try_iter()) {
                 match message {
                     WriterMessage::Change(change, ticket) => unsaved.push((change, ticket)),
-                    WriterMessage::Close(told) => closed = Some(told),
+                    WriterMessage::Close(sender) => closed = Some(sender),
                 }
             }
             // Computing the list's tag is slow, so changes with a condition on it are applied after
@@ -85,8 +85,9 @@ impl Writer {
                 let outcomes = self.save(&unsaved);
                 let (saved, rest) = unsaved.split_at(outcomes.len());
                 tag_first = !saved.iter().any(needs_tag) && rest.iter().any(needs_tag);
+                let deliver = self.deliver.get().expect("it is set before the first change");
                 for ((_, ticket), outcome) in unsaved.drain(..outcomes.len()).zip(outcomes) {
-                    self.deliver(ticket, outcome);
+                    deliver(ticket, outcome);
                 }
             }
         }
@@ -95,33 +96,28 @@ impl Writer {
         let _ = closed.map(|closed| closed.send(result));
     }
 
-    fn deliver(&self, ticket: Ticket, outcome: Result<Outcome, DatabaseError>) {
-        let deliver = self.deliver.get().expect("it is set before the first change");
-        deliver(ticket, outcome);
-    }
-
     /// Publishes what other programs have committed. If the last save failed, finds out whether
     /// changes can be saved again.
-    fn poll_external(&mut self) {
+    fn poll_or_retry(&mut self) {
         if self.status.now().failure.is_some() {
             self.save(&[]);
             return;
         }
         let status = Arc::clone(&self.status);
-        // The status has told of a failure.
+        // The status has reported a failure.
         let _ = status.supervise(|| self.publish_external());
     }
 
     /// Publishes what other programs have committed. Needs no lock for writing.
     fn publish_external(&mut self) -> Result<(), DatabaseError> {
         let known = self.list.version();
-        let found = self.database.poll_external(&known)?;
+        let found = self.database.read_if_changed(&known)?;
         self.publish_unless_known(&known, found);
         Ok(())
     }
 
-    /// Begins a save: waits [`BUSY_TIME`] for the write lock. Meanwhile, readers see what others
-    /// commit, who may take the lock again at once.
+    /// Begins a save: waits [`BUSY_TIME`] for the write lock. Other programs may take that lock
+    /// again and again, so what they commit is published meanwhile.
     fn begin(&mut self) -> Result<(), DatabaseError> {
         let has_failed = self.status.now().failure.is_some();
         let begun = Instant::now();
@@ -139,9 +135,9 @@ impl Writer {
         }
     }
 
-    /// Publishes the list that was found in the database, unless it is the one that is known.
+    /// Publishes the list that was found in the database, unless readers have it already.
     fn publish_unless_known(&mut self, known: &Colors, found: Option<Colors>) {
-        // a checkpoint, for instance, changes no color
+        // Not every commit changes a color.
         let Some(found) = found.filter(|found| found != known || !found.has_ids_of(known)) else {
             return;
         };
@@ -154,15 +150,15 @@ impl Writer {
         self.list.replace(found);
     }
 
-    /// Saves changes in one commit, the first ones if they take long, and returns their outcomes. If
-    /// that fails, all fail, but for those that change nothing.
+    /// Saves changes in one commit, and returns their outcomes. If the changes take long, it saves
+    /// only the first of them. If the commit fails, all changes fail but those that change nothing.
     fn save(&mut self, changes: &[(Change, Ticket)]) -> Vec<Result<Outcome, DatabaseError>> {
         let status = Arc::clone(&self.status);
         let saved = status.supervise(|| self.try_save(changes));
         self.database.roll_back();
         match saved {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            // it would panic again
+            // To decide on the changes could panic again.
             Err(DatabaseError::Panicked) => vec![Err(DatabaseError::Panicked); changes.len()],
             Err(error) => {
                 let version = self.list.version();
@@ -175,8 +171,7 @@ impl Writer {
         }
     }
 
-    /// Makes changes, commits them, and publishes the list with them. If that fails, no change was
-    /// made.
+    /// Makes changes, commits them, and publishes the list. If that fails, no change is made.
     fn try_save(&mut self, changes: &[(Change, Ticket)]) -> Result<Vec<Outcome>, DatabaseError> {
         self.begin()?;
         let begun = Instant::now();
@@ -211,7 +206,7 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::thread;
 
-    use super::super::{Action, Color, Store, database};
+    use super::super::{Action, Color, Store, database, file_lock};
     use super::*;
     use crate::blob::{Conditions, Tag, Tags};
 
@@ -220,12 +215,12 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("colors-writer-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("colors.db");
-        let lock = database::flock(&path).unwrap();
+        let lock = file_lock::flock(&path).unwrap();
         database::fill(&path, &Colors::default()).unwrap();
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
         let (store, writer) = Store::in_database(database, colors, 1 << 20);
-        let (told, outcomes) = channel();
-        let deliver = move |_, outcome: Result<Outcome, _>| told.send(outcome.unwrap()).unwrap();
+        let (sender, outcomes) = channel();
+        let deliver = move |_, outcome: Result<Outcome, _>| sender.send(outcome.unwrap()).unwrap();
         store.connect(Box::new(deliver), Box::new(|| ()));
         let ask = |action, if_match: Option<Tags>| {
             let conditions = Conditions { if_match, if_none_match: None };

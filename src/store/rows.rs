@@ -1,0 +1,102 @@
+//! The table of colors in SQL: its schema, how its rows become a list, and how they are written.
+//! Knows no files and no locks.
+
+use imbl::OrdMap;
+use rusqlite::Connection;
+use rusqlite::types::FromSql;
+
+use super::color::NAME_BYTES_MAX;
+use super::{Color, Colors, DatabaseError, probe};
+
+pub(super) const SCHEMA: &str =
+    "CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT";
+
+pub(super) const INSERT: &str = "INSERT INTO color (id, name, value) VALUES (?1, ?2, ?3)";
+/// Takes the parameters of [`INSERT`], and leaves the name unused.
+pub(super) const UPDATE: &str = "UPDATE color SET value = ?3 WHERE id = ?1";
+pub(super) const DELETE: &str = "DELETE FROM color WHERE id = ?1";
+pub(super) const DELETE_ALL: &str = "DELETE FROM color";
+
+/// The value that a query finds in its one row and column.
+pub(super) fn value<T: FromSql>(connection: &Connection, query: &str) -> rusqlite::Result<T> {
+    connection.prepare_cached(query)?.query_row([], |row| row.get(0))
+}
+
+/// Fails if SQLite finds damage. Reading the list does not find all of it.
+pub(super) fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
+    match value::<String>(connection, "PRAGMA quick_check(1)")?.as_str() {
+        "ok" => Ok(()),
+        damage => Err(DatabaseError::Damaged(damage.replace('\n', " "))),
+    }
+}
+
+/// Reads the list. A color that `known` has with the same id shares the memory of that one.
+pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
+    // The probe has checked the header in FILE. FILE-wal may have a later one.
+    if value::<i32>(connection, "PRAGMA application_id")? != probe::APPLICATION_ID {
+        return Err(DatabaseError::Foreign);
+    }
+    if value::<i32>(connection, "PRAGMA user_version")? > probe::VERSION {
+        return Err(DatabaseError::Newer);
+    }
+    check_schema(connection)?;
+    let mut statement = connection.prepare("SELECT id, name, value FROM color ORDER BY id")?;
+    let mut rows = statement.query([])?;
+    let mut colors = OrdMap::new();
+    while let Some(row) = rows.next()? {
+        let id = row.get(0)?;
+        let wrong = |reason: &str| {
+            DatabaseError::Unusable(format!(
+                "the row of table color with id {id} is not a color: {reason}; correct it with \
+                 sqlite3"
+            ))
+        };
+        let text = |column| row.get_ref(column)?.as_str().map_err(|_| wrong("it is not UTF-8"));
+        let name = text(1)?;
+        let value = text(2)?;
+        if name.len() > NAME_BYTES_MAX {
+            return Err(wrong("its name is too long"));
+        }
+        let color = Color::new(name, value);
+        let known = known.get(id).filter(|known| **known == color);
+        colors.insert(id, known.cloned().unwrap_or(color));
+    }
+    Ok(Colors::with_ids(colors))
+}
+
+/// Fails if the database could refuse or change a row that the service writes: if its table is not
+/// [`SCHEMA`], or has a trigger, or an index that is unique, partial or on an expression.
+fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
+    // A message is one line.
+    let text = |query: &str| {
+        value::<String>(connection, query).map(|text| text.replace(char::is_control, " "))
+    };
+    let found = text(
+        "SELECT ifnull(max(sql), '') FROM sqlite_schema \
+         WHERE type IN ('table', 'view') AND name = 'color' COLLATE NOCASE",
+    )?;
+    // ALTER TABLE puts names in quotes. A person who makes the table may use other spaces and case.
+    let plain = |sql: &str| sql.to_lowercase().replace(|c: char| c == '"' || c.is_whitespace(), "");
+    if plain(&found) != plain(SCHEMA) {
+        let same = SCHEMA.bytes().zip(found.bytes()).take_while(|(a, b)| a == b).count();
+        return Err(DatabaseError::Unusable(format!(
+            "its table color is another one: it has \"{:.100}\" in place of \"{}\"; copy the rows \
+             into a table as the service makes it, with sqlite3",
+            &found[same..],
+            &SCHEMA[same..]
+        )));
+    }
+    let foreign = text(
+        "SELECT ifnull(max(type || ' ' || name), '') FROM sqlite_schema AS other \
+         WHERE tbl_name = 'color' COLLATE NOCASE AND (type = 'trigger' OR \
+         name IN (SELECT name FROM pragma_index_list('color') WHERE \"unique\" OR partial) OR \
+         EXISTS (SELECT 1 FROM pragma_index_xinfo(other.name) WHERE cid = -2))",
+    )?;
+    if !foreign.is_empty() {
+        return Err(DatabaseError::Unusable(format!(
+            "it has the {foreign}, which may refuse or change what the service writes; remove it \
+             with sqlite3"
+        )));
+    }
+    Ok(())
+}
