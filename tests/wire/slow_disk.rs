@@ -24,8 +24,7 @@ impl Stalled {
         let file = scratch.file("colors.db");
         Server::with_data(list, &file, &[]).stop();
         // a minute, in microseconds: only a test that fails waits for its end
-        let inject = "inject=fsync,fdatasync:delay_enter=60000000";
-        let options = ["-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", inject];
+        let options = on_log_of(&file, "fdatasync", "delay_enter=60000000");
         let server = Server::below_strace(&options, &[&["--data", &file], arguments].concat())?;
         Some(Self { server, file, _scratch: scratch })
     }

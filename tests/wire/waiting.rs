@@ -135,7 +135,7 @@ fn what_the_client_sends_or_a_stop_ends_a_wait_in_order() {
     let mut gone = wait_on(&server, "GET", "/colors/red");
     gone.stream.shutdown(std::net::Shutdown::Write).unwrap();
     gone.expect_close();
-    assert_eq!(waiting(&server), 0);
+    wait_until("it is forgotten", || waiting(&server) == 0);
     // HTTP/1.0, and whoever wants the connection closed
     let tag = tag(&server, "/colors/red");
     let mut old = server.connect();
