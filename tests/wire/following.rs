@@ -206,31 +206,6 @@ fn what_happens_to_the_file_keeps_the_last_list_until_it_can_be_read_again() {
 }
 
 #[test]
-fn changes_that_are_applied_in_part_are_not_served() {
-    let scratch = Scratch::new();
-    let (file, new) = (scratch.file("colors.db"), scratch.file("new.db"));
-    Server::with_data(&list_of(1), &file, &[]).stop();
-    Server::with_data(&list_of(2), &new, &[]).stop();
-    let txid = scratch.write("colors.db-txid", "0000000000000001");
-    let follower = follow(&file);
-    let content = fs::read(&new).unwrap();
-    let write = |range: std::ops::Range<usize>| {
-        use std::os::unix::fs::FileExt as _;
-        let file = fs::File::options().write(true).open(&file).unwrap();
-        file.write_all_at(&content[range.clone()], range.start as u64).unwrap();
-    };
-    // half of the pages, and then the one that applies them is killed
-    write(0..content.len() / 2);
-    let reason = "the list cannot be read: changes were applied in part: ";
-    wait_until("it is noticed", || fault(&follower).1.starts_with(reason));
-    assert_eq!((fault(&follower).0, value_of(&follower.list())), (503, 1));
-    write(content.len() / 2..content.len());
-    fs::write(txid, "0000000000000002").unwrap();
-    wait_until("all is applied", || value_of(&follower.list()) == 2);
-    wait_until("all is well", || fault(&follower).0 == 200);
-}
-
-#[test]
 fn a_follower_writes_nothing_and_needs_no_permission_to() {
     let scratch = Scratch::for_all_users();
     let file = scratch.file("colors.db");

@@ -87,15 +87,6 @@ fn the_file_has_the_mode_asked_for_whatever_the_umask() {
 }
 
 #[test]
-fn the_file_is_removed_on_exit() {
-    let (_scratch, path) = socket();
-    let server = on_unix(&path, &[]);
-    Client::on_unix(&path).expect_open();
-    server.stop();
-    assert!(!fs::exists(&path).unwrap());
-}
-
-#[test]
 fn a_file_that_came_in_its_place_is_left_alone() {
     let (_scratch, path) = socket();
     let server = on_unix(&path, &[]);
@@ -104,18 +95,6 @@ fn a_file_that_came_in_its_place_is_left_alone() {
     server.stop();
     Client::on_unix(&path).expect_open();
     drop(other);
-}
-
-#[test]
-fn a_file_left_behind_is_replaced() {
-    let (_scratch, path) = socket();
-    // std closes it and leaves the file
-    drop(UnixListener::bind(&path).unwrap());
-    let killed = on_unix(&path, &[]);
-    drop(killed);
-    assert!(fs::exists(&path).unwrap());
-    let _server = on_unix(&path, &[]);
-    Client::on_unix(&path).expect_open();
 }
 
 #[test]

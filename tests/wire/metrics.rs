@@ -255,25 +255,6 @@ fn warnings_are_counted_also_those_that_are_left_out() {
     assert_eq!(counted, 20.0);
 }
 
-#[test]
-fn private_metrics_need_a_token() {
-    let scratch = Scratch::new();
-    let tokens = scratch.write_tokens("scraper a-token-0123456789\n");
-    let server = Server::start(&["--private", "--token-file", &tokens, "--base-path", "/api"]);
-    server.ask("GET", "/api/metrics", "").expect_status(401);
-    let mut client = server.connect();
-    client
-        .ask_with("GET", "/api/metrics", "Authorization: Bearer a-token-0123456789\r\n", "")
-        .expect_status(200);
-    assert_eq!(
-        client.ask("OPTIONS", "/api/metrics", "").field("allow"),
-        Some("GET, HEAD, OPTIONS")
-    );
-    client.ask("POST", "/api/metrics", "").expect_status(405);
-    let open = Server::start(&["--token-file", &tokens]);
-    open.ask("GET", "/metrics", "").expect_status(200);
-}
-
 /// Runs promtool, which has to succeed and to say nothing on standard error.
 fn promtool(arguments: &[&str], input: &str) {
     let mut command = Command::new("promtool");

@@ -303,26 +303,6 @@ fn a_color_follows_the_last_whatever_id_that_has() {
 }
 
 #[test]
-fn readers_see_what_another_program_commits() {
-    let shared = Shared::start(&format!("[{A}]"));
-    let (server, value) =
-        (&shared.server, |value: &str| format!(r#"{{"name":"a","value":"{value}"}}"#));
-    let mut client = server.connect();
-    for round in 0..10 {
-        // with the next save
-        shared.run(&format!("UPDATE color SET value = 'save-{round}'"));
-        client.ask("PUT", "/colors", &format!("[{A},{B}]")).expect_status(200);
-        shared.run(&format!("UPDATE color SET value = 'save-{round}' WHERE name = 'a'"));
-        assert_eq!(client.ask("DELETE", "/colors/b", "").content, B);
-        assert_eq!(client.ask("GET", "/colors/a", "").content, value(&format!("save-{round}")));
-    }
-    // without a save, or any request
-    shared.run("UPDATE color SET value = 'seen' WHERE name = 'a'");
-    client.expect_nothing_for(Duration::from_secs(2));
-    assert_eq!(client.ask("GET", "/colors/a", "").content, value("seen"));
-}
-
-#[test]
 fn a_program_that_commits_all_the_time_is_one_warning() {
     let shared = Shared::start(&format!("[{A},{B}]"));
     let mut client = shared.server.connect();

@@ -424,11 +424,3 @@ fn the_unit_that_follows_the_list_is_sound_and_makes_its_file_after_each_change(
     server.stop();
     follower.wait().unwrap();
 }
-
-/// The program that the tests start is the one that the documents call `colors`.
-#[test]
-fn the_path_leads_to_this_build() {
-    let (_, printed, _) = run(Command::new("colors").arg("--version").env("PATH", path_with("")));
-    let (_, expected, _) = run(colors(&[]).arg("--version"));
-    assert_eq!(printed, expected);
-}

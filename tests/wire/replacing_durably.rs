@@ -1,5 +1,4 @@
-//! `PUT /colors` with `--data`: the disk has the old list or the new one, whatever happens, and
-//! readers do not wait for it.
+//! `PUT /colors` with `--data`: the disk has the old list or the new one, whatever happens.
 
 use std::io::Read as _;
 use std::time::Instant;
@@ -15,32 +14,6 @@ use crate::wire::replacing::list_of;
 /// the lists apart: under 1 MiB of JSON.
 fn long_list(version: usize) -> String {
     list_of((0..20_000).map(|number| (number, 10_usize.pow(18) + version)))
-}
-
-#[test]
-fn it_survives_a_restart_and_so_do_the_changes_after_it() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let mut server = Server::with_data(&list_of([(1, 1), (2, 2)]), &file, &[]);
-    for round in 0..3 {
-        let list = list_of((0..=round).map(|number| (number, round)));
-        assert_eq!(server.ask("PUT", "/colors", &list).content, list);
-        assert_eq!(stored(&file), list);
-        server.stop();
-        server = Server::start(&["--data", &file]);
-        assert_eq!(server.list(), list);
-        server.ask("POST", "/colors", r#"{"name":"0","value":"new"}"#).expect_status(201);
-        server.ask("PUT", "/colors/0", r#"{"value":"changed"}"#).expect_status(200);
-        server.ask("DELETE", "/colors/0", "").expect_content(r#"{"name":"0","value":"changed"}"#);
-        let list = server.list();
-        assert!(list.ends_with(r#"{"name":"0","value":"new"}]}"#), "{list}");
-        assert_eq!(stored(&file), list);
-        server.signal(Signal::KILL);
-        server.wait();
-        server = Server::start(&["--data", &file]);
-        assert_eq!(server.list(), list);
-    }
-    assert!(!server.log().contains("another program"), "{}", server.log());
 }
 
 #[test]
