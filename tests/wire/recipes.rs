@@ -57,26 +57,13 @@ fn check_program(
 }
 
 #[test]
-fn the_program_in_python_changes_a_color() {
-    check_program("python", "red.py", &["python3"], ["", ""], "#dc143c\n");
-}
-
-#[test]
-fn the_program_in_javascript_changes_a_color() {
-    check_program("js", "red.mjs", &["node"], ["", ""], "#dc143c\n");
-}
-
-#[test]
-fn the_program_in_go_changes_a_color() {
+fn the_program_in_each_language_changes_a_color() {
     let before =
         "package main\nimport (\n\"io\"\n\"net/http\"\n\"os\"\n\"strings\"\n)\nfunc main() {\n";
-    check_program(
-        "go",
-        "red.go",
-        &["go", "run"],
-        [before, "_ = err\n}\n"],
-        "{\"name\":\"red\",\"value\":\"#dc143c\"}\n",
-    );
+    let json = "{\"name\":\"red\",\"value\":\"#dc143c\"}\n";
+    check_program("python", "red.py", &["python3"], ["", ""], "#dc143c\n");
+    check_program("js", "red.mjs", &["node"], ["", ""], "#dc143c\n");
+    check_program("go", "red.go", &["go", "run"], [before, "_ = err\n}\n"], json);
 }
 
 #[test]
@@ -151,19 +138,11 @@ fn check_follower(language: &str, file: &str, command: &[&str], [before, after]:
 }
 
 #[test]
-fn the_program_in_python_follows_a_color() {
-    check_follower("python", "follow.py", &["python3"], ["", ""]);
-}
-
-#[test]
-fn the_program_in_javascript_follows_a_color() {
-    check_follower("js", "follow.mjs", &["node"], ["", ""]);
-}
-
-#[test]
-fn the_program_in_go_follows_a_color() {
+fn the_program_in_each_language_follows_a_color() {
     let before =
         "package main\nimport (\n\"errors\"\n\"io\"\n\"net/http\"\n\"os\"\n)\nfunc main() {\n";
+    check_follower("python", "follow.py", &["python3"], ["", ""]);
+    check_follower("js", "follow.mjs", &["node"], ["", ""]);
     check_follower("go", "follow.go", &["go", "run"], [before, "}\n"]);
 }
 
