@@ -137,6 +137,17 @@ impl Client<TcpStream> {
         self.stream.set_read_timeout(Some(DEADLINE)).unwrap();
     }
 
+    /// Sends a request and reads the response; `None` when the connection ends in its place.
+    pub(crate) fn try_ask(&mut self, request: &str) -> Option<Response> {
+        self.stream.write_all(request.as_bytes()).ok()?;
+        loop {
+            match self.stream.peek(&mut [0]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                peeked => return peeked.is_ok_and(|length| length > 0).then(|| self.response()),
+            }
+        }
+    }
+
     /// Whether something has come that was not read yet.
     pub(crate) fn has_answer(&self) -> bool {
         self.stream.set_nonblocking(true).unwrap();

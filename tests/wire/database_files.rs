@@ -6,12 +6,12 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::Command;
 
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Signal, geteuid};
 
 use crate::common::harness::{
-    Scratch, Server, colors, is_installed, run, skip, stored, wait_until,
+    Scratch, Server, colors, is_installed, run, signal_child, skip, stored, wait_until,
 };
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
@@ -95,26 +95,19 @@ impl Drop for SmallDisk {
     }
 }
 
-/// The exit code of the program with these options, and the end of what it says behind `[ERROR]`; a
-/// signal fails the test.
+/// What the program with these options says behind `[ERROR]`, if anything; a signal fails the test.
 #[track_caller]
 fn error_of(arguments: &[&str]) -> String {
     let mut child = colors(arguments).spawn().unwrap();
     let mut first = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
     // a start that succeeds has said so
-    let status = if first.contains("[ERROR]") || first.is_empty() {
-        child.wait().unwrap()
-    } else {
-        end(child)
-    };
+    if !first.contains("[ERROR]") && !first.is_empty() {
+        signal_child(&child, Signal::TERM);
+    }
+    let status = child.wait().unwrap();
     assert_eq!(status.signal(), None, "{arguments:?} {first}");
     first.trim_end().split_once("[ERROR] ").map(|(_, error)| error.to_owned()).unwrap_or_default()
-}
-
-fn end(mut child: Child) -> std::process::ExitStatus {
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    child.wait().unwrap()
 }
 
 #[test]

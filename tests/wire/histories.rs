@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::common::client::{Client, Response};
+use crate::common::client::{Client, Response, request};
 use crate::common::harness::{Scratch, Server, eventually, figures, stored};
 use crate::common::process::on_log_of;
 
@@ -200,20 +200,9 @@ impl Actor {
         }
     }
 
-    /// Sends a request, perhaps with a tag for If-Match; see [`Actor::ask_if`].
+    /// Sends a request, perhaps with a condition; `None` when the connection ends in place of a
+    /// response.
     fn ask(
-        &mut self,
-        method: &str,
-        target: &str,
-        tag: Option<&String>,
-        content: &str,
-    ) -> Option<Response> {
-        let condition = tag.map_or_else(String::new, |tag| format!("If-Match: {tag}\r\n"));
-        self.ask_if(method, target, &condition, content)
-    }
-
-    /// Sends a request; `None` when the connection ends in place of a response.
-    fn ask_if(
         &mut self,
         method: &str,
         target: &str,
@@ -221,37 +210,40 @@ impl Actor {
         content: &str,
     ) -> Option<Response> {
         let fields = format!("Host: localhost\r\n{condition}");
-        let request = crate::common::client::request(method, target, &fields, content);
-        std::io::Write::write_all(&mut self.client.stream, request.as_bytes()).ok()?;
-        let is_there = self.client.stream.peek(&mut [0]).is_ok_and(|length| length > 0);
-        is_there.then(|| self.client.response())
+        self.client.try_ask(&request(method, target, &fields, content))
     }
 
     fn call(&mut self, operation: Operation) -> Call {
         let begun = Instant::now();
         let color = |name: usize| format!("/colors/{}", NAMES[name]);
-        let tags = self.color_tags.clone();
+        let condition = |tag: Option<&String>| {
+            tag.map_or_else(String::new, |tag| format!("If-Match: {tag}\r\n"))
+        };
+        let if_color = |name: usize, value: Option<u32>| {
+            condition(value.map(|it| &self.color_tags[&(name, it)]))
+        };
         let response = match &operation {
-            Operation::Read(name) => self.ask("GET", &color(*name), None, ""),
-            Operation::ReadAll => self.ask("GET", "/colors", None, ""),
+            Operation::Read(name) => self.ask("GET", &color(*name), "", ""),
+            Operation::ReadAll => self.ask("GET", "/colors", "", ""),
             Operation::Create(created) => {
-                self.ask("POST", "/colors", None, json(&[*created]).trim_matches(['[', ']']))
+                self.ask("POST", "/colors", "", json(&[*created]).trim_matches(['[', ']']))
             }
             Operation::CreateAbsent((name, value)) => {
                 let content = format!(r#"{{"value":"{value}"}}"#);
-                self.ask_if("PUT", &color(*name), "If-None-Match: *\r\n", &content)
+                self.ask("PUT", &color(*name), "If-None-Match: *\r\n", &content)
             }
             Operation::Update(name, value, tag) => {
                 let content = value
                     .map_or_else(|| "{}".to_owned(), |value| format!(r#"{{"value":"{value}"}}"#));
-                self.ask("PUT", &color(*name), tag.map(|tag| &tags[&(*name, tag)]), &content)
+                self.ask("PUT", &color(*name), &if_color(*name, *tag), &content)
             }
             Operation::Delete(name, tag) => {
-                self.ask("DELETE", &color(*name), tag.map(|tag| &tags[&(*name, tag)]), "")
+                self.ask("DELETE", &color(*name), &if_color(*name, *tag), "")
             }
             Operation::ReplaceAll(list, tag) => {
-                let tag = tag.as_ref().and_then(|_| Some(self.list_tag.clone()?.1));
-                self.ask("PUT", "/colors", tag.as_ref(), &json(list))
+                let known = self.list_tag.as_ref().filter(|_| tag.is_some());
+                let condition = condition(known.map(|(_, tag)| tag));
+                self.ask("PUT", "/colors", &condition, &json(list))
             }
         };
         let ended = response.map(|response| (Instant::now(), self.understand(&response)));

@@ -13,7 +13,8 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Scratch, Server, colors, eventually, is_installed, own_environment, run, wait_until,
+    Scratch, Server, colors, eventually, is_installed, own_environment, run, signal_child,
+    wait_until,
 };
 use crate::common::process::on_log_of;
 
@@ -55,8 +56,7 @@ impl Unread {
     /// Ends the service; gives its exit code.
     #[track_caller]
     fn end(&mut self) -> Option<i32> {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), Signal::TERM)
-            .unwrap();
+        signal_child(&self.child, Signal::TERM);
         end_soon(&mut self.child)
     }
 }
@@ -147,7 +147,7 @@ fn neither_start_nor_end_waits_for_a_pipe_that_is_full() {
         .unwrap();
     eventually("it listens", || std::os::unix::net::UnixStream::connect(&socket).ok());
     Client::on_unix(&socket).expect_open();
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
+    signal_child(&child, Signal::TERM);
     assert_eq!(end_soon(&mut child), Some(0));
     for (arguments, code) in [(["--seed", "no/such/file.json"], 1), (["--no-such", "option"], 2)] {
         let mut child = colors(&arguments).stderr(full.try_clone().unwrap()).spawn().unwrap();

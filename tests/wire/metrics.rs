@@ -4,20 +4,15 @@ use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
-use crate::common::harness::{Scratch, Server, eventually, is_installed, long_list, wait_until};
+use crate::common::harness::{
+    Scratch, Server, eventually, is_installed, long_list, value, wait_until,
+};
 
 /// The page, which is scraped once.
 fn page(server: &Server) -> String {
     let response = server.ask("GET", "/metrics", "");
     assert_eq!((response.status, response.field("etag")), (200, None));
     response.content
-}
-
-/// The value of a sample, by its name and labels as they are written.
-#[track_caller]
-fn value(page: &str, sample: &str) -> f64 {
-    let line = page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {sample}: {page}")).parse().expect("a value is a number")
 }
 
 #[track_caller]
@@ -92,7 +87,7 @@ fn every_request_is_counted_once_by_method_and_class_of_status() {
     assert_eq!(series, 28, "other methods have no series of their own");
     assert!(!page.contains("BREW"));
     // this client's and the one that asks, once those before them are closed
-    wait_until("two connections", || value(&self::page(&server), "colors_connections") == 2.0);
+    wait_until("two connections", || server.metric("colors_connections") == 2.0);
 }
 
 #[test]
@@ -244,15 +239,12 @@ fn the_process_is_told_of() {
 #[test]
 fn warnings_are_counted_also_those_that_are_left_out() {
     let server = Server::start(&[]);
-    let before = value(&page(&server), "colors_log_warnings_total");
+    let before = server.metric("colors_log_warnings_total");
     for _ in 0..20 {
-        assert_eq!(
-            server.ask_with("PUT", "/colors/red", "Origin: http://evil.example\r\n", "").status,
-            403
-        );
+        let origin = "Origin: http://evil.example\r\n";
+        server.ask_with("PUT", "/colors/red", origin, "").expect_status(403);
     }
-    let counted = value(&page(&server), "colors_log_warnings_total") - before;
-    assert_eq!(counted, 20.0);
+    assert_eq!(server.metric("colors_log_warnings_total") - before, 20.0);
 }
 
 /// Runs promtool, which has to succeed and to say nothing on standard error.
