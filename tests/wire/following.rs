@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
 use rustix::process::geteuid;
 use serde_json::Value;
 
@@ -233,21 +232,4 @@ fn a_follower_writes_nothing_and_needs_no_permission_to() {
     wait_until("it follows the next one", || value_of(&follower.list()) == 5);
     server.stop();
     assert_eq!(fault(&follower).0, 200);
-}
-
-#[test]
-fn it_follows_a_file_that_a_service_is_killed_on() {
-    let (scratch, file, server) = Server::kept(&list_of(1));
-    let follower = follow(&file);
-    server.ask("PUT", "/colors", &list_of(2)).expect_status(200);
-    server.signal(rustix::process::Signal::KILL);
-    server.wait();
-    wait_until("it has what was acknowledged", || value_of(&follower.list()) == 2);
-    assert_eq!(scratch.names(), ["colors.db", "colors.db-shm", "colors.db-wal"]);
-    // and what another program does in the other journal mode
-    let other = Connection::open(&file).unwrap();
-    other.execute_batch("PRAGMA journal_mode=DELETE; UPDATE color SET value = '3'").unwrap();
-    drop(other);
-    wait_until("it follows", || value_of(&follower.list()) == 3);
-    assert_eq!(scratch.names(), ["colors.db"]);
 }
