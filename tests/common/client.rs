@@ -212,21 +212,15 @@ impl<S: Read + Write> Client<S> {
         let head = String::from_utf8(self.received.drain(..end + 4).collect()).unwrap();
         let mut lines = head.trim_end().split("\r\n");
         let status_line = lines.next().unwrap();
-        let status = status_line
-            .strip_prefix("HTTP/1.1 ")
-            .and_then(|rest| rest.get(..3))
-            .unwrap()
-            .parse()
-            .unwrap();
+        let status = status_line.strip_prefix("HTTP/1.1 ").unwrap()[..3].parse().unwrap();
         let fields: Vec<_> = lines
             .map(|line| line.split_once(": ").map(|(n, v)| (n.to_owned(), v.to_owned())).unwrap())
             .collect();
         let mut response = Response { status, fields, content: String::new() };
         if status != 100 {
             check_head(&response);
-            let length =
-                response.field("content-length").map_or(0, |length| length.parse().unwrap());
-            let length = if method == "HEAD" { 0 } else { length };
+            let length = response.field("content-length").filter(|_| method != "HEAD");
+            let length = length.map_or(0, |length| length.parse().unwrap());
             while self.received.len() < length {
                 assert!(self.receive(), "closed in the middle of a content: {response:?}");
             }
@@ -289,20 +283,16 @@ fn check_head(response: &Response) {
         200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 412, 413, 415, 417, 431, 500, 501, 503,
         505,
     ];
-    const FIELDS: &str = "WWW-Authenticate Content-Security-Policy Referrer-Policy Date Content-Type \
-        Content-Length Cache-Control X-Content-Type-Options ETag Location Allow \
-        Preference-Applied \
-        Cross-Origin-Resource-Policy X-Frame-Options \
-        Accept-Encoding Connection Keep-Alive Vary Access-Control-Allow-Origin \
-        Access-Control-Allow-Methods Access-Control-Allow-Headers \
-        Access-Control-Max-Age Access-Control-Expose-Headers";
+    const FIELDS: &str = "Accept-Encoding Access-Control-Allow-Headers Access-Control-Allow-Methods \
+        Access-Control-Allow-Origin Access-Control-Expose-Headers Access-Control-Max-Age Allow \
+        Cache-Control Connection Content-Length Content-Security-Policy Content-Type \
+        Cross-Origin-Resource-Policy Date ETag Keep-Alive Location Preference-Applied \
+        Referrer-Policy Vary WWW-Authenticate X-Content-Type-Options X-Frame-Options";
     assert!(STATUSES.contains(&response.status), "{response:?}");
     for (position, (name, _)) in response.fields.iter().enumerate() {
         assert!(FIELDS.split(' ').any(|known| known == name), "{name}");
-        assert!(
-            !response.fields[..position].iter().any(|(before, _)| before == name),
-            "{name} twice: {response:?}"
-        );
+        let is_second = response.fields[..position].iter().any(|(before, _)| before == name);
+        assert!(!is_second, "{name} twice: {response:?}");
     }
     let has_content = !matches!(response.status, 204 | 304);
     let media_type = match response.field("content-type") {
@@ -316,14 +306,8 @@ fn check_head(response: &Response) {
     let cache_control = response.field("cache-control").unwrap();
     let is_private = cache_control == "private, no-cache";
     let is_challenged = response.field("www-authenticate").is_some();
-    assert!(
-        if is_challenged {
-            cache_control == "no-store"
-        } else {
-            is_private || cache_control == "no-cache"
-        },
-        "{response:?}"
-    );
+    let is_kept = is_private || cache_control == "no-cache";
+    assert!(if is_challenged { cache_control == "no-store" } else { is_kept }, "{response:?}");
     // RFC 9110 §15.5.2: a 401 MUST say how to authenticate; §11.6.1: others may, here those to
     // OPTIONS
     assert!(response.status == 204 || is_challenged == (response.status == 401), "{response:?}");
@@ -331,11 +315,8 @@ fn check_head(response: &Response) {
     assert_eq!(response.field("cross-origin-resource-policy"), Some("same-origin"));
     assert_eq!(response.field("x-frame-options"), Some("DENY"));
     assert!(httpdate::parse_http_date(response.field("date").unwrap()).is_ok());
-    assert_eq!(
-        response.field("accept-encoding"),
-        (response.status == 415).then_some("identity"),
-        "{response:?}"
-    );
+    let codings = (response.status == 415).then_some("identity");
+    assert_eq!(response.field("accept-encoding"), codings, "{response:?}");
     assert_eq!(response.field("allow").is_some(), matches!(response.status, 204 | 405));
     // RFC 7240 §2: a cache has to know that the response depends on Prefer
     let varies = response.field("vary").unwrap_or_default().contains("Prefer");
@@ -361,17 +342,13 @@ fn check_content(response: &Response, method: &str) {
         return;
     }
     if response.field("content-type") == Some(METRICS) {
-        assert!(
-            response.content.starts_with("# HELP ") && response.content.ends_with('\n'),
-            "{response:?}"
-        );
+        assert!(response.content.starts_with("# HELP "), "{response:?}");
+        assert!(response.content.ends_with('\n'), "{response:?}");
         return;
     }
     if is_page(response) {
-        assert!(
-            response.status == 200 && response.content.starts_with("<!doctype html>"),
-            "{response:?}"
-        );
+        assert_eq!(response.status, 200, "{response:?}");
+        assert!(response.content.starts_with("<!doctype html>"), "{response:?}");
         return;
     }
     let json: BTreeMap<&str, serde::de::IgnoredAny> =

@@ -24,6 +24,8 @@ fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
                 ", and another when the change was taken back: it may be in the list after a crash";
         }
         server.ask("DELETE", "/colors/a", "").expect_message(500, &message);
+        let logged = message.replace("the change could not", "[ERROR] changes cannot") + "\n";
+        server.log_when("it is logged", |log| log.contains(&logged));
         assert_eq!(server.list(), list);
         assert_eq!(health(&server).0, 503);
         if !is_lasting {

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::common::client::{Client, Response, request};
-use crate::common::harness::{Scratch, Server, eventually, figures, stored};
+use crate::common::harness::{Scratch, Server, eventually, stored};
 use crate::common::process::on_log_of;
 
 /// A name by its place in [`NAMES`], and a value, which is a number here.
@@ -348,11 +348,9 @@ fn check_histories(server: &Server, histories: u32, each: u32) {
 
 #[test]
 fn every_history_of_concurrent_operations_has_an_order() {
-    let begun = Instant::now();
     for (server, histories) in Server::of_both_kinds("[]").iter().zip([2000, 1000]) {
         check_histories(server, histories, 3);
     }
-    figures(&format!("3,000 histories in {:?}", begun.elapsed()));
 }
 
 #[test]
@@ -372,7 +370,6 @@ fn every_history_of_which_some_saves_fail_has_an_order() {
 #[test]
 fn every_history_that_a_kill_ends_has_an_order() {
     const ROUNDS: u64 = 300;
-    let begun = Instant::now();
     let scratch = Scratch::new();
     let file = scratch.file("colors.db");
     let mut random = fastrand::Rng::with_seed(1);
@@ -400,9 +397,5 @@ fn every_history_that_a_kill_ends_has_an_order() {
         calls.push(Actor::new(server.address, 0).unwrap().call(Operation::ReadAll));
         check(&initial, &mut calls);
     }
-    figures(&format!(
-        "{ROUNDS} histories in {:?}, {unanswered} operations unanswered",
-        begun.elapsed()
-    ));
     assert!(unanswered > ROUNDS as usize, "{unanswered}");
 }

@@ -146,19 +146,12 @@ fn the_times_are_those_of_requests() {
     let count = value(&page, IMMEDIATE);
     let sum = value(&page, "colors_http_request_duration_seconds_sum{durable=\"false\"}");
     assert!(sum > count * 1e-6 && sum < 60.0, "{sum}");
-    let buckets: Vec<&str> = page
-        .lines()
-        .filter(|line| {
-            line.starts_with("colors_http_request_duration_seconds_bucket{durable=\"false\"")
-        })
-        .collect();
-    let counts: Vec<f64> =
-        buckets.iter().map(|line| line.split(' ').nth(1).unwrap().parse().unwrap()).collect();
+    let bucket = "colors_http_request_duration_seconds_bucket{durable=\"false\",le=";
+    let buckets = page.lines().filter_map(|line| line.strip_prefix(bucket)?.split_once("} "));
+    let (bounds, counts): (Vec<&str>, Vec<f64>) =
+        buckets.map(|(bound, count)| (bound, count.parse::<f64>().unwrap())).unzip();
     assert!(counts.is_sorted(), "cumulative: {counts:?}");
-    assert!(
-        buckets[0].contains("le=\"0.00001\"") && buckets[21].contains("le=\"+Inf\""),
-        "{buckets:?}"
-    );
+    assert_eq!((bounds[0], bounds[21]), (r#""0.00001""#, r#""+Inf""#));
     assert_eq!(counts[21], count);
 }
 

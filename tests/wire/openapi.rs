@@ -245,21 +245,6 @@ fn it_has_exactly_the_resources_and_methods_of_the_service() {
 }
 
 #[test]
-fn the_limit_of_names_is_that_of_the_service() {
-    let document = Document::new();
-    let server = Server::start(&[]);
-    for schema in ["Color", "ColorCreate"] {
-        let length = document.0["components"]["schemas"][schema]["properties"]["name"]["maxLength"]
-            .as_u64()
-            .unwrap() as usize;
-        for (length, status) in [(length, 201), (length + 1, 400)] {
-            let color = json!({ "name": "x".repeat(length), "value": "" }).to_string();
-            server.ask("POST", "/colors", &color).expect_status(status);
-        }
-    }
-}
-
-#[test]
 fn every_example_request_has_the_first_documented_response_and_its_example() {
     let document = Document::new();
     let mut names = document.operations().into_iter().flat_map(|operation| operation.parameters);

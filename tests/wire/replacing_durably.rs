@@ -6,7 +6,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use crate::common::client::request;
-use crate::common::harness::{Scratch, Server, figures, stored, wait_until};
+use crate::common::harness::{Scratch, Server, stored, wait_until};
 use crate::common::process::on_log_of;
 use crate::wire::replacing::list_of;
 
@@ -18,12 +18,12 @@ fn long_list(version: usize) -> String {
 
 #[test]
 fn after_kill_9_there_is_the_old_list_or_the_new_one() {
-    const ROUNDS: usize = 24;
+    const ROUNDS: usize = 16;
     let scratch = Scratch::new();
     let file = scratch.file("colors.db");
     Server::with_data(&long_list(0), &file, &["--max-body", "16MiB"]).stop();
     let mut random = fastrand::Rng::with_seed(28);
-    let (mut version, mut new) = (0, 0);
+    let mut version = 0;
     for round in 0..ROUNDS {
         let server = Server::start(&["--data", &file]);
         let mut client = server.connect();
@@ -45,13 +45,12 @@ fn after_kill_9_there_is_the_old_list_or_the_new_one() {
         let _ = client.stream.read_to_end(&mut answer);
         let list = stored(&file);
         if list == long_list(version + 1) {
-            (version, new) = (version + 1, new + 1);
+            version += 1;
         } else {
             assert!(list == long_list(version), "round {round}: neither list");
             assert!(!answer.starts_with(b"HTTP/1.1 200 "), "round {round}: it was acknowledged");
         }
     }
-    figures(&format!("{new} of {ROUNDS} have the new list"));
 }
 
 #[test]
