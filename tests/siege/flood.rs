@@ -192,12 +192,8 @@ impl Times {
     fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let times = Self(times);
-        figures(&format!(
-            "{} requests, none failed, median {:?}, worst {:?}",
-            times.0.len(),
-            times.median(),
-            times.worst()
-        ));
+        let (count, median, worst) = (times.0.len(), times.median(), times.worst());
+        figures(&format!("{count} requests, median {median:?}, worst {worst:?}"));
         times
     }
 

@@ -257,10 +257,8 @@ fn a_second_service_is_told_that_the_list_is_in_use() {
         assert!(code == Some(1) && error.ends_with(&expected), "{error}");
     };
     check_start(&file);
-    assert_eq!(
-        run_in(&scratch.0, &["--check", "--data", &file]).1,
-        format!("the options are fine: 1 color kept in {file}\n")
-    );
+    let expected = format!("the options are fine: 1 color kept in {file}\n");
+    assert_eq!(run_in(&scratch.0, &["--check", "--data", &file]).1, expected);
     // whatever the file is called, and however busy the service is
     let other_name = scratch.file("other.db");
     fs::hard_link(&file, &other_name).unwrap();
@@ -357,10 +355,8 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
         assert!(code == Some(1) && error.ends_with(&expected), "{arguments:?}: {error}");
     }
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    assert_eq!(
-        run_as_nobody(&["--dump"]),
-        (Some(0), format!("{{\"data\":[{A}]}}\n"), String::new())
-    );
+    let expected = (Some(0), format!("{{\"data\":[{A}]}}\n"), String::new());
+    assert_eq!(run_as_nobody(&["--dump"]), expected);
     for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"]] {
         let (code, _, error) = run_as_nobody(arguments);
         let expected = refused_file("write", 0o644);

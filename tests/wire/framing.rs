@@ -200,10 +200,8 @@ fn pipelined_requests_are_answered_in_order() {
     client.send(&requests);
     for name in &names {
         let expected = format!(r#"{{"name":"{name}","value":"1"}}"#);
-        assert_eq!(
-            (client.response().content, client.response().content),
-            (expected.clone(), expected)
-        );
+        let expected = (expected.clone(), expected);
+        assert_eq!((client.response().content, client.response().content), expected);
     }
     client.expect_open();
 }

@@ -262,10 +262,8 @@ fn check(list: &str, acknowledged: &[u64], counters: &[Counter]) {
     for (client, (before, counter)) in acknowledged.iter().zip(counters).enumerate() {
         let value = values[&format!("client-{client}")];
         let sent = counter.sent.load(Relaxed);
-        assert!(
-            (*before..=sent).contains(&value),
-            "client {client}: {value} of {before} to {sent}"
-        );
+        let is_there = (*before..=sent).contains(&value);
+        assert!(is_there, "client {client}: {value} of {before} to {sent}");
     }
 }
 
@@ -298,11 +296,8 @@ fn assert_calm(log: &str) {
     // which reads all the time, kept the stop from copying FILE-wal into FILE.
     let expected = ["listening on", "stopped; keep "];
     let is_expected = |line: &&str| expected.iter().any(|expected| line.contains(expected));
-    let lines: Vec<_> = log.lines().filter(|line| !is_expected(line)).collect();
-    assert!(
-        lines.iter().all(|line| !line.contains("[WARN]") && !line.contains("[ERROR]")),
-        "{log}"
-    );
+    let is_news = |line: &str| !line.contains("[WARN]") && !line.contains("[ERROR]");
+    assert!(log.lines().filter(|line| !is_expected(line)).all(is_news), "{log}");
 }
 
 #[test]

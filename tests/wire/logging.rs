@@ -1,10 +1,9 @@
 //! The log: what a line says, and that neither a client nor a reader who has stopped reading can do
 //! harm through it.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -20,52 +19,6 @@ use crate::common::harness::{
 /// Longest start or end of a service whose log nobody reads; each waits half a second for the log
 /// at most, a start that fails two.
 const SOON: Duration = Duration::from_secs(15);
-
-/// The service with a log that is read no further than its first line.
-struct Unread {
-    child: Child,
-    log: File,
-    address: SocketAddr,
-}
-
-impl Unread {
-    fn start(arguments: &[&str]) -> Self {
-        let (ours, theirs) = std::io::pipe().unwrap();
-        let mut command = colors(&["--listen", "127.0.0.1:0"]);
-        let child = command.args(arguments).stderr(theirs).spawn().unwrap();
-        // the command holds the other end of the pipe as well
-        drop(command);
-        let mut log = File::from(OwnedFd::from(ours));
-        let mut line = Vec::new();
-        while !line.ends_with(b"\n") {
-            let mut byte = [0];
-            log.read_exact(&mut byte).unwrap();
-            line.push(byte[0]);
-        }
-        let line = String::from_utf8(line).unwrap();
-        let address =
-            line.split("http://").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-        Self { child, log, address }
-    }
-
-    fn connect(&self) -> Client {
-        Client::new(TcpStream::connect(self.address).unwrap())
-    }
-
-    /// Ends the service; gives its exit code.
-    #[track_caller]
-    fn end(&mut self) -> Option<i32> {
-        signal_child(&self.child, Signal::TERM);
-        end_soon(&mut self.child)
-    }
-}
-
-impl Drop for Unread {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[track_caller]
 fn end_soon(child: &mut Child) -> Option<i32> {
@@ -101,15 +54,23 @@ fn lost_lines(line: &str) -> Option<usize> {
 
 #[test]
 fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
-    let mut server = Unread::start(&["--access-log"]);
-    let mut client = server.connect();
+    let scratch = Scratch::new();
+    let socket = scratch.file("s");
+    let (log, theirs) = std::io::pipe().unwrap();
+    let mut command = colors(&["--listen", &format!("unix:{socket}"), "--access-log"]);
+    let mut child = command.stderr(theirs).spawn().unwrap();
+    // it holds the other end of the pipe as well
+    drop(command);
+    eventually("it listens", || UnixStream::connect(&socket).ok());
+    let mut client = Client::on_unix(&socket);
     let target = format!("/colors/{}", "x".repeat(150));
     let asked = 6_000; // some 1.2 MB of lines, more than the pipe and the queue take together
     for _ in 0..asked {
         assert_eq!(client.ask("GET", &target, "").status, 404);
     }
     // room for more, once somebody reads again
-    let mut lines = BufReader::new(server.log.try_clone().unwrap()).lines();
+    let mut lines = BufReader::new(log).lines();
+    assert!(lines.next().unwrap().unwrap().contains("listening on"));
     let (mut received, mut lost) = (0, 0);
     while received + lost < asked {
         let line = lines.next().unwrap().unwrap();
@@ -132,7 +93,8 @@ fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
     assert!(metrics.contains(&format!("\ncolors_log_lines_dropped_total {lost}\n")), "{metrics}");
     // nor does the end wait for it
     (0..3_000).for_each(|_| client.expect_open());
-    assert_eq!(server.end(), Some(0));
+    signal_child(&child, Signal::TERM);
+    assert_eq!(end_soon(&mut child), Some(0));
 }
 
 #[test]
@@ -144,7 +106,7 @@ fn neither_start_nor_end_waits_for_a_pipe_that_is_full() {
         .stderr(full.try_clone().unwrap())
         .spawn()
         .unwrap();
-    eventually("it listens", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    eventually("it listens", || UnixStream::connect(&socket).ok());
     Client::on_unix(&socket).expect_open();
     signal_child(&child, Signal::TERM);
     assert_eq!(end_soon(&mut child), Some(0));
@@ -329,10 +291,8 @@ fn the_first_line_says_where_what_and_whether_it_lasts() {
     #[track_caller]
     fn check(server: &Server, base: &str, details: &str) {
         let line = server.log().lines().next().unwrap().to_owned();
-        assert_eq!(
-            text(&line),
-            format!("listening on http://{}{base} (colors {details})", server.address)
-        );
+        let expected = format!("listening on http://{}{base} (colors {details})", server.address);
+        assert_eq!(text(&line), expected);
     }
     let of_checkout = format!(
         "{version}, 148 colors from seed/colors.json, in memory: changes are lost when it stops"

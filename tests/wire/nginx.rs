@@ -35,9 +35,8 @@ fn every_method_and_target_passes_as_it_came() {
         proxy.ask("DELETE", target, "Origin: http://colors.example.org:81\r\n", "").status,
         404
     );
-    proxy
-        .ask("POST", "/colors", "", &format!(r#"{{"name":"{}"}}"#, "x".repeat(1_100_000)))
-        .expect_status(413);
+    let long = format!(r#"{{"name":"{}"}}"#, "x".repeat(1_100_000));
+    proxy.ask("POST", "/colors", "", &long).expect_status(413);
     proxy.read("/health").expect_status(200);
     // one that waits is told of the change
     let tag = server.ask("GET", "/colors", "").field("etag").unwrap().to_owned();
@@ -132,11 +131,8 @@ fn nobody_may_write_as_the_file_stands() {
     assert_eq!(proxy.curl("/colors/red", &["-X", "OPTIONS"]).0, 204);
     let (status, text) = proxy.curl("/colors/red", &[]);
     assert_eq!(status, 200, "{text}");
-    assert!(
-        field(&text, "Strict-Transport-Security").is_some()
-            && text.ends_with("{\"name\":\"red\",\"value\":\"#ff0000\"}\n"),
-        "{text}"
-    );
+    assert!(field(&text, "Strict-Transport-Security").is_some(), "{text}");
+    assert!(text.ends_with("{\"name\":\"red\",\"value\":\"#ff0000\"}\n"), "{text}");
 }
 
 #[test]
@@ -218,10 +214,9 @@ fn a_private_color_is_never_given_to_a_client_without_a_token() {
 fn nginx_itself_asks_for_name_and_password_with_the_lines_that_the_file_has_for_that() {
     let lines = "            auth_basic \"colors\";\n            auth_basic_user_file /etc/nginx/colors.htpasswd;\n";
     let site = include_str!("../../packaging/nginx/colors.conf");
-    assert!(
-        lines.lines().all(|line| site.contains(&line.replace("            ", "            #")))
-            && site.contains("            #allow all;\n")
-    );
+    let commented = |line: &str| line.replace("            ", "            #");
+    assert!(lines.lines().all(|line| site.contains(&commented(line))));
+    assert!(site.contains("            #allow all;\n"));
     let Some(proxy) = Proxy::start_with(lines) else { return };
     let server = proxy.service(&[]);
     let hash = Command::new("openssl").args(["passwd", "-apr1", "secret"]).output().unwrap().stdout;

@@ -100,10 +100,8 @@ fn what_another_program_does_while_saving_fails_is_what_the_next_change_is_decid
         ));
         assert_eq!(clients.map(|mut client| client.response().status), [404, 412], "{failure}");
         let theirs = r#"{"name":"a","value":"theirs"}"#;
-        assert_eq!(
-            (server.list(), stored_by_sqlite(&shared.other)),
-            (envelope(&[theirs]), vec![("a".into(), "theirs".into())])
-        );
+        let expected = (envelope(&[theirs]), vec![("a".into(), "theirs".into())]);
+        assert_eq!((server.list(), stored_by_sqlite(&shared.other)), expected);
         put("a", "mine").expect_status(200);
         wait_until("it recovers", || shared.health() == 200);
     }
@@ -238,10 +236,8 @@ fn check_refusal(make: &str, undo: &str, reason: &str) {
     wait_until("it recovers by itself", || shared.health() == 200);
     let seen = A.replace("\"1\"", "\"seen\"");
     assert_eq!(shared.server.list(), envelope(&[&seen]));
-    assert_eq!(
-        (shared.server.ask("POST", "/colors", B).status, shared.server.list()),
-        (201, envelope(&[&seen, B]))
-    );
+    let expected = (201, envelope(&[&seen, B]));
+    assert_eq!((shared.server.ask("POST", "/colors", B).status, shared.server.list()), expected);
     shared.run(make);
     wait_until("it is found without a change", || shared.health() == 503);
     // in FILE-wal alone
@@ -296,11 +292,8 @@ fn a_program_that_commits_all_the_time_is_one_warning() {
     }
     assert_eq!(client.ask("GET", "/colors/a", "").content, r#"{"name":"a","value":"499"}"#);
     let log = shared.server.stop();
-    assert_eq!(
-        log.matches("another program has changed the list; it has 2 colors now\n").count(),
-        1,
-        "{log}"
-    );
+    let warning = "another program has changed the list; it has 2 colors now\n";
+    assert_eq!(log.matches(warning).count(), 1, "{log}");
     assert_eq!(log.lines().count(), 3, "{log}");
 }
 

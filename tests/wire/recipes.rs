@@ -182,13 +182,8 @@ impl Front {
         let [_, high, middle, low] = std::process::id().to_be_bytes();
         let address = format!("127.{}.{middle}.{low}:{port}", high | 64);
         let unix = format!("unix:{directory}/service");
-        let server = Server::start(&[
-            "--listen",
-            &unix,
-            "--access-log",
-            "--allow-host",
-            "colors.example.org",
-        ]);
+        let options = ["--access-log", "--allow-host", "colors.example.org"];
+        let server = Server::start(&[&["--listen", &unix][..], &options].concat());
         let configuration =
             configure(&address, &directory).replace("127.0.0.1:8080", &server.address.to_string());
         let configuration =
@@ -208,16 +203,8 @@ impl Front {
     /// One request through it, by curl; gives the status, the head and the content.
     fn ask(&self, method: &str, target: &str, field: &str, content: &str) -> (u16, String, String) {
         let mut command = Command::new("curl");
-        command.args([
-            "-sS",
-            "-i",
-            "--connect-to",
-            &format!("::{}", self.address),
-            "-X",
-            method,
-            "-H",
-            field,
-        ]);
+        let to = format!("::{}", self.address);
+        command.args(["-sS", "-i", "--connect-to", &to, "-X", method, "-H", field]);
         command.args(["-d", content]).arg(format!("http://colors.example.org{target}"));
         let (_, answer, error) = run(&mut command);
         let (head, content) =

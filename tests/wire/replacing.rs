@@ -61,10 +61,8 @@ fn a_list_that_is_longer_than_a_buffer_may_be_chunked_and_comes_back_whole() {
         let mut client = server.connect();
         client.send(format!("PUT /colors HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n", chunks.concat()));
         assert!(client.response().content == list);
-        assert!(
-            client.ask("PUT", "/colors", &list).content == list,
-            "on the same connection, at once"
-        );
+        // on the same connection, at once
+        assert!(client.ask("PUT", "/colors", &list).content == list);
         assert_same_list(&server.list(), &list);
     }
 }
@@ -88,9 +86,8 @@ fn readers_have_the_old_list_or_the_new_one() {
         thread::scope(|scope| {
             let writing = scope.spawn(|| {
                 for step in 1..=60 {
-                    assert!(
-                        writer.ask("PUT", "/colors", &lists[step % 2]).content == lists[step % 2]
-                    );
+                    let list = &lists[step % 2];
+                    assert!(writer.ask("PUT", "/colors", list).content == *list);
                 }
             });
             let (mut reader, mut versions) = (server.connect(), 0);

@@ -239,11 +239,8 @@ fn a_client_that_leaves_before_its_change_is_saved_leaves_the_change_and_nothing
     assert_eq!(disk.stored(), server.list());
     wait_until("all connections are closed", || server.connections() == 0);
     wait_until("no thread is left behind", || server.proc_status("Threads") <= threads + 2);
-    assert!(
-        !server.log().contains("ERROR") && !server.log().contains("panicked"),
-        "{}",
-        server.log()
-    );
+    let log = server.log();
+    assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
 }
 
 /// Makes `first`, which is saved alone, and then all of `together`, which wait for it and are saved

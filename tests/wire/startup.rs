@@ -88,10 +88,8 @@ fn help_and_version_go_to_standard_output() {
     let (code, help, error) = run(&mut colors(&["--help"]));
     assert_eq!((code, error.as_str()), (Some(0), ""));
     assert!(help.contains("--listen"), "{help}");
-    assert_eq!(
-        run(&mut colors(&["--version"])),
-        (Some(0), format!("colors {}\n", env!("BUILD_VERSION")), String::new())
-    );
+    let expected = (Some(0), format!("colors {}\n", env!("BUILD_VERSION")), String::new());
+    assert_eq!(run(&mut colors(&["--version"])), expected);
 }
 
 #[test]

@@ -93,9 +93,8 @@ fn without_a_change_the_answer_is_304_after_the_time_asked_for() {
         let response = client.ask_with("GET", "/api/colors/red", &fields, "");
         response.expect_field(304, "preference-applied", applied);
         assert_eq!(response.field("vary"), Some("Prefer"));
-        assert!(
-            begun.elapsed() < DEADLINE && (prefer != "wait=1" || begun.elapsed().as_secs() > 0)
-        );
+        assert!(begun.elapsed() < DEADLINE);
+        assert!(prefer != "wait=1" || begun.elapsed().as_secs() > 0);
     }
 }
 
