@@ -244,6 +244,12 @@ impl Server {
         response.content
     }
 
+    /// The value of a sample of `/metrics`, by its name and labels as they are written.
+    #[track_caller]
+    pub(crate) fn metric(&self, sample: &str) -> f64 {
+        value(&self.ask("GET", "/metrics", "").content, sample)
+    }
+
     /// The log once this holds of it.
     #[track_caller]
     pub(crate) fn log_when(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
@@ -260,8 +266,7 @@ impl Server {
     }
 
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).expect("the service runs");
+        signal_child(&self.child, signal);
     }
 
     pub(crate) fn is_alive(&mut self) -> bool {
@@ -287,6 +292,18 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+pub(crate) fn signal_child(child: &Child, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, signal).expect("it runs");
+}
+
+/// The value of a sample on a page of metrics.
+#[track_caller]
+pub(crate) fn value(page: &str, sample: &str) -> f64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {sample}: {page}")).parse().expect("a value is a number")
 }
 
 /// Whether a program is installed; if not, the test is to be skipped.

@@ -121,12 +121,8 @@ impl Proxy {
         let mut proxy = Self { child, scratch, address };
         eventually("nginx listens", || {
             let end = proxy.child.try_wait().unwrap();
-            assert_eq!(
-                end,
-                None,
-                "{:?}",
-                std::fs::read_to_string(proxy.scratch.0.join("error.log"))
-            );
+            let log = std::fs::read_to_string(proxy.scratch.0.join("error.log"));
+            assert_eq!(end, None, "{log:?}");
             UnixStream::connect(proxy.scratch.0.join("front")).ok()
         });
         Some(proxy)
@@ -173,10 +169,8 @@ impl Proxy {
     /// One request of this version of HTTP, `--http1.1` or `--http2`, by curl; see [`Proxy::curl`].
     pub(crate) fn curl_by(&self, version: &str, target: &str, arguments: &[&str]) -> (u16, String) {
         let (status, text) = self.curl(target, &[&[version], arguments].concat());
-        assert!(
-            text.starts_with(if version == "--http2" { "HTTP/2 " } else { "HTTP/1.1 " }),
-            "{version}: {text}"
-        );
+        let begin = if version == "--http2" { "HTTP/2 " } else { "HTTP/1.1 " };
+        assert!(text.starts_with(begin), "{version}: {text}");
         (status, text)
     }
 

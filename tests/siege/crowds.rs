@@ -8,15 +8,13 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::client::{Client, reset_on_close};
 use crate::common::harness::{SEED, Server, eventually, long_list, wait_until};
 use crate::siege::flood::{
-    CONTENT, Drippers, FIELDS, Pipeliners, REQUEST, RESIDENT_MAX, SOON, Target, drip, narrow, pour,
-    throw,
+    Attack, CONTENT, FIELDS, REQUEST, RESIDENT_MAX, SOON, Target, drip, narrow, pour, throw,
 };
 
 /// How often drippers send a byte.
@@ -42,7 +40,7 @@ fn thousands_of_idle_connections_take_no_threads_and_end_in_time() {
 fn thousands_of_dripping_connections_keep_nobody_waiting() {
     for workers in ["1", "4"] {
         let target = Target::alone(|| Server::durable(SEED, &["--workers", workers]));
-        let drippers = Drippers::start(target.server.address, 3000, BEAT);
+        let drippers = Attack::drip(target.server.address, 3000, BEAT);
         let times = target.time_for(Duration::from_millis(1500));
         assert!(times.worst() < SOON, "{:?} with {workers} workers", times.worst());
         drop(drippers);
@@ -53,7 +51,6 @@ fn thousands_of_dripping_connections_keep_nobody_waiting() {
 #[test]
 fn clients_that_take_a_long_response_slowly_keep_nobody_waiting() {
     let target = Target::alone(|| Server::durable(&long_list(2_600_000), &["--workers", "2"]));
-    let (stop, stopped) = channel::<()>();
     let mut streams = target.connections(100);
     for stream in &mut streams {
         stream
@@ -61,18 +58,16 @@ fn clients_that_take_a_long_response_slowly_keep_nobody_waiting() {
             .unwrap();
         stream.set_nonblocking(true).unwrap();
     }
-    let readers = thread::spawn(move || {
-        let mut bytes = vec![0; 128 * 1024];
-        while stopped.recv_timeout(BEAT / 3) == Err(RecvTimeoutError::Timeout) {
-            for stream in &mut streams {
-                let _ = stream.read(&mut bytes);
-            }
+    let mut bytes = vec![0; 128 * 1024];
+    let readers = Attack::repeat(move || {
+        thread::park_timeout(BEAT / 3);
+        for stream in &mut streams {
+            let _ = stream.read(&mut bytes);
         }
     });
     let times = target.time_for(Duration::from_millis(1500));
     assert!(times.worst() < SOON, "{:?}", times.worst());
-    drop(stop);
-    readers.join().unwrap();
+    drop(readers);
     target.check_recovery();
 }
 
@@ -100,15 +95,13 @@ fn a_burst_of_connections_is_served_at_once() {
 fn clients_that_pipeline_without_end_keep_no_light_client_waiting() {
     let target = Target::alone(|| Server::durable(SEED, &[]));
     let alone = target.time(50).median();
-    let pipeliners = Pipeliners::start(target.server.address, 300);
+    let pipeliners = Attack::pipeline(target.server.address, 300);
     let beside_them = target.time(9).median();
     drop(pipeliners);
     // one waits until some requests of each of them are answered; if all that have come were
     // answered, it would take ten times as long
-    assert!(
-        beside_them < Duration::from_millis(250) + 1000 * alone,
-        "{beside_them:?}, alone {alone:?}"
-    );
+    let most = Duration::from_millis(250) + 1000 * alone;
+    assert!(beside_them < most, "{beside_them:?}, alone {alone:?}");
     target.check_recovery();
 }
 
@@ -119,7 +112,7 @@ fn all_of_it_at_once_keeps_no_legitimate_client_waiting() {
     let address = target.server.address;
     let over = AtomicBool::new(false);
     let idle = target.connections(500);
-    let drippers = Drippers::start(address, 500, BEAT);
+    let drippers = Attack::drip(address, 500, BEAT);
     let times = thread::scope(|scope| {
         let repeat = |attack: &'static (dyn Fn(SocketAddr) + Sync)| {
             scope.spawn(|| {
@@ -186,8 +179,7 @@ fn requests_that_are_almost_whole_take_little_memory_together() {
     // 32 MiB are 512 of them
     wait_until("about 32 MiB are held", || target.server.connections() <= 600);
     assert!(target.server.connections() > 100, "the budget was not used");
-    let metrics = target.server.ask("GET", "/metrics", "").content;
-    assert!(!metrics.contains("{reason=\"no_room\"} 0\n"), "{metrics}");
+    assert!(target.server.metric(r#"colors_connections_closed_total{reason="no_room"}"#) > 0.0);
     let peak = target.server.proc_status("VmHWM");
     assert!(peak < 2 * RESIDENT_MAX, "{peak} KiB");
     drop(streams);

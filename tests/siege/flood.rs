@@ -4,7 +4,6 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -193,12 +192,8 @@ impl Times {
     fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let times = Self(times);
-        figures(&format!(
-            "{} requests, none failed, median {:?}, worst {:?}",
-            times.0.len(),
-            times.median(),
-            times.worst()
-        ));
+        let (count, median, worst) = (times.0.len(), times.median(), times.worst());
+        figures(&format!("{count} requests, median {median:?}, worst {worst:?}"));
         times
     }
 
@@ -223,16 +218,29 @@ pub(crate) fn affordable(count: usize) -> usize {
     count.min(descriptors / 2)
 }
 
-/// Connections that send a byte each at every beat; one that is closed is replaced. They end when
-/// this is dropped.
-pub(crate) struct Drippers {
-    stop: Option<Sender<()>>,
+/// An attack that goes on in a thread of its own until this is dropped.
+pub(crate) struct Attack {
+    over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drippers {
-    /// Starts them; all are connected and have begun a request when this returns.
-    pub(crate) fn start(address: SocketAddr, count: usize, beat: Duration) -> Self {
+impl Attack {
+    pub(crate) fn repeat(mut step: impl FnMut() + Send + 'static) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let thread = thread::spawn({
+            let over = Arc::clone(&over);
+            move || {
+                while !over.load(Relaxed) {
+                    step();
+                }
+            }
+        });
+        Self { over, thread: Some(thread) }
+    }
+
+    /// Connections that send a byte each at every beat; one that is closed is replaced. All have
+    /// begun a request when this returns.
+    pub(crate) fn drip(address: SocketAddr, count: usize, beat: Duration) -> Self {
         let connect = move || {
             let mut stream = TcpStream::connect(address).expect("the service listens");
             stream.write_all(FIELDS.as_bytes()).expect("a new connection has room");
@@ -240,80 +248,52 @@ impl Drippers {
             stream
         };
         let mut streams: Vec<TcpStream> = (0..affordable(count)).map(|_| connect()).collect();
-        let (stop, stopped) = channel();
-        let thread = thread::spawn(move || {
-            while stopped.recv_timeout(beat) == Err(RecvTimeoutError::Timeout) {
-                for stream in &mut streams {
-                    if stream.write(b"x").is_err() {
-                        *stream = connect();
-                    }
+        Self::repeat(move || {
+            thread::park_timeout(beat);
+            for stream in &mut streams {
+                if stream.write(b"x").is_err() {
+                    *stream = connect();
                 }
             }
-        });
-        Self { stop: Some(stop), thread: Some(thread) }
+        })
+    }
+
+    /// Connections that always have more requests sent than are answered. All have had an answer
+    /// when this returns.
+    pub(crate) fn pipeline(address: SocketAddr, count: usize) -> Self {
+        let requests = REQUEST.repeat(1000);
+        // as much as the system allows, so that a service without limits goes on for long
+        let connect = |_| connect_with_buffers(address, 1 << 20);
+        let mut streams: Vec<TcpStream> = (0..affordable(count)).map(connect).collect();
+        for stream in &mut streams {
+            stream.write_all(requests.as_bytes()).expect("a new connection has room");
+        }
+        for stream in &mut streams {
+            stream.set_read_timeout(Some(DEADLINE)).expect("it is not zero");
+            assert_ne!(stream.read(&mut [0]).expect("it is answered"), 0);
+            stream.set_nonblocking(true).expect("sockets can be set not to block");
+        }
+        let mut bytes = vec![0; 256 * 1024];
+        let mut sent = vec![0; streams.len()];
+        Self::repeat(move || {
+            // whoever is answered at the moment goes on at once, and so does not run dry
+            for index in readable(&streams) {
+                // An error means that the service has, or takes, nothing more at the moment.
+                let _ = streams[index].read(&mut bytes);
+                let rest = &requests.as_bytes()[sent[index]..];
+                let written = streams[index].write(rest).unwrap_or(0);
+                sent[index] = (sent[index] + written) % requests.len();
+            }
+        })
     }
 }
 
-impl Drop for Drippers {
+impl Drop for Attack {
     fn drop(&mut self) {
-        self.stop = None;
+        self.over.store(true, Relaxed);
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) && !thread::panicking() {
             panic!("a connection was refused");
         }
-    }
-}
-
-/// Connections that always have more requests sent than are answered. They end when this is
-/// dropped.
-pub(crate) struct Pipeliners {
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Pipeliners {
-    /// Starts them; all have had an answer when this returns.
-    pub(crate) fn start(address: SocketAddr, count: usize) -> Self {
-        let connect = |_| {
-            // as much as the system allows, so that a service without limits goes on for long
-            let stream = connect_with_buffers(address, 1 << 20);
-            stream.set_nonblocking(true).expect("sockets can be set not to block");
-            stream
-        };
-        let mut streams: Vec<TcpStream> = (0..affordable(count)).map(connect).collect();
-        let over = Arc::new(AtomicBool::new(false));
-        let (all_answered, answers) = channel();
-        let thread = thread::spawn({
-            let over = Arc::clone(&over);
-            move || {
-                let requests = REQUEST.repeat(1000);
-                let mut bytes = vec![0; 256 * 1024];
-                let (mut sent, mut is_answered) =
-                    (vec![0; streams.len()], vec![false; streams.len()]);
-                let mut next: Vec<usize> = (0..streams.len()).collect();
-                while !over.load(Relaxed) {
-                    for index in next {
-                        // An error means that the service has, or takes, nothing more at the
-                        // moment.
-                        is_answered[index] |=
-                            streams[index].read(&mut bytes).is_ok_and(|length| length > 0);
-                        sent[index] = (sent[index]
-                            + streams[index]
-                                .write(&requests.as_bytes()[sent[index]..])
-                                .unwrap_or(0))
-                            % requests.len();
-                    }
-                    // whoever is answered at the moment goes on at once, and so does not run dry
-                    next = readable(&streams);
-                    if is_answered.iter().all(|is_answered| *is_answered) {
-                        // The other end is gone after the first time.
-                        let _ = all_answered.send(());
-                    }
-                }
-            }
-        });
-        let this = Self { over, thread: Some(thread) };
-        answers.recv_timeout(DEADLINE).expect("all are answered");
-        this
     }
 }
 
@@ -324,15 +304,6 @@ fn readable(streams: &[TcpStream]) -> Vec<usize> {
         streams.iter().map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
     poll(&mut polled, Some(&soon)).expect("there is memory for it");
     (0..streams.len()).filter(|index| !polled[*index].revents().is_empty()).collect()
-}
-
-impl Drop for Pipeliners {
-    fn drop(&mut self) {
-        self.over.store(true, Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("it does not panic");
-        }
-    }
 }
 
 /// Sends `start`, then a byte of `drip` at every beat until there are none or the service answers

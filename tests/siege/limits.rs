@@ -68,8 +68,7 @@ fn below_a_memory_limit_all_buffers_together_fit_half_of_it() {
     let peak = target.server.proc_status("VmHWM") * 1024;
     // old lists, of which there are none here, may take an eighth
     assert!(peak < LIMIT / 3, "{peak}");
-    let metrics = target.server.ask("GET", "/metrics", "").content;
-    assert!(metrics.contains("\ncolors_connections_max 1024\n"), "{metrics}");
+    assert_eq!(target.server.metric("colors_connections_max"), 1024.0);
     drop(clients);
     target.check_recovery();
 }
@@ -80,9 +79,7 @@ const FEW_DESCRIPTORS: usize = 100;
 /// How many connections there may be with [`FEW_DESCRIPTORS`].
 fn connection_limit() -> usize {
     let server = Server::with_descriptors(FEW_DESCRIPTORS, &[]);
-    let metrics = server.ask("GET", "/metrics", "").content;
-    let limit = metrics.lines().find_map(|line| line.strip_prefix("colors_connections_max "));
-    let limit = limit.expect("it is there").parse().unwrap();
+    let limit = server.metric("colors_connections_max") as usize;
     assert!((20..FEW_DESCRIPTORS).contains(&limit), "{limit}");
     limit
 }
@@ -135,9 +132,9 @@ fn at_the_connection_limit_nobody_is_closed_unless_others_wait() {
     assert_eq!(closed.len(), waiting.len());
     drop(waiting);
     clients[closed[0]].response().expect_status(503);
-    let metrics = target.server.ask("GET", "/metrics", "").content;
     // for want of room, and not because a request has taken too long
-    assert!(metrics.contains("{reason=\"request\"} 0\n"), "{metrics}");
+    let late = r#"colors_connections_closed_total{reason="request"}"#;
+    assert_eq!(target.server.metric(late), 0.0);
     drop(clients);
     target.check_recovery();
 }

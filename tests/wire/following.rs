@@ -11,21 +11,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
 use rustix::process::geteuid;
 use serde_json::Value;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    DEADLINE, Scratch, Server, SetOnDrop, colors, figures, is_installed, own_environment, run,
-    skip, wait_until,
+    DEADLINE, Scratch, Server, SetOnDrop, colors, is_installed, own_environment, run, skip,
+    wait_until,
 };
 use crate::wire::durable::health;
 
 /// Colors of a list whose values are all the same: one that is mixed of two has two.
 const COLORS: usize = 400;
 
-fn list_of(value: usize) -> String {
+pub(super) fn list_of(value: usize) -> String {
     let colors: Vec<String> = (0..COLORS)
         .map(|number| format!(r#"{{"name":"color-{number}","value":"{value}"}}"#))
         .collect();
@@ -34,7 +33,7 @@ fn list_of(value: usize) -> String {
 
 /// The one value of such a list.
 #[track_caller]
-fn value_of(envelope: &str) -> usize {
+pub(super) fn value_of(envelope: &str) -> usize {
     let list: Value = serde_json::from_str(envelope).unwrap();
     let colors = list["data"].as_array().unwrap();
     let value = colors[0]["value"].as_str().unwrap();
@@ -84,7 +83,7 @@ fn check_use(followed: &str, bring: impl Fn(&str, &str) + Sync) {
         let mut clients: Vec<Client> = followers.iter().map(Server::connect).collect();
         let (mut seen, mut values) = (Vec::new(), BTreeSet::new());
         // a busy machine takes longer for some lists
-        while begun.elapsed() < Duration::from_secs(8)
+        while begun.elapsed() < Duration::from_secs(5)
             || values.len() < 4 && begun.elapsed() < 3 * DEADLINE
         {
             for client in &mut clients {
@@ -102,9 +101,7 @@ fn check_use(followed: &str, bring: impl Fn(&str, &str) + Sync) {
             Some(read.saturating_duration_since(*times.get(value + 1)?))
         });
         let oldest = ages.max().unwrap();
-        let (reads, count, lists) = (seen.len(), values.len(), times.len());
-        figures(&format!("{reads} reads, {count} of {lists} lists, the oldest of {oldest:.1?}"));
-        assert!(count >= 4 && oldest < DEADLINE, "{count} lists, {oldest:?}");
+        assert!(values.len() >= 4 && oldest < DEADLINE, "{} lists, {oldest:?}", values.len());
     });
 }
 
@@ -192,42 +189,14 @@ fn what_happens_to_the_file_keeps_the_last_list_until_it_can_be_read_again() {
     fs::rename(&away, &file).unwrap();
     wait_until("another file is read", || value_of(&follower.list()) == 2);
     assert_ne!(health(&follower).1["changed"], before["changed"]);
-    let metrics = follower.ask("GET", "/metrics", "").content;
     for name in ["colors_read_timestamp_seconds", "colors_changed_timestamp_seconds"] {
-        let value = metrics.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
-        let value: f64 = value.expect("it is there").parse().unwrap();
-        assert!(value > 1e9, "{name} {value}");
+        assert!(follower.metric(name) > 1e9, "{name}");
     }
     // each reason once
     let log = follower.stop();
     assert_eq!(log.matches("[ERROR] the list cannot be read: ").count(), 3, "{log}");
     assert_eq!(log.matches("[INFO] the list is read again\n").count(), 3, "{log}");
     assert_eq!(scratch.names(), ["colors.db"]);
-}
-
-#[test]
-fn changes_that_are_applied_in_part_are_not_served() {
-    let scratch = Scratch::new();
-    let (file, new) = (scratch.file("colors.db"), scratch.file("new.db"));
-    Server::with_data(&list_of(1), &file, &[]).stop();
-    Server::with_data(&list_of(2), &new, &[]).stop();
-    let txid = scratch.write("colors.db-txid", "0000000000000001");
-    let follower = follow(&file);
-    let content = fs::read(&new).unwrap();
-    let write = |range: std::ops::Range<usize>| {
-        use std::os::unix::fs::FileExt as _;
-        let file = fs::File::options().write(true).open(&file).unwrap();
-        file.write_all_at(&content[range.clone()], range.start as u64).unwrap();
-    };
-    // half of the pages, and then the one that applies them is killed
-    write(0..content.len() / 2);
-    let reason = "the list cannot be read: changes were applied in part: ";
-    wait_until("it is noticed", || fault(&follower).1.starts_with(reason));
-    assert_eq!((fault(&follower).0, value_of(&follower.list())), (503, 1));
-    write(content.len() / 2..content.len());
-    fs::write(txid, "0000000000000002").unwrap();
-    wait_until("all is applied", || value_of(&follower.list()) == 2);
-    wait_until("all is well", || fault(&follower).0 == 200);
 }
 
 #[test]
@@ -261,21 +230,4 @@ fn a_follower_writes_nothing_and_needs_no_permission_to() {
     wait_until("it follows the next one", || value_of(&follower.list()) == 5);
     server.stop();
     assert_eq!(fault(&follower).0, 200);
-}
-
-#[test]
-fn it_follows_a_file_that_a_service_is_killed_on() {
-    let (scratch, file, server) = Server::kept(&list_of(1));
-    let follower = follow(&file);
-    server.ask("PUT", "/colors", &list_of(2)).expect_status(200);
-    server.signal(rustix::process::Signal::KILL);
-    server.wait();
-    wait_until("it has what was acknowledged", || value_of(&follower.list()) == 2);
-    assert_eq!(scratch.names(), ["colors.db", "colors.db-shm", "colors.db-wal"]);
-    // and what another program does in the other journal mode
-    let other = Connection::open(&file).unwrap();
-    other.execute_batch("PRAGMA journal_mode=DELETE; UPDATE color SET value = '3'").unwrap();
-    drop(other);
-    wait_until("it follows", || value_of(&follower.list()) == 3);
-    assert_eq!(scratch.names(), ["colors.db"]);
 }

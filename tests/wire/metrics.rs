@@ -4,20 +4,15 @@ use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
-use crate::common::harness::{Scratch, Server, eventually, is_installed, long_list, wait_until};
+use crate::common::harness::{
+    Scratch, Server, eventually, is_installed, long_list, value, wait_until,
+};
 
 /// The page, which is scraped once.
 fn page(server: &Server) -> String {
     let response = server.ask("GET", "/metrics", "");
     assert_eq!((response.status, response.field("etag")), (200, None));
     response.content
-}
-
-/// The value of a sample, by its name and labels as they are written.
-#[track_caller]
-fn value(page: &str, sample: &str) -> f64 {
-    let line = page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {sample}: {page}")).parse().expect("a value is a number")
 }
 
 #[track_caller]
@@ -78,21 +73,14 @@ fn every_request_is_counted_once_by_method_and_class_of_status() {
     assert!(value(&page, &requests("GET", "2xx")) >= 45.0);
     let answered =
         value(&page, &requests("GET", "2xx")) + 1.0 + 3.0 + 2.0 + 1.0 + 1.0 + 1.0 + 1.0 + 3.0;
-    check(
-        &page,
-        &[
-            (IMMEDIATE, answered),
-            (DURABLE, 0.0),
-            ("colors_saves_total", 0.0),
-            ("colors_workers", workers() as f64),
-        ],
-    );
+    check(&page, &[(IMMEDIATE, answered), (DURABLE, 0.0), ("colors_saves_total", 0.0)]);
+    check(&page, &[("colors_workers", workers() as f64)]);
     check(&page, &[(r#"colors_connections_closed_total{reason="no_room"}"#, 0.0)]);
     let series = page.matches("\ncolors_http_requests_total{").count();
     assert_eq!(series, 28, "other methods have no series of their own");
     assert!(!page.contains("BREW"));
     // this client's and the one that asks, once those before them are closed
-    wait_until("two connections", || value(&self::page(&server), "colors_connections") == 2.0);
+    wait_until("two connections", || server.metric("colors_connections") == 2.0);
 }
 
 #[test]
@@ -151,19 +139,12 @@ fn the_times_are_those_of_requests() {
     let count = value(&page, IMMEDIATE);
     let sum = value(&page, "colors_http_request_duration_seconds_sum{durable=\"false\"}");
     assert!(sum > count * 1e-6 && sum < 60.0, "{sum}");
-    let buckets: Vec<&str> = page
-        .lines()
-        .filter(|line| {
-            line.starts_with("colors_http_request_duration_seconds_bucket{durable=\"false\"")
-        })
-        .collect();
-    let counts: Vec<f64> =
-        buckets.iter().map(|line| line.split(' ').nth(1).unwrap().parse().unwrap()).collect();
+    let bucket = "colors_http_request_duration_seconds_bucket{durable=\"false\",le=";
+    let buckets = page.lines().filter_map(|line| line.strip_prefix(bucket)?.split_once("} "));
+    let (bounds, counts): (Vec<&str>, Vec<f64>) =
+        buckets.map(|(bound, count)| (bound, count.parse::<f64>().unwrap())).unzip();
     assert!(counts.is_sorted(), "cumulative: {counts:?}");
-    assert!(
-        buckets[0].contains("le=\"0.00001\"") && buckets[21].contains("le=\"+Inf\""),
-        "{buckets:?}"
-    );
+    assert_eq!((bounds[0], bounds[21]), (r#""0.00001""#, r#""+Inf""#));
     assert_eq!(counts[21], count);
 }
 
@@ -244,34 +225,12 @@ fn the_process_is_told_of() {
 #[test]
 fn warnings_are_counted_also_those_that_are_left_out() {
     let server = Server::start(&[]);
-    let before = value(&page(&server), "colors_log_warnings_total");
+    let before = server.metric("colors_log_warnings_total");
     for _ in 0..20 {
-        assert_eq!(
-            server.ask_with("PUT", "/colors/red", "Origin: http://evil.example\r\n", "").status,
-            403
-        );
+        let origin = "Origin: http://evil.example\r\n";
+        server.ask_with("PUT", "/colors/red", origin, "").expect_status(403);
     }
-    let counted = value(&page(&server), "colors_log_warnings_total") - before;
-    assert_eq!(counted, 20.0);
-}
-
-#[test]
-fn private_metrics_need_a_token() {
-    let scratch = Scratch::new();
-    let tokens = scratch.write_tokens("scraper a-token-0123456789\n");
-    let server = Server::start(&["--private", "--token-file", &tokens, "--base-path", "/api"]);
-    server.ask("GET", "/api/metrics", "").expect_status(401);
-    let mut client = server.connect();
-    client
-        .ask_with("GET", "/api/metrics", "Authorization: Bearer a-token-0123456789\r\n", "")
-        .expect_status(200);
-    assert_eq!(
-        client.ask("OPTIONS", "/api/metrics", "").field("allow"),
-        Some("GET, HEAD, OPTIONS")
-    );
-    client.ask("POST", "/api/metrics", "").expect_status(405);
-    let open = Server::start(&["--token-file", &tokens]);
-    open.ask("GET", "/metrics", "").expect_status(200);
+    assert_eq!(server.metric("colors_log_warnings_total") - before, 20.0);
 }
 
 /// Runs promtool, which has to succeed and to say nothing on standard error.

@@ -35,9 +35,8 @@ fn every_method_and_target_passes_as_it_came() {
         proxy.ask("DELETE", target, "Origin: http://colors.example.org:81\r\n", "").status,
         404
     );
-    proxy
-        .ask("POST", "/colors", "", &format!(r#"{{"name":"{}"}}"#, "x".repeat(1_100_000)))
-        .expect_status(413);
+    let long = format!(r#"{{"name":"{}"}}"#, "x".repeat(1_100_000));
+    proxy.ask("POST", "/colors", "", &long).expect_status(413);
     proxy.read("/health").expect_status(200);
     // one that waits is told of the change
     let tag = server.ask("GET", "/colors", "").field("etag").unwrap().to_owned();
@@ -111,35 +110,29 @@ const WRITES: [(&str, &[&str]); 4] = [
     ("/colors", &["--json", r#"{"name":"ink","value":"1"}"#]),
     ("/colors/red", &["-X", "PUT", "--json", r#"{"value":"1"}"#]),
     ("/colors/blue", &["-X", "DELETE"]),
-    (
-        "/colors",
-        &[
-            "-X",
-            "PUT",
-            "--json",
-            r##"[{"name":"red","value":"1"},{"name":"green","value":"#008000"}]"##,
-        ],
-    ),
+    ("/colors", &["-X", "PUT", "--json", LIST]),
 ];
+
+const LIST: &str = r##"[{"name":"red","value":"1"},{"name":"green","value":"#008000"}]"##;
+
+/// What nginx answers to each of them with these further arguments of curl.
+fn statuses(proxy: &Proxy, further: &[&str]) -> [u16; 4] {
+    WRITES.map(|(target, arguments)| proxy.curl(target, &[arguments, further].concat()).0)
+}
 
 #[test]
 fn nobody_may_write_as_the_file_stands() {
     let Some(proxy) = Proxy::start_with(CLOSED) else { return };
     let server = proxy.service(&[]);
     let before = server.list();
-    for (target, arguments) in WRITES {
-        assert_eq!(proxy.curl(target, arguments).0, 403, "{arguments:?}");
-    }
+    assert_eq!(statuses(&proxy, &[]), [403; 4]);
     assert_eq!(proxy.curl("/colors", &["-X", "PATCH"]).0, 403);
     assert_eq!(server.list(), before);
     assert_eq!(proxy.curl("/colors/red", &["-X", "OPTIONS"]).0, 204);
     let (status, text) = proxy.curl("/colors/red", &[]);
     assert_eq!(status, 200, "{text}");
-    assert!(
-        field(&text, "Strict-Transport-Security").is_some()
-            && text.ends_with("{\"name\":\"red\",\"value\":\"#ff0000\"}\n"),
-        "{text}"
-    );
+    assert!(field(&text, "Strict-Transport-Security").is_some(), "{text}");
+    assert!(text.ends_with("{\"name\":\"red\",\"value\":\"#ff0000\"}\n"), "{text}");
 }
 
 #[test]
@@ -190,20 +183,12 @@ fn with_a_token_whoever_has_it_may_write() {
     let before = server.list();
     for (target, arguments) in WRITES {
         let (status, text) = proxy.curl(target, arguments);
-        assert_eq!(
-            (status, field(&text, "WWW-Authenticate")),
-            (401, Some(r#"Bearer realm="colors""#)),
-            "{text}"
-        );
-        assert_eq!(
-            proxy.curl(target, &[arguments, &["-H", "Authorization: Bearer wrong"]].concat()).0,
-            401
-        );
+        let challenge = field(&text, "WWW-Authenticate");
+        assert_eq!((status, challenge), (401, Some(r#"Bearer realm="colors""#)), "{text}");
     }
+    assert_eq!(statuses(&proxy, &["-H", "Authorization: Bearer wrong"]), [401; 4]);
     assert_eq!(server.list(), before);
-    for ((target, arguments), status) in WRITES.into_iter().zip([201, 200, 200, 200]) {
-        assert_eq!(proxy.curl(target, &[arguments, &["-H", &header]].concat()).0, status);
-    }
+    assert_eq!(statuses(&proxy, &["-H", &header]), [201, 200, 200, 200]);
     assert!(proxy.curl("/colors/red", &[]).1.ends_with("{\"name\":\"red\",\"value\":\"1\"}\n"));
 }
 
@@ -229,23 +214,18 @@ fn a_private_color_is_never_given_to_a_client_without_a_token() {
 fn nginx_itself_asks_for_name_and_password_with_the_lines_that_the_file_has_for_that() {
     let lines = "            auth_basic \"colors\";\n            auth_basic_user_file /etc/nginx/colors.htpasswd;\n";
     let site = include_str!("../../packaging/nginx/colors.conf");
-    assert!(
-        lines.lines().all(|line| site.contains(&line.replace("            ", "            #")))
-            && site.contains("            #allow all;\n")
-    );
+    let commented = |line: &str| line.replace("            ", "            #");
+    assert!(lines.lines().all(|line| site.contains(&commented(line))));
+    assert!(site.contains("            #allow all;\n"));
     let Some(proxy) = Proxy::start_with(lines) else { return };
     let server = proxy.service(&[]);
     let hash = Command::new("openssl").args(["passwd", "-apr1", "secret"]).output().unwrap().stdout;
     proxy.scratch.write("colors.htpasswd", format!("me:{}", String::from_utf8(hash).unwrap()));
     let before = server.list();
-    for (target, arguments) in WRITES {
-        assert_eq!(proxy.curl(target, arguments).0, 401);
-        assert_eq!(proxy.curl(target, &[arguments, &["-u", "me:guess"]].concat()).0, 401);
-    }
+    assert_eq!(statuses(&proxy, &[]), [401; 4]);
+    assert_eq!(statuses(&proxy, &["-u", "me:guess"]), [401; 4]);
     assert_eq!(server.list(), before);
-    for ((target, arguments), status) in WRITES.into_iter().zip([201, 200, 200, 200]) {
-        assert_eq!(proxy.curl(target, &[arguments, &["-u", "me:secret"]].concat()).0, status);
-    }
+    assert_eq!(statuses(&proxy, &["-u", "me:secret"]), [201, 200, 200, 200]);
     assert_eq!(proxy.curl("/colors/green", &[]).0, 200);
 }
 

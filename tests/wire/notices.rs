@@ -74,16 +74,11 @@ fn license_file(sources: &Path, suffix: &str) -> PathBuf {
 
 /// A text as the value of a field: each line is indented, and a dot stands on those that are empty.
 fn indented(text: &str) -> String {
-    text.trim()
-        .lines()
-        .map(|line| {
-            if line.trim().is_empty() {
-                " .\n".to_owned()
-            } else {
-                format!(" {}\n", line.trim_end())
-            }
-        })
-        .collect()
+    let line = |line: &str| match line.trim_end() {
+        "" => " .\n".to_owned(),
+        line => format!(" {line}\n"),
+    };
+    text.trim().lines().map(line).collect()
 }
 
 /// A paragraph for each text of a license, with the libraries that have it.
@@ -92,13 +87,8 @@ fn paragraphs() -> Option<String> {
     let mut texts: BTreeMap<(&str, String, String), Vec<String>> = BTreeMap::new();
     let mut found = BTreeSet::new();
     for target in TARGETS {
-        let metadata: Value = serde_json::from_str(&cargo(&[
-            "metadata",
-            "--format-version=1",
-            "--filter-platform",
-            target,
-        ])?)
-        .unwrap();
+        let metadata = cargo(&["metadata", "--format-version=1", "--filter-platform", target])?;
+        let metadata: Value = serde_json::from_str(&metadata).unwrap();
         for package in metadata["packages"].as_array().unwrap() {
             let text = |key: &str| package[key].as_str().unwrap_or_default();
             let library = format!("{}-{}", text("name"), text("version"));
@@ -110,34 +100,15 @@ fn paragraphs() -> Option<String> {
             let (_, name, suffix) =
                 license.unwrap_or_else(|| panic!("{library} has another license: {terms:?}"));
             assert!(!terms.contains(&"AND"), "{library} has several licenses at once: {terms:?}");
-            let content = fs::read_to_string(license_file(
-                Path::new(text("manifest_path")).parent().unwrap(),
-                suffix,
-            ))
-            .unwrap();
-            let holders = content
-                .lines()
-                .map(str::trim)
-                .filter(|line| line.starts_with("Copyright") && !line.contains('['));
-            let holders = holders
-                .map(|line| format!(" {line}\n"))
-                .collect::<BTreeSet<_>>()
-                .into_iter()
-                .collect::<String>();
-            let holders = if holders.is_empty() {
-                format!(
-                    " {}\n",
-                    package["authors"]
-                        .as_array()
-                        .unwrap()
-                        .iter()
-                        .filter_map(Value::as_str)
-                        .collect::<Vec<_>>()
-                        .join(", ")
-                )
-            } else {
-                holders
-            };
+            let sources = Path::new(text("manifest_path")).parent().unwrap();
+            let content = fs::read_to_string(license_file(sources, suffix)).unwrap();
+            let is_holder = |line: &&str| line.starts_with("Copyright") && !line.contains('[');
+            let holders: BTreeSet<_> = content.lines().map(str::trim).filter(is_holder).collect();
+            let holders: String = holders.iter().map(|line| format!(" {line}\n")).collect();
+            let authors = package["authors"].as_array().unwrap().iter();
+            let authors: Vec<&str> = authors.filter_map(Value::as_str).collect();
+            let authors = format!(" {}\n", authors.join(", "));
+            let holders = if holders.is_empty() { authors } else { holders };
             let content = match *name {
                 "Apache-2.0" => APACHE.to_owned(),
                 "MPL-2.0+" => format!("{MPL}{}", indented(text("repository"))),
@@ -147,14 +118,11 @@ fn paragraphs() -> Option<String> {
         }
     }
     assert_eq!(found, libraries);
-    let paragraph =
-        |((name, text, holders), libraries): (&(&str, String, String), &Vec<String>)| {
-            format!(
-                "Files:\n {}/*\nCopyright:\n{holders}License: {name}\n{text}",
-                libraries.join("/*\n ")
-            )
-        };
-    Some(texts.iter().map(paragraph).collect::<Vec<_>>().join("\n"))
+    let paragraphs = texts.iter().map(|((name, text, holders), libraries)| {
+        let files = libraries.join("/*\n ");
+        format!("Files:\n {files}/*\nCopyright:\n{holders}License: {name}\n{text}")
+    });
+    Some(paragraphs.collect::<Vec<_>>().join("\n"))
 }
 
 #[test]

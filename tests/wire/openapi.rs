@@ -104,10 +104,8 @@ impl Document {
             assert!(fields.contains_key(name), "{name}: {what}");
         }
         for (name, field) in fields {
-            assert!(
-                self.resolve(field)["required"] == false || real.field(name).is_some(),
-                "{name} is missing: {what}"
-            );
+            let is_required = self.resolve(field)["required"] != false;
+            assert!(!is_required || real.field(name).is_some(), "{name} is missing: {what}");
         }
         // generated clients fail on content that is announced and does not come
         if operation.method == "HEAD" {
@@ -116,11 +114,9 @@ impl Document {
         let media_type = documented
             .get("content")
             .map(|content| content.as_object().unwrap().keys().next().unwrap().as_str());
-        assert_eq!(
-            media_type,
-            real.field("content-type").map(|value| value.trim_end_matches("; charset=utf-8")),
-            "{what}"
-        );
+        let sent = real.field("content-type");
+        let sent = sent.map(|value| value.trim_end_matches("; charset=utf-8"));
+        assert_eq!(media_type, sent, "{what}");
         let content = documented.pointer("/content/application~1json");
         if let Some(content) = content {
             self.validate(&content["schema"], &serde_json::from_str(&real.content).unwrap(), &what);
@@ -229,10 +225,8 @@ fn it_has_exactly_the_resources_and_methods_of_the_service() {
     let rows = rows_of_document("| resource |");
     let resources: BTreeSet<String> =
         rows.iter().map(|row| row[0].trim_matches('`').replace("<name>", "{name}")).collect();
-    assert_eq!(
-        document.paths().map(|(path, _)| path.to_owned()).collect::<BTreeSet<_>>(),
-        resources
-    );
+    let paths: BTreeSet<_> = document.paths().map(|(path, _)| path.to_owned()).collect();
+    assert_eq!(paths, resources);
     for path in resources {
         let operations = document.operations();
         let of_path: Vec<_> = operations.iter().filter(|each| each.path == path).collect();
@@ -245,28 +239,11 @@ fn it_has_exactly_the_resources_and_methods_of_the_service() {
 }
 
 #[test]
-fn the_limit_of_names_is_that_of_the_service() {
-    let document = Document::new();
-    let server = Server::start(&[]);
-    for schema in ["Color", "ColorCreate"] {
-        let length = document.0["components"]["schemas"][schema]["properties"]["name"]["maxLength"]
-            .as_u64()
-            .unwrap() as usize;
-        for (length, status) in [(length, 201), (length + 1, 400)] {
-            let color = json!({ "name": "x".repeat(length), "value": "" }).to_string();
-            server.ask("POST", "/colors", &color).expect_status(status);
-        }
-    }
-}
-
-#[test]
 fn every_example_request_has_the_first_documented_response_and_its_example() {
     let document = Document::new();
     let mut names = document.operations().into_iter().flat_map(|operation| operation.parameters);
-    assert_eq!(
-        names.find(|parameter| parameter["in"] == "path").unwrap()["example"],
-        "rebeccapurple"
-    );
+    let expected = "rebeccapurple";
+    assert_eq!(names.find(|parameter| parameter["in"] == "path").unwrap()["example"], expected);
     for operation in document.operations() {
         for content in operation.example_contents() {
             let (server, fields) = (Server::start(&[]), operation.condition_fields());
@@ -281,10 +258,8 @@ fn every_example_request_has_the_first_documented_response_and_its_example() {
                 // the examples are those of a release
                 let content =
                     real.content.replace(env!("BUILD_VERSION"), env!("CARGO_PKG_VERSION"));
-                assert!(
-                    shows(example, &serde_json::from_str(&content).unwrap()),
-                    "{example} {real:?}"
-                );
+                let content = serde_json::from_str(&content).unwrap();
+                assert!(shows(example, &content), "{example} {real:?}");
             }
         }
     }
@@ -418,10 +393,8 @@ fn the_fields_for_pages_of_allowed_origins_are_documented() {
         ] {
             let content = &operation.example_contents()[0];
             let real = server.ask_with(&operation.method, &operation.target(), fields, content);
-            assert_eq!(
-                real.field("vary"),
-                Some(if operation.path == "/" { "Accept, Origin" } else { "Origin" })
-            );
+            let expected = Some(if operation.path == "/" { "Accept, Origin" } else { "Origin" });
+            assert_eq!(real.field("vary"), expected);
             document.check(&operation, &real);
             for name in ["Access-Control-Allow-Headers", "Access-Control-Expose-Headers"] {
                 let example = &document.0["components"]["headers"][name]["example"];

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use crate::common::harness::{Scratch, Server, colors, is_installed, run};
 use crate::wire::recipes::path_with;
@@ -99,9 +99,7 @@ fn make_uninstall_removes_what_make_install_installed() {
     make(&scratch, "install", &[]);
     assert_eq!(files(&scratch.0), FILES.map(|(mode, path)| (mode, path.to_owned())));
     let program = scratch.0.join("usr/local/bin/colors");
-    assert!(
-        Command::new(program).arg("--version").stdout(Stdio::null()).status().unwrap().success()
-    );
+    assert_eq!(run(Command::new(program).arg("--version")).0, Some(0));
     make(&scratch, "uninstall", &[]);
     assert_eq!(files(&scratch.0), []);
     for directory in
@@ -221,10 +219,8 @@ fn the_installed_units_are_sound_and_leave_little_exposed() {
 #[test]
 fn the_debian_changelog_is_of_this_version() {
     let changelog = include_str!("../../packaging/debian/changelog");
-    assert!(
-        changelog.starts_with(concat!("colors (", env!("CARGO_PKG_VERSION"), ") ")),
-        "{changelog}"
-    );
+    let begin = concat!("colors (", env!("CARGO_PKG_VERSION"), ") ");
+    assert!(changelog.starts_with(begin), "{changelog}");
 }
 
 #[test]
@@ -238,10 +234,8 @@ fn every_variable_of_the_default_file_is_one_of_an_option_or_of_the_backup() {
     assert!(variables.len() >= 14, "{variables:?}");
     for variable in variables.into_iter().filter(|variable| *variable != "BACKUPS") {
         let option = format!("--{}", variable.to_lowercase().replace('_', "-"));
-        assert!(
-            help.split_whitespace().any(|word| word.split('[').next() == Some(&option)),
-            "{option}"
-        );
+        let is_option = |word: &str| word.split('[').next() == Some(&option);
+        assert!(help.split_whitespace().any(is_option), "{option}");
     }
 }
 
@@ -340,12 +334,8 @@ fn a_backup_beside_the_service_is_its_list_for_its_owner_alone_and_a_seed() {
     assert_eq!(copies.len(), 1, "{copies:?}");
     let (mode, name) = &copies[0];
     assert_eq!(*mode, 0o600);
-    assert!(
-        name.starts_with("colors-20")
-            && name.ends_with("Z.json")
-            && name.len() == "colors-20200101T000000Z.json".len(),
-        "{name}"
-    );
+    assert!(name.starts_with("colors-20") && name.ends_with("Z.json"), "{name}");
+    assert_eq!(name.len(), "colors-20200101T000000Z.json".len(), "{name}");
     assert_eq!(backup.copies(), [format!("{}\n", server.list())]);
     let restored =
         Server::start(&["--seed", backup.scratch.0.join("copies").join(name).to_str().unwrap()]);
@@ -375,17 +365,10 @@ fn a_copy_that_a_wrong_clock_makes_look_old_is_kept_and_the_backup_fails() {
     let _server = backup.serve();
     let output = backup.run("1");
     let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(
-        (output.status.code(), backup.copies()),
-        (Some(1), ["01", "02", COPY, "of 2999"].map(str::to_owned).to_vec()),
-        "{error}"
-    );
-    assert!(
-        error.contains(&format!(
-            "and removed none: the clock was wrong, now or when it made {future}; "
-        )),
-        "{error}"
-    );
+    let expected = (Some(1), ["01", "02", COPY, "of 2999"].map(str::to_owned).to_vec());
+    assert_eq!((output.status.code(), backup.copies()), expected, "{error}");
+    let why = format!("and removed none: the clock was wrong, now or when it made {future}; ");
+    assert!(error.contains(&why), "{error}");
     fs::remove_file(future).unwrap();
     assert!(backup.run("1").status.success());
     assert_eq!(backup.copies(), ["01", "02", COPY]);
@@ -424,10 +407,8 @@ fn a_backup_that_fails_keeps_every_copy_and_says_why() {
         let output = backup.run(keep);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let error = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            error.trim_end().ends_with(&message.replace("FILE", backup.file.to_str().unwrap())),
-            "{error}"
-        );
+        let message = message.replace("FILE", backup.file.to_str().unwrap());
+        assert!(error.trim_end().ends_with(&message), "{error}");
         assert_eq!(backup.copies(), ["01", "02"]);
     }
 }

@@ -21,11 +21,6 @@ fn a_client_that_asks_for_html_gets_the_page_at_the_base_path() {
             page.expect_field(200, "content-type", Some("text/html; charset=utf-8"));
             assert_eq!(page.field("vary"), Some("Accept"));
             assert_eq!(page.field("referrer-policy"), Some("no-referrer"));
-            let head = ask(&server, "HEAD", target, BROWSER);
-            let without_date = |page: &Response| {
-                page.fields.iter().filter(|(name, _)| name != "Date").cloned().collect::<Vec<_>>()
-            };
-            assert_eq!((head.status, without_date(&head)), (200, without_date(&page)));
             let condition = format!("{BROWSER}If-None-Match: {}\r\n", page.field("etag").unwrap());
             let current = ask(&server, "GET", target, &condition);
             current.expect_field(304, "etag", page.field("etag"));
@@ -60,11 +55,9 @@ fn everybody_else_gets_the_404_that_was_there_before() {
         for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
             let response = ask(&server, method, "/", fields);
             response.expect_field(404, "vary", Some("Accept"));
-            assert!(
-                method == "HEAD"
-                    || response.message() == "no such resource, the list is at /colors",
-                "{response:?}"
-            );
+            if method != "HEAD" {
+                response.expect_message(404, "no such resource, the list is at /colors");
+            }
         }
     }
     assert_eq!(ask(&server, "GET", "//", BROWSER).status, 404);

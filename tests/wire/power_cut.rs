@@ -6,9 +6,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
-use crate::common::harness::{
-    Scratch, Server, colors, colors_below_strace, eventually, figures, run,
-};
+use crate::common::harness::{Scratch, Server, colors, colors_below_strace, eventually, run};
 
 /// The calls of a trace, a line each: strace splits a call where another thread makes one meanwhile.
 fn whole_calls(trace: &str) -> Vec<String> {
@@ -237,7 +235,6 @@ fn what_was_acknowledged_survives_a_power_cut_after_any_call_and_what_was_refuse
         }
     }
     assert_eq!((answered, acknowledged), (6, 6));
-    figures(&format!("{} disks", seen.len()));
 }
 
 #[test]

@@ -80,10 +80,8 @@ impl Terminal {
         let (address, port) = endpoint.rsplit_once(':').unwrap_or(("127.0.0.1", endpoint));
         let mut program = colors(&["--listen", &format!("{address}:0")]);
         program.args(arguments.split(' ')).current_dir(&self.scratch.0);
-        assert!(
-            self.services.insert(port.to_owned(), Server::spawn(program)).is_none(),
-            "port {port} is in use"
-        );
+        let other = self.services.insert(port.to_owned(), Server::spawn(program));
+        assert!(other.is_none(), "port {port} is in use");
         self.last = (port.to_owned(), 1);
     }
 
@@ -207,10 +205,8 @@ fn options_that_the_documents_name_are_those_of_the_program() {
             .skip(1)
             .map(|rest| format!("--{}", rest.split([' ', '=', '`']).next().unwrap()))
         {
-            assert!(
-                of_program.contains(name.as_str()) || OTHER_OPTIONS.contains(&name.as_str()),
-                "{path}: {name}"
-            );
+            let name = name.as_str();
+            assert!(of_program.contains(name) || OTHER_OPTIONS.contains(&name), "{path}: {name}");
         }
     }
 }
@@ -300,6 +296,12 @@ fn the_packages_and_lines_that_the_design_costs_are_counted() {
     }
 }
 
+/// The links to files and headings.
+fn links(document: &str) -> impl Iterator<Item = &str> {
+    let links = document.split("](").skip(1).map(|rest| rest.split(')').next().unwrap());
+    links.filter(|link| !link.contains("://"))
+}
+
 /// What a link to this heading has behind its `#`.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
@@ -310,12 +312,7 @@ fn anchor(heading: &str) -> String {
 fn every_link_leads_to_a_file_and_a_heading() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (path, document) in DOCUMENTS {
-        for link in document
-            .split("](")
-            .skip(1)
-            .map(|rest| rest.split(')').next().unwrap())
-            .filter(|link| !link.contains("://"))
-        {
+        for link in links(document) {
             let (target, fragment) = link
                 .split_once('#')
                 .map_or((link, None), |(target, fragment)| (target, Some(fragment)));
@@ -354,27 +351,16 @@ fn the_installed_documents_have_links_and_paths_to_what_is_installed() {
         .iter()
         .filter_map(|(path, document)| Some((scratch.0.join(installed(path)?), document)))
     {
-        for link in document
-            .split("](")
-            .skip(1)
-            .map(|rest| rest.split([')', '#']).next().unwrap())
-            .filter(|link| !link.contains("://"))
-        {
-            assert!(
-                link.is_empty() || path.with_file_name("").join(link).is_file(),
-                "{}: {link}",
-                path.display()
-            );
+        for link in links(document).map(|link| link.split('#').next().unwrap()) {
+            let is_there = link.is_empty() || path.with_file_name("").join(link).is_file();
+            assert!(is_there, "{}: {link}", path.display());
         }
         for name in document
             .split(['`', ' ', '\n', '(', ')', ','])
             .filter_map(|word| word.strip_prefix("/usr/share/doc/colors/"))
         {
-            assert!(
-                scratch.0.join("usr/share/doc/colors").join(name).exists(),
-                "{}: {name}",
-                path.display()
-            );
+            let file = scratch.0.join("usr/share/doc/colors").join(name);
+            assert!(file.exists(), "{}: {name}", path.display());
         }
     }
     // once, where they say what the paths are in a checkout

@@ -1,31 +1,17 @@
 //! A restart while the parent process holds the sockets, as systemd does it: nobody is refused and
 //! no request is lost.
 
-use std::io::{ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::common::client::{Client, Response};
+use crate::common::client::Client;
 use crate::common::harness::{Scratch, Server, colors_inheriting, wait_until};
 
 /// A client that says nothing for longer may be disconnected by a service that stops: it looks
 /// idle.
 const BUSY: Duration = Duration::from_millis(200);
-
-/// Sends a request; `None` when the connection ends in place of a response.
-fn ask(client: &mut Client, request: &str) -> Option<Response> {
-    client.stream.write_all(request.as_bytes()).ok()?;
-    loop {
-        match client.stream.peek(&mut [0]) {
-            Ok(0) => return None,
-            Ok(_) => return Some(client.response()),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return None,
-        }
-    }
-}
 
 /// Asks until told to stop, reconnecting when told to; counts the answers.
 fn keep_asking(address: SocketAddr, stop: &AtomicBool, answered: &AtomicUsize) {
@@ -42,7 +28,7 @@ fn keep_asking(address: SocketAddr, stop: &AtomicBool, answered: &AtomicUsize) {
             Client::new(TcpStream::connect(address).expect("no connection is refused"));
         for (request, status) in requests.iter().cycle() {
             let begun = Instant::now();
-            let Some(response) = ask(&mut client, request) else {
+            let Some(response) = client.try_ask(request) else {
                 assert!(begun.elapsed() > BUSY, "closed in the middle of a dialogue");
                 break;
             };

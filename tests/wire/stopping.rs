@@ -10,7 +10,8 @@ use rustix::process::{Pid, Signal};
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Scratch, Server, colors, eventually, is_installed, own_environment, skip, wait_until,
+    Scratch, Server, colors, eventually, is_installed, own_environment, signal_child, skip,
+    wait_until,
 };
 
 /// The process that this one has started.
@@ -41,7 +42,7 @@ fn a_signal_while_the_list_is_loaded_ends_the_start() {
     for signal in [Signal::TERM, Signal::INT] {
         let scratch = Scratch::new();
         let mut child = loading(&scratch, colors(&[]));
-        rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
+        signal_child(&child, signal);
         eventually("the end", || child.try_wait().unwrap());
         let output = child.wait_with_output().unwrap();
         let log = String::from_utf8(output.stderr).unwrap();
@@ -78,7 +79,7 @@ fn a_signal_while_file_is_opened_ends_the_start_and_leaves_no_socket() {
     let mut command = colors(&["--listen", &format!("unix:{socket}"), "--data", &file]);
     let mut child = command.spawn().unwrap();
     eventually("it listens", || std::os::unix::net::UnixStream::connect(&socket).ok());
-    rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    signal_child(&child, Signal::TERM);
     eventually("the end", || child.try_wait().unwrap());
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]));
@@ -100,7 +101,7 @@ fn a_start_waits_for_one_that_still_answers_its_last_client() {
     );
     let first = line();
     let second = line();
-    rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    signal_child(&child, Signal::TERM);
     child.wait().unwrap();
     assert!(first.ends_with(&waits), "{first}");
     let listens = format!(" [INFO] listening on http://{} ", server.address);
@@ -167,10 +168,8 @@ fn nobody_new_is_served_and_a_request_never_finished_is_cut_off_in_time() {
     let (status, log) = server.wait();
     assert_eq!(status.code(), Some(0));
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    assert!(
-        log.contains("connections closed because they were still open 4 s after the signal: 1"),
-        "{log}"
-    );
+    let closed = "connections closed because they were still open 4 s after the signal: 1";
+    assert!(log.contains(closed), "{log}");
 }
 
 #[test]

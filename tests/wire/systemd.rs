@@ -210,7 +210,7 @@ fn a_path_that_the_unit_makes_read_only_leads_to_the_setting_that_does_not() {
 }
 
 /// The units in a directory of their own, with a program that exists in place of the installed one.
-fn units(is_activated: bool) -> Scratch {
+fn units() -> Scratch {
     let scratch = Scratch::new();
     let program = colors(&[]).get_program().to_str().unwrap().to_owned();
     let service = include_str!("../../packaging/systemd/colors.service");
@@ -219,13 +219,9 @@ fn units(is_activated: bool) -> Scratch {
     scratch.write("colors.service", service.replace(command, &format!("ExecStart={program}\n")));
     scratch
         .write("colors.socket", include_str!("../../packaging/systemd/activation/colors.socket"));
-    if is_activated {
-        fs::create_dir(scratch.0.join("colors.service.d")).unwrap();
-        scratch.write(
-            "colors.service.d/activated.conf",
-            include_str!("../../packaging/systemd/activation/activated.conf"),
-        );
-    }
+    fs::create_dir(scratch.0.join("colors.service.d")).unwrap();
+    let drop_in = include_str!("../../packaging/systemd/activation/activated.conf");
+    scratch.write("colors.service.d/activated.conf", drop_in);
     scratch
 }
 
@@ -253,17 +249,16 @@ fn analyze(directory: &Path, arguments: &[&str]) -> (bool, String) {
     (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
+/// Those without activation are checked in `packaging`, as they are installed.
 #[test]
-fn the_units_are_sound_and_leave_little_exposed() {
+fn the_units_for_activation_are_sound_and_leave_little_exposed() {
     if !is_installed("systemd-analyze") {
         return;
     }
-    for (is_activated, exposure_max) in [(false, 0.9), (true, 0.3)] {
-        let units = units(is_activated);
-        check_unit(&units.0, "colors.service");
-        check_unit(&units.0, "colors.socket");
-        check_exposure(&units.0, "colors.service", exposure_max);
-    }
+    let units = units();
+    check_unit(&units.0, "colors.service");
+    check_unit(&units.0, "colors.socket");
+    check_exposure(&units.0, "colors.service", 0.3);
 }
 
 #[test]
@@ -271,15 +266,14 @@ fn the_unit_is_sound_with_tokens_as_a_credential() {
     if !is_installed("systemd-analyze") {
         return;
     }
-    let units = units(false);
+    let units = units();
     let service = fs::read_to_string(units.0.join("colors.service")).unwrap();
     let lines =
         ["LoadCredential=tokens:/etc/colors/tokens", "Environment=COLORS_TOKEN_FILE=%d/tokens"];
     let with_tokens = lines.iter().fold(service, |service, line| {
-        assert!(
-            service.contains(&format!("\n#{line}\n"))
-                && include_str!("../../docs/operating.md").contains(&format!("\n{line}\n"))
-        );
+        let document = include_str!("../../docs/operating.md");
+        assert!(service.contains(&format!("\n#{line}\n")));
+        assert!(document.contains(&format!("\n{line}\n")));
         service.replace(&format!("#{line}"), line)
     });
     units.write("colors.service", with_tokens);
@@ -358,14 +352,10 @@ fn members(group: &str) -> BTreeSet<String> {
 
 /// The system calls that the unit lets the program make.
 fn allowed() -> BTreeSet<String> {
-    let mut allowed = members("@default");
-    let mut is_refusal = false;
-    for value in setting("SystemCallFilter") {
-        is_refusal = if value.starts_with('@') { is_refusal } else { value.starts_with('~') };
-        let calls = members(value.trim_start_matches('~'));
-        allowed = if is_refusal { &allowed - &calls } else { &allowed | &calls };
-    }
-    allowed
+    let values = setting("SystemCallFilter");
+    assert_eq!(values, ["@system-service", "~@privileged", "@resources"]);
+    let granted = &members("@default") | &members("@system-service");
+    &(&granted - &members("@privileged")) - &members("@resources")
 }
 
 /// Runs the service below strace through a life with all kinds of requests; gives the lines of its
