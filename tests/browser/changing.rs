@@ -24,7 +24,7 @@ fn a_color_is_added_at_the_end_once_it_has_a_name() {
     browser.press(&[ENTER]);
     browser.type_text("pale \"teal\" <b>");
     browser.fill("#value", "#99ccc");
-    browser.expect_text("#note", "Browsers know no such color. It is saved as it is.");
+    browser.expect_text("#note", "This page knows no such color. It is saved as it is.");
     browser.fill("#value", "#99cccc");
     browser.expect_text("#note", "");
     assert_eq!(browser.value("#picker"), "#99cccc");

@@ -77,6 +77,8 @@ fn what_is_no_color_is_text_on_a_hatched_ground() {
         "inherit",
         "var(--text)",
         "red; color: blue",
+        "red srgb 1 0 0) /*",
+        "rgb(255 0 0",
         "url(x)",
         "#12345",
         "red blue",
@@ -319,10 +321,9 @@ fn a_value_that_would_keep_the_browser_busy_is_drawn_as_no_color_and_says_why() 
     let values = [
         (mixed(100), false),
         (mixed(11), false),
-        (mixed(7), false),
         ("rgb(from ".repeat(15_000), false),
         ("x".repeat(5_000), false),
-        (mixed(4), true),
+        (mixed(10), true),
         ("oklch(from rgb(255 0 0) l c calc((h + (10 * (2 + 1)))))".to_owned(), true),
     ];
     let colors: Vec<_> =
@@ -330,7 +331,7 @@ fn a_value_that_would_keep_the_browser_busy_is_drawn_as_no_color_and_says_why() 
     let _server = browser.show(Server::with_seed(&json!(colors).to_string(), &[]));
     for (nth, (value, is_color)) in values.iter().enumerate() {
         browser.open_nth_color("a", nth);
-        let why = "This is longer than a color, or has more parentheses.";
+        let why = "This page knows no such color.";
         let start = value.chars().take(40).collect::<String>();
         assert_eq!(browser.text("#twins").contains(why), !is_color, "{start}");
         assert_eq!(browser.run("return !document.querySelector('#contrast').hidden"), *is_color);

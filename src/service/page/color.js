@@ -3,10 +3,9 @@
 const at = Object.fromEntries([...document.querySelectorAll('[id]')].map(element => [element.id, element]));
 const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
 const looks = new Map();
-const RED = 345; // degrees from where pink ends to the hue 0
+const PINK_END = 15; // degrees of hue, where the order begins
 const BAND = 15; // degrees of hue
-const LONGEST = 255; // characters of a color; relative ones with calc() have some 120
-const DEEPEST = 6; // levels of parentheses
+const LONGEST = 255; // characters of a color; relative ones have some 120, and thousands of parentheses end the tab
 
 /* {css, rgb, alpha, lightness, chroma, angle, hue, darkness, luminance}; without css when the value is not a color. */
 function lookOf(value) {
@@ -17,32 +16,23 @@ function lookOf(value) {
 function makeLook(value) {
 	const plain = ofHex(value);
 	if (plain) return plain;
-	// nested color-mix() takes twice the time with each level, and some 15,000 levels end the tab
-	if (value.length > LONGEST || !(depthOf(value) <= DEEPEST)) return {hue: 3000, darkness: 2, isTooMuch: true};
+	const none = {hue: 3000, darkness: 2};
+	// what is no color by itself could have a meaning in `exact`
+	if (value.length > LONGEST || !CSS.supports('color', value)) return none;
 	// CSS Color 5 §4: floats, and outside of 0 to 1 what sRGB does not have
 	const exact = `color(from ${value} srgb r g b / alpha)`;
-	// a canvas keeps the color it has when it is given something else, and unlike a style takes no var()
+	// a canvas keeps its color when it is given something else, and unlike a style takes no var()
 	const [first, second] = ['#000', '#fff'].map(before => {
 		canvas.fillStyle = before;
 		canvas.fillStyle = exact;
 		return canvas.fillStyle;
 	});
-	if (first !== second) return {hue: 3000, darkness: 2};
-	// of the two only a style knows the scheme, light or dark
+	if (first !== second) return none;
+	// unlike a canvas, a style knows whether the scheme is light or dark
 	document.head.style.color = exact;
 	const css = getComputedStyle(document.head).color;
 	const [r, g, b, alpha = 1] = css.slice('color(srgb '.length, -1).split(/[ /]+/).map(number => parseFloat(number) || 0);
 	return lookOfRgb(css, [r, g, b], alpha);
-}
-
-/* How many parentheses are open in a value at most; NaN where they, or a comment, would take in what follows or end what is before. */
-function depthOf(value) {
-	let depth = 0, most = 0;
-	for (const [sign] of value.replace(/\/\*.*?\*\//gs, '').matchAll(/[()]|\/\*/g)) {
-		depth += sign === '(' ? 1 : sign === ')' && depth > 0 ? -1 : NaN;
-		most = Math.max(most, depth);
-	}
-	return depth ? NaN : most + depth;
 }
 
 /* What most values are; ten times faster than to ask the browser. */
@@ -61,7 +51,7 @@ function lookOfRgb(css, rgb, alpha) {
 	const darkness = 1 - lightness;
 	const chroma = Math.hypot(a, b);
 	const angle = (Math.atan2(b, a) * 180 / Math.PI + 360) % 360;
-	const hue = (chroma < 0.04 || darkness > 0.85 ? 1000 : Math.floor((angle + RED) % 360 / BAND)) + darkness / 2;
+	const hue = (chroma < 0.04 || darkness > 0.85 ? 1000 : Math.floor((angle + 360 - PINK_END) % 360 / BAND)) + darkness / 2;
 	const [luminance] = clipped([weigh([0.2126, 0.7152, 0.0722], light)]);
 	return {css, rgb, alpha, lightness, chroma, angle, hue, darkness, luminance};
 }
@@ -101,11 +91,11 @@ function formsOf({rgb, alpha, lightness, chroma, angle}) {
 /* Contrast ratios with white and black (WCAG 2.2, contrast ratio). */
 const contrastsOf = ({luminance}) => ({white: 1.05 / (luminance + 0.05), black: (luminance + 0.05) / 0.05});
 
-/* Gives an element the ground of a value, and the ink with more contrast: at least 4.58. No color is hatched. */
-/* Below a color with alpha is a checkerboard, and texts on it have a ground of their own. */
+/* Gives an element the background of a value, and the ink with more contrast: at least 4.58. */
 function paint({style, classList}, value) {
 	const look = lookOf(value);
 	const {css, alpha, luminance} = look;
+	// a color with alpha is on a checkerboard, and its texts are on a background of their own
 	style.color = alpha === 1 ? luminance > 0.1791 ? '#000' : '#fff' : '';
 	style.background = alpha < 1 ? `linear-gradient(${css} 0 0), var(--checks)` : css ?? '';
 	classList.toggle('alpha', alpha < 1);

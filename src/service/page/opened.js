@@ -1,5 +1,6 @@
 /* A color opened: large, in the forms in which it can be copied, among its neighbors; and the fields in which it is changed or added. */
 
+const NO_COLOR = 'This page knows no such color.';
 const SWIPE = 50; // pixels; less is a tap
 let opened; // {entry, isGone, isNew, isChanging, isBusy, name, value, label} of the open dialog
 let touched; // where the only finger came down
@@ -56,9 +57,9 @@ function showOpened() {
 	say(at.stored, isNew && !value ? '' : blankness(value) || value);
 	const look = paint(at.swatch, value);
 	const twin = entry?.of > 1 && `Number ${entry.nth} of ${entry.of} with this name. A path means the first.`;
-	say(at.twins, [twin, !look.css && reasonOf(look)].filter(Boolean).join(' '));
+	say(at.twins, [twin, !look.css && NO_COLOR].filter(Boolean).join(' '));
 	const isTaken = name !== entry?.name && entries.some(other => other.name === name);
-	const notes = [isTaken && 'There is one of this name already. A path means the first.', value && !look.css && `${reasonOf(look)} It is saved as it is.`];
+	const notes = [isTaken && 'There is one of this name already. A path means the first.', value && !look.css && `${NO_COLOR} It is saved as it is.`];
 	say(at.note, notes.filter(Boolean).join(' '));
 	at.picker.className = look.css ? '' : 'ground';
 	at.picker.value = hexOf(look.rgb ?? [0, 0, 0]);
@@ -66,9 +67,6 @@ function showOpened() {
 	at.near.hidden = isChanging || !look.css;
 	if (!at.near.hidden) showNeighbors(entry);
 }
-
-/* Why a value is drawn as no color. */
-const reasonOf = look => look.isTooMuch ? 'This is longer than a color, or has more parentheses.' : 'Browsers know no such color.';
 
 /* Has an element have so many buttons. They stay when others come, as does the focus. */
 function buttonsOf(parent, count) {
