@@ -45,7 +45,7 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "aMJtFMPfLSK8ULLPw8vR+W4TEb8uXtPvi6vKj5QvbiY=",
+    "NjMhGnn0zm9pOTYP7HRfYI0pWeIAjlOdX7xlBuAkurg=",
     "'; style-src 'sha256-",
     "IFY0Q3mfrCQVkuTM26E+MhQRZi9Rv/Vf1X19qyLXIak=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \

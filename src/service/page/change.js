@@ -1,43 +1,37 @@
-/* Changes. An edit makes, of the list that there is, the next one and the edit that takes it back; it throws why it cannot. Edits are */
-/* shown at once, sent one after the other, and made anew of the list that is there by then if somebody was faster. */
+/*
+ * Changes. An edit is a function: from a list it makes the next one, and the edit that takes it back, or throws why it cannot.
+ * Edits are shown at once and sent one after the other. When somebody else was faster, an edit is made again from the new list.
+ */
 
-const windows = new BroadcastChannel(base); // the others of this browser, told the tag of each list
+const windows = new BroadcastChannel(base); // the others of this browser; each tells the tag of the list that it has read
 let listTag;
-let ending = new AbortController(); // of the request or the pause between two that follows the list
-let changes = 0, writing = 0; // of ours; a list that was asked for before one, or during one, is out of date
-let turn = Promise.resolve();
-let timer;
+let following = new AbortController(); // of the requests that follow the list, and of the pauses between them
+let turn = Promise.resolve(); // until the changes that were asked for are made
+let fading; // timer of the message
 const done = []; // {text, back}: what this page has changed, and the edits that take it back
 
 /* Why an edit can no longer be made. */
 class Late extends Error {}
 
-/* Where a color is that somebody has seen. It has to be what it was. */
-function find(colors, {name, value, nth}) {
-	let count = 0;
-	const i = colors.findIndex(color => color.name === name && ++count === nth);
+const indexIn = (colors, wanted) => entriesOf(colors).findIndex(({key}) => key === wanted);
+
+/* Where an entry is that somebody has seen. It has to be what it was. */
+function find(colors, {name, value, key}) {
+	const i = indexIn(colors, key);
 	if (colors[i]?.value === value) return i;
 	const is = i < 0 ? 'is no longer there' : `is ${called(colors[i].value)} now`;
 	throw new Late(`Somebody was faster: ${called(name)} ${is}. Nothing was changed.`);
 }
 
-/* The color at an index as somebody sees it. */
-function seenAt(colors, i) {
-	const {name, value} = colors[i];
-	return {name, value, nth: countOf(name, colors.slice(0, i + 1))};
-}
-
 /* How many colors have a name. */
 const countOf = (name, colors = list) => colors.filter(color => color.name === name).length;
 
-/* The place before an index: what is there, and the index for when that has gone. */
-const placeOf = (colors, i) => ({i, previous: i > 0 && seenAt(colors, i - 1)});
+/* A place in the list: behind the color that is before it, or by its index when that color has gone. */
+const placeOf = (colors, i) => ({i, previous: entriesOf(colors)[i - 1]?.key});
 
 function indexFor(colors, {i, previous}) {
-	if (!previous) return Math.min(i, colors.length);
-	let count = 0;
-	const there = colors.findIndex(({name}) => name === previous.name && ++count === previous.nth);
-	return there < 0 ? Math.min(i, colors.length) : there + 1;
+	const before = indexIn(colors, previous);
+	return before < 0 ? Math.min(i, colors.length) : before + 1;
 }
 
 /* No more than `most` other colors may have the name by then. */
@@ -46,7 +40,7 @@ const inserting = (color, place, most = countOf(color.name)) => colors => {
 	if (count > most) throw new Late(`Somebody was faster: there ${count === 1 ? 'is' : 'are'} ${count} of this name now. Nothing was added.`);
 	const i = place ? indexFor(colors, place) : colors.length;
 	const next = colors.toSpliced(i, 0, color);
-	return {colors: next, back: removing(seenAt(next, i))};
+	return {colors: next, back: removing(entriesOf(next)[i])};
 };
 
 const removing = seen => colors => {
@@ -58,7 +52,7 @@ const removing = seen => colors => {
 const replacing = (seen, color) => colors => {
 	const i = find(colors, seen);
 	const next = colors.with(i, color);
-	return {colors: next, back: replacing(seenAt(next, i), colors[i])};
+	return {colors: next, back: replacing(entriesOf(next)[i], colors[i])};
 };
 
 const moving = (seen, place) => colors => {
@@ -66,7 +60,7 @@ const moving = (seen, place) => colors => {
 	const rest = colors.toSpliced(i, 1);
 	const to = indexFor(rest, place);
 	const next = rest.toSpliced(to, 0, colors[i]);
-	return {colors: next, back: moving(seenAt(next, to), placeOf(rest, i))};
+	return {colors: next, back: moving(entriesOf(next)[to], placeOf(rest, i))};
 };
 
 /* All of the list, if it is the one that was compared. */
@@ -78,9 +72,8 @@ const exchanging = (all, expected) => colors => {
 
 /* Makes an edit, which is shown at once; `text` says what was done. */
 async function make(edit, text, isUndo) {
-	pending.push(edit);
+	pending.add(edit);
 	glide(() => take(list));
-	const leave = () => pending.splice(pending.indexOf(edit), 1);
 	await inTurn(async () => {
 		let result, end = '';
 		try {
@@ -92,19 +85,19 @@ async function make(edit, text, isUndo) {
 					break;
 				}
 				if (answer.status !== 412 && answer.status !== 404 || !tries) throw new Error(answer.message);
-				await look();
+				await readList();
 				end = ' The list had changed meanwhile.';
 			}
 		} catch (error) {
-			leave();
+			pending.delete(edit);
 			take(list);
 			throw error;
 		}
-		leave();
+		pending.delete(edit);
 		take(result.colors);
 		if (!isUndo) done.push({text, back: result.back});
 		// the change is made, whether or not this succeeds; the next one needs the new tag
-		await look().catch(() => {});
+		await readList().catch(() => {});
 		tell(text + end);
 	});
 }
@@ -138,29 +131,25 @@ async function writeColor(method, {name, value}, content) {
 
 /* Does changes one after the other, in the order in which they were asked for. */
 function inTurn(action) {
-	return turn = turn.catch(() => {}).then(action);
+	const result = turn.then(action);
+	turn = result.catch(() => {});
+	return result;
 }
 
 /* Sends a change. */
-async function write(...request) {
-	changes++;
-	writing++;
-	// would bring the change that is made here
-	ending.abort();
-	try {
-		return await ask(...request);
-	} finally {
-		changes++;
-		writing--;
-	}
+function write(...request) {
+	// what they bring may be older than the change
+	following.abort();
+	return ask(...request);
 }
 
-/* Reads the list if it is another one by now, or is within `wait` seconds; tells whether it was. */
-async function look(wait, signal) {
-	const [before, tag] = [changes, listTag];
+/* Reads the list if it has changed, or changes within `wait` seconds; tells whether it has. */
+async function readList(wait, signal) {
+	const tag = listTag;
 	const answer = await ask('GET', base, {tag, wait, signal});
 	if (answer.status === 304) return false;
-	if (writing || before !== changes || tag !== listTag) return true;
+	// meanwhile another request has brought it
+	if (tag !== listTag) return true;
 	if (answer.status !== 200) throw Object.assign(new Error(answer.message), {isPrivate: answer.status === 401});
 	listTag = answer.tag;
 	windows.postMessage(listTag);
@@ -170,7 +159,7 @@ async function look(wait, signal) {
 
 /* Takes back the last change. */
 async function undo() {
-	await turn.catch(() => {});
+	await turn;
 	const last = done.pop();
 	if (!last) return;
 	try {
@@ -190,15 +179,15 @@ function tell(text = '') {
 	at.told.textContent = text;
 	at.show.hidden = true;
 	offerUndo();
-	clearTimeout(timer);
+	clearTimeout(fading);
 	// so that one can scroll the last tiles out from under it
 	document.body.style.paddingBottom = text && `${at.message.offsetHeight + 24}px`;
-	if (text) timer = setTimeout(fade, 12000);
+	if (text) fading = setTimeout(fade, 12000);
 }
 
 /* Takes the message away, but not the focus. */
 function fade() {
-	if (at.message.matches(':focus-within')) timer = setTimeout(fade, 12000);
+	if (at.message.matches(':focus-within')) fading = setTimeout(fade, 12000);
 	else tell();
 }
 

@@ -29,27 +29,20 @@ async function read(file) {
 function compare(all, source, reason = '') {
 	incoming = {all, source, expected: list};
 	say(at.source, source);
-	const [before, after] = [list, all].map(colors => {
-		const counts = new Map();
-		return new Map(colors.map(({name, value}) => {
-			counts.set(name, (counts.get(name) ?? 0) + 1);
-			return [`${counts.get(name)} ${name}`, {name, value}];
-		}));
-	});
-	const differences = {New: [], Changed: [], Removed: []};
-	for (const [key, {name, value}] of after) {
-		const old = before.get(key);
-		if (!old) differences.New.push(name);
-		else if (old.value !== value) differences.Changed.push(name);
-	}
-	for (const [key, {name}] of before) if (!after.has(key)) differences.Removed.push(name);
+	const [before, after] = [list, all].map(entriesOf);
+	const [valuesBefore, valuesAfter] = [before, after].map(entries => new Map(entries.map(({key, value}) => [key, value])));
+	const differences = {
+		New: after.filter(({key}) => !valuesBefore.has(key)),
+		Changed: after.filter(({key, value}) => valuesBefore.has(key) && valuesBefore.get(key) !== value),
+		Removed: before.filter(({key}) => !valuesAfter.has(key)),
+	};
 	const isSame = JSON.stringify(all) === JSON.stringify(list);
 	const kept = all.length - differences.New.length - differences.Changed.length;
 	say(at.becomes, `${amount(list.length)} ${list.length === 1 ? 'becomes' : 'become'} ${figure(all.length)}`);
 	say(at.summary, isSame ? 'The same colors in the same order.' : `Unchanged: ${amount(kept)}, in the order of the file.`);
-	at.differences.replaceChildren(...Object.entries(differences).filter(([, names]) => names.length).flatMap(([what, names]) => {
-		const more = names.length > 8 ? ` and ${figure(names.length - 8)} more` : '';
-		return [element('dt', `${what} (${figure(names.length)})`), element('dd', names.slice(0, 8).map(called).join(', ') + more)];
+	at.differences.replaceChildren(...Object.entries(differences).filter(([, some]) => some.length).flatMap(([what, some]) => {
+		const more = some.length > 8 ? ` and ${figure(some.length - 8)} more` : '';
+		return [element('dt', `${what} (${figure(some.length)})`), element('dd', some.slice(0, 8).map(({name}) => called(name)).join(', ') + more)];
 	}));
 	drawField(at.before, list);
 	drawField(at.after, all);

@@ -18,7 +18,7 @@ const numbers = {
 	},
 };
 let list = []; // as the service has it
-const pending = []; // edits that the service has yet to make; they are shown
+const pending = new Set(); // edits that the service has yet to make; they are shown
 let entries = [], shown = [];
 let chosen; // order, if somebody has chosen one
 let hues; // what byAngle gives
@@ -27,24 +27,30 @@ let current = 0; // index in `shown` of the tile that Tab leads to
 let anchor, rest = 0; // key of the tile that stays in its place, and how far the page is scrolled for that
 let carried; // key of the tile that is dragged
 
-/* Takes over a new list, with the edits that are under way. */
-function take(colors) {
-	list = colors;
+/* What tells colors of one name apart: each is the nth of so many. */
+function entriesOf(colors) {
 	const counts = new Map();
-	const seen = pending.reduce((colors, edit) => {
-		try {
-			return edit(colors).colors;
-		} catch {
-			// who sends it tells
-			return colors;
-		}
-	}, list);
-	entries = seen.map(({name, value}) => {
+	const numbered = colors.map(({name, value}) => {
 		const nth = (counts.get(name) ?? 0) + 1;
 		counts.set(name, nth);
 		return {name, value, nth, key: `${nth} ${name}`};
 	});
-	for (const entry of entries) entry.of = counts.get(entry.name);
+	for (const entry of numbered) entry.of = counts.get(entry.name);
+	return numbered;
+}
+
+/* Takes over a new list, with the edits that are under way. */
+function take(colors) {
+	list = colors;
+	let edited = list;
+	for (const edit of pending) {
+		try {
+			edited = edit(edited).colors;
+		} catch {
+			// `make` tells of it when it sends the edit
+		}
+	}
+	entries = entriesOf(edited);
 	hues = null;
 	arrange();
 	followOpened();

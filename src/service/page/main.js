@@ -1,7 +1,7 @@
 /* What a person does, and what happens meanwhile. */
 
 let knowsMethods, isWatching;
-let told = Promise.resolve(); // what another window tells is read by then
+let caughtUp = Promise.resolve(); // until the list is read that another window has told of
 let isCurrent; // whether the list was asked for since the page is visible, and no request has failed
 let longest = 60; // seconds to wait for a change
 let isLeaving; // the address of a color that was closed
@@ -29,15 +29,15 @@ async function watch() {
 	isWatching = true;
 	let failures = 0;
 	while (!document.hidden) {
-		ending = new AbortController();
-		const {signal} = ending;
+		if (following.signal.aborted) following = new AbortController();
+		const {signal} = following;
 		let pause = 0;
-		await turn.catch(() => {});
+		await turn;
 		const isWaiting = isCurrent;
 		const begun = performance.now();
 		try {
 			// the list first: the rest is not urgent
-			const [isOther] = await Promise.all([isWaiting ? lookInTurn(signal) : look(), knowsMethods || learn()]);
+			const [isOther] = await Promise.all([isWaiting ? waitForChange(signal) : readList(0, signal), knowsMethods || learn()]);
 			isCurrent = !document.hidden;
 			sayBack();
 			failures = 0;
@@ -67,11 +67,13 @@ async function watch() {
 	isWatching = false;
 }
 
-/* Waits for a change. Of the windows of a browser, which have six connections between them (HTTP/1.1), one at a time does; it tells the */
-/* others. Without TLS there are no locks, and each waits for a second only. */
-function lookInTurn(signal) {
+/*
+ * Reads the list when it changes. All windows of a browser share six connections (HTTP/1.1), so one window waits at a time and tells
+ * the others. Without TLS there are no locks, and each window waits for a second only.
+ */
+function waitForChange(signal) {
 	const {locks} = navigator;
-	return locks ? locks.request(`wait for ${base}`, {signal}, () => told.then(() => look(longest, signal))) : look(1, signal);
+	return locks ? locks.request(`wait for ${base}`, {signal}, () => caughtUp.then(() => readList(longest, signal))) : readList(1, signal);
 }
 
 /* Takes away what was said of a service that did not answer. */
@@ -89,7 +91,7 @@ async function attempt(action, mine) {
 		// asks at once whether it is back
 		if (message === AWAY) {
 			knowsMethods = false;
-			ending.abort();
+			following.abort();
 		}
 		mine && isOpenFor(mine) ? say(at.refusal, message) : tell(message);
 	}
@@ -99,7 +101,7 @@ async function attempt(action, mine) {
 async function give() {
 	while (await askForToken(at.away.textContent ? 'GET' : 'POST')) {
 		await learn();
-		if (!document.body.classList.contains('guarded')) return ending.abort();
+		if (!document.body.classList.contains('guarded')) return following.abort();
 	}
 }
 
@@ -249,10 +251,10 @@ onbeforeprint = onafterprint = ({type}) => {
 	isAll = type === 'beforeprint';
 	draw();
 };
-document.onvisibilitychange = () => document.hidden ? ending.abort() : watch();
+document.onvisibilitychange = () => document.hidden ? following.abort() : watch();
 windows.onmessage = ({data}) => {
 	// several tell of the same list
-	told = told.then(() => document.hidden || data === listTag || look()).catch(() => {});
+	caughtUp = caughtUp.then(() => turn).then(() => document.hidden || data === listTag || readList(0, following.signal)).catch(() => {});
 };
 readAddress();
 watch();
