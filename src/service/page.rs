@@ -45,9 +45,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "NjMhGnn0zm9pOTYP7HRfYI0pWeIAjlOdX7xlBuAkurg=",
+    "gp8TXXewt+2e+X0ELoCuIg9XzbGqFbFn0XVb+2fOMZo=",
     "'; style-src 'sha256-",
-    "IFY0Q3mfrCQVkuTM26E+MhQRZi9Rv/Vf1X19qyLXIak=",
+    "kMolnkMAq6Bpjl6E/Zzc8OupeXJ6T3lbhmPTzvLWUNc=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'"
 );

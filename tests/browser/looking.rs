@@ -333,7 +333,7 @@ fn a_value_that_would_keep_the_browser_busy_is_drawn_as_no_color_and_says_why() 
         browser.open_nth_color("a", nth);
         let why = "This page knows no such color.";
         let start = value.chars().take(40).collect::<String>();
-        assert_eq!(browser.text("#twins").contains(why), !is_color, "{start}");
+        assert_eq!(browser.text("#note").contains(why), !is_color, "{start}");
         assert_eq!(browser.run("return !document.querySelector('#contrast').hidden"), *is_color);
         browser.press(&[ESCAPE]);
         browser.expect_closed();

@@ -63,43 +63,49 @@ const moving = (seen, place) => colors => {
 	return {colors: next, back: moving(entriesOf(next)[to], placeOf(rest, i))};
 };
 
+const isSame = (colors, others) => colors === others || JSON.stringify(colors) === JSON.stringify(others);
+
 /* All of the list, if it is the one that was compared. */
 const exchanging = (all, expected) => colors => {
-	const isSame = colors === expected || JSON.stringify(colors) === JSON.stringify(expected);
-	if (!isSame) throw Object.assign(new Late('Somebody was faster: the list is another one now. Nothing was replaced.'), {all});
+	if (!isSame(colors, expected)) throw Object.assign(new Late('Somebody was faster: the list is another one now. Nothing was replaced.'), {all});
 	return {colors: all, back: exchanging(expected, all)};
 };
 
-/* Makes an edit, which is shown at once; `text` says what was done. */
-async function make(edit, text, isUndo) {
+/* Shows an edit at once, and makes it after those that were asked for before; `text` says what was done. */
+function make(edit, text, isUndo) {
 	pending.add(edit);
 	glide(() => take(list));
-	await inTurn(async () => {
-		let result, end = '';
-		try {
-			for (let tries = 9;; tries--) {
-				result = edit(list);
-				const answer = await submit(result.colors);
-				if (answer.status < 300) {
-					if (answer.isAtEnd) [result, end] = [inserting(answer.json)(list), ' It is at the end: the list is too long to send.'];
-					break;
-				}
-				if (answer.status !== 412 && answer.status !== 404 || !tries) throw new Error(answer.message);
-				await readList();
-				end = ' The list had changed meanwhile.';
-			}
-		} catch (error) {
-			pending.delete(edit);
-			take(list);
-			throw error;
+	const result = turn.then(() => apply(edit, text, isUndo));
+	turn = result.catch(() => {});
+	return result;
+}
+
+async function apply(edit, text, isUndo) {
+	let result, answer, end = '';
+	try {
+		for (let tries = 9;; tries--) {
+			result = edit(list);
+			answer = await submit(result.colors);
+			if (answer.status < 300) break;
+			if (answer.status !== 412 && answer.status !== 404 || !tries) throw new Error(answer.message);
+			await readList();
+			end = ' The list had changed meanwhile.';
 		}
+	} catch (error) {
 		pending.delete(edit);
-		take(result.colors);
-		if (!isUndo) done.push({text, back: result.back});
-		// the change is made, whether or not this succeeds; the next one needs the new tag
-		await readList().catch(() => {});
-		tell(text + end);
-	});
+		take(list);
+		throw error;
+	}
+	pending.delete(edit);
+	if (answer.isAtEnd) {
+		result = inserting(answer.json)(list);
+		end = ' It is at the end: the list is too long to send.';
+	}
+	take(result.colors);
+	if (!isUndo) done.push({text, back: result.back});
+	// the change is made, whether or not this succeeds; the next one needs the new tag
+	await readList().catch(() => {});
+	tell(text + end);
 }
 
 /* Whether the service refuses the list as a whole. */
@@ -127,13 +133,6 @@ async function writeColor(method, {name, value}, content) {
 	const now = await ask('GET', pathOf(name));
 	if (now.status === 200 && now.json.value !== value) return {...now, status: 412};
 	return now.status === 200 ? write(method, pathOf(name), {tag: now.tag, content}) : now;
-}
-
-/* Does changes one after the other, in the order in which they were asked for. */
-function inTurn(action) {
-	const result = turn.then(action);
-	turn = result.catch(() => {});
-	return result;
 }
 
 /* Sends a change. */
@@ -177,7 +176,6 @@ async function undo() {
 /* Says what happened for a while, with a way back. */
 function tell(text = '') {
 	at.told.textContent = text;
-	at.show.hidden = true;
 	offerUndo();
 	clearTimeout(fading);
 	// so that one can scroll the last tiles out from under it

@@ -7,7 +7,7 @@ const PINK_END = 15; // degrees of hue, where the order begins
 const BAND = 15; // degrees of hue
 const LONGEST = 255; // characters of a color; relative ones have some 120, and thousands of parentheses end the tab
 
-/* {css, rgb, alpha, lightness, chroma, angle, hue, darkness, luminance}; without css when the value is not a color. */
+/* {css, rgb, alpha, lightness, chroma, angle, isGray, rank, luminance}; without css when the value is not a color. */
 function lookOf(value) {
 	if (!looks.has(value)) looks.set(value, makeLook(value));
 	return looks.get(value);
@@ -16,7 +16,7 @@ function lookOf(value) {
 function makeLook(value) {
 	const plain = ofHex(value);
 	if (plain) return plain;
-	const none = {hue: 3000, darkness: 2};
+	const none = {rank: 2000, lightness: -1};
 	// what is no color by itself could have a meaning in `exact`
 	if (value.length > LONGEST || !CSS.supports('color', value)) return none;
 	// CSS Color 5 §4: floats, and outside of 0 to 1 what sRGB does not have
@@ -48,12 +48,12 @@ function lookOfRgb(css, rgb, alpha) {
 	const lms = [[0.412221, 0.536333, 0.051446], [0.211903, 0.6807, 0.107397], [0.088302, 0.281719, 0.629979]].map(weights => Math.cbrt(weigh(weights, light)));
 	const lightness = weigh([0.210454, 0.793618, -0.004072], lms);
 	const [a, b] = [weigh([1.977998, -2.428592, 0.450594], lms), weigh([0.025904, 0.782772, -0.808676], lms)];
-	const darkness = 1 - lightness;
 	const chroma = Math.hypot(a, b);
 	const angle = (Math.atan2(b, a) * 180 / Math.PI + 360) % 360;
-	const hue = (chroma < 0.04 || darkness > 0.85 ? 1000 : Math.floor((angle + 360 - PINK_END) % 360 / BAND)) + darkness / 2;
+	const isGray = chroma < 0.04 || lightness < 0.15;
+	const rank = (isGray ? 1000 : Math.floor((angle + 360 - PINK_END) % 360 / BAND)) - lightness / 2;
 	const [luminance] = clipped([weigh([0.2126, 0.7152, 0.0722], light)]);
-	return {css, rgb, alpha, lightness, chroma, angle, hue, darkness, luminance};
+	return {css, rgb, alpha, lightness, chroma, angle, isGray, rank, luminance};
 }
 
 /* A channel without its gamma (WCAG 2.2, relative luminance; CSS Color 4 §10.2 for what is below 0). */

@@ -21,9 +21,7 @@ function colorsOf(text) {
 	});
 }
 
-async function read(file) {
-	if (file) compare(colorsOf(await file.text()), file.name);
-}
+const read = async file => compare(colorsOf(await file.text()), file.name);
 
 /* Shows what a list would change, and where it is from. */
 function compare(all, source, reason = '') {
@@ -36,10 +34,10 @@ function compare(all, source, reason = '') {
 		Changed: after.filter(({key, value}) => valuesBefore.has(key) && valuesBefore.get(key) !== value),
 		Removed: before.filter(({key}) => !valuesAfter.has(key)),
 	};
-	const isSame = JSON.stringify(all) === JSON.stringify(list);
+	const isNoChange = isSame(all, list);
 	const kept = all.length - differences.New.length - differences.Changed.length;
 	say(at.becomes, `${amount(list.length)} ${list.length === 1 ? 'becomes' : 'become'} ${figure(all.length)}`);
-	say(at.summary, isSame ? 'The same colors in the same order.' : `Unchanged: ${amount(kept)}, in the order of the file.`);
+	say(at.summary, isNoChange ? 'The same colors in the same order.' : `Unchanged: ${amount(kept)}, in the order of the file.`);
 	at.differences.replaceChildren(...Object.entries(differences).filter(([, some]) => some.length).flatMap(([what, some]) => {
 		const more = some.length > 8 ? ` and ${figure(some.length - 8)} more` : '';
 		return [element('dt', `${what} (${figure(some.length)})`), element('dd', some.slice(0, 8).map(({name}) => called(name)).join(', ') + more)];
@@ -47,7 +45,7 @@ function compare(all, source, reason = '') {
 	drawField(at.before, list);
 	drawField(at.after, all);
 	say(at.obstacle, reason);
-	at.replace.disabled = isSame;
+	at.replace.disabled = isNoChange;
 	if (!at.incoming.open) at.incoming.showModal();
 }
 
@@ -65,24 +63,8 @@ function drawField(field, colors) {
 
 /* Another list is compared anew, before anybody replaces what was never shown. */
 function followIncoming() {
-	if (!at.incoming.open || incoming.isBusy || JSON.stringify(list) === JSON.stringify(incoming.expected)) return;
+	if (!at.incoming.open || incoming.isBusy || isSame(list, incoming.expected)) return;
 	compare(incoming.all, incoming.source, CHANGED);
-}
-
-function replaceAll() {
-	const mine = incoming;
-	if (mine.isBusy) return;
-	mine.isBusy = true;
-	attempt(async () => {
-		try {
-			await make(exchanging(mine.all, mine.expected), `Replaced ${amount(mine.expected.length)} by ${figure(mine.all.length)}.`);
-			at.incoming.close();
-		} catch (error) {
-			mine.isBusy = false;
-			if (error.all && at.incoming.open) return compare(mine.all, mine.source, CHANGED);
-			say(at.obstacle, error.message);
-		}
-	});
 }
 
 /* Has the browser save a text as a file. */
@@ -111,7 +93,21 @@ at.file.onchange = () => {
 	attempt(() => read(file));
 	at.file.value = '';
 };
-at.replace.onclick = replaceAll;
+at.replace.onclick = () => {
+	const mine = incoming;
+	if (mine.isBusy) return;
+	mine.isBusy = true;
+	attempt(async () => {
+		try {
+			await make(exchanging(mine.all, mine.expected), `Replaced ${amount(mine.expected.length)} by ${figure(mine.all.length)}.`);
+			at.incoming.close();
+		} catch (error) {
+			mine.isBusy = false;
+			if (error.all && at.incoming.open) return compare(mine.all, mine.source, CHANGED);
+			say(at.obstacle, error.message);
+		}
+	});
+};
 const hasFile = event => mayChange() && !document.querySelector('dialog[open]') && event.dataTransfer?.types.includes('Files');
 ondragover = event => {
 	if (event.dataTransfer?.types.includes('Files')) event.preventDefault();

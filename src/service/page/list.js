@@ -10,11 +10,12 @@ const NEAREST = 12; // colors that are found for one that is typed, beside those
 const tiles = new Map();
 const collator = new Intl.Collator(undefined, {numeric: true});
 const numbers = {
-	hue: ({value}) => lookOf(value).hue,
-	lightness: ({value}) => lookOf(value).darkness,
+	hue: ({value}) => lookOf(value).rank,
+	lightness: ({value}) => -lookOf(value).lightness,
+	// grays have no hue, and are behind those that have one
 	angle({value}) {
-		const {hue, angle, darkness} = lookOf(value);
-		return hue < 1000 ? angle : 360 + darkness;
+		const {angle, lightness, isGray} = lookOf(value);
+		return isGray ? 361 - lightness : angle;
 	},
 };
 let list = []; // as the service has it
@@ -111,14 +112,10 @@ function sorted(colors, order) {
 	return colors.map(color => [number(color), color]).sort(([a], [b]) => a - b).map(([, color]) => color);
 }
 
-function indexOf(key) {
-	return shown.findIndex(entry => entry.key === key);
-}
+const indexOf = wanted => shown.findIndex(({key}) => key === wanted);
 
 /* Pixels from the top of the list to a tile; negative when it is not shown. */
-function topOf(key) {
-	return Math.floor(indexOf(key) / columns) * row;
-}
+const topOf = key => Math.floor(indexOf(key) / columns) * row;
 
 /* Chooses the size of tiles by what there is room for, whatever the font: where all can fit on the screen, they fill it, with few gaps in */
 /* the last row and tiles somewhat wider than high. */
@@ -226,9 +223,7 @@ function focusOn(index) {
 }
 
 /* The entries that are colors, by the angle of their hue, and grays behind them by lightness. */
-function byAngle() {
-	return hues ??= sorted(entries.filter(({value}) => lookOf(value).css), 'angle');
-}
+const byAngle = () => hues ??= sorted(entries.filter(({value}) => lookOf(value).css), 'angle');
 
 /* A mark for a text that shows nothing. */
 function blankness(text) {

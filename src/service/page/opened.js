@@ -1,6 +1,5 @@
 /* A color opened: large, in the forms in which it can be copied, among its neighbors; and the fields in which it is changed or added. */
 
-const NO_COLOR = 'This page knows no such color.';
 const SWIPE = 50; // pixels; less is a tap
 let opened; // {entry, isGone, isNew, isChanging, isBusy, name, value, label} of the open dialog
 let touched; // where the only finger came down
@@ -56,11 +55,13 @@ function showOpened() {
 	say(at.title, isNew && !name ? 'Add a color' : blankness(name) || name);
 	say(at.stored, isNew && !value ? '' : blankness(value) || value);
 	const look = paint(at.swatch, value);
-	const twin = entry?.of > 1 && `Number ${entry.nth} of ${entry.of} with this name. A path means the first.`;
-	say(at.twins, [twin, !look.css && NO_COLOR].filter(Boolean).join(' '));
 	const isTaken = name !== entry?.name && entries.some(other => other.name === name);
-	const notes = [isTaken && 'There is one of this name already. A path means the first.', value && !look.css && `${NO_COLOR} It is saved as it is.`];
-	say(at.note, notes.filter(Boolean).join(' '));
+	say(at.note, [
+		isTaken && 'There is one of this name already. A path means the first.',
+		!isTaken && entry?.of > 1 && `Number ${entry.nth} of ${entry.of} with this name. A path means the first.`,
+		value && !look.css && 'This page knows no such color.',
+		value && !look.css && isChanging && 'It is saved as it is.',
+	].filter(Boolean).join(' '));
 	at.picker.className = look.css ? '' : 'ground';
 	at.picker.value = hexOf(look.rgb ?? [0, 0, 0]);
 	showForms(value, look);
@@ -103,16 +104,16 @@ function showForms(value, look) {
 /* A color among the six that are nearest in hue, sorted by it; grays, which have none, among grays by lightness. */
 function showNeighbors(entry) {
 	const {angle} = numbers;
-	const mine = angle(entry);
-	const away = other => (angle(other) - mine + 540) % 360 - 180;
-	const round = byAngle().filter(other => angle(other) < 360 === mine < 360);
+	const {isGray} = lookOf(entry.value);
+	const away = other => (angle(other) - angle(entry) + 540) % 360 - 180;
+	const round = byAngle().filter(({value}) => lookOf(value).isGray === isGray);
 	const place = round.findIndex(({key}) => key === entry.key);
 	// 0, 1, -1, 2, … steps along the round, which may be shorter
 	const near = place < 0 ? [] : Array.from({length: 13}, (_, i) => round.at((place + (i % 2 ? i + 1 : -i) / 2) % round.length));
 	const nearest = [...new Set(near)].sort((a, b) => Math.abs(away(a)) - Math.abs(away(b)));
 	const around = nearest.slice(0, 7).sort((a, b) => away(a) - away(b) || round.indexOf(a) - round.indexOf(b));
 	at.near.hidden = around.length < 2;
-	say(at.nearby, `Neighbors in ${mine < 360 ? 'hue' : 'lightness'}`);
+	say(at.nearby, `Neighbors in ${isGray ? 'lightness' : 'hue'}`);
 	buttonsOf(at.neighbors, around.length).forEach((button, i) => {
 		const neighbor = around[i];
 		button.className = 'ground';
@@ -155,14 +156,10 @@ function step(by) {
 /* Whether nothing that was typed would be lost, or may be. */
 const mayLeave = () => !opened.isChanging || opened.isBusy || at.name.value === opened.name && at.value.value === opened.value || confirm('Discard what you typed?');
 
-/* Puts the focus on a tile, or offers that where the search hides it. */
+/* Puts the focus on a tile, and ends a search that hides it. */
 function show(key) {
-	at.show.hidden = indexOf(key) >= 0;
-	if (at.show.hidden) return focusOn(indexOf(key));
-	at.show.onclick = () => {
-		search('');
-		show(key);
-	};
+	if (indexOf(key) < 0) search('');
+	focusOn(indexOf(key));
 }
 
 /* Does what the fields say, once. The dialog stays open when that is refused. */

@@ -67,7 +67,6 @@ function hold() {
 	settle();
 	drag.isHeld = true;
 	begin(drag.entry);
-	document.body.classList.add('dragging');
 	shift(draft.from);
 	carry();
 }
@@ -86,15 +85,13 @@ function carry() {
 }
 
 function release(isUnwanted) {
+	const isHeld = drag?.isHeld;
 	clearTimeout(drag?.timer);
-	if (drag?.isHeld) {
-		wasDragged = true;
-		setTimeout(() => wasDragged = false);
-		drag = null;
-		document.body.classList.remove('dragging');
-		settle(isUnwanted);
-	}
 	drag = null;
+	if (!isHeld) return;
+	wasDragged = true;
+	setTimeout(() => wasDragged = false);
+	settle(isUnwanted);
 }
 
 at.list.onpointerdown = event => {

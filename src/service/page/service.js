@@ -11,10 +11,7 @@ const tabs = new BroadcastChannel(TOKEN); // of this browser: they ask each othe
 const refused = new Set(); // tokens that the service did not accept
 let isDeclined, dialogue;
 
-function tokenOfTab() {
-	const token = sessionStorage.getItem(TOKEN) ?? '';
-	return B64TOKEN.test(token) ? token : '';
-}
+const tokenOfTab = () => sessionStorage.getItem(TOKEN) ?? '';
 
 /* Has this tab use a token; false if none can be one. */
 function keep(token) {
