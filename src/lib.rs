@@ -221,7 +221,6 @@ fn service_options(args: &Args, tokens: Option<Tokens>) -> ServiceOptions {
         read_only: args.read_only,
         access_log: args.access_log,
         allowlist: Allowlist { origins: args.allow_origin.clone(), hosts: args.allow_host.clone() },
-        content_max: args.max_body,
         tokens,
     }
 }

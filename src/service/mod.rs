@@ -43,8 +43,6 @@ pub(crate) struct ServiceOptions {
     pub(crate) read_only: bool,
     pub(crate) access_log: AccessLog,
     pub(crate) allowlist: Allowlist,
-    /// Bytes of content in one request. The page is told; the connection enforces it.
-    pub(crate) content_max: usize,
     /// A write needs one of these; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,
 }
@@ -60,7 +58,7 @@ impl Service {
         let metrics = Metrics::new(workers);
         let connections = Connections::new(workers, connections_max);
         let openapi = openapi(&options.base);
-        let page = page::page(&options.base, options.content_max);
+        let page = page::page(&options.base);
         Self { store, options, openapi, page, metrics, connections, phase: CurrentPhase::default() }
     }
 }

@@ -1,7 +1,5 @@
-/*
- * Changes. An edit is a function: from a list it makes the next one, and the edit that takes it back, or throws why it cannot.
- * Edits are shown at once and sent one after the other. When somebody else was faster, an edit is made again from the new list.
- */
+/* Changes. An edit is a function: of a list it makes the next one, and the edit that takes it back, or throws why it cannot.
+   Edits are shown at once and sent one after the other. When somebody else was faster, an edit is made again of the new list. */
 
 const windows = new BroadcastChannel(base); // the others of this browser; each tells the tag of the list that it has read
 let listTag;
@@ -107,9 +105,6 @@ async function apply(edit, text, isUndo) {
 	await readList().catch(() => {});
 	tell(text + end);
 }
-
-/* Whether the service refuses the list as a whole. */
-const isTooLong = () => new Blob([JSON.stringify(list)]).size > document.body.dataset.contentMax;
 
 /* Sends the list that is to be: as a change of one color where it is one, which needs few bytes, or else as a whole. */
 async function submit(next) {

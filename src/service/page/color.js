@@ -7,7 +7,7 @@ const PINK_END = 15; // degrees of hue, where the order begins
 const BAND = 15; // degrees of hue
 const LONGEST = 255; // characters of a color; relative ones have some 120, and thousands of parentheses end the tab
 
-/* {css, rgb, alpha, lightness, chroma, angle, isGray, rank, luminance}; without css when the value is not a color. */
+/* {css, rgb, alpha, lightness, a, b, chroma, angle, isGray, rank, luminance}; without css when the value is not a color. */
 function lookOf(value) {
 	if (!looks.has(value)) looks.set(value, makeLook(value));
 	return looks.get(value);
@@ -53,7 +53,7 @@ function lookOfRgb(css, rgb, alpha) {
 	const isGray = chroma < 0.04 || lightness < 0.15;
 	const rank = (isGray ? 1000 : Math.floor((angle + 360 - PINK_END) % 360 / BAND)) - lightness / 2;
 	const [luminance] = clipped([weigh([0.2126, 0.7152, 0.0722], light)]);
-	return {css, rgb, alpha, lightness, chroma, angle, isGray, rank, luminance};
+	return {css, rgb, alpha, lightness, a, b, chroma, angle, isGray, rank, luminance};
 }
 
 /* A channel without its gamma (WCAG 2.2, relative luminance; CSS Color 4 §10.2 for what is below 0). */
@@ -87,9 +87,6 @@ function formsOf({rgb, alpha, lightness, chroma, angle}) {
 		oklch: `oklch(${round(lightness * 100, 2)}% ${round(chroma, 5)} ${hue}${end}`,
 	};
 }
-
-/* Contrast ratios with white and black (WCAG 2.2, contrast ratio). */
-const contrastsOf = ({luminance}) => ({white: 1.05 / (luminance + 0.05), black: (luminance + 0.05) / 0.05});
 
 /* Gives an element the background of a value, and the ink with more contrast: at least 4.58. */
 function paint({style, classList}, value) {

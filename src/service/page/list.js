@@ -12,20 +12,14 @@ const collator = new Intl.Collator(undefined, {numeric: true});
 const numbers = {
 	hue: ({value}) => lookOf(value).rank,
 	lightness: ({value}) => -lookOf(value).lightness,
-	// grays have no hue, and are behind those that have one
-	angle({value}) {
-		const {angle, lightness, isGray} = lookOf(value);
-		return isGray ? 361 - lightness : angle;
-	},
 };
 let list = []; // as the service has it
 const pending = new Set(); // edits that the service has yet to make; they are shown
 let entries = [], shown = [];
 let chosen; // order, if somebody has chosen one
-let hues; // what byAngle gives
 let columns = 1, row = 1, isAll = false;
 let current = 0; // index in `shown` of the tile that Tab leads to
-let anchor, rest = 0; // key of the tile that stays in its place, and how far the page is scrolled for that
+let anchor, anchored = 0; // key of the tile that stays in its place, and how far the page is scrolled for that
 let carried; // key of the tile that is dragged
 
 /* What tells colors of one name apart: each is the nth of so many. */
@@ -52,19 +46,18 @@ function take(colors) {
 		}
 	}
 	entries = entriesOf(edited);
-	hues = null;
 	arrange();
 	followOpened();
 	followIncoming();
 }
 
-/* Finds out what is shown and in which order. The focus stays, and so does the place of the tile that has it, or of the one that was at the top when somebody last scrolled. */
+/* Finds out what is shown and in which order. The focus stays. So does the place on the screen of the tile that has it, or else of the first tile in view. */
 function arrange() {
 	const tile = document.activeElement.closest('#list li');
 	const focus = tile?.entry.key ?? shown[current]?.key;
 	const isInView = tile && Math.abs(topOf(focus) - scrollY - innerHeight / 2) < innerHeight / 2;
 	if (isInView) anchor = focus;
-	else if (scrollY !== rest || indexOf(anchor) < 0) anchor = shown[Math.ceil(scrollY / row) * columns]?.key;
+	else if (scrollY !== anchored || indexOf(anchor) < 0) anchor = shown[Math.ceil(scrollY / row) * columns]?.key;
 	const before = topOf(anchor);
 	at.order.value = chosen ?? 'list';
 	const query = at.query.value.trim();
@@ -79,7 +72,7 @@ function arrange() {
 	measure();
 	const after = topOf(anchor);
 	if (scrollY && !carried && before >= 0 && after >= 0) scrollBy({top: after - before, behavior: 'instant'});
-	rest = scrollY;
+	anchored = scrollY;
 	draw();
 }
 
@@ -98,11 +91,7 @@ function found(query) {
 }
 
 /* How far apart two colors are in OKLab (CSS Color 4 §9), and in alpha; NaN where one is none. */
-function distance(one, other) {
-	const turn = Math.cos((one.angle - other.angle) * Math.PI / 180);
-	const apart = one.chroma ** 2 + other.chroma ** 2 - 2 * one.chroma * other.chroma * turn;
-	return Math.hypot(one.lightness - other.lightness, Math.sqrt(Math.max(0, apart)), one.alpha - other.alpha);
-}
+const distance = (one, other) => Math.hypot(one.lightness - other.lightness, one.a - other.a, one.b - other.b, one.alpha - other.alpha);
 
 function sorted(colors, order) {
 	if (order === 'name') return colors.sort((a, b) => collator.compare(a.name, b.name));
@@ -117,8 +106,7 @@ const indexOf = wanted => shown.findIndex(({key}) => key === wanted);
 /* Pixels from the top of the list to a tile; negative when it is not shown. */
 const topOf = key => Math.floor(indexOf(key) / columns) * row;
 
-/* Chooses the size of tiles by what there is room for, whatever the font: where all can fit on the screen, they fill it, with few gaps in */
-/* the last row and tiles somewhat wider than high. */
+/* Chooses the size of tiles. Where all fit on the screen they fill it, somewhat wider than high and with few gaps in the last row. */
 function measure() {
 	const root = document.documentElement;
 	root.classList.remove('long');
@@ -221,9 +209,6 @@ function focusOn(index) {
 	const [least, most] = [top + row + (parseFloat(document.body.style.paddingBottom) || 0) - innerHeight, top - at.header.offsetHeight];
 	if (scrollY < least || scrollY > most) scrollTo({top: scrollY < least ? least : most, behavior: 'instant'});
 }
-
-/* The entries that are colors, by the angle of their hue, and grays behind them by lightness. */
-const byAngle = () => hues ??= sorted(entries.filter(({value}) => lookOf(value).css), 'angle');
 
 /* A mark for a text that shows nothing. */
 function blankness(text) {

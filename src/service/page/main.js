@@ -1,9 +1,9 @@
 /* What a person does, and what happens meanwhile. */
 
+const WAIT = 25; // seconds; the usual proxies pass what is answered within 30
 let knowsMethods, isWatching;
 let caughtUp = Promise.resolve(); // until the list is read that another window has told of
 let isCurrent; // whether the list was asked for since the page is visible, and no request has failed
-let longest = 60; // seconds to wait for a change
 let isLeaving; // the address of a color that was closed
 
 const mayChange = () => document.body.classList.contains('writable');
@@ -41,24 +41,21 @@ async function watch() {
 			isCurrent = !document.hidden;
 			sayBack();
 			failures = 0;
-			// a proxy that drops the preference has the list asked for once a second, and a long list is not loaded all the time
+			// a long list is not loaded all the time
 			if (isOther) pause = Math.max(200, list.length / 10);
-			else if (isWaiting) pause = begun + 1000 - performance.now();
-		} catch ({message, isPrivate, isLate}) {
+		} catch ({message, isPrivate}) {
 			if (signal.aborted) continue;
 			isCurrent = false;
 			knowsMethods &&= isWaiting;
-			const time = performance.now() - begun;
-			if (isWaiting) {
-				// a proxy on the way waits less long; whether the service is away tells the next request
-				if (isLate) longest = Math.max(1, Math.floor(time / 2000));
-				pause = 1000 - time;
-			} else {
+			// a proxy may have ended the wait; the next request tells whether the service is away
+			if (!isWaiting) {
 				say(at.away, isPrivate ? 'These colors are private.' : `${message} – trying again…`);
 				if (!listTag) say(at.why, '');
 				pause = Math.min(1000 * 2 ** failures++, 8000);
 			}
 		}
+		// where a proxy does not let the request wait, the list is asked for once a second
+		if (isWaiting && !pause) pause = begun + 1000 - performance.now();
 		await new Promise(resolve => {
 			signal.onabort = resolve;
 			setTimeout(resolve, pause);
@@ -67,13 +64,11 @@ async function watch() {
 	isWatching = false;
 }
 
-/*
- * Reads the list when it changes. All windows of a browser share six connections (HTTP/1.1), so one window waits at a time and tells
- * the others. Without TLS there are no locks, and each window waits for a second only.
- */
+/* Reads the list when it changes. The windows of a browser share six connections (HTTP/1.1), so one of them waits and tells the others.
+   Without TLS there are no locks, and each window waits for a second only. */
 function waitForChange(signal) {
 	const {locks} = navigator;
-	return locks ? locks.request(`wait for ${base}`, {signal}, () => caughtUp.then(() => readList(longest, signal))) : readList(1, signal);
+	return locks ? locks.request(`wait for ${base}`, {signal}, () => caughtUp.then(() => readList(WAIT, signal))) : readList(1, signal);
 }
 
 /* Takes away what was said of a service that did not answer. */

@@ -91,7 +91,9 @@ function showForms(value, look) {
 	});
 	at.contrast.hidden = look.alpha !== 1;
 	if (at.contrast.hidden) return;
-	at.contrast.replaceChildren(...Object.entries(contrastsOf(look)).map(([ink, ratio]) => {
+	// contrast ratios (WCAG 2.2)
+	const ratios = {white: 1.05 / (look.luminance + 0.05), black: (look.luminance + 0.05) / 0.05};
+	at.contrast.replaceChildren(...Object.entries(ratios).map(([ink, ratio]) => {
 		const [sample, whole] = [element('i'), element('p')];
 		sample.ariaHidden = true;
 		Object.assign(sample.style, {background: look.css, color: ink});
@@ -103,10 +105,10 @@ function showForms(value, look) {
 
 /* A color among the six that are nearest in hue, sorted by it; grays, which have none, among grays by lightness. */
 function showNeighbors(entry) {
-	const {angle} = numbers;
 	const {isGray} = lookOf(entry.value);
-	const away = other => (angle(other) - angle(entry) + 540) % 360 - 180;
-	const round = byAngle().filter(({value}) => lookOf(value).isGray === isGray);
+	const degrees = ({value}) => isGray ? -lookOf(value).lightness : lookOf(value).angle;
+	const away = other => (degrees(other) - degrees(entry) + 540) % 360 - 180;
+	const round = entries.filter(({value}) => lookOf(value).isGray === isGray).sort((a, b) => degrees(a) - degrees(b));
 	const place = round.findIndex(({key}) => key === entry.key);
 	// 0, 1, -1, 2, … steps along the round, which may be shorter
 	const near = place < 0 ? [] : Array.from({length: 13}, (_, i) => round.at((place + (i % 2 ? i + 1 : -i) / 2) % round.length));
@@ -197,12 +199,7 @@ function save() {
 	}, mine);
 }
 
-async function remove(entry) {
-	const text = `Deleted ${called(entry.name)}.`;
-	const goesToEnd = entry.key !== entries.at(-1).key && isTooLong();
-	await make(removing(entry), text);
-	if (goesToEnd) tell(`${text} Undo adds it at the end: the list is too long to send.`);
-}
+const remove = entry => make(removing(entry), `Deleted ${called(entry.name)}.`);
 
 at.opened.onkeydown = event => {
 	const {key} = event;

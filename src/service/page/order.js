@@ -12,7 +12,6 @@ let wasDragged = false; // the click that ends a drag opens nothing
 function hindrance() {
 	if (at.order.value !== 'list') return 'To move colors, sort by list order.';
 	if (at.query.value) return 'To move colors, clear the search.';
-	return isTooLong() && 'The list is too long to be sent, so that no color can be moved.';
 }
 
 function begin(entry) {
@@ -103,16 +102,14 @@ at.list.onpointerdown = event => {
 onpointermove = event => {
 	if (!drag || !event.isPrimary) return;
 	const {clientX: x, clientY: y} = event;
-	if (drag.isHeld) return Object.assign(drag, {x, y});
-	if (Math.hypot(x - drag.x, y - drag.y) < SLACK) return;
-	// a touch that moves at once scrolls
-	if (drag.isTouch) return release();
-	hold();
+	if (!drag.isHeld) {
+		if (Math.hypot(x - drag.x, y - drag.y) < SLACK) return;
+		// a touch that moves at once scrolls
+		drag.isTouch ? release() : hold();
+	}
 	if (drag) Object.assign(drag, {x, y});
 };
 onpointerup = () => release();
 onpointercancel = () => release(true);
 at.list.addEventListener('touchmove', event => drag?.isHeld && event.preventDefault(), {passive: false});
-at.list.oncontextmenu = event => {
-	if (drag?.isHeld) event.preventDefault();
-};
+at.list.oncontextmenu = () => !drag?.isHeld;

@@ -5,9 +5,9 @@ const base = location.pathname.replace(/\/+$/, '') + '/colors';
 const pathOf = name => `${base}/${encodeURIComponent(name)}`;
 const TOKEN = `token for ${base}`;
 const B64TOKEN = /^[\w.~+/-]+=*$/; // RFC 6750 §2.1; fetch throws at some others
-const LIMIT = 15000; // milliseconds without an answer after which a request is lost; content has 10 kB/s beside
+const LIMIT = 15000; // milliseconds until a request without an answer counts as lost; content has 10 kB/s in addition
 const AWAY = 'The service does not answer';
-const tabs = new BroadcastChannel(TOKEN); // of this browser: they ask each other for the token, with an empty text
+const tabs = new BroadcastChannel(TOKEN); // of this browser; an empty message asks for the token, any other is the token
 const refused = new Set(); // tokens that the service did not accept
 let isDeclined, dialogue;
 
@@ -60,9 +60,9 @@ async function send(path, init, limit) {
 		// a proxy that compresses makes tags weak, and If-Match wants them strong
 		const tag = headers.get('ETag')?.replace('W/', '');
 		return {status, json, message, tag, allow: headers.get('Allow') ?? '', isChallenged: headers.has('WWW-Authenticate')};
-	} catch (error) {
+	} catch {
 		isCurrent = false;
-		throw Object.assign(new Error(AWAY), {isLate: error === 504});
+		throw new Error(AWAY);
 	}
 }
 
