@@ -9,9 +9,11 @@ const NEAR = 0.15; // of OKLab's lightness, from black to white; from red to ora
 const NEAREST = 12; // colors that are found for one that is typed, beside those that equal it
 const tiles = new Map();
 const collator = new Intl.Collator(undefined, {numeric: true});
-const numbers = {
-	hue: ({value}) => lookOf(value).rank,
-	lightness: ({value}) => -lookOf(value).lightness,
+const orders = {
+	list: colors => colors,
+	hue: colors => sortedBy(({value}) => lookOf(value).rank, colors),
+	lightness: colors => sortedBy(({value}) => -lookOf(value).lightness, colors),
+	name: colors => colors.sort((a, b) => collator.compare(a.name, b.name)),
 };
 let list = []; // as the service has it
 const pending = new Set(); // edits that the service has yet to make; they are shown
@@ -81,7 +83,7 @@ function found(query) {
 	const plain = text => text.toLowerCase().replace(/\s+/g, '');
 	const text = plain(query);
 	const hits = text ? entries.filter(entry => (entry.text ??= `${plain(entry.name)}\n${plain(entry.value)}`).includes(text)) : [...entries];
-	const named = sorted(hits, at.order.value);
+	const named = orders[at.order.value](hits);
 	const look = lookOf(query);
 	if (!look.css) return named;
 	const away = new Map(entries.map(entry => [entry, distance(lookOf(entry.value), look)]));
@@ -93,11 +95,8 @@ function found(query) {
 /* How far apart two colors are in OKLab (CSS Color 4 §9), and in alpha; NaN where one is none. */
 const distance = (one, other) => Math.hypot(one.lightness - other.lightness, one.a - other.a, one.b - other.b, one.alpha - other.alpha);
 
-function sorted(colors, order) {
-	if (order === 'name') return colors.sort((a, b) => collator.compare(a.name, b.name));
-	const number = numbers[order];
-	if (!number) return colors;
-	// each number is found once, and not with each comparison
+/* Finds the number of each color once, and not with each comparison. */
+function sortedBy(number, colors) {
 	return colors.map(color => [number(color), color]).sort(([a], [b]) => a - b).map(([, color]) => color);
 }
 

@@ -108,7 +108,7 @@ function showNeighbors(entry) {
 	const {isGray} = lookOf(entry.value);
 	const degrees = ({value}) => isGray ? -lookOf(value).lightness : lookOf(value).angle;
 	const away = other => (degrees(other) - degrees(entry) + 540) % 360 - 180;
-	const round = entries.filter(({value}) => lookOf(value).isGray === isGray).sort((a, b) => degrees(a) - degrees(b));
+	const round = sortedBy(degrees, entries.filter(({value}) => lookOf(value).isGray === isGray));
 	const place = round.findIndex(({key}) => key === entry.key);
 	// 0, 1, -1, 2, … steps along the round, which may be shorter
 	const near = place < 0 ? [] : Array.from({length: 13}, (_, i) => round.at((place + (i % 2 ? i + 1 : -i) / 2) % round.length));
