@@ -220,7 +220,7 @@ fn on_a_phone_help_is_whole_and_without_keys_the_count_is_on_one_line_and_the_me
             return [menu.left >= 0, Math.abs(menu.right - more.right) < 1, menu.top > more.bottom && menu.top < more.bottom + 12]";
         assert_eq!(browser.run(offset), json!([true, true, true]), "{width}");
         browser.press(&[ESCAPE]);
-        browser.click("#asks");
+        browser.click("#showHelp");
         let is_whole = "const help = document.querySelector('#help'); return help.scrollHeight <= help.clientHeight";
         assert_eq!(browser.run(is_whole), true, "{width}");
         let keys = "return [...document.querySelectorAll('#help kbd')].filter(key => key.checkVisibility()).length > 0";

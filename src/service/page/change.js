@@ -168,7 +168,7 @@ async function undo() {
 	}
 }
 
-/* Says what happened for a while, with a way back. */
+/* Shows for a while what happened, with Undo if it is the last change. */
 function tell(text = '') {
 	at.told.textContent = text;
 	offerUndo();
@@ -178,7 +178,7 @@ function tell(text = '') {
 	if (text) fading = setTimeout(fade, 12000);
 }
 
-/* Takes the message away, but not the focus. */
+/* Takes the message away, unless the focus is in it. */
 function fade() {
 	if (at.message.matches(':focus-within')) fading = setTimeout(fade, 12000);
 	else tell();

@@ -63,7 +63,7 @@ function linear(channel) {
 }
 
 const clipped = rgb => rgb.map(channel => Math.max(0, Math.min(channel, 1)));
-/* Whether 8 bits tell a color from the nearest in sRGB. */
+/* Whether a color is so far outside of sRGB that 8 bits show it. */
 const isClipped = ({rgb}) => rgb.some(channel => Math.abs(channel - 0.5) * 255 > 128);
 const bytesOf = channels => clipped(channels).map(channel => Math.round(channel * 255));
 const hexOf = channels => '#' + bytesOf(channels).map(byte => byte.toString(16).padStart(2, 0)).join('');

@@ -61,7 +61,7 @@ function drawField(field, colors) {
 	});
 }
 
-/* Another list is compared anew, before anybody replaces what was never shown. */
+/* Compares again when the list changes, so that nobody replaces colors that were never shown. */
 function followIncoming() {
 	if (!at.incoming.open || incoming.isBusy || isSame(list, incoming.expected)) return;
 	compare(incoming.all, incoming.source, CHANGED);
@@ -78,7 +78,7 @@ at.saveJson.onclick = () => {
 	const lines = list.map(({name, value}) => `  ${JSON.stringify({name, value})}`);
 	download('colors.json', 'application/json', `[\n${lines.join(',\n')}\n]\n`);
 };
-/* Of a name only the first, as a path has it. What is no color could be anything. */
+/* Of colors with one name only the first is saved, as a path names it. A value that is no color could be anything, and is left out. */
 at.saveCss.onclick = () => {
 	const lines = entries.map(({name, value, nth}) => {
 		const property = CSS.escape('--' + name);

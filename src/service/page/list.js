@@ -131,7 +131,7 @@ function measure() {
 	root.style.setProperty('--header', `${header}px`);
 }
 
-/* Sees to tiles for what is in view or near, and for the current one, or for all. */
+/* Makes, places and removes tiles: there are those in view or near it and the current one, or all. */
 function draw() {
 	const top = scrollY - at.list.offsetTop;
 	const [first, last] = [-0.5, 1.5].map(screens => Math.ceil((top + innerHeight * screens) / row) * columns);
@@ -185,7 +185,7 @@ function fill(tile, entry, index, lefts) {
 	tile.entry = entry;
 }
 
-/* Lets tiles move to their new places, unless there are too many or the person prefers none of that. */
+/* Lets tiles glide to the places that an action gives them, unless there are too many. For reduced motion, style.css has no transition. */
 function glide(action) {
 	at.list.style.setProperty('--glide', entries.length > ALL ? '0s' : '.35s');
 	action();
@@ -193,7 +193,7 @@ function glide(action) {
 	glide.timer = setTimeout(() => at.list.style.removeProperty('--glide'), 400);
 }
 
-/* Puts the focus on the current tile, wherever that is, or on the search where there is none. */
+/* Puts the focus on the current tile, in view or not, or on the search where there is no tile. */
 function focusTile() {
 	const tile = tiles.get(shown[current]?.key);
 	(tile?.firstChild ?? at.query).focus({preventScroll: true});
@@ -203,7 +203,7 @@ function focusOn(index) {
 	current = Math.max(0, Math.min(index, shown.length - 1));
 	draw();
 	focusTile();
-	// where it will be, should it be on its way
+	// computed, since a tile that glides is not yet where it will be
 	const top = at.list.offsetTop + Math.floor(current / columns) * row;
 	const [least, most] = [top + row + (parseFloat(document.body.style.paddingBottom) || 0) - innerHeight, top - at.header.offsetHeight];
 	if (scrollY < least || scrollY > most) scrollTo({top: scrollY < least ? least : most, behavior: 'instant'});
@@ -214,7 +214,7 @@ function blankness(text) {
 	return text ? /^[\p{C}\p{Z}]*$/u.test(text) ? '(blank)' : '' : '(empty)';
 }
 
-/* A stranger's text in a sentence: isolated, as it may run from right to left, and short. */
+/* A name or value within a sentence: isolated, as it may run from right to left, and not too long. */
 function called(text) {
 	const end = text.length > 60 ? '…' : '';
 	return blankness(text) || `\u2068${text.slice(0, 60)}${end}\u2069`;
@@ -224,7 +224,7 @@ const figure = number => number.toLocaleString('en');
 const amount = number => `${figure(number)} ${number === 1 ? 'color' : 'colors'}`;
 const element = (tag, text = '') => Object.assign(document.createElement(tag), {textContent: text});
 
-/* Sets a text, which is read out if it is another. */
+/* Sets a text if it is another one: screen readers read out each text that is set. */
 function say(element, text) {
 	if (element.textContent !== text) element.textContent = text;
 }

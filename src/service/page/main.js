@@ -4,7 +4,7 @@ const WAIT = 25; // seconds; the usual proxies pass what is answered within 30
 let knowsMethods, isWatching;
 let caughtUp = Promise.resolve(); // until the list is read that another window has told of
 let isCurrent; // whether the list was asked for since the page is visible, and no request has failed
-let isLeaving; // the address of a color that was closed
+let isLeaving; // while history goes back from the address of a color that was closed
 
 const mayChange = () => document.body.classList.contains('writable');
 
@@ -18,7 +18,7 @@ async function learn() {
 	classList.add(!allow.includes('PUT') ? 'read-only' : isChallenged ? 'guarded' : 'writable');
 	if (!allow.includes('PUT')) {
 		const {json} = await ask('GET', base.replace(/colors$/, 'health'));
-		if (json.follows) at.reads.textContent = `Follows ${json.follows}, read-only`;
+		if (json.follows) at.readOnly.textContent = `Follows ${json.follows}, read-only`;
 	}
 }
 
@@ -39,16 +39,16 @@ async function watch() {
 			// the list first: the rest is not urgent
 			const [isOther] = await Promise.all([isWaiting ? waitForChange(signal) : readList(0, signal), knowsMethods || learn()]);
 			isCurrent = !document.hidden;
-			sayBack();
+			clearOutage();
 			failures = 0;
 			// a long list is not loaded all the time
 			if (isOther) pause = Math.max(200, list.length / 10);
 		} catch ({message, isPrivate}) {
 			if (signal.aborted) continue;
 			isCurrent = false;
-			knowsMethods &&= isWaiting;
 			// a proxy may have ended the wait; the next request tells whether the service is away
 			if (!isWaiting) {
+				knowsMethods = false;
 				say(at.away, isPrivate ? 'These colors are private.' : `${message} – trying again…`);
 				if (!listTag) say(at.why, '');
 				pause = Math.min(1000 * 2 ** failures++, 8000);
@@ -72,7 +72,7 @@ function waitForChange(signal) {
 }
 
 /* Takes away what was said of a service that did not answer. */
-function sayBack() {
+function clearOutage() {
 	if (at.refusal.textContent === AWAY) say(at.refusal, '');
 	if (at.told.textContent === AWAY || at.away.textContent.startsWith(AWAY)) tell('The service is back.');
 	say(at.away, '');
@@ -225,7 +225,7 @@ at.way.onclick = () => {
 	at.query.focus();
 };
 at.give.onclick = () => attempt(give);
-at.asks.onclick = () => at.help.showModal();
+at.showHelp.onclick = () => at.help.showModal();
 at.takeBack.onclick = takeBack;
 at.undo.onclick = takeBack;
 at.dismiss.onclick = () => tell();

@@ -6,14 +6,14 @@ let touched; // where the only finger came down
 
 const isOpenFor = mine => at.opened.open && mine === opened;
 
-const entryOf = wanted => entries.find(({key}) => key === wanted);
+const entryWith = wanted => entries.find(({key}) => key === wanted);
 
 /* Shows a color, or what it was if it has gone. */
 function open(entry) {
-	const isGone = !entryOf(entry.key);
+	const isGone = !entryWith(entry.key);
 	opened = {entry, isGone};
 	say(at.refusal, isGone ? 'Deleted elsewhere.' : '');
-	// who closes it is where it was
+	// closing it puts the focus on its tile
 	if (!isGone) current = Math.max(0, indexOf(entry.key));
 	showOpened();
 	// what has just been pressed may be hidden now
@@ -97,7 +97,7 @@ function showForms(value, look) {
 		const [sample, whole] = [element('i'), element('p')];
 		sample.ariaHidden = true;
 		Object.assign(sample.style, {background: look.css, color: ink});
-		// never more than it is
+		// rounded down: 4.499 is not enough where 4.5 is needed
 		whole.append(sample, `${(Math.floor(ratio * 100) / 100).toFixed(2)} : 1 with ${ink}`);
 		return whole;
 	}));
@@ -110,7 +110,7 @@ function showNeighbors(entry) {
 	const away = other => (degrees(other) - degrees(entry) + 540) % 360 - 180;
 	const round = sortedBy(degrees, entries.filter(({value}) => lookOf(value).isGray === isGray));
 	const place = round.findIndex(({key}) => key === entry.key);
-	// 0, 1, -1, 2, … steps along the round, which may be shorter
+	// 0, 1, -1, 2, -2, … steps along the round, which may have fewer colors
 	const near = place < 0 ? [] : Array.from({length: 13}, (_, i) => round.at((place + (i % 2 ? i + 1 : -i) / 2) % round.length));
 	const nearest = [...new Set(near)].sort((a, b) => Math.abs(away(a)) - Math.abs(away(b)));
 	const around = nearest.slice(0, 7).sort((a, b) => away(a) - away(b) || round.indexOf(a) - round.indexOf(b));
@@ -131,7 +131,7 @@ function followOpened() {
 	if (!opened) return followAddress();
 	if (!at.opened.open || opened.isChanging) return;
 	const {entry, isGone} = opened;
-	const now = entryOf(entry.key);
+	const now = entryWith(entry.key);
 	if (isGone ? now : now?.value !== entry.value || now.of !== entry.of) open(now ?? entry);
 	else opened.entry = now ?? entry;
 }
@@ -142,7 +142,7 @@ function followAddress() {
 	const name = view.get('color');
 	if (at.opened.open && !mayLeave()) return writeAddress();
 	if (name === null) return at.opened.close();
-	const entry = entryOf(`${view.get('nth') ?? 1} ${name}`);
+	const entry = entryWith(`${view.get('nth') ?? 1} ${name}`);
 	if (entry) return open(entry);
 	tell(`There is no color ${called(name)}.`);
 	writeAddress();
@@ -150,12 +150,12 @@ function followAddress() {
 
 /* Opens the color some steps away; after the last one comes the first. */
 function step(by) {
-	// at the place of what has gone is the next one
+	// a color that has gone is not shown any more, and the next one has its index
 	const next = by + (!opened.isGone ? indexOf(opened.entry.key) : by > 0 ? current - 1 : current);
 	if (shown.length && !opened.isChanging) open(shown[Math.abs(by) > 1 ? Math.max(0, Math.min(next, shown.length - 1)) : (next + shown.length) % shown.length]);
 }
 
-/* Whether nothing that was typed would be lost, or may be. */
+/* Whether the fields may be left: nothing typed would be lost, or the person agrees. */
 const mayLeave = () => !opened.isChanging || opened.isBusy || at.name.value === opened.name && at.value.value === opened.value || confirm('Discard what you typed?');
 
 /* Puts the focus on a tile, and ends a search that hides it. */
@@ -187,7 +187,7 @@ function save() {
 		} catch (error) {
 			if (error instanceof Late) {
 				// who saves again has seen what it is now
-				const now = entryOf(entry?.key);
+				const now = entryWith(entry?.key);
 				if (isNew || !now) Object.assign(mine, {isNew: true, label: isNew ? 'Add one more' : 'Add again'});
 				else Object.assign(mine, {entry: now, label: `Overwrite ${called(now.value)}`});
 			}
@@ -238,7 +238,7 @@ at.opened.addEventListener('touchend', ({changedTouches: [touch]}) => {
 at.previous.onclick = () => step(-1);
 at.next.onclick = () => step(1);
 at.change.onclick = () => edit(opened.entry);
-at.cancel.onclick = () => opened.isNew ? at.opened.close() : open(entryOf(opened.entry.key) ?? opened.entry);
+at.cancel.onclick = () => opened.isNew ? at.opened.close() : open(entryWith(opened.entry.key) ?? opened.entry);
 at.delete.onclick = () => {
 	const {entry} = opened;
 	at.opened.close();

@@ -32,14 +32,14 @@ function shift(to) {
 	at.said.textContent = `${called(draft.entry.name)}: ${draft.to + 1} of ${entries.length}`;
 }
 
-/* Sends the move, unless it is none or `isUnwanted`. */
+/* Sends the move, or puts the color back: if it is where it was, or if `isUnwanted`. */
 function settle(isUnwanted) {
 	if (!draft) return;
 	const {entry, from, to, edit} = draft;
 	clearTimeout(settle.timer);
 	draft = carried = null;
 	pending.delete(edit);
-	if (to === from || isUnwanted === true) return glide(() => take(list));
+	if (to === from || isUnwanted) return glide(() => take(list));
 	attempt(() => make(edit, `Moved ${called(entry.name)} to place ${figure(to + 1)}.`));
 }
 

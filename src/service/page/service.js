@@ -13,11 +13,11 @@ let isDeclined, dialogue;
 
 const tokenOfTab = () => sessionStorage.getItem(TOKEN) ?? '';
 
-/* Has this tab use a token; false if none can be one. */
+/* Has this tab use a token; false if it has a character that no token may have. */
 function keep(token) {
 	if (!B64TOKEN.test(token)) return false;
 	sessionStorage.setItem(TOKEN, token);
-	// whether it is accepted, and for what, is asked anew
+	// what it allows is asked anew
 	isDeclined = knowsMethods = false;
 	document.body.classList.remove('guarded');
 	at.asking.close();
@@ -66,7 +66,7 @@ async function send(path, init, limit) {
 	}
 }
 
-/* Has the person give a token; false when declined. Requests share the dialog. */
+/* Asks the person for a token; false when declined. Requests that need one at the same time share the dialog. */
 function askForToken(method) {
 	return dialogue ??= new Promise(resolve => {
 		at.asked.textContent = method === 'GET' ? 'These colors are private' : 'Changes need a token';
