@@ -43,7 +43,7 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "IjUvdEeqOOCRpS5Mpqny8I01bZPkXCelG5EViT/Gbf8=",
+    "Vuq3IIZt/oY27jGAWHaZ4GQR2lo1kIbShABSjzAjF3o=",
     "'; style-src 'sha256-",
     "cvX8I5PfLw3keiNDiMxt/zVs7+EfvReFL9ocEgPdUoc=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \

@@ -44,7 +44,7 @@ function take(colors) {
 		try {
 			edited = edit(edited).colors;
 		} catch {
-			// `make` tells of it when it sends the edit
+			// `apply` tells of it when it sends the edit
 		}
 	}
 	entries = entriesOf(edited);
