@@ -4,7 +4,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Bytes from which on a blob of the list is counted. Each connection may hold a shorter one.
+/// Bytes of the shortest blob of the list that is counted. A connection that holds a shorter one
+/// takes more memory itself.
 const COUNTED_BYTES_MIN: usize = 4096;
 
 /// Bytes of all blobs that are counted, those that only a slow client holds included.

@@ -1,8 +1,9 @@
 //! `colors`: a JSON web service that keeps an ordered list of named colors. What clients may rely on
 //! is in docs/http.md.
 //!
-//! A map of the code, with one line for each file but `main`. Each group uses only those below it.
-//! How a read, a change, a deadline and the stop go through them is told in CONTRIBUTING.md, "The
+//! A map of the code, with one line for each file but `main` and tests. Each group uses only those
+//! below it.
+//! How a read, a change, a deadline and the stop go through them is described in CONTRIBUTING.md, "The
 //! way of a request".
 //!
 //! - the program
@@ -21,6 +22,7 @@
 //!   - `inbox`: how other threads reach a worker
 //!   - `waits`: which connections wait for a change, and which a change concerns
 //!   - `connection`: the state machine of a connection
+//!   - `connection/sending`: responses, and what follows them
 //!   - `connection/pending`: answers that come later
 //!   - `output`: what a connection has to send
 //!   - `stepped`: a connection that a fuzz target serves; in no other build
@@ -28,7 +30,9 @@
 //! - `service`: the contract, a request in and a response out
 //!   - `mod`: what requests are answered from, and what their answers are
 //!   - `connections`: how many connections each worker has
+//!   - `admission`: what the head of a request decides
 //!   - `respond`: the table of resources and methods, and their responses
+//!   - `monitoring`: `/health` and `/metrics`
 //!   - `matcher`: what a path names
 //!   - `origin`: which web pages may do what
 //!   - `token`: who may change the list
@@ -167,12 +171,8 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
         return Ok(());
     };
     let service = Service::new(store, service_options(args, tokens), workers, connections_max);
-    let limits = Limits {
-        content_max: args.max_body,
-        request_timeout: args.request_timeout,
-        keep_alive: args.keep_alive,
-        memory_max,
-    };
+    let limits =
+        Limits { request_timeout: args.request_timeout, keep_alive: args.keep_alive, memory_max };
     let shared = Arc::new(Shared::new(service, limits));
     let mut accept_loop =
         AcceptLoop::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
@@ -221,6 +221,7 @@ fn service_options(args: &Args, tokens: Option<Tokens>) -> ServiceOptions {
         read_only: args.read_only,
         access_log: args.access_log,
         allowlist: Allowlist { origins: args.allow_origin.clone(), hosts: args.allow_host.clone() },
+        content_max: args.max_body,
         tokens,
     }
 }
@@ -245,7 +246,8 @@ fn log_advice(
     args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
     if let (true, Some(name)) = (is_activated, &args.listen_name) {
         log::warn!(
-            "{name} does nothing: the service manager hands over the sockets; change the .socket unit"
+            "{name} does nothing: the service manager hands over the sockets; change the .socket \
+             unit"
         );
     }
     if let Some(loaded) = loaded {
@@ -254,7 +256,8 @@ fn log_advice(
         && !args.read_only
     {
         log::warn!(
-            "whoever reaches {endpoint} may change the list: --token-file, --read-only or a loopback address would prevent that"
+            "whoever reaches {endpoint} may change the list: --token-file, --read-only or a \
+             loopback address would prevent that"
         );
     }
 }

@@ -26,7 +26,7 @@ pub(crate) enum Source {
     Followed,
     /// FILE, without links. `seed`: the colors of a new FILE, and their name; `None` if FILE is
     /// certain to have a list.
-    Database { path: PathBuf, has_list: bool, seed: Option<(Colors, String)> },
+    Database { path: PathBuf, seed: Option<(Colors, String)> },
 }
 
 impl Source {
@@ -61,7 +61,7 @@ pub(crate) fn find(args: &Args) -> Result<Source, Failure> {
     // a start rolls back a journal, which may leave no list
     let is_finished = has_list && !probe::has_journal(&path);
     let seed = (!is_finished).then(|| read_seed(args)).transpose()?;
-    Ok(Source::Database { path, has_list, seed })
+    Ok(Source::Database { path, seed })
 }
 
 /// Returns the lock of FILE, if that exists: this makes none. Waits for another process of the
@@ -156,16 +156,15 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
         Source::Followed => {
             Ok(follows(file, foreign_reader::read_once(file, true).map_err(failed)?.len()))
         }
-        Source::Database { has_list: false, seed: Some((colors, seed)), .. } => {
-            Ok(format!("{} from {seed}, for {name}", count(colors.len())))
-        }
-        // the seed is not needed; a start would fail where it cannot be read, and so has `find`
-        Source::Database { path, .. } => match foreign_reader::read_once(&path, true) {
-            Ok(colors) => Ok(format!("{} kept in {name}", count(colors.len()))),
-            Err(DatabaseError::HotJournal) => {
+        Source::Database { path, seed } => match (foreign_reader::read_once(&path, true), seed) {
+            (Ok(colors), _) => Ok(format!("{} kept in {name}", count(colors.len()))),
+            (Err(DatabaseError::Missing), Some((colors, seed))) => {
+                Ok(format!("{} from {seed}, for {name}", count(colors.len())))
+            }
+            (Err(DatabaseError::HotJournal), _) => {
                 Ok(format!("what {name} has, after the journal beside it is rolled back"))
             }
-            Err(error) => Err(failed(error)),
+            (Err(error), _) => Err(failed(error)),
         },
     }
 }

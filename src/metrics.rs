@@ -1,7 +1,7 @@
 //! What the service counts, and the text that Prometheus reads.
 //!
 //! Each [`Counter`] is written by one thread alone, so that workers share no cache line for
-//! counting. `/metrics` tells the sums.
+//! counting. `/metrics` shows the sums.
 
 use std::fmt::Display;
 use std::fs;
@@ -61,12 +61,19 @@ pub(crate) enum Closing {
     NoRoom,
 }
 
-/// The values of the label `reason`, in the order of [`Closing`].
-const CLOSINGS: [&str; 5] = ["idle", "request", "unread", "old_list", "no_room"];
-
 impl Closing {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Idle, Self::Request, Self::Unread, Self::OldList, Self::NoRoom];
+
+    /// The value of the label `reason`.
     pub(crate) fn label(self) -> &'static str {
-        CLOSINGS[self as usize]
+        match self {
+            Self::Idle => "idle",
+            Self::Request => "request",
+            Self::Unread => "unread",
+            Self::OldList => "old_list",
+            Self::NoRoom => "no_room",
+        }
     }
 }
 
@@ -120,7 +127,7 @@ pub(crate) struct WorkerCounters {
     /// Responses by [`METHODS`] and [`CLASSES`].
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
     /// Closed connections by [`Closing`].
-    pub(crate) closed: [Counter; CLOSINGS.len()],
+    closed: [Counter; Closing::ALL.len()],
     /// Times of requests that were answered without a save. Most last from the start to the end of
     /// the pass that answered them: the clock is read once per pass. An answer that took long lasts
     /// from the start of the pass that received its last byte. The time in the kernel's receive
@@ -132,8 +139,8 @@ pub(crate) struct WorkerCounters {
 }
 
 impl WorkerCounters {
-    pub(crate) fn count_closed(&self, reason: Closing, count: usize) {
-        self.closed[reason as usize].add(count as u64);
+    pub(crate) fn closed(&self, reason: Closing) -> &Counter {
+        &self.closed[reason as usize]
     }
 
     /// Counts a response by its status. `method` is `None` for what could not be read as a request.
@@ -153,6 +160,24 @@ pub(crate) struct SaveMetrics {
     pub(crate) failures: Counter,
 }
 
+/// What the service is at this moment, and what its store counts.
+pub(crate) struct Gauges<'a> {
+    /// Open connections.
+    pub(crate) connections: usize,
+    pub(crate) connections_max: usize,
+    /// Requests that wait for a change of the list.
+    pub(crate) waiting: usize,
+    /// Colors in the list.
+    pub(crate) colors: usize,
+    /// Bytes of the list as JSON.
+    pub(crate) list_bytes: usize,
+    pub(crate) saves: &'a SaveMetrics,
+    /// When the file that is followed was last read; `None` without one.
+    pub(crate) read: Option<SystemTime>,
+    /// When such a read last found another list.
+    pub(crate) changed: Option<SystemTime>,
+}
+
 /// The numbers of the whole service.
 pub(crate) struct Metrics {
     /// By the number of the worker.
@@ -166,17 +191,8 @@ impl Metrics {
         Self { workers, started: SystemTime::now() }
     }
 
-    /// All metrics in the text format of Prometheus, version 0.0.4. `connections`: how many are
-    /// open, how many may be, and how many wait for a change. `list`: how many colors it has, and
-    /// bytes of JSON. `read` and `changed`: when a followed file was last read, and when a read
-    /// last found another list; `None` if no file is followed.
-    pub(crate) fn exposition(
-        &self,
-        connections: [usize; 3],
-        list: (usize, usize),
-        saves: &SaveMetrics,
-        [read, changed]: [Option<SystemTime>; 2],
-    ) -> String {
+    /// All metrics in the text format of Prometheus, version 0.0.4.
+    pub(crate) fn exposition(&self, gauges: &Gauges<'_>) -> String {
         // in bytes; the text has 7 KiB
         let mut text = Exposition { text: String::with_capacity(8 * 1024), family: "" };
         text.family("colors_http_requests_total");
@@ -190,26 +206,25 @@ impl Metrics {
         text.family("colors_http_request_duration_seconds");
         text.histogram("durable=\"false\"", workers.clone().map(|worker| &worker.immediate));
         text.histogram("durable=\"true\"", workers.map(|worker| &worker.durable));
-        let [open, most, waiting] = connections;
-        text.number("colors_connections", open);
-        text.number("colors_connections_max", most);
-        text.number("colors_requests_waiting", waiting);
+        text.number("colors_connections", gauges.connections);
+        text.number("colors_connections_max", gauges.connections_max);
+        text.number("colors_requests_waiting", gauges.waiting);
         text.family("colors_connections_closed_total");
-        for (reason, name) in CLOSINGS.iter().enumerate() {
-            let count = self.sum(|worker| &worker.closed[reason]);
-            text.sample(&format!("{{reason=\"{name}\"}}"), count);
+        for reason in Closing::ALL {
+            let count = self.sum(|worker| worker.closed(reason));
+            text.sample(&format!("{{reason=\"{}\"}}", reason.label()), count);
         }
         text.number("colors_workers", self.workers.len());
-        let (colors, list_bytes) = list;
-        text.number("colors_colors", colors);
-        text.number("colors_list_bytes", list_bytes);
+        text.number("colors_colors", gauges.colors);
+        text.number("colors_list_bytes", gauges.list_bytes);
+        let saves = gauges.saves;
         let saved: u64 = saves.durations.buckets.iter().map(Counter::read).sum();
         text.number("colors_saves_total", saved);
         text.number("colors_save_failures_total", saves.failures.read());
         text.family("colors_save_duration_seconds");
         text.histogram("", iter::once(&saves.durations));
-        text.optional("colors_read_timestamp_seconds", read.map(seconds_since_1970));
-        text.optional("colors_changed_timestamp_seconds", changed.map(seconds_since_1970));
+        text.optional("colors_read_timestamp_seconds", gauges.read.map(seconds_since_1970));
+        text.optional("colors_changed_timestamp_seconds", gauges.changed.map(seconds_since_1970));
         let (dropped, warnings) = logging::counts();
         text.number("colors_log_lines_dropped_total", dropped);
         text.number("colors_log_warnings_total", warnings);

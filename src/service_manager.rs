@@ -83,26 +83,26 @@ pub(crate) struct Watchdog {
     heartbeat: Option<Duration>,
     /// When the next heartbeat is due, or the next look after one was withheld.
     due: Instant,
-    /// A thread holds a clone from when it is asked until it answers.
-    question: Arc<()>,
+    /// A worker holds a clone of it from when it is sent one until it drops that.
+    ping: Arc<()>,
 }
 
 impl Watchdog {
     pub(crate) fn from_env(now: Instant) -> Self {
         let heartbeat = heartbeat(variable);
-        Self { heartbeat, due: now + heartbeat.unwrap_or_default(), question: Arc::default() }
+        Self { heartbeat, due: now + heartbeat.unwrap_or_default(), ping: Arc::default() }
     }
 
-    /// Sends a heartbeat if one is due, unless a thread has not answered or the save under way has
-    /// taken longer (`save_time`) than the time between heartbeats. `ask` has to give each thread a
-    /// clone, which the thread drops to answer. Call it on every pass of the accept loop.
-    pub(crate) fn tick(&mut self, now: Instant, save_time: Duration, ask: impl FnOnce(&Arc<()>)) {
+    /// Sends a heartbeat if one is due, unless a worker still has the last ping, or the save under
+    /// way has taken longer (`save_time`) than the time between heartbeats. `send` has to send each
+    /// worker a clone of the next ping. Call it on every pass of the accept loop.
+    pub(crate) fn tick(&mut self, now: Instant, save_time: Duration, send: impl FnOnce(&Arc<()>)) {
         let Some(heartbeat) = self.heartbeat.filter(|_| now >= self.due) else { return };
-        if Arc::strong_count(&self.question) > 1 || save_time > heartbeat {
+        if Arc::strong_count(&self.ping) > 1 || save_time > heartbeat {
             self.due = now + heartbeat.min(LATE_TIME);
             return;
         }
-        ask(&self.question);
+        send(&self.ping);
         self.due = now + heartbeat;
         // the first READY may have been dropped; a manager that has it ignores this one
         tell("READY=1\nWATCHDOG=1\n");
@@ -149,12 +149,12 @@ mod tests {
         let start = Instant::now();
         let heartbeat = Duration::from_secs(30);
         let due = start + heartbeat;
-        let mut watchdog = Watchdog { heartbeat: Some(heartbeat), due, question: Arc::default() };
+        let mut watchdog = Watchdog { heartbeat: Some(heartbeat), due, ping: Arc::default() };
         assert_eq!(watchdog.poll_timeout(start), Some(heartbeat));
         let no_save = Duration::ZERO;
         let mut threads = Vec::new();
         watchdog.tick(start + heartbeat / 2, no_save, |_| panic!("it is not due"));
-        watchdog.tick(due, no_save, |question| threads = vec![Arc::clone(question); 2]);
+        watchdog.tick(due, no_save, |ping| threads = vec![Arc::clone(ping); 2]);
         threads.pop();
         watchdog.tick(start + 2 * heartbeat, no_save, |_| panic!("one has not answered"));
         assert_eq!(watchdog.poll_timeout(start + 2 * heartbeat), Some(LATE_TIME));

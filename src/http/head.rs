@@ -80,11 +80,11 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
     let framing = lines.framing(content_max)?;
     // without other fields, nothing is compared with it
     if let Some(host) = host
-        && (lines.rare.is_some() || !host.needs_no_dns)
+        && (lines.rare.is_some() || host.needs_dns)
     {
         let fields = lines.rare();
         fields.host = Some(host.as_str().to_owned());
-        fields.host_needs_dns = !host.needs_no_dns;
+        fields.host_needs_dns = host.needs_dns;
     }
     let request = Request {
         method: method.parse().map_err(|()| REQUEST_LINE)?,
@@ -247,12 +247,16 @@ fn once<T>(field: &mut Option<T>, value: T, error: ProtocolError) -> Result<(), 
     if field.replace(value).is_some() { Err(error) } else { Ok(()) }
 }
 
-/// Appends the value of a repeated field line, after a comma (RFC 9110 §5.3).
+/// Appends the value of a repeated field line, after a comma (RFC 9110 §5.3). Other characters than
+/// those of ASCII, which none of these fields has, become question marks: each takes one byte still.
 fn join(field: &mut Option<String>, value: &[u8]) {
-    let value = String::from_utf8_lossy(value);
+    let ascii = value.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' });
     match field {
-        Some(joined) => joined.extend([", ", &value]),
-        None => *field = Some(value.into_owned()),
+        Some(joined) => {
+            joined.push_str(", ");
+            joined.extend(ascii);
+        }
+        None => *field = Some(ascii.collect()),
     }
 }
 
@@ -317,6 +321,14 @@ mod tests {
         ] {
             assert_eq!(fields(lines).unwrap().content_coding.as_deref(), expected, "{lines:?}");
         }
+    }
+
+    #[test]
+    fn a_field_takes_no_more_memory_than_its_line() {
+        let mut field = None;
+        join(&mut field, &[0xff; 1000]);
+        join(&mut field, "\u{e9}".as_bytes());
+        assert_eq!(field, Some("?".repeat(1000) + ", ??"));
     }
 
     #[test]

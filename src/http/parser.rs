@@ -15,8 +15,7 @@ use super::syntax::is_tchar;
 /// browsers stay below 16 KiB in all.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Longest method in bytes. The longest that is registered has 17 (RFC 5323, RFC 4437); the rest is
-/// slack.
+/// Longest method in bytes. The longest that is registered has 17 (UPDATEREDIRECTREF, RFC 4437).
 const METHOD_BYTES_MAX: usize = 32;
 
 /// Most field lines in one request: Apache's limit, and several times what browsers send.
@@ -238,32 +237,42 @@ impl ProtocolError {
 
 impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Malformed(what) => what,
-            Self::BareLineFeed => "a line of the request ends in LF alone, it has to end in CR LF",
-            Self::Version => "the protocol version is not supported, use HTTP/1.1",
-            Self::MethodTooLong => {
-                return write!(f, "no method is longer than {METHOD_BYTES_MAX} bytes");
+        match self {
+            Self::Malformed(what) => f.write_str(what),
+            Self::BareLineFeed => {
+                f.write_str("a line of the request ends in LF alone, it has to end in CR LF")
             }
-            Self::HeadTooLarge => {
-                return write!(
-                    f,
-                    "request line and fields are longer than {HEAD_BYTES_MAX} bytes, or there are more than {FIELD_LINES_MAX} fields"
-                );
+            Self::Version => f.write_str("the protocol version is not supported, use HTTP/1.1"),
+            Self::MethodTooLong => write!(f, "no method is longer than {METHOD_BYTES_MAX} bytes"),
+            Self::HeadTooLarge => write!(
+                f,
+                "request line and fields are longer than {HEAD_BYTES_MAX} bytes, or there are more \
+                 than {FIELD_LINES_MAX} fields"
+            ),
+            Self::Host => {
+                f.write_str("a request needs exactly one Host field of the form host[:port]")
             }
-            Self::Host => "a request needs exactly one Host field of the form host[:port]",
-            Self::ContentLength => "Content-Length has to be given once, as a decimal number",
-            Self::Authorization => "the field Authorization may be given only once",
-            Self::TwoLengths => "Content-Length and Transfer-Encoding exclude each other",
-            Self::TransferEncoding => "Transfer-Encoding has to be \"chunked\" alone, and only on HTTP/1.1",
-            Self::UnknownCoding => "the only transfer coding supported is \"chunked\"",
-            Self::Chunk => "the chunked content does not decode, or its extensions and trailers are too long",
-            Self::ContentTooLarge(limit) => {
-                return write!(f, "the content is longer than the limit of {limit} bytes; --max-body sets it");
+            Self::ContentLength => {
+                f.write_str("Content-Length has to be given once, as a decimal number")
             }
-            Self::Expectation => "the only expectation supported is \"100-continue\"",
-            Self::UnexpectedEof => "the connection ended in the middle of the request",
-        })
+            Self::Authorization => f.write_str("the field Authorization may be given only once"),
+            Self::TwoLengths => {
+                f.write_str("Content-Length and Transfer-Encoding exclude each other")
+            }
+            Self::TransferEncoding => {
+                f.write_str("Transfer-Encoding has to be \"chunked\" alone, and only on HTTP/1.1")
+            }
+            Self::UnknownCoding => f.write_str("the only transfer coding supported is \"chunked\""),
+            Self::Chunk => f.write_str(
+                "the chunked content does not decode, or its extensions and trailers are too long",
+            ),
+            Self::ContentTooLarge(limit) => write!(
+                f,
+                "the content is longer than the limit of {limit} bytes; --max-body sets it"
+            ),
+            Self::Expectation => f.write_str("the only expectation supported is \"100-continue\""),
+            Self::UnexpectedEof => f.write_str("the connection ended in the middle of the request"),
+        }
     }
 }
 

@@ -61,8 +61,9 @@ pub(crate) struct Response {
     /// Further fields: names and values.
     pub(crate) fields: Vec<(&'static str, Cow<'static, str>)>,
     pub(crate) varies_by_accept: bool,
-    /// Seconds that the client had or could have waited, for Preference-Applied (RFC 7240 §3).
-    pub(crate) waited: Option<u16>,
+    /// The seconds of the preference `wait`, if it was applied (Preference-Applied, RFC 7240 §3): the
+    /// request has waited so long at most, or would have if nothing else had come.
+    pub(crate) applied_wait: Option<u16>,
     /// WWW-Authenticate: on a 401, and on OPTIONS if the client would get a 401 for a write.
     pub(crate) challenge: Option<Challenge>,
     /// The request has changed the list.
@@ -105,9 +106,9 @@ pub(crate) fn keep_alive_fields(seconds: u64) -> String {
     format!("\r\nConnection: keep-alive\r\nKeep-Alive: timeout={seconds}")
 }
 
-/// Keep a browser from guessing a media type, and from loading a response into a page of another
-/// origin, which would learn by an event whether a color exists: the second field does so for what
-/// `<link>` fetches, the third for `<object>` (Fetch and HTML standards). None affects CORS.
+/// The first keeps a browser from guessing a media type. The others keep it from loading a response
+/// into a page of another origin by `<link>` or by `<object>`, where an event would say whether a
+/// color exists (Fetch and HTML standards). None affects CORS.
 const PROTECTION_FIELDS: &str = "\r\nX-Content-Type-Options: nosniff\
     \r\nCross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY";
 
@@ -130,7 +131,7 @@ impl Response {
             media_type: MediaType::Json,
             fields: Vec::new(),
             varies_by_accept: false,
-            waited: None,
+            applied_wait: None,
             challenge: None,
             is_change: false,
             detail: Cow::Borrowed(""),
@@ -147,7 +148,7 @@ impl Response {
 
     /// The response to a request that waited for a change, or could have, for so many seconds.
     pub(crate) fn with_wait(self, seconds: u16) -> Self {
-        Self { waited: Some(seconds), ..self }
+        Self { applied_wait: Some(seconds), ..self }
     }
 
     /// Appends status line and fields.
@@ -157,7 +158,9 @@ impl Response {
             (None, true) => "\r\nCache-Control: private, no-cache",
             (None, false) => "\r\nCache-Control: no-cache",
         };
-        push(out, ["HTTP/1.1 ", self.status.text(), "\r\nDate: ", common.date]);
+        let mut digits = itoa::Buffer::new();
+        let code = digits.format(self.status.code());
+        push(out, ["HTTP/1.1 ", code, " ", self.status.reason(), "\r\nDate: ", common.date]);
         push(out, [cache_control, PROTECTION_FIELDS]);
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
         if !matches!(self.status, StatusCode::NoContent | StatusCode::NotModified) {
@@ -170,7 +173,7 @@ impl Response {
             out.extend_from_slice(tag.digits());
             push(out, ["\""]);
         }
-        let varies_by_prefer = self.waited.is_some();
+        let varies_by_prefer = self.applied_wait.is_some();
         if self.varies_by_accept || common.varies_by_origin || varies_by_prefer {
             let all = [
                 (self.varies_by_accept, "Accept"),
@@ -180,7 +183,7 @@ impl Response {
             let names = all.iter().filter(|(varies, _)| *varies).map(|(_, name)| *name);
             push(out, ["\r\nVary: ", &names.collect::<Vec<_>>().join(", ")]);
         }
-        if let Some(seconds) = self.waited {
+        if let Some(seconds) = self.applied_wait {
             let mut digits = itoa::Buffer::new();
             push(out, ["\r\nPreference-Applied: wait=", digits.format(seconds)]);
         }

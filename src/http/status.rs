@@ -29,28 +29,28 @@ impl StatusCode {
         self as u16
     }
 
-    /// The code and the reason phrase, as a status line has them (RFC 9112 §4).
-    pub(super) fn text(self) -> &'static str {
+    /// The reason phrase of the status line (RFC 9112 §4).
+    pub(super) fn reason(self) -> &'static str {
         match self {
-            Self::Ok => "200 OK",
-            Self::Created => "201 Created",
-            Self::NoContent => "204 No Content",
-            Self::NotModified => "304 Not Modified",
-            Self::BadRequest => "400 Bad Request",
-            Self::Unauthorized => "401 Unauthorized",
-            Self::Forbidden => "403 Forbidden",
-            Self::NotFound => "404 Not Found",
-            Self::MethodNotAllowed => "405 Method Not Allowed",
-            Self::RequestTimeout => "408 Request Timeout",
-            Self::PreconditionFailed => "412 Precondition Failed",
-            Self::ContentTooLarge => "413 Content Too Large",
-            Self::UnsupportedMediaType => "415 Unsupported Media Type",
-            Self::ExpectationFailed => "417 Expectation Failed",
-            Self::RequestHeaderFieldsTooLarge => "431 Request Header Fields Too Large",
-            Self::InternalServerError => "500 Internal Server Error",
-            Self::NotImplemented => "501 Not Implemented",
-            Self::ServiceUnavailable => "503 Service Unavailable",
-            Self::HttpVersionNotSupported => "505 HTTP Version Not Supported",
+            Self::Ok => "OK",
+            Self::Created => "Created",
+            Self::NoContent => "No Content",
+            Self::NotModified => "Not Modified",
+            Self::BadRequest => "Bad Request",
+            Self::Unauthorized => "Unauthorized",
+            Self::Forbidden => "Forbidden",
+            Self::NotFound => "Not Found",
+            Self::MethodNotAllowed => "Method Not Allowed",
+            Self::RequestTimeout => "Request Timeout",
+            Self::PreconditionFailed => "Precondition Failed",
+            Self::ContentTooLarge => "Content Too Large",
+            Self::UnsupportedMediaType => "Unsupported Media Type",
+            Self::ExpectationFailed => "Expectation Failed",
+            Self::RequestHeaderFieldsTooLarge => "Request Header Fields Too Large",
+            Self::InternalServerError => "Internal Server Error",
+            Self::NotImplemented => "Not Implemented",
+            Self::ServiceUnavailable => "Service Unavailable",
+            Self::HttpVersionNotSupported => "HTTP Version Not Supported",
         }
     }
 }

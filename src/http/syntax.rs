@@ -41,9 +41,9 @@ pub(crate) fn has_valid_escapes(text: &[u8]) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Host<'a> {
     text: &'a [u8],
-    /// The host is an IP address, `localhost` or a name below that (RFC 6761 §6.3): clients reach
-    /// it without DNS, so DNS rebinding cannot use it.
-    pub(crate) needs_no_dns: bool,
+    /// Whether DNS rebinding can use the host. It cannot use an IP address, `localhost` or a name
+    /// below that (RFC 6761 §6.3), which clients reach without DNS.
+    pub(crate) needs_dns: bool,
 }
 
 const LOCALHOST: &[u8] = b"localhost";
@@ -56,14 +56,14 @@ impl<'a> Host<'a> {
         }
         // as most clients on the same host send it
         if name == LOCALHOST {
-            return Some(Self { text, needs_no_dns: true });
+            return Some(Self { text, needs_dns: false });
         }
         if let Some(address) = name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")) {
-            return is_address::<Ipv6Addr>(address).then_some(Self { text, needs_no_dns: true });
+            return is_address::<Ipv6Addr>(address).then_some(Self { text, needs_dns: false });
         }
         let without_dot = without_root(name);
-        let needs_no_dns = is_localhost(without_dot) || is_address::<Ipv4Addr>(without_dot);
-        is_reg_name(name).then_some(Self { text, needs_no_dns })
+        let needs_dns = !is_localhost(without_dot) && !is_address::<Ipv4Addr>(without_dot);
+        is_reg_name(name).then_some(Self { text, needs_dns })
     }
 
     pub(crate) fn as_str(&self) -> &'a str {

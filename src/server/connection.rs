@@ -2,6 +2,7 @@
 //! client. Touches no other connection.
 
 mod pending;
+mod sending;
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,15 +13,16 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, Shutdown};
-use tiny_http::Method;
+use rustix::net::RecvFlags;
 
-use self::pending::{WaitTime, Waiting};
+use self::pending::{Timing, Waiting};
+pub(super) use self::sending::panicked;
+use self::sending::{overloaded, timed_out};
 use super::inbox::Inbox;
 use super::limits::{Limits, Quota, memory_of};
-use super::output::{Output, Sent};
+use super::output::Output;
 use super::{Shared, access_log};
-use crate::http::{CLOSES, Parser, ProtocolError, Request, Response, StatusCode};
+use crate::http::{Parser, ProtocolError, Request};
 use crate::metrics::{Closing, WorkerCounters};
 use crate::service::{Answer, Phase, RequestContext};
 use crate::store::{DatabaseError, Outcome, Ticket};
@@ -33,15 +35,13 @@ const RECEIVE_BYTES: usize = 4096;
 /// pipelines does not hold up the others.
 const ANSWERS_IN_A_ROW: usize = 16;
 
-/// How long, and how many bytes, a client may go on sending after its last response. If the
-/// connection were closed at once, the kernel would reset it, and the client could lose the
-/// response.
+/// How long a client may go on sending after its last response. If the connection were closed at
+/// once, the kernel would reset it, and the client could lose the response.
 const LINGER_TIME: Duration = Duration::from_secs(2);
-const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
-/// How much longer than the keep-alive time an idle connection stays open, so that a request that
-/// is sent just before that is over still arrives. The field Keep-Alive has whole seconds, at least
-/// one: with this it never promises too much, unless the service stops.
+/// How much longer than the keep-alive time an idle connection stays open: a request that is sent in
+/// the last moment still arrives. It also makes up for the field Keep-Alive, which promises whole
+/// seconds, and at least one.
 const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
 /// How long an old representation may be sent after there are too many of them.
@@ -54,22 +54,22 @@ const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
 enum State {
     /// A request, or the rest of one. `is_first`: none has been answered yet.
     Receiving { is_first: bool },
-    /// The answer to this request, which takes long, or whose change has to be saved first. Nothing
-    /// is received meanwhile, so that requests are answered in order, and no timeout closes the
-    /// connection, so that its memory stays counted. `is_saved`: the writer had the change.
-    AwaitingAnswer { request: Arc<Request>, is_saved: bool, held: Option<WaitTime> },
+    /// The answer to a request, which takes long, or whose change has to be saved first. Nothing is
+    /// received meanwhile, so that requests are answered in order. No timeout closes the connection:
+    /// its memory has to stay counted.
+    AwaitingAnswer { request: Arc<Request>, timing: Timing },
     /// A change of what its request names (RFC 7240 §4.3).
     Waiting(Box<Waiting>),
-    /// Room in the socket for more of the output. When all of it is sent, this follows.
-    Sending(Then),
+    /// Room in the socket for more of the output.
+    Sending(AfterSend),
     /// The end of the client's side, after the last response. About `left` bytes more are received
     /// and dropped.
     Lingering { left: usize },
 }
 
-/// What follows when the output is sent.
+/// What follows when the whole output is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
+enum AfterSend {
     /// There may be whole requests in the buffer: answer them.
     Answer,
     /// There is none: receive more.
@@ -90,16 +90,17 @@ pub(super) enum Event {
     Outcome(Result<Outcome, DatabaseError>),
     /// From the pool: what took long.
     Answer(Box<Answer>),
-    /// [`Connection::deadline`] has passed, or its place is needed, with what it counts as if the
-    /// connection is closed for it.
-    Overdue(Closing),
+    /// [`Connection::deadline`] has passed.
+    Overdue,
+    /// There are too many connections, and this one has stalled.
+    Evicted,
 }
 
 /// What the worker has to do for the connection next.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Wait for these events on the socket. Without any, it is taken out of epoll, which would
-    /// report in every pass that the client has gone.
+    /// Wait for these events on the socket. If there are none, take it out of epoll, which would
+    /// otherwise report in every pass that the client has gone.
     Wait(EventFlags),
     /// Send [`Event::Resume`] when the other connections have been served.
     Queue,
@@ -108,13 +109,10 @@ pub(super) enum Next {
 
 /// What a connection needs of its worker in one pass of the event loop.
 pub(super) struct LoopContext<'a> {
-    pub(super) shared: &'a Shared,
     /// The worker's inbox.
     pub(super) inbox: &'a Arc<Inbox>,
     /// The id of the connection that is served.
     pub(super) id: u64,
-    /// The worker's counters.
-    pub(super) counters: &'a WorkerCounters,
     /// That of the service when the pass began.
     pub(super) phase: Phase,
     /// When the pass began.
@@ -123,8 +121,19 @@ pub(super) struct LoopContext<'a> {
     pub(super) date: &'a str,
     /// The receive buffer of all connections.
     pub(super) scratch: &'a mut [u8],
-    /// Requests that were answered without a save, and are to be timed at the end of the pass.
+    /// Requests that have the time of the pass ([`Timing::Pass`]).
     pub(super) answered: u64,
+}
+
+impl<'a> LoopContext<'a> {
+    pub(super) fn shared(&self) -> &'a Shared {
+        &self.inbox.shared
+    }
+
+    /// The worker's counters.
+    pub(super) fn counters(&self) -> &'a WorkerCounters {
+        &self.inbox.shared.service.metrics.workers[self.inbox.worker]
+    }
 }
 
 pub(super) struct Connection {
@@ -182,30 +191,25 @@ impl Connection {
         next
     }
 
-    /// When the connection is overdue, and what it counts as if it is closed then; `None` while an
-    /// answer is made.
-    pub(super) fn deadline(&self, phase: Phase, limits: &Limits) -> Option<(Instant, Closing)> {
+    /// When the connection is overdue; `None` while an answer is made.
+    pub(super) fn deadline(&self, phase: Phase, limits: &Limits) -> Option<Instant> {
         let is_stopping = phase == Phase::Stopping;
-        let (time, reason) = match &self.state {
+        let time = match &self.state {
             State::AwaitingAnswer { .. } => return None,
-            State::Receiving { .. } if !self.parser.is_idle() => {
-                (limits.request_timeout, Closing::Request)
-            }
-            State::Receiving { .. } if is_stopping => {
-                (STOPPING_KEEP_ALIVE.min(limits.keep_alive), Closing::Idle)
-            }
-            State::Receiving { is_first: true } => (limits.request_timeout, Closing::Idle),
-            State::Receiving { .. } => (limits.keep_alive + KEEP_ALIVE_GRACE, Closing::Idle),
-            State::Waiting(_) if is_stopping => (Duration::ZERO, Closing::Idle),
-            State::Waiting(waiting) => return Some((waiting.held.end(), Closing::Idle)),
-            State::Sending(_) => (limits.request_timeout, Closing::Unread),
-            State::Lingering { .. } => (LINGER_TIME, Closing::Idle),
+            State::Receiving { .. } if !self.parser.is_idle() => limits.request_timeout,
+            State::Receiving { .. } if is_stopping => STOPPING_KEEP_ALIVE.min(limits.keep_alive),
+            State::Receiving { is_first: true } => limits.request_timeout,
+            State::Receiving { .. } => limits.keep_alive + KEEP_ALIVE_GRACE,
+            State::Waiting(_) if is_stopping => Duration::ZERO,
+            State::Waiting(waiting) => return Some(waiting.time.end()),
+            State::Sending(_) => limits.request_timeout,
+            State::Lingering { .. } => LINGER_TIME,
         };
-        Some((self.progress + time, reason))
+        Some(self.progress + time)
     }
 
     /// Since when the client has made no progress; `None` while an answer is made.
-    pub(super) fn stands_still_since(&self) -> Option<Instant> {
+    pub(super) fn stalled_since(&self) -> Option<Instant> {
         (!matches!(self.state, State::AwaitingAnswer { .. })).then_some(self.progress)
     }
 
@@ -213,11 +217,9 @@ impl Connection {
     /// to it. One that sends a shared blob is looked at often, since that may be old.
     pub(super) fn next_check(&self, context: &LoopContext<'_>) -> Option<Instant> {
         if self.output.shared_content().is_some() {
-            Some(context.now + OLD_TIME)
-        } else {
-            let deadline = self.deadline(context.phase, &context.shared.limits);
-            deadline.map(|(deadline, _)| deadline)
+            return Some(context.now + OLD_TIME);
         }
+        self.deadline(context.phase, &context.shared().limits)
     }
 
     /// What each event means in each state. All else is called from here.
@@ -225,58 +227,54 @@ impl Connection {
         match (event, &self.state) {
             (Event::Ready, State::Receiving { .. }) => self.receive_requests(context),
             (Event::Resume, State::Receiving { .. }) => self.answer_requests(context),
-            (Event::Overdue(Closing::NoRoom), State::Receiving { .. })
-                if !self.parser.is_idle() =>
-            {
-                context.counters.count_closed(Closing::NoRoom, 1);
-                self.refuse(None, overloaded(), context)?;
-                Ok(Next::Close)
-            }
-            (Event::Overdue(reason), State::Receiving { .. }) if !self.parser.is_idle() => {
-                context.counters.count_closed(reason, 1);
+            (Event::Overdue, State::Receiving { .. }) if !self.parser.is_idle() => {
+                context.counters().closed(Closing::Request).add(1);
                 self.refuse(None, timed_out(), context)
             }
-            (Event::Overdue(reason), State::Receiving { .. }) => Ok(self.close(reason, context)),
+            (Event::Overdue, State::Receiving { .. }) => Ok(self.close(Closing::Idle, context)),
+            (Event::Evicted, State::Receiving { .. }) => {
+                if !self.parser.is_idle() {
+                    self.refuse(None, overloaded(), context)?;
+                }
+                Ok(self.close(Closing::NoRoom, context))
+            }
 
             (Event::Outcome(outcome), State::AwaitingAnswer { .. }) => {
-                self.take_outcome(outcome, context)
+                self.receive_outcome(outcome, context)
             }
             (Event::Answer(answer), State::AwaitingAnswer { .. }) => {
-                self.take_answer(*answer, context)
+                self.receive_answer(*answer, context)
             }
             // the client sent more, or has ended; epoll would report that in every pass
             (Event::Ready, State::AwaitingAnswer { .. }) => Ok(Next::Wait(EventFlags::empty())),
 
             (Event::Ready, State::Waiting(_)) => self.receive_while_waiting(context),
             (Event::Resume, State::Waiting(_)) => self.ask_again(context),
-            (Event::Overdue(Closing::NoRoom), State::Waiting(_)) => {
-                context.counters.count_closed(Closing::NoRoom, 1);
+            (Event::Overdue, State::Waiting(_)) => self.end_wait(None, context),
+            (Event::Evicted, State::Waiting(_)) => {
                 self.end_wait(None, context)?;
                 // It has sent nothing that would reset the connection. If it lingered, it would be
                 // one too many still, and another connection would be closed in its place.
-                Ok(Next::Close)
+                Ok(self.close(Closing::NoRoom, context))
             }
-            (Event::Overdue(_), State::Waiting(_)) => self.end_wait(None, context),
 
             (Event::Ready | Event::Resume, &State::Sending(then)) => self.send(then, context),
-            // epoll reports room only when a third of the socket's buffer is free, so there may be
-            // some
-            (Event::Overdue(reason), &State::Sending(then)) => match self.send(then, context)? {
-                Next::Wait(EventFlags::OUT) if self.progress != context.now => {
-                    Ok(self.close(reason, context))
-                }
-                next => Ok(next),
-            },
+            (Event::Overdue, &State::Sending(then)) => {
+                self.send_or_close(then, Closing::Unread, context)
+            }
+            (Event::Evicted, &State::Sending(then)) => {
+                self.send_or_close(then, Closing::NoRoom, context)
+            }
 
             (Event::Ready, &State::Lingering { left }) => self.drop_received(left, context.scratch),
-            (Event::Overdue(_), State::Lingering { .. }) => Ok(Next::Close),
+            (Event::Overdue | Event::Evicted, State::Lingering { .. }) => Ok(Next::Close),
             _ => unreachable!("no such event comes in this state"),
         }
     }
 
     /// Closes the connection; counts and logs the reason.
     fn close(&self, reason: Closing, context: &LoopContext<'_>) -> Next {
-        context.counters.count_closed(reason, 1);
+        context.counters().closed(reason).add(1);
         log::debug!("closed {}: {}", access_log::client(self.peer, None), reason.label());
         Next::Close
     }
@@ -309,14 +307,14 @@ impl Connection {
             if !self.output.has_room() || self.parser.is_idle() {
                 break;
             }
-            let content_max = context.shared.limits.content_max;
+            let content_max = context.shared().service.options.content_max;
             let checks_host = self.checks_host;
             // nothing is kept of a content that the head has refused, however much has arrived
             let head = match self.parser.next_head(content_max) {
                 Ok(head) => head,
                 Err(error) => return self.refuse_malformed(&error, context),
             };
-            let admit = |head| context.shared.service.admit(head, checks_host).err();
+            let admit = |head| context.shared().service.admit(head, checks_host).err();
             if let Some(refusal) = head.and_then(admit) {
                 return self.refuse(None, refusal, context);
             }
@@ -329,7 +327,7 @@ impl Connection {
                     if self.parser.take_expectation() {
                         self.output.push_continue();
                     }
-                    return self.send(Then::Receive, context);
+                    return self.send(AfterSend::Receive, context);
                 }
                 Err(error) => return self.refuse_malformed(&error, context),
             };
@@ -343,21 +341,24 @@ impl Connection {
                 Answer::Now(response) => {
                     context.answered += 1;
                     let then = self.append_answer(&request, response, context);
-                    if then != Then::Answer {
+                    if then != AfterSend::Answer {
                         return self.send(then, context);
                     }
                 }
-                answer => return self.follow(Arc::new(request), answer, None, context),
+                answer => {
+                    let request = Arc::new(request);
+                    return self.take_answer(request, answer, Timing::Pass, context);
+                }
             }
         }
-        self.send(Then::Answer, context)
+        self.send(AfterSend::Answer, context)
     }
 
-    /// Asks the service. After a panic the list is consistent: a change is made as a whole or not
-    /// at all.
+    /// Asks the service. After a panic the list is consistent: whatever can panic comes before the
+    /// change.
     fn ask(&self, request: &Request, context: &LoopContext<'_>) -> Answer {
         let request_context = self.request_context(true, context);
-        let ask = || context.shared.service.respond(request, request_context);
+        let ask = || context.shared().service.respond(request, request_context);
         catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|_| Answer::Now(panicked()))
     }
 
@@ -365,151 +366,6 @@ impl Connection {
         let ticket = Ticket { worker: context.inbox.worker, connection: context.id };
         RequestContext { checks_host: self.checks_host, may_defer, ticket }
     }
-
-    /// Appends a response to the output, and sends that.
-    fn respond(
-        &mut self,
-        request: &Request,
-        response: Response,
-        context: &mut LoopContext<'_>,
-    ) -> io::Result<Next> {
-        // the time until the next request begins now
-        self.state = State::Receiving { is_first: false };
-        self.progress = context.now;
-        let then = self.append_answer(request, response, context);
-        self.send(then, context)
-    }
-
-    /// Appends the response to a request to the output. Returns what follows.
-    fn append_answer(
-        &mut self,
-        request: &Request,
-        response: Response,
-        context: &LoopContext<'_>,
-    ) -> Then {
-        let then = match context.phase {
-            _ if !request.keep_alive => Then::Close,
-            // the client does not know, and may be sending its next request
-            Phase::Full | Phase::Stopping => Then::Linger,
-            Phase::Serving => Then::Answer,
-        };
-        let stays_open = context.shared.stays_open.as_str();
-        let connection = if then == Then::Answer { stays_open } else { CLOSES };
-        self.append(Some(request), response, connection, context);
-        then
-    }
-
-    fn refuse_for_room(
-        &mut self,
-        request: Option<&Request>,
-        context: &mut LoopContext<'_>,
-    ) -> io::Result<Next> {
-        context.counters.count_closed(Closing::NoRoom, 1);
-        self.refuse(request, overloaded(), context)
-    }
-
-    fn refuse_malformed(
-        &mut self,
-        error: &ProtocolError,
-        context: &mut LoopContext<'_>,
-    ) -> io::Result<Next> {
-        self.refuse(None, Response::error(error.status(), error.to_string()), context)
-    }
-
-    /// Responds with an error to a request that cannot be served, or, without one, to what cannot
-    /// be read as one. Nothing that follows is read as a request.
-    fn refuse(
-        &mut self,
-        request: Option<&Request>,
-        response: Response,
-        context: &mut LoopContext<'_>,
-    ) -> io::Result<Next> {
-        let unfinished = self.parser.refuse();
-        self.append(request.or(unfinished.as_ref()), response, CLOSES, context);
-        self.send(Then::Linger, context)
-    }
-
-    /// Appends a response to the output, counts it, and logs it.
-    fn append(
-        &mut self,
-        request: Option<&Request>,
-        mut response: Response,
-        connection: &str,
-        context: &LoopContext<'_>,
-    ) {
-        let service = &context.shared.service;
-        let is_head = request.is_some_and(|request| request.method == Method::Head);
-        let common = service.common_fields(request, context.date, connection);
-        let bytes = self.output.push(&mut response, is_head, &common);
-        context
-            .counters
-            .count_response(request.map(|request| &request.method), response.status.code());
-        access_log::log(service, self.peer, self.received, request, &response, bytes);
-    }
-
-    /// Sends what the socket has room for, and goes on when that is all of the output.
-    fn send(&mut self, then: Then, context: &LoopContext<'_>) -> io::Result<Next> {
-        let sent = self.output.send(&self.socket)?;
-        if sent == Sent::All {
-            return self.after_sent(then, context.now);
-        }
-        if sent != Sent::Nothing || !matches!(self.state, State::Sending(_)) {
-            self.progress = context.now;
-        }
-        self.state = State::Sending(then);
-        Ok(if sent == Sent::Turn { Next::Queue } else { Next::Wait(EventFlags::OUT) })
-    }
-
-    /// Goes on when the whole output is sent.
-    fn after_sent(&mut self, then: Then, now: Instant) -> io::Result<Next> {
-        if matches!(then, Then::Answer | Then::Receive) {
-            if matches!(self.state, State::Sending(_)) {
-                self.state = State::Receiving { is_first: false };
-                self.progress = now;
-            }
-            let may_answer = then == Then::Answer && !self.parser.is_idle();
-            return Ok(if may_answer { Next::Queue } else { Next::Wait(EventFlags::IN) });
-        }
-        let is_done = then == Then::Close && self.parser.is_idle();
-        if is_done
-            && receive(&self.socket, &mut [0; 1024])?.is_none_or(|received| received.is_empty())
-        {
-            return Ok(Next::Close);
-        }
-        rustix::net::shutdown(&self.socket, Shutdown::Write)?;
-        self.parser = Parser::default();
-        self.state = State::Lingering { left: LINGER_BYTES_MAX };
-        self.progress = now;
-        Ok(Next::Wait(EventFlags::IN))
-    }
-
-    fn drop_received(&mut self, left: usize, scratch: &mut [u8]) -> io::Result<Next> {
-        let dropped = receive(&self.socket, scratch)?.map(|received| received.len());
-        let left = left.saturating_sub(dropped.unwrap_or(0));
-        self.state = State::Lingering { left };
-        Ok(match dropped {
-            Some(0) => Next::Close,
-            _ if left == 0 => Next::Wait(EventFlags::empty()),
-            _ => Next::Wait(EventFlags::IN),
-        })
-    }
-}
-
-/// When the rest of a request does not arrive in time.
-fn timed_out() -> Response {
-    Response::error(StatusCode::RequestTimeout, "the request did not arrive in time")
-}
-
-/// When the memory for all connections is used up, or the connection limit is reached.
-fn overloaded() -> Response {
-    let message = "the service is overloaded, try again later";
-    Response::error(StatusCode::ServiceUnavailable, message)
-}
-
-/// When the service panicked on a request.
-pub(super) fn panicked() -> Response {
-    let message = "the service failed on this request, its log says where";
-    Response::error(StatusCode::InternalServerError, message)
 }
 
 /// Receives up to a buffer of bytes: none at the end, `None` if there is nothing yet.

@@ -24,8 +24,8 @@ pub(super) struct Inbox {
     pub(super) shared: Arc<Shared>,
     /// Which of its connections wait for a change of the list.
     pub(super) waits: Arc<Waits>,
-    /// Has one thread more than there are workers. It makes the answers that take long, one after
-    /// the other, so that they delay no clients but those who asked for them.
+    /// Each worker has one of its threads for good. The one that is left makes the answers that take
+    /// long, one after the other, so that they delay only the clients who asked for them.
     pub(super) pool: ThreadPool,
 }
 
@@ -33,8 +33,8 @@ pub(super) enum Mail {
     Connection(Box<Connection>),
     /// For the connection with this id.
     Event(u64, Event),
-    /// Whoever waits for a change may be answered otherwise, though the list is the same.
-    AskAgain,
+    /// A request that waits for a change may have lost its token.
+    TokensChanged,
     /// The worker drops it, to show that it is alive.
     Ping(Arc<()>),
 }
@@ -42,7 +42,7 @@ pub(super) enum Mail {
 impl Inbox {
     pub(super) fn new(worker: usize, shared: Arc<Shared>, pool: ThreadPool) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let waits = Arc::new(Waits::new(Arc::clone(&shared), worker));
+        let waits = Arc::new(Waits::new(Arc::clone(&shared), worker, pool.clone()));
         Ok(Self { mail: Mutex::default(), eventfd, worker, shared, waits, pool })
     }
 

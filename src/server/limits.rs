@@ -45,8 +45,6 @@ const SPARE_CONNECTIONS_MAX: usize = 64;
 
 /// Limits for clients.
 pub(crate) struct Limits {
-    /// Bytes of content in one request: `--max-body`.
-    pub(crate) content_max: usize,
     /// `--request-timeout`.
     pub(crate) request_timeout: Duration,
     /// `--keep-alive`.

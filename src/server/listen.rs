@@ -74,9 +74,12 @@ impl FromStr for Endpoint {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             let fits = (1..=UNIX_PATH_BYTES_MAX).contains(&path.len());
-            return fits
-                .then(|| Self::Unix(path.into()))
-                .ok_or_else(|| format!("give a path of 1 to {UNIX_PATH_BYTES_MAX} bytes, as in unix:/run/colors/colors.sock"));
+            return fits.then(|| Self::Unix(path.into())).ok_or_else(|| {
+                format!(
+                    "give a path of 1 to {UNIX_PATH_BYTES_MAX} bytes, as in \
+                     unix:/run/colors/colors.sock"
+                )
+            });
         }
         // 127.0.0.1 is enough for localhost: clients that try ::1 first then try 127.0.0.1
         let port = text.strip_prefix("localhost:").unwrap_or(text);
@@ -91,11 +94,12 @@ impl FromStr for Endpoint {
         }
         if let Some(port) = text.strip_prefix('*').unwrap_or(text).strip_prefix(':') {
             return Err(format!(
-                "say which address: 127.0.0.1:{port} for this host alone, 0.0.0.0:{port} or [::]:{port} for all"
+                "say which address: 127.0.0.1:{port} for this host alone, 0.0.0.0:{port} or \
+                 [::]:{port} for all"
             ));
         }
-        let fix = "give an IP address and a port, as in 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080, or a unix socket, as in \
-                   unix:/run/colors/colors.sock";
+        let fix = "give an IP address and a port, as in 127.0.0.1:8080, 0.0.0.0:80 or \
+                   [::1]:8080, or a unix socket, as in unix:/run/colors/colors.sock";
         text.parse().map(Self::Tcp).map_err(|_| fix.to_owned())
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! | thread | does | may wait for |
 //! |---|---|---|
-//! | main | accepts connections, takes signals, sends heartbeats | poll(2), and for 20 ms where the system lacks something; at the start for FILE, at the stop for connections and the writer |
+//! | main | accepts connections, takes signals, sends heartbeats | poll(2); at the start for FILE, at the stop for connections and the writer |
 //! | workers, one for each processor and at least two | receive, answer and send | epoll_wait(2) |
 //! | one more of their pool | answers that take long, one after the other | nothing |
 //! | writer, or follower | all that `store` does on disk | the disk, locks of other programs, its channel |
@@ -13,8 +13,8 @@
 //!
 //! A worker never waits for a client, a disk or another thread, but for the moment that a lock is
 //! held. So whatever one client does, the others of its worker are served. Answers that take long are
-//! those that need the JSON or the tag of a long list that nobody has made yet, and contents that
-//! become a list.
+//! those that need the JSON or the tag of a long list, which nobody has made yet, and those to
+//! changes with a long content.
 //!
 //! # Who wakes whom
 //!
@@ -28,14 +28,14 @@
 //!
 //! # Locks
 //!
-//! Each is held for a moment: nothing is sent, saved, hashed or written to the log under it. Only
-//! under `making_room` is, which no thread waits for.
+//! Each is held for a moment: nothing is sent, saved or logged under it, and no list is made, hashed
+//! or freed. `making_room` is the exception, but no thread waits for that.
 //!
 //! | lock | guards | taken inside |
 //! |---|---|---|
 //! | [`Shared::making_room`] | that only one worker at a time closes connections to make room; the others go on without it | |
 //! | `Waits::entries` | which connections of a worker wait for a change; only that worker takes it | `making_room` |
-//! | `SharedList::current` | the current version of the list; locked to clone it, or to edit it in memory | both |
+//! | `SharedList::current` | the current version of the list; locked to clone it, or to edit it in memory | `making_room`, `Waits::entries` |
 //! | `Inbox::mail` | what other threads have posted | |
 //! | `Tokens::accepted` | the hashes of the tokens | `making_room` |
 //! | `DatabaseStatus::current` | whether saving works | |
@@ -43,9 +43,9 @@
 //!
 //! # Deadlines
 //!
-//! [`Connection::deadline`] says when a connection is overdue, and what it counts as if it is closed
-//! then. Its worker looks at all deadlines no more often than every 100 ms, and no later than the
-//! first one: a deadline may be missed by as much. What has passed is told as [`Event::Overdue`].
+//! [`Connection::deadline`] says when a connection is overdue. Its worker looks at all deadlines when
+//! the first one has passed, but mostly not within 100 ms of the look before: a deadline may be
+//! missed by as much. A connection that is overdue gets [`Event::Overdue`].
 //!
 //! | waits for | for | then |
 //! |---|---|---|
@@ -57,9 +57,9 @@
 //! | the client to close | 2 s | closed |
 //! | an answer that is made | no limit: the writer has its own | |
 //!
-//! Above the connection limit ([`Phase::Full`]), workers look every 20 ms, and those that have stood
-//! still longest, for half a second at least, are overdue as well. Old lists that take too much
-//! memory end the connections that read them within 100 ms (`Worker::close_old`).
+//! Above the connection limit ([`Phase::Full`]), workers look every 20 ms, and the connections that
+//! have stalled longest, for half a second at least, get [`Event::Evicted`]. Old lists that take too
+//! much memory end the connections that read them within 100 ms (`Worker::close_old`).
 
 mod access_log;
 mod connection;
@@ -103,8 +103,7 @@ use crate::store::{Store, Ticket};
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
 
 /// How long to wait before another try when no further connection is accepted, or the system lacks
-/// a descriptor or memory. While there are more connections than the limit, workers look as often
-/// for those that stand still.
+/// a descriptor or memory.
 const RETRY_TIME: Duration = Duration::from_millis(20);
 
 /// Connections accepted from one listener in a row.
@@ -181,8 +180,8 @@ impl AcceptLoop {
         service_manager::ready();
         while !self.accept_ready(signals)? {
             let save_time = self.shared.service.store.status.elapsed();
-            self.watchdog.tick(Instant::now(), save_time, |question| {
-                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::Ping(Arc::clone(question))));
+            self.watchdog.tick(Instant::now(), save_time, |ping| {
+                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::Ping(Arc::clone(ping))));
             });
         }
         Ok(())
@@ -237,7 +236,7 @@ impl AcceptLoop {
         match tokens.load() {
             Ok(loaded) => {
                 loaded.log();
-                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::AskAgain));
+                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::TokensChanged));
             }
             Err(error) => log::error!(
                 "cannot use the token file {}: {error}; the previous tokens stay",
@@ -297,13 +296,14 @@ impl AcceptLoop {
         if connections > 0 {
             let seconds = begun.elapsed().as_secs_f32();
             log::warn!(
-                "connections closed because they were still open {seconds:.0} s after the signal: {connections}"
+                "connections closed because they were still open {seconds:.0} s after the signal: \
+                 {connections}"
             );
         }
     }
 }
 
-/// Has the store reach the workers.
+/// Connects the store to the workers, which get its outcomes and hear of new versions.
 fn connect(store: &Store, inboxes: &[Arc<Inbox>]) {
     let askers = inboxes.to_vec();
     let deliver = move |ticket: Ticket, outcome| {

@@ -86,7 +86,8 @@ impl Output {
         matches!(self.content, Content::None) && self.buffer.len() < BATCH_BYTES
     }
 
-    /// Bytes of memory that the output takes; shared content does not count.
+    /// Bytes of memory that the output takes; shared content does not count, nor does the small
+    /// buffer that is kept when all is sent.
     pub(super) fn memory(&self) -> usize {
         let own = if let Content::Own(json) = &self.content { json.capacity() } else { 0 };
         if self.buffer.is_empty() { 0 } else { self.buffer.capacity() + own }

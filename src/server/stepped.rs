@@ -15,7 +15,6 @@ use super::connection::{Connection, Event, LoopContext, Next};
 use super::inbox::{Inbox, Mail};
 use super::limits::Quota;
 use super::{Limits, Shared};
-use crate::metrics::Closing;
 use crate::service::{AccessLog, BasePath, Phase, Service, ServiceOptions, Tokens};
 use crate::store::{Store, json};
 
@@ -30,7 +29,7 @@ pub enum Access {
 pub struct SteppedConnection {
     connection: Connection,
     inbox: Arc<Inbox>,
-    /// What the connection is told next.
+    /// The event that comes next.
     event: Event,
 }
 
@@ -53,7 +52,8 @@ impl SteppedConnection {
         const TIME: Duration = Duration::from_secs(60);
         // small, so that it fills up
         sockopt::set_socket_send_buffer_size(&socket, 1).expect("it is a socket");
-        let mut options = ServiceOptions { access_log: AccessLog::All, ..Default::default() };
+        let access_log = AccessLog::All;
+        let mut options = ServiceOptions { access_log, content_max, ..Default::default() };
         match access {
             Access::Open => options.allowlist.origins.push("http://a".to_owned()),
             Access::Strict => {
@@ -64,8 +64,7 @@ impl SteppedConnection {
         let colors = json::from_list(list).expect("these are colors");
         let store = Store::in_memory(colors, MEMORY_MAX);
         let service = Service::new(store, options, 1, 10);
-        let limits =
-            Limits { content_max, request_timeout: TIME, keep_alive: TIME, memory_max: MEMORY_MAX };
+        let limits = Limits { request_timeout: TIME, keep_alive: TIME, memory_max: MEMORY_MAX };
         let shared = Arc::new(Shared::new(service, limits));
         let quota = Quota::new(Arc::clone(&shared), 0);
         let checks_host = access == Access::Strict;
@@ -77,13 +76,9 @@ impl SteppedConnection {
 
     pub fn step(&mut self) -> Step {
         let inbox = &self.inbox;
-        let shared = &inbox.shared;
-        let counters = &shared.service.metrics.workers[0];
         let mut context = LoopContext {
-            shared,
             inbox,
             id: 1,
-            counters,
             phase: Phase::Serving,
             now: Instant::now(),
             date: "",
@@ -98,9 +93,9 @@ impl SteppedConnection {
             Next::Wait(EventFlags::IN) if self.is_readable() => {}
             // nobody changes the list meanwhile
             Next::Wait(EventFlags::IN)
-                if shared.service.connections.workers[0].waiting.load(Relaxed) > 0 =>
+                if inbox.shared.service.connections.workers[0].waiting.load(Relaxed) > 0 =>
             {
-                self.event = Event::Overdue(Closing::Idle);
+                self.event = Event::Overdue;
             }
             Next::Wait(EventFlags::IN) => return Step::Bytes,
             Next::Wait(_) => {

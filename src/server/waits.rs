@@ -15,12 +15,14 @@ use super::Shared;
 use crate::service::Subject;
 use crate::store::{Colors, SharedList};
 
-/// The connections of one worker that wait. Those who change the list read no more than two atomics
-/// of it.
+/// The connections of one worker that wait. Whoever changes the list reads two atomics of it, and
+/// takes no lock.
 pub(super) struct Waits {
     shared: Arc<Shared>,
     /// The number of the worker.
     worker: usize,
+    /// Frees long lists.
+    pool: ThreadPool,
     /// The list has changed since [`Waits::take_concerned`].
     has_changed: AtomicBool,
     /// Only the worker takes it.
@@ -36,7 +38,8 @@ struct Entries {
     hasher: RandomState,
 }
 
-/// A subject without its name: several names of one hash are asked together, and wait on.
+/// A subject, with a hash in place of the name. Two names with one hash are asked again together,
+/// which does no harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     List,
@@ -51,11 +54,13 @@ pub(super) struct WaitGuard {
 }
 
 impl Waits {
-    pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
-        Self { shared, worker, has_changed: AtomicBool::new(false), entries: Mutex::default() }
+    pub(super) fn new(shared: Arc<Shared>, worker: usize, pool: ThreadPool) -> Self {
+        let has_changed = AtomicBool::new(false);
+        Self { shared, worker, pool, has_changed, entries: Mutex::default() }
     }
 
-    /// Has a connection wait. Ask once more after that: an earlier change concerns nobody.
+    /// Adds a connection. Ask the service once more after that: a change that came before is not
+    /// noticed here.
     pub(super) fn add(self: &Arc<Self>, subject: &Subject, connection: u64) -> WaitGuard {
         let mut entries = self.lock();
         let key = match subject {
@@ -70,15 +75,16 @@ impl Waits {
 
     /// Notes that the list has changed. True if the worker has to be woken for it.
     ///
-    /// Call it when the new version can be read. The mutex of the list orders it: whoever begins to
-    /// wait without being seen here asks later than that, and finds the new version.
+    /// Call it when the new version can be read. A connection that is added too late to be counted
+    /// here asks later than that, by the mutex of the list, and finds the new version.
     pub(super) fn note_change(&self) -> bool {
         self.count().load(Relaxed) > 0 && !self.has_changed.swap(true, SeqCst)
     }
 
-    /// The connections whose subject may have changed since the last call: those of colors that
-    /// differ, or all, if the whole list is another one. Frees that in the pool.
-    pub(super) fn take_concerned(&self, pool: &ThreadPool) -> Vec<u64> {
+    /// The connections whose subject may have changed since the last call: those that wait for the
+    /// list or for a color that differs. If the whole list was replaced, it is all of them, and the
+    /// pool frees the list before.
+    pub(super) fn take_concerned(&self) -> Vec<u64> {
         if !self.has_changed.swap(false, SeqCst) {
             return Vec::new();
         }
@@ -88,8 +94,8 @@ impl Waits {
         if !seen.is_version_of(&current) {
             entries.seen = Some(current);
             drop(entries);
-            // To compare two whole lists, or to free one, takes long.
-            pool.execute(move || drop(seen));
+            // to compare two whole lists takes long
+            self.free(seen);
             return self.all();
         }
         let mut concerned = Vec::new();
@@ -106,6 +112,11 @@ impl Waits {
     /// All connections that wait.
     pub(super) fn all(&self) -> Vec<u64> {
         self.lock().ids.iter().map(|(_, id)| *id).collect()
+    }
+
+    /// Frees a list that was replaced, which takes long.
+    fn free(&self, list: Colors) {
+        self.pool.execute(move || drop(list));
     }
 
     fn list(&self) -> &SharedList {
@@ -127,8 +138,13 @@ impl Drop for WaitGuard {
         let mut entries = self.waits.lock();
         entries.ids.remove(&(self.key, self.connection));
         self.waits.count().store(entries.ids.len(), Relaxed);
-        if entries.ids.is_empty() {
-            entries.seen = None;
+        let was_last = entries.ids.is_empty();
+        let unused = entries.seen.take_if(|_| was_last);
+        drop(entries);
+        if let Some(seen) = unused
+            && !seen.is_version_of(&self.waits.list().version())
+        {
+            self.waits.free(seen);
         }
     }
 }

@@ -21,14 +21,15 @@ use crate::logging;
 use crate::metrics::Closing;
 use crate::service::Phase;
 
-/// Deadlines are looked at no more often than this, so one may be missed by as much.
+/// Shortest time from one look at all deadlines to the next that it plans, so a deadline may be
+/// missed by as much. An event may bring the next look forward.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The same while there are more connections than the limit, and room has to be made.
 const FULL_TICK: Duration = Duration::from_millis(20);
 
-/// At the connection limit, a connection without progress for this long may be closed: a new client
-/// is answered within a second.
+/// At the connection limit, a connection that makes no progress for this long has stalled and may be
+/// closed: a new client is answered within a second.
 const STALL_TIME: Duration = Duration::from_millis(500);
 
 /// Connections of the run queue that are served in one context.
@@ -44,7 +45,7 @@ struct Entry {
     connection: Connection,
     /// What epoll watches the socket for; without any, it is not in epoll.
     watched: EventFlags,
-    /// It is in the run queue, which would have to be searched for it.
+    /// Whether it is in the run queue, where a search would take long.
     queued: bool,
 }
 
@@ -56,9 +57,9 @@ pub(super) struct Worker {
     last_id: u64,
     /// The ids of connections that have more requests in their buffers.
     run_queue: VecDeque<u64>,
-    /// When to look at all connections, no later than the first needs it; `None` when none does.
+    /// When to look at all connections; `None` when none needs it.
     next_check: Option<Instant>,
-    /// That of the last context.
+    /// The phase in the pass before.
     phase: Phase,
     /// What [`Blob::counted_bytes`] was when old ones were last looked for.
     counted: usize,
@@ -93,10 +94,8 @@ impl Worker {
 
     fn serve_all(&mut self) {
         let inbox = Arc::clone(&self.inbox);
-        let shared = &inbox.shared;
         let mut scratch = vec![0; RECEIVE_BYTES_MAX];
         let mut events = Vec::new();
-        let counters = &shared.service.metrics.workers[inbox.worker];
         let mut before = Instant::now();
         let mut is_busy = false;
         let mut date = Date::default();
@@ -104,11 +103,9 @@ impl Worker {
             let now = self.wait(&mut events, before, is_busy);
             is_busy = !events.is_empty();
             let mut context = LoopContext {
-                shared,
                 inbox: &inbox,
                 id: INBOX,
-                counters,
-                phase: shared.service.phase.get(),
+                phase: inbox.shared.service.phase.get(),
                 now,
                 date: date.at(now),
                 scratch: &mut scratch,
@@ -126,14 +123,14 @@ impl Worker {
             }
             self.close_new_old();
             let end = Instant::now();
-            counters.immediate.add(context.answered, end - now);
+            context.counters().immediate.add(context.answered, end - now);
             before = end;
         }
     }
 
     /// Waits until a connection is ready, there is mail, or it is time to look at the deadlines, and
-    /// puts what is ready into `events`. Returns when the pass begins: now, or `before`, the end of
-    /// the pass before, if there was no wait. `is_busy`: the pass before had something to do.
+    /// puts what is ready into `events`. Returns the time: that is `before`, when the last pass
+    /// ended, if it has not waited. `is_busy`: the last pass had something to do.
     fn wait(&mut self, events: &mut Vec<epoll::Event>, before: Instant, is_busy: bool) -> Instant {
         // room for all connections, so that one call reports all that are ready
         events.reserve(self.connections.len() + 1);
@@ -161,7 +158,7 @@ impl Worker {
         }
         if has_mail {
             self.take_mail(context);
-            self.resume(self.inbox.waits.take_concerned(&self.inbox.pool));
+            self.resume(self.inbox.waits.take_concerned());
         }
         for _ in 0..self.run_queue.len().min(RESUMED_PER_PASS) {
             if let Some(id) = self.run_queue.pop_front() {
@@ -174,9 +171,9 @@ impl Worker {
     fn take_mail(&mut self, context: &mut LoopContext<'_>) {
         for mail in self.inbox.take() {
             match mail {
-                Mail::Ping(question) => drop(question),
-                Mail::AskAgain => self.resume(self.inbox.waits.all()),
-                // if the connection is closed by now, nobody is told; a change stands
+                Mail::Ping(ping) => drop(ping),
+                Mail::TokensChanged => self.resume(self.inbox.waits.all()),
+                // if the connection is closed by now, nobody gets it; a change stands
                 Mail::Event(id, event) => self.serve(id, event, context),
                 Mail::Connection(connection) => {
                     self.last_id += 1;
@@ -239,7 +236,7 @@ impl Worker {
         entry.watched = wanted;
         if let Err(error) = watched {
             self.connections.remove(&id);
-            context.counters.count_closed(Closing::NoRoom, 1);
+            context.counters().closed(Closing::NoRoom).add(1);
             logging::CONNECTIONS
                 .log(format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
@@ -248,14 +245,15 @@ impl Worker {
     /// Ends what has passed its deadline by `now`, makes room at the connection limit, and finds out
     /// when to look again.
     fn end_overdue(&mut self, now: Instant, context: &mut LoopContext<'_>) {
-        let overdue = |(id, entry): (&u64, &Entry)| {
-            let (deadline, reason) =
-                entry.connection.deadline(context.phase, &context.shared.limits)?;
-            (deadline <= now).then_some((*id, reason))
+        let limits = &context.shared().limits;
+        let is_overdue = |entry: &Entry| {
+            let deadline = entry.connection.deadline(context.phase, limits);
+            deadline.is_some_and(|deadline| deadline <= now)
         };
-        let overdue: Vec<_> = self.connections.iter().filter_map(overdue).collect();
-        for (id, reason) in overdue {
-            self.serve(id, Event::Overdue(reason), context);
+        let overdue = self.connections.iter().filter(|(_, entry)| is_overdue(entry));
+        let overdue: Vec<u64> = overdue.map(|(id, _)| *id).collect();
+        for id in overdue {
+            self.serve(id, Event::Overdue, context);
         }
         if context.phase == Phase::Full {
             self.make_room(now, context);
@@ -267,26 +265,26 @@ impl Worker {
         self.next_check = if context.phase == Phase::Full { Some(now + FULL_TICK) } else { first };
     }
 
-    /// At the connection limit, closes as many connections that stand still as there are clients
-    /// above it, those that have stood still longest first. Each worker closes its share of them.
+    /// At the connection limit, closes as many stalled connections as there are clients above it,
+    /// those that have stalled longest first. Each worker closes its share of them.
     fn make_room(&mut self, now: Instant, context: &mut LoopContext<'_>) {
-        let guard = context.shared.making_room.try_lock();
+        let guard = context.shared().making_room.try_lock();
         if matches!(guard, Err(TryLockError::WouldBlock)) {
             return;
         }
         let share =
-            context.shared.excess().div_ceil(context.shared.service.connections.workers.len());
+            context.shared().excess().div_ceil(context.shared().service.connections.workers.len());
         let connections = self.connections.iter();
         let mut stalled: Vec<(Instant, u64)> = connections
-            .filter_map(|(id, entry)| Some((entry.connection.stands_still_since()?, *id)))
+            .filter_map(|(id, entry)| Some((entry.connection.stalled_since()?, *id)))
             .filter(|(since, _)| *since + STALL_TIME <= now)
             .collect();
         stalled.sort_unstable();
         for (_, id) in stalled.into_iter().take(share) {
-            if context.shared.excess() == 0 {
+            if context.shared().excess() == 0 {
                 break;
             }
-            self.serve(id, Event::Overdue(Closing::NoRoom), context);
+            self.serve(id, Event::Evicted, context);
         }
     }
 
@@ -313,7 +311,7 @@ impl Worker {
         let count = before - self.connections.len();
         if count > 0 {
             let counters = &self.inbox.shared.service.metrics.workers[self.inbox.worker];
-            counters.count_closed(Closing::OldList, count);
+            counters.closed(Closing::OldList).add(count as u64);
             logging::CONNECTIONS.log(format_args!(
                 "connections closed: {count}; old lists that they were still reading took too much \
                  memory"

@@ -1,4 +1,4 @@
-//! How many connections each worker has. The server decides by it, and `/metrics` tells it.
+//! How many connections each worker has. The server decides by it, and `/metrics` shows it.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

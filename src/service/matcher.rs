@@ -52,7 +52,11 @@ impl BasePath {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
         let is_segment = |segment: &str| !segment.is_empty() && segment.chars().all(plain);
         if !path.split('/').skip(1).all(is_segment) {
-            return Err("a base path consists of segments of letters, digits, \"-\", \".\", \"_\" and \"~\", as in \"/api/v1\"".to_owned());
+            return Err(
+                "a base path consists of segments of letters, digits, \"-\", \".\", \"_\" and \
+                        \"~\", as in \"/api/v1\""
+                    .to_owned(),
+            );
         }
         Ok(Self(path.to_owned()))
     }

@@ -1,7 +1,9 @@
 //! The HTTP contract: requests in, answers out. No sockets.
 
+mod admission;
 mod connections;
 mod matcher;
+mod monitoring;
 mod origin;
 mod page;
 mod respond;
@@ -43,6 +45,9 @@ pub(crate) struct ServiceOptions {
     pub(crate) read_only: bool,
     pub(crate) access_log: AccessLog,
     pub(crate) allowlist: Allowlist,
+    /// Most bytes of content in one request: `--max-body`. The connection refuses longer contents,
+    /// and the page asks for none.
+    pub(crate) content_max: usize,
     /// A write needs one of these; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,
 }
@@ -58,7 +63,7 @@ impl Service {
         let metrics = Metrics::new(workers);
         let connections = Connections::new(workers, connections_max);
         let openapi = openapi(&options.base);
-        let page = page::page(&options.base);
+        let page = page::page(&options.base, options.content_max);
         Self { store, options, openapi, page, metrics, connections, phase: CurrentPhase::default() }
     }
 }
@@ -104,7 +109,7 @@ pub(crate) struct RequestContext {
 pub(crate) enum Answer {
     Now(Response),
     /// What the client has is current, and it would rather wait for a change.
-    Unchanged(Box<Wait>),
+    NotModified(Box<Wait>),
     /// When the change is saved, its outcome is delivered, and
     /// [`Service::respond_to_outcome`] makes the response.
     Saving,
@@ -122,7 +127,7 @@ pub(crate) struct Wait {
     pub(crate) not_modified: Response,
 }
 
-/// What a client waits for a change of.
+/// What has to change for a client that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     List,

@@ -88,7 +88,8 @@ fn cross_origin(request: &Request) -> Response {
         Some(_) => ALLOW_ORIGIN,
         // Origin was compared with Host, which a proxy may have changed
         None => {
-            "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that"
+            "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise \
+             --allow-origin with it would allow that"
         }
     };
     forbidden("a page of another origin may not change the list", &log, advice)
@@ -125,8 +126,8 @@ pub(crate) fn parse_origin(text: &str) -> Result<String, String> {
         _ => "",
     };
     let is_lower_case = !host.bytes().any(|byte| byte.is_ascii_uppercase());
-    let fix = "give scheme, host and, unless it is the scheme's own, port, as a browser does: lower case and without a path, as in \
-               https://example.org";
+    let fix = "give scheme, host and, unless it is the scheme's own, port, as a browser does: \
+               lower case and without a path, as in https://example.org";
     let is_valid = is_lower_case && Host::parse(host.as_bytes()).is_some();
     is_valid.then(|| text.to_owned()).ok_or_else(|| fix.to_owned())
 }
@@ -148,7 +149,7 @@ mod tests {
 
     fn request(method: Method, host: Option<&str>, fields: Fields) -> Request {
         let host_needs_dns =
-            host.is_some_and(|host| !Host::parse(host.as_bytes()).unwrap().needs_no_dns);
+            host.is_some_and(|host| Host::parse(host.as_bytes()).unwrap().needs_dns);
         let host = host.map(str::to_owned);
         Request::plain(method, Fields { host, host_needs_dns, ..fields })
     }

@@ -1,5 +1,5 @@
-//! The page for browsers: one HTML document, joined from its parts when the program is compiled. At
-//! the start it is told the base path. Does not decide who gets it.
+//! The page for browsers: one HTML document, joined from its parts when the program is compiled. It
+//! gets the base path and the limit of a content at the start. Does not decide who gets it.
 //!
 //! Style and script are in the document, so that the page is one request and needs to know no path
 //! but its own. The scripts are one module: each part may use what the parts before it declare.
@@ -9,14 +9,17 @@ use std::sync::Arc;
 use crate::blob::Blob;
 use crate::service::BasePath;
 
-/// The page of a service below `base`.
-pub(super) fn page(base: &BasePath) -> Arc<Blob> {
+/// The page of a service below `base` that takes contents of up to `content_max` bytes.
+pub(super) fn page(base: &BasePath, content_max: usize) -> Arc<Blob> {
     // without a base path, the link stays relative: a proxy may have one
     let link = match base.as_str() {
         "" => "\"colors\">/colors".to_owned(),
         base => format!("\"{base}/colors\">{base}/colors"),
     };
-    Arc::new(Blob::new(HTML.replacen("\"colors\">/colors", &link, 1).into_bytes()))
+    let limit = format!("data-content-max=\"{content_max}\"");
+    let html =
+        HTML.replacen("data-content-max", &limit, 1).replacen("\"colors\">/colors", &link, 1);
+    Arc::new(Blob::new(html.into_bytes()))
 }
 
 const HTML: &str = concat!(
@@ -43,7 +46,7 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "Vuq3IIZt/oY27jGAWHaZ4GQR2lo1kIbShABSjzAjF3o=",
+    "Wr13JGm2wVgRIfWUJr/NgK6g+vfw0Ay5ejdTuwtUf1Q=",
     "'; style-src 'sha256-",
     "cvX8I5PfLw3keiNDiMxt/zVs7+EfvReFL9ocEgPdUoc=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \

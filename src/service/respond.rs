@@ -3,20 +3,15 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use tiny_http::Method;
 
-use super::matcher::{self, BasePath, Resource, TargetError};
-use super::{AccessLog, Answer, Phase, RequestContext, Service, Subject, Wait, page};
+use super::matcher::{BasePath, Resource};
+use super::{AccessLog, Answer, RequestContext, Service, Subject, Wait, page};
 use crate::blob::Blob;
-use crate::http::{
-    Challenge, CommonFields, Content, MediaType, Request, Response, StatusCode, conditions,
-};
+use crate::http::{CommonFields, Content, MediaType, Request, Response, StatusCode, conditions};
 use crate::logging::excerpt;
-use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, Store, json};
+use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, json};
 
 /// Longer content takes longer to parse than all else that a request needs.
 const LONG_CONTENT_BYTES: usize = 16 * 1024;
@@ -35,38 +30,12 @@ pub(super) fn openapi(base: &BasePath) -> Arc<Blob> {
 }
 
 impl Service {
-    /// Answers a request; an error is a response too. A request that waits may be refused later than
-    /// its head was, once its token is withdrawn.
+    /// Answers a request; an error is a response too. Checks the head again: its token may have been
+    /// withdrawn while the request waited for a change.
     pub(crate) fn respond(&self, request: &Request, context: RequestContext) -> Answer {
         match self.admit(request, context.checks_host) {
             Ok(resource) => self.operate(resource, request, context),
             Err(refusal) => Answer::Now(refusal),
-        }
-    }
-
-    /// Decides what can be decided by the head of a request, which need not have its content yet:
-    /// Host and Origin, the resource, its methods, and whether a token is needed. Fails with the
-    /// response that refuses the request.
-    pub(crate) fn admit<'a>(
-        &self,
-        request: &'a Request,
-        checks_host: bool,
-    ) -> Result<Resource<'a>, Response> {
-        self.options.allowlist.check(request, checks_host)?;
-        let found = matcher::find(&request.method, &request.target, &self.options.base);
-        let resource = found.map_err(|error| self.target_error(error))?;
-        let admitted = match resource {
-            // a preflight has the Accept of no request (Fetch standard, CORS-preflight fetch)
-            Resource::Page if !request.fields().asks_for_html && !request.is_preflight() => {
-                Err(self.target_error(TargetError::Unknown))
-            }
-            _ => self.check_access(&resource, request),
-        };
-        match admitted {
-            Ok(()) => Ok(resource),
-            Err(refusal) => {
-                Err(Response { varies_by_accept: resource == Resource::Page, ..refusal })
-            }
         }
     }
 
@@ -109,11 +78,11 @@ impl Service {
             }
             (Resource::Color(name), Method::Put) if creates(request) => {
                 let create = json::from_create_named(&name, content).map(Action::CreateAbsent);
-                // a color that is there is no place for this one, whatever its content
+                // where the color exists, 412 comes before what is wrong with the content
                 if create.is_err() && list.first(&name).is_some() {
                     condition_failed()
                 } else {
-                    // without a name: that the color is not there is no error
+                    // no name: that the color does not exist is no error here
                     return change(None, create);
                 }
             }
@@ -214,92 +183,6 @@ impl Service {
         }
     }
 
-    /// Refuses a method that the resource does not have with 405; then a request that needs a valid
-    /// token and has none with 401, before 404 and 412, which would reveal which colors exist.
-    fn check_access(&self, resource: &Resource<'_>, request: &Request) -> Result<(), Response> {
-        let methods = methods(resource, self.options.read_only);
-        if !methods.contains(&request.method) {
-            let allow = names(methods);
-            let message = format!("the method is not allowed here, only {allow}");
-            let error = Response::error(StatusCode::MethodNotAllowed, message);
-            // RFC 9110 §15.5.6: a 405 MUST carry Allow
-            return Err(Response { fields: vec![("Allow", allow.into())], ..error });
-        }
-        let tells_of_colors =
-            matches!(resource, Resource::Colors | Resource::Color(_) | Resource::Metrics);
-        let is_private_read = self.is_private() && request.method != Method::Options;
-        if tells_of_colors
-            && (is_private_read || !request.is_safe())
-            && let Some(challenge) = self.challenge(request)
-        {
-            let error = Response::error(StatusCode::Unauthorized, challenge.message());
-            return Err(Response { challenge: Some(challenge), ..error });
-        }
-        Ok(())
-    }
-
-    /// The methods of a resource. Where writes need a token that the request does not have, a
-    /// challenge says so, for the page to ask for one: credentials would make a difference (RFC
-    /// 9110 §11.6.1).
-    fn options(&self, resource: &Resource<'_>, request: &Request) -> Response {
-        let allow = names(methods(resource, self.options.read_only));
-        let is_written =
-            matches!(resource, Resource::Colors | Resource::Color(_)) && !self.options.read_only;
-        Response {
-            fields: vec![("Allow", allow.into())],
-            challenge: self.challenge(request).filter(|_| is_written),
-            ..Response::new(StatusCode::NoContent, Content::None)
-        }
-    }
-
-    fn target_error(&self, error: TargetError) -> Response {
-        let base = self.options.base.as_str();
-        let (status, message) = match error {
-            TargetError::Unknown => {
-                (StatusCode::NotFound, format!("no such resource, the list is at {base}/colors"))
-            }
-            TargetError::Escape => (
-                StatusCode::BadRequest,
-                "the path has a bad percent escape, or one that does not decode to UTF-8"
-                    .to_owned(),
-            ),
-            TargetError::Form => (
-                StatusCode::BadRequest,
-                format!("the request target has to be a path, as in {base}/colors"),
-            ),
-        };
-        Response::error(status, message)
-    }
-
-    /// 200, or 503 with what is wrong. Tells what is known, and waits for nothing.
-    fn health(&self, request: &Request) -> Response {
-        let store = &self.store;
-        let is_stopping = self.phase.get() == Phase::Stopping;
-        let stopping = || is_stopping.then(|| "stopping".to_owned());
-        let fault = store.status.fault().or_else(stopping);
-        let mut health = serde_json::json!({
-            "status": fault.as_deref().unwrap_or("ok"),
-            "version": env!("BUILD_VERSION"),
-            "colors": store.list.size().0,
-        });
-        let times = store.status.now();
-        if store.is_durable() {
-            health["saved"] = times.saved.map(rfc3339).into();
-        }
-        if let Some(file) = store.follows() {
-            health["follows"] = file.into();
-            health["read"] = times.read.map(rfc3339).into();
-            health["changed"] = times.changed.map(rfc3339).into();
-        }
-        let text = format!("{health}\n").into_bytes();
-        // RFC 9110 §13.2.1: conditions count only where the response would be a success without
-        // them
-        match fault {
-            None => read(request, &Arc::new(Blob::new(text))),
-            Some(_) => Response::new(StatusCode::ServiceUnavailable, Content::Own(text)),
-        }
-    }
-
     fn page(&self, request: &Request) -> Response {
         let mut response = read(request, &self.page);
         // an error has no tag, and stays JSON
@@ -309,34 +192,6 @@ impl Service {
             response.fields.push(("Referrer-Policy", "no-referrer".into()));
         }
         response
-    }
-
-    fn metrics(&self) -> Response {
-        let Store { list, status, .. } = &self.store;
-        let times = status.now();
-        let times = [times.read, times.changed];
-        let connections = &self.connections;
-        let connections = [connections.open(), connections.max, connections.waiting()];
-        let text = self.metrics.exposition(connections, list.size(), &status.metrics, times);
-        Response {
-            media_type: MediaType::Metrics,
-            ..Response::new(StatusCode::Ok, Content::Own(text.into_bytes()))
-        }
-    }
-
-    /// The name of the token that a request has, for the log.
-    pub(crate) fn token_name(&self, request: &Request) -> Option<Arc<str>> {
-        self.options.tokens.as_ref()?.name(request.fields().authorization.as_ref())
-    }
-
-    /// Why a request has no token that is valid; `None` as well where everybody may write.
-    fn challenge(&self, request: &Request) -> Option<Challenge> {
-        self.options.tokens.as_ref()?.check(request.fields().authorization.as_ref()).err()
-    }
-
-    /// Whether reads of colors and metrics need a token, too.
-    fn is_private(&self) -> bool {
-        self.options.tokens.as_ref().is_some_and(|tokens| tokens.private)
     }
 
     /// For whom the response is, and the fields for pages of allowed origins. `request` is the part
@@ -377,31 +232,9 @@ fn change_of(request: &Request, action: Result<Action, JsonError>) -> Result<Cha
     Ok(Change::new(action, conditions(request)?))
 }
 
-/// The methods of a resource.
-fn methods(resource: &Resource<'_>, read_only: bool) -> &'static [Method] {
-    use Method::{Delete, Get, Head, Options, Post, Put};
-    match resource {
-        Resource::Colors if !read_only => &[Get, Head, Post, Put, Options],
-        Resource::Color(_) if !read_only => &[Get, Head, Put, Delete, Options],
-        Resource::Asterisk if !read_only => &[Get, Head, Post, Put, Delete, Options],
-        _ => &[Get, Head, Options],
-    }
-}
-
-/// Methods as Allow lists them (RFC 9110 §10.2.1).
-fn names(methods: &[Method]) -> String {
-    methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ")
-}
-
-/// A time in UTC and whole seconds, as in `1994-11-06T08:49:37Z`.
-fn rfc3339(time: SystemTime) -> String {
-    let time = OffsetDateTime::from(time).truncate_to_second();
-    time.format(&Rfc3339).expect("a time of this system has a year of four digits")
-}
-
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC
 /// 9110 §13.2.2.
-fn read(request: &Request, blob: &Arc<Blob>) -> Response {
+pub(super) fn read(request: &Request, blob: &Arc<Blob>) -> Response {
     let tag = blob.tag();
     let mut response = match conditions(request) {
         Err(malformed) => return malformed,
@@ -421,7 +254,7 @@ fn read_or_wait(request: &Request, blob: &Arc<Blob>, subject: impl FnOnce() -> S
     match request.fields().prefer_wait {
         Some(seconds) if response.status == StatusCode::NotModified => {
             let not_modified = response.with_wait(seconds);
-            Answer::Unchanged(Box::new(Wait { subject: subject(), seconds, not_modified }))
+            Answer::NotModified(Box::new(Wait { subject: subject(), seconds, not_modified }))
         }
         _ => Answer::Now(response),
     }

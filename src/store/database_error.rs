@@ -75,82 +75,76 @@ impl DatabaseError {
 
 impl fmt::Display for DatabaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Busy => "another process writes to it; stop that process",
-            Self::Changing => "another program keeps changing it; try again",
+        match self {
+            Self::Busy => f.write_str("another process writes to it; stop that process"),
+            Self::Changing => f.write_str("another program keeps changing it; try again"),
             Self::WalMissing(wal) => {
-                return write!(
-                    f,
-                    "{wal} is missing, and a program uses the database; move it back"
-                );
+                write!(f, "{wal} is missing, and a program uses the database; move it back")
             }
-            Self::AppliedInPart(txid) => {
-                return write!(
-                    f,
-                    "changes were applied in part: it is newer than {txid}; if litestream restore \
-                     does not run any more, remove both and restore again"
-                );
-            }
-            Self::HotJournal => {
+            Self::AppliedInPart(txid) => write!(
+                f,
+                "changes were applied in part: it is newer than {txid}; if litestream restore does \
+                 not run any more, remove both and restore again"
+            ),
+            Self::HotJournal => f.write_str(
                 "a program was ended while it wrote, and left a journal beside the file; open it \
-                 once with sqlite3, which rolls that back"
+                 once with sqlite3, which rolls that back",
+            ),
+            Self::Missing => f.write_str(
+                "it does not exist, or is empty; name the file of a service, or a copy, with \
+                 --data",
+            ),
+            Self::Replaced(name) => write!(
+                f,
+                "{name} was removed, replaced or cut short; move it back (a copy is another \
+                 file), or save what GET /colors answers and restart"
+            ),
+            Self::Foreign => {
+                f.write_str("it is the database of another program; name another file with --data")
             }
-            Self::Missing => {
-                "it does not exist, or is empty; name the file of a service, or a copy, with --data"
-            }
-            Self::Replaced(name) => {
-                return write!(
-                    f,
-                    "{name} was removed, replaced or cut short; move it back (a copy is another \
-                     file), or save what GET /colors answers and restart"
-                );
-            }
-            Self::Foreign => "it is the database of another program; name another file with --data",
-            Self::Unmarked(path) => {
-                let path = path.display();
-                return write!(
-                    f,
-                    "it is the database of another program, or made by sqlite3 from a dump; name \
-                     another file with --data, or mark it as ours with sqlite3 {path} \
-                     'PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}'"
-                );
-            }
-            Self::Newer => {
+            Self::Unmarked(path) => write!(
+                f,
+                "it is the database of another program, or made by sqlite3 from a dump; name \
+                 another file with --data, or mark it as ours with sqlite3 {} \
+                 'PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}'",
+                path.display()
+            ),
+            Self::Newer => f.write_str(
                 "a newer version of colors made it; install that one, or name another file with \
-                 --data"
-            }
-            Self::Unusable(reason) => reason,
-            Self::Damaged(damage) => {
-                return write!(
-                    f,
-                    "it is damaged ({damage}); move it away, and start with --seed and a backup, \
-                     which makes a new file"
-                );
-            }
+                 --data",
+            ),
+            Self::Unusable(reason) => f.write_str(reason),
+            Self::Damaged(damage) => write!(
+                f,
+                "it is damaged ({damage}); move it away, and start with --seed and a backup, which \
+                 makes a new file"
+            ),
             Self::Refused { operation, path, cause } => {
-                return write!(f, "cannot {operation} {}: {cause}", path.display());
+                write!(f, "cannot {operation} {}: {cause}", path.display())
             }
-            Self::Full => "the disk is full; make room on it",
-            Self::ReadOnly => "the file, its directory or its file system is read-only",
-            Self::CannotOpen => {
+            Self::Full => f.write_str("the disk is full; make room on it"),
+            Self::ReadOnly => {
+                f.write_str("the file, its directory or its file system is read-only")
+            }
+            Self::CannotOpen => f.write_str(
                 "the file, or those beside it with -wal and -shm, cannot be opened; run this as \
-                 their owner"
-            }
-            Self::SyncFailed => "the disk reported an error on sync",
-            Self::NotErased => {
+                 their owner",
+            ),
+            Self::SyncFailed => f.write_str("the disk reported an error on sync"),
+            Self::NotErased => f.write_str(
                 "the disk reported an error on sync, and another when the change was taken back: \
-                 it may be in the list after a crash"
-            }
-            Self::WriteFailed => {
+                 it may be in the list after a crash",
+            ),
+            Self::WriteFailed => f.write_str(
                 "the file cannot be written: the disk reported an error, or there is a limit of \
-                 the file's size"
-            }
+                 the file's size",
+            ),
             Self::Disk(code) => {
-                return write!(f, "the disk reported an error (code {code} of SQLite)");
+                write!(f, "the disk reported an error (code {code} of SQLite)")
             }
-            Self::Sqlite(message) => message,
-            Self::Panicked => "the service failed, its log says where",
-        })
+            Self::Sqlite(message) => f.write_str(message),
+            Self::Panicked => f.write_str("the service failed, its log says where"),
+        }
     }
 }
 

@@ -148,9 +148,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
     use super::super::{Action, Change};
     use super::*;
-    use crate::blob::Conditions;
+    use crate::blob::{Conditions, Tag, Tags};
 
     impl SharedList {
         fn envelope(&self) -> Arc<Blob> {
@@ -227,5 +231,31 @@ mod tests {
         list.replace(Colors::default());
         assert_eq!((list.size().0, list.envelope().bytes()), (0, &b"{\"data\":[]}\n"[..]));
         assert_ne!(before.tag(), list.envelope().tag());
+    }
+
+    #[test]
+    fn a_condition_on_a_list_that_others_change_all_the_time_is_given_up() {
+        let list = list(20_000);
+        let is_over = AtomicBool::new(false);
+        let update = |value| Action::Update("0".to_owned(), Some(Color::new("0", value)));
+        let updates = ["1", "2"].map(|value| Change::new(update(value), Conditions::default()));
+        let if_none_match = Some(Tags::OneOf([Tag::of(b"")].into()));
+        let conditions = Conditions { if_match: None, if_none_match };
+        let replace = Change::new(Action::ReplaceAll(list.version()), conditions);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    updates.iter().for_each(|update| drop(list.make(update)));
+                }
+            });
+            let mut outcome = list.make(&replace);
+            while outcome != Outcome::Contended && Instant::now() < deadline {
+                outcome = list.make(&replace);
+            }
+            is_over.store(true, Relaxed);
+            assert_eq!(outcome, Outcome::Contended);
+        });
+        assert!(matches!(list.make(&replace), Outcome::Replaced(..)));
     }
 }

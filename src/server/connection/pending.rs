@@ -9,16 +9,18 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
 
-use super::{Connection, LoopContext, Next, RECEIVE_BYTES, State, panicked, receive};
+use super::sending::panicked;
+use super::{Connection, LoopContext, Next, RECEIVE_BYTES, State, receive};
 use crate::http::{Request, Response};
 use crate::server::output::Sent;
 use crate::server::waits::WaitGuard;
 use crate::service::{Answer, Phase, Service, Wait};
 use crate::store::{DatabaseError, Outcome};
 
+/// A request that waits for a change.
 pub(super) struct Waiting {
     pub(super) request: Arc<Request>,
-    pub(super) held: WaitTime,
+    pub(super) time: WaitTime,
     /// The response when nothing changes.
     not_modified: Response,
     guard: WaitGuard,
@@ -45,24 +47,43 @@ impl WaitTime {
     }
 }
 
+/// Which time a request is counted with.
+#[derive(Clone, Copy)]
+pub(super) enum Timing {
+    /// That of the pass which received and answers it.
+    Pass,
+    /// From its last byte to the answer, which takes long.
+    Long,
+    /// The same, for a change that the writer had.
+    Durable,
+    /// It has waited for a change, which is not the service's own time: that of the last pass.
+    Waited(WaitTime),
+}
+
 impl Connection {
-    /// Goes on with an answer. `held`: the request has waited for a change.
-    pub(super) fn follow(
+    /// Goes on with what the service, the pool or the writer has answered to a request.
+    pub(super) fn take_answer(
         &mut self,
         request: Arc<Request>,
         answer: Answer,
-        held: Option<WaitTime>,
+        timing: Timing,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
         match answer {
             Answer::Now(response) => {
-                let response = match held {
-                    Some(held) => held.end_with(response, context.now),
-                    None => response,
+                let response = match timing {
+                    Timing::Waited(time) => time.end_with(response, context.now),
+                    _ => response,
                 };
-                return self.respond(&request, response, context);
+                let next = self.respond(&request, response, context);
+                match timing {
+                    Timing::Pass | Timing::Waited(_) => context.answered += 1,
+                    Timing::Long => context.counters().immediate.add(1, self.received.elapsed()),
+                    Timing::Durable => context.counters().durable.add(1, self.received.elapsed()),
+                }
+                return next;
             }
-            Answer::Unchanged(wait) => return self.begin_wait(request, *wait, held, context),
+            Answer::NotModified(wait) => return self.begin_wait(request, *wait, timing, context),
             Answer::Saving => {}
             Answer::Deferred => {
                 let request_context = self.request_context(false, context);
@@ -71,74 +92,68 @@ impl Connection {
                 context.inbox.defer(context.id, ask);
             }
         }
-        self.state = State::AwaitingAnswer { request, is_saved: false, held };
+        let timing = if matches!(timing, Timing::Pass) { Timing::Long } else { timing };
+        self.state = State::AwaitingAnswer { request, timing };
         self.output.send(&self.socket)?;
-        // epoll watches for the same as before: epoll_ctl takes time, and few clients send more
+        // Nothing is received now, but epoll watches for IN already, few clients send more, and
+        // epoll_ctl takes time.
         Ok(Next::Wait(EventFlags::IN))
     }
 
-    /// Goes on when the writer has saved a change, or could not.
-    pub(super) fn take_outcome(
+    /// Takes what came of a change from the writer.
+    pub(super) fn receive_outcome(
         &mut self,
         outcome: Result<Outcome, DatabaseError>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
-        let State::AwaitingAnswer { is_saved, .. } = &mut self.state else {
+        let State::AwaitingAnswer { timing, .. } = &mut self.state else {
             unreachable!("an outcome comes only when it is waited for")
         };
-        *is_saved = true;
-        // its envelope has to be made
+        *timing = Timing::Durable;
+        // the envelope of a new list has to be made, which takes long
         if matches!(outcome, Ok(Outcome::Replaced(..))) {
             let respond = move |service: &Service| Answer::Now(service.respond_to_outcome(outcome));
             context.inbox.defer(context.id, respond);
             return Ok(Next::Wait(EventFlags::IN));
         }
-        let respond = || context.shared.service.respond_to_outcome(outcome);
+        let respond = || context.shared().service.respond_to_outcome(outcome);
         let response = catch_unwind(AssertUnwindSafe(respond)).unwrap_or_else(|_| panicked());
-        self.take_answer(Answer::Now(response), context)
+        self.receive_answer(Answer::Now(response), context)
     }
 
-    /// Goes on with the answer that was waited for.
-    pub(super) fn take_answer(
+    /// Takes the answer that was waited for.
+    pub(super) fn receive_answer(
         &mut self,
         answer: Answer,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
         let state = replace(&mut self.state, State::Receiving { is_first: false });
-        let State::AwaitingAnswer { request, is_saved, held } = state else {
+        let State::AwaitingAnswer { request, timing } = state else {
             unreachable!("an answer comes only when it is waited for")
         };
-        let is_last = matches!(answer, Answer::Now(_));
-        let next = self.follow(request, answer, held, context);
-        match held {
-            // it is counted when it is answered
-            _ if !is_last => {}
-            // the time of the wait is not the service's own
-            Some(_) => context.answered += 1,
-            None if is_saved => context.counters.durable.add(1, self.received.elapsed()),
-            None => context.counters.immediate.add(1, self.received.elapsed()),
-        }
-        next
+        self.take_answer(request, answer, timing, context)
     }
 
-    /// Holds a request until what it names changes, unless the client has sent more, or has not
+    /// Has a request wait until what it names changes, unless the client has sent more, or has not
     /// received what came before.
     pub(super) fn begin_wait(
         &mut self,
         request: Arc<Request>,
         wait: Wait,
-        held: Option<WaitTime>,
+        timing: Timing,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
         let Wait { subject, seconds, not_modified } = wait;
-        let may_hold = seconds > 0 && self.parser.is_idle() && context.phase == Phase::Serving;
-        if !may_hold || self.output.send(&self.socket)? != Sent::All {
-            context.answered += 1;
-            return self.respond(&request, not_modified, context);
+        let may_wait = seconds > 0 && self.parser.is_idle() && context.phase == Phase::Serving;
+        if !may_wait || self.output.send(&self.socket)? != Sent::All {
+            return self.take_answer(request, Answer::Now(not_modified), timing, context);
         }
-        let held = held.unwrap_or(WaitTime { begun: context.now, seconds });
+        let time = match timing {
+            Timing::Waited(time) => time,
+            _ => WaitTime { begun: context.now, seconds },
+        };
         let guard = context.inbox.waits.add(&subject, context.id);
-        let waiting = Waiting { request, held, not_modified, guard };
+        let waiting = Waiting { request, time, not_modified, guard };
         self.progress = context.now;
         self.state = State::Waiting(Box::new(waiting));
         // a change may have come between the first look and the wait
@@ -151,7 +166,7 @@ impl Connection {
             unreachable!("only who waits asks again")
         };
         match self.ask(&waiting.request, context) {
-            Answer::Unchanged(_) => Ok(Next::Wait(EventFlags::IN)),
+            Answer::NotModified(_) => Ok(Next::Wait(EventFlags::IN)),
             answer => self.end_wait(Some(answer), context),
         }
     }
@@ -164,13 +179,10 @@ impl Connection {
     ) -> io::Result<Next> {
         let state = replace(&mut self.state, State::Receiving { is_first: false });
         let State::Waiting(waiting) = state else { unreachable!("only a wait is ended") };
-        let Waiting { request, held, not_modified, guard } = *waiting;
+        let Waiting { request, time, not_modified, guard } = *waiting;
         drop(guard);
         let answer = answer.unwrap_or(Answer::Now(not_modified));
-        if matches!(answer, Answer::Now(_)) {
-            context.answered += 1;
-        }
-        self.follow(request, answer, Some(held), context)
+        self.take_answer(request, answer, Timing::Waited(time), context)
     }
 
     /// Ends a wait when the client sends another request, or has gone.

@@ -25,10 +25,9 @@ impl Pair {
     /// A connection to a service with one color.
     fn new(value: &str) -> Self {
         let colors = Colors::from_iter([Color::new("red", value)]);
-        let service =
-            Service::new(Store::in_memory(colors, 32 << 20), ServiceOptions::default(), 1, 10);
+        let options = ServiceOptions { content_max: 100, ..ServiceOptions::default() };
+        let service = Service::new(Store::in_memory(colors, 32 << 20), options, 1, 10);
         let limits = Limits {
-            content_max: 100,
             request_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(75),
             memory_max: 10_000,
@@ -50,13 +49,9 @@ impl Pair {
         &mut self,
         work: impl FnOnce(&mut Connection, &mut LoopContext<'_>) -> T,
     ) -> T {
-        let shared = &self.inbox.shared;
-        let counters = &shared.service.metrics.workers[0];
         let context = &mut LoopContext {
-            shared,
             inbox: &self.inbox,
             id: 1,
-            counters,
             phase: self.phase,
             now: self.start + Duration::from_secs(self.now),
             date: "",
@@ -94,10 +89,10 @@ impl Pair {
             .collect()
     }
 
-    /// After how many seconds since the start the connection is overdue, and as what.
-    fn deadline(&self, phase: Phase) -> Option<(u64, Closing)> {
-        let (deadline, reason) = self.connection.deadline(phase, &self.inbox.shared.limits)?;
-        Some(((deadline - self.start).as_secs(), reason))
+    /// After how many seconds since the start the connection is overdue.
+    fn deadline(&self, phase: Phase) -> Option<u64> {
+        let deadline = self.connection.deadline(phase, &self.inbox.shared.limits)?;
+        Some((deadline - self.start).as_secs())
     }
 
     fn change_red(&self, value: &str) {
@@ -145,15 +140,14 @@ fn in_each_state() -> Vec<(&'static str, Pair)> {
 
 #[test]
 fn every_state_has_a_deadline_in_every_phase_but_while_an_answer_is_made() {
-    use Closing::{Idle, Request, Unread};
     let expected = [
-        ("new", Some((30, Idle)), Some((1, Idle))),
-        ("reading", Some((40, Request)), Some((40, Request))),
-        ("idle", Some((86, Idle)), Some((11, Idle))),
+        ("new", Some(30), Some(1)),
+        ("reading", Some(40), Some(40)),
+        ("idle", Some(86), Some(11)),
         ("awaiting", None, None),
-        ("waiting", Some((70, Idle)), Some((10, Idle))),
-        ("sending", Some((40, Unread)), Some((40, Unread))),
-        ("lingering", Some((12, Idle)), Some((12, Idle))),
+        ("waiting", Some(70), Some(10)),
+        ("sending", Some(40), Some(40)),
+        ("lingering", Some(12), Some(12)),
     ];
     for ((name, pair), (expected_name, deadline, stopping)) in
         in_each_state().into_iter().zip(expected)
@@ -168,24 +162,31 @@ fn every_state_has_a_deadline_in_every_phase_but_while_an_answer_is_made() {
 #[test]
 fn what_is_overdue_is_told_closed_and_counted_by_its_state() {
     use Closing::{Idle, NoRoom, Request, Unread};
-    let read = EventFlags::IN;
-    for (name, reason, next, responses, counted) in [
-        ("new", Idle, Next::Close, vec![], 1),
-        ("reading", Request, Next::Wait(read), vec![(408, true)], 1),
-        ("reading", NoRoom, Next::Close, vec![(503, true)], 1),
-        ("idle", Idle, Next::Close, vec![(200, false)], 1),
-        ("idle", NoRoom, Next::Close, vec![(200, false)], 1),
-        ("waiting", Idle, Next::Wait(read), vec![(304, false)], 0),
-        ("sending", Unread, Next::Close, vec![(200, false)], 1),
-        ("lingering", Idle, Next::Close, vec![(400, true)], 0),
+    let read = Next::Wait(EventFlags::IN);
+    for (name, is_evicted, next, responses, counted) in [
+        ("new", false, Next::Close, vec![], Some(Idle)),
+        ("reading", false, read, vec![(408, true)], Some(Request)),
+        ("reading", true, Next::Close, vec![(503, true)], Some(NoRoom)),
+        ("idle", false, Next::Close, vec![(200, false)], Some(Idle)),
+        ("idle", true, Next::Close, vec![(200, false)], Some(NoRoom)),
+        ("waiting", false, read, vec![(304, false)], None),
+        ("waiting", true, Next::Close, vec![(304, false)], Some(NoRoom)),
+        ("sending", false, Next::Close, vec![(200, false)], Some(Unread)),
+        ("sending", true, Next::Close, vec![(200, false)], Some(NoRoom)),
+        ("lingering", false, Next::Close, vec![(400, true)], None),
+        ("lingering", true, Next::Close, vec![(400, true)], None),
     ] {
         let state = in_each_state().into_iter().find(|(state, _)| *state == name);
         let (_, mut pair) = state.unwrap();
         pair.now = 100;
-        assert_eq!(pair.advance(Event::Overdue(reason)), next, "{name} {reason:?}");
-        assert_eq!(pair.received(), responses, "{name} {reason:?}");
+        let event = if is_evicted { Event::Evicted } else { Event::Overdue };
+        assert_eq!(pair.advance(event), next, "{name} {is_evicted}");
+        assert_eq!(pair.received(), responses, "{name} {is_evicted}");
         let counters = &pair.inbox.shared.service.metrics.workers[0];
-        assert_eq!(counters.closed[reason as usize].read(), counted, "{name} {reason:?}");
+        for reason in Closing::ALL {
+            let count = u64::from(counted == Some(reason));
+            assert_eq!(counters.closed(reason).read(), count, "{name} {is_evicted} {reason:?}");
+        }
     }
 }
 
@@ -194,10 +195,10 @@ fn more_bytes_of_a_request_give_it_no_more_time() {
     let mut pair = Pair::new("1");
     pair.send(5, "GET /colors");
     pair.send(9, "/red HTTP/1.1\r\n");
-    assert_eq!(pair.deadline(Phase::Serving), Some((35, Closing::Request)));
+    assert_eq!(pair.deadline(Phase::Serving), Some(35));
     pair.send(20, "Host: a\r\n\r\nGET");
     assert_eq!(pair.received(), [(200, false)]);
-    assert_eq!(pair.deadline(Phase::Serving), Some((50, Closing::Request)));
+    assert_eq!(pair.deadline(Phase::Serving), Some(50));
 }
 
 #[test]
@@ -215,7 +216,7 @@ fn a_wait_ends_with_a_change_or_with_its_time() {
     assert_eq!(pair.received(), [(200, false)]);
     assert_eq!(pair.send(2, &pair.waiting(60)), Next::Wait(EventFlags::IN));
     pair.now = 62;
-    assert_eq!(pair.advance(Event::Overdue(Closing::Idle)), Next::Wait(EventFlags::IN));
+    assert_eq!(pair.advance(Event::Overdue), Next::Wait(EventFlags::IN));
     assert_eq!(pair.received(), [(304, false)]);
 }
 
@@ -235,14 +236,14 @@ fn a_wait_ends_with_another_request_the_end_of_the_client_a_stop_and_the_limit()
     pair.client.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(pair.advance(Event::Ready), Next::Close);
     assert!(pair.received().is_empty());
-    for (phase, reason, next) in [
-        (Phase::Stopping, Closing::Idle, Next::Wait(EventFlags::IN)),
+    for (phase, event, next) in [
+        (Phase::Stopping, Event::Overdue, Next::Wait(EventFlags::IN)),
         // its place is needed at once
-        (Phase::Full, Closing::NoRoom, Next::Close),
+        (Phase::Full, Event::Evicted, Next::Close),
     ] {
         let mut pair = wait(1);
         pair.phase = phase;
-        assert_eq!(pair.advance(Event::Overdue(reason)), next);
+        assert_eq!(pair.advance(event), next);
         assert_eq!(pair.received(), [(304, true)], "{phase:?}");
     }
     // what is behind it already is answered in order, and at once
@@ -261,10 +262,10 @@ fn a_change_before_the_wait_is_not_missed() {
     parser.append(text.as_bytes());
     let request = parser.next_request(0).unwrap().unwrap();
     let next = pair.with_context(|connection, context| connection.ask(&request, context));
-    let Answer::Unchanged(wait) = next else { panic!("the tag is current") };
+    let Answer::NotModified(wait) = next else { panic!("the tag is current") };
     pair.change_red("2");
     let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {
-        connection.begin_wait(Arc::new(request), *wait, None, context).unwrap()
+        connection.begin_wait(Arc::new(request), *wait, Timing::Pass, context).unwrap()
     };
     assert_eq!(pair.with_context(begin), Next::Wait(EventFlags::IN));
     assert_eq!(pair.received(), [(200, false)]);

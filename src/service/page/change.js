@@ -106,6 +106,9 @@ async function apply(edit, text, isUndo) {
 	tell(text + end);
 }
 
+/* Whether the service refuses the list as a whole. */
+const isTooLong = () => new Blob([JSON.stringify(list)]).size > document.body.dataset.contentMax;
+
 /* Sends the list that is to be: as a change of one color where it is one, which needs few bytes, or else as a whole. */
 async function submit(next) {
 	const i = next.findIndex((color, i) => color !== list[i]);

@@ -1,6 +1,6 @@
 /* What a person does, and what happens meanwhile. */
 
-const WAIT = 25; // seconds; the usual proxies pass what is answered within 30
+const WAIT = 60; // seconds
 let knowsMethods, isWatching;
 let caughtUp = Promise.resolve(); // until the list is read that another window has told of
 let isCurrent; // whether the list was asked for since the page is visible, and no request has failed

@@ -199,7 +199,12 @@ function save() {
 	}, mine);
 }
 
-const remove = entry => make(removing(entry), `Deleted ${called(entry.name)}.`);
+async function remove(entry) {
+	const text = `Deleted ${called(entry.name)}.`;
+	const goesToEnd = entry.key !== entries.at(-1).key && isTooLong();
+	await make(removing(entry), text);
+	if (goesToEnd) tell(`${text} Undo adds it at the end: the list is too long to send.`);
+}
 
 at.opened.onkeydown = event => {
 	const {key} = event;

@@ -12,6 +12,7 @@ let wasDragged = false; // the click that ends a drag opens nothing
 function hindrance() {
 	if (at.order.value !== 'list') return 'To move colors, sort by list order.';
 	if (at.query.value) return 'To move colors, clear the search.';
+	return isTooLong() && 'The list is too long to be sent, so that no color can be moved.';
 }
 
 function begin(entry) {

@@ -1,0 +1,188 @@
+//! Responses of a connection, from the output to the end: what is appended, what is refused, and
+//! what follows when all is sent.
+
+use std::io;
+use std::time::Instant;
+
+use rustix::event::epoll::EventFlags;
+use rustix::net::Shutdown;
+use tiny_http::Method;
+
+use super::{AfterSend, Connection, LoopContext, Next, State, receive};
+use crate::http::{CLOSES, Parser, ProtocolError, Request, Response, StatusCode};
+use crate::metrics::Closing;
+use crate::server::access_log;
+use crate::server::output::Sent;
+use crate::service::Phase;
+
+/// Most bytes that are received and dropped after the last response.
+const LINGER_BYTES_MAX: usize = 1024 * 1024;
+
+impl Connection {
+    /// Appends a response to the output, and sends that.
+    pub(super) fn respond(
+        &mut self,
+        request: &Request,
+        response: Response,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Next> {
+        // the time until the next request begins now
+        self.state = State::Receiving { is_first: false };
+        self.progress = context.now;
+        let then = self.append_answer(request, response, context);
+        self.send(then, context)
+    }
+
+    /// Appends the response to a request to the output. Returns what follows.
+    pub(super) fn append_answer(
+        &mut self,
+        request: &Request,
+        response: Response,
+        context: &LoopContext<'_>,
+    ) -> AfterSend {
+        let then = match context.phase {
+            _ if !request.keep_alive => AfterSend::Close,
+            // the client does not know, and may be sending its next request
+            Phase::Full | Phase::Stopping => AfterSend::Linger,
+            Phase::Serving => AfterSend::Answer,
+        };
+        let stays_open = context.shared().stays_open.as_str();
+        let connection = if then == AfterSend::Answer { stays_open } else { CLOSES };
+        self.append(Some(request), response, connection, context);
+        then
+    }
+
+    pub(super) fn refuse_for_room(
+        &mut self,
+        request: Option<&Request>,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Next> {
+        context.counters().closed(Closing::NoRoom).add(1);
+        self.refuse(request, overloaded(), context)
+    }
+
+    pub(super) fn refuse_malformed(
+        &mut self,
+        error: &ProtocolError,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Next> {
+        self.refuse(None, Response::error(error.status(), error.to_string()), context)
+    }
+
+    /// Responds with an error to a request that cannot be served, or, without one, to what cannot
+    /// be read as one. Nothing that follows is read as a request.
+    pub(super) fn refuse(
+        &mut self,
+        request: Option<&Request>,
+        response: Response,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Next> {
+        let unfinished = self.parser.refuse();
+        self.append(request.or(unfinished.as_ref()), response, CLOSES, context);
+        self.send(AfterSend::Linger, context)
+    }
+
+    /// Appends a response to the output, counts it, and logs it.
+    fn append(
+        &mut self,
+        request: Option<&Request>,
+        mut response: Response,
+        connection: &str,
+        context: &LoopContext<'_>,
+    ) {
+        let service = &context.shared().service;
+        let is_head = request.is_some_and(|request| request.method == Method::Head);
+        let common = service.common_fields(request, context.date, connection);
+        let bytes = self.output.push(&mut response, is_head, &common);
+        context
+            .counters()
+            .count_response(request.map(|request| &request.method), response.status.code());
+        access_log::log(service, self.peer, self.received, request, &response, bytes);
+    }
+
+    /// Sends what the socket has room for, and goes on when that is all of the output.
+    pub(super) fn send(&mut self, then: AfterSend, context: &LoopContext<'_>) -> io::Result<Next> {
+        let sent = self.output.send(&self.socket)?;
+        self.after_send(sent, then, context)
+    }
+
+    /// The same for a connection that is to be closed, unless the socket has room: epoll reports
+    /// room only when a third of the socket's buffer is free.
+    pub(super) fn send_or_close(
+        &mut self,
+        then: AfterSend,
+        reason: Closing,
+        context: &LoopContext<'_>,
+    ) -> io::Result<Next> {
+        match self.output.send(&self.socket)? {
+            Sent::Nothing => Ok(self.close(reason, context)),
+            sent => self.after_send(sent, then, context),
+        }
+    }
+
+    fn after_send(
+        &mut self,
+        sent: Sent,
+        then: AfterSend,
+        context: &LoopContext<'_>,
+    ) -> io::Result<Next> {
+        if sent == Sent::All {
+            return self.after_all_sent(then, context.now);
+        }
+        if sent != Sent::Nothing || !matches!(self.state, State::Sending(_)) {
+            self.progress = context.now;
+        }
+        self.state = State::Sending(then);
+        Ok(if sent == Sent::Turn { Next::Queue } else { Next::Wait(EventFlags::OUT) })
+    }
+
+    fn after_all_sent(&mut self, then: AfterSend, now: Instant) -> io::Result<Next> {
+        if matches!(then, AfterSend::Answer | AfterSend::Receive) {
+            if matches!(self.state, State::Sending(_)) {
+                self.state = State::Receiving { is_first: false };
+                self.progress = now;
+            }
+            let may_answer = then == AfterSend::Answer && !self.parser.is_idle();
+            return Ok(if may_answer { Next::Queue } else { Next::Wait(EventFlags::IN) });
+        }
+        let is_done = then == AfterSend::Close && self.parser.is_idle();
+        if is_done
+            && receive(&self.socket, &mut [0; 1024])?.is_none_or(|received| received.is_empty())
+        {
+            return Ok(Next::Close);
+        }
+        rustix::net::shutdown(&self.socket, Shutdown::Write)?;
+        self.parser = Parser::default();
+        self.state = State::Lingering { left: LINGER_BYTES_MAX };
+        self.progress = now;
+        Ok(Next::Wait(EventFlags::IN))
+    }
+
+    pub(super) fn drop_received(&mut self, left: usize, scratch: &mut [u8]) -> io::Result<Next> {
+        let dropped = receive(&self.socket, scratch)?.map(|received| received.len());
+        let left = left.saturating_sub(dropped.unwrap_or(0));
+        self.state = State::Lingering { left };
+        Ok(match dropped {
+            Some(0) => Next::Close,
+            _ if left == 0 => Next::Wait(EventFlags::empty()),
+            _ => Next::Wait(EventFlags::IN),
+        })
+    }
+}
+
+/// When the rest of a request does not arrive in time.
+pub(super) fn timed_out() -> Response {
+    Response::error(StatusCode::RequestTimeout, "the request did not arrive in time")
+}
+
+/// When the memory for all connections is used up, or the connection limit is reached.
+pub(super) fn overloaded() -> Response {
+    let message = "the service is overloaded, try again later";
+    Response::error(StatusCode::ServiceUnavailable, message)
+}
+
+/// When the service panicked on a request.
+pub(in crate::server) fn panicked() -> Response {
+    let message = "the service failed on this request, its log says where";
+    Response::error(StatusCode::InternalServerError, message)
+}

@@ -1,0 +1,126 @@
+//! What the head of a request decides: whether it is allowed, which resource it is for, and whether
+//! that has the method.
+
+use std::sync::Arc;
+
+use tiny_http::Method;
+
+use super::Service;
+use super::matcher::{self, Resource, TargetError};
+use crate::http::{Challenge, Content, Request, Response, StatusCode};
+
+impl Service {
+    /// Decides what can be decided by the head of a request, which need not have its content yet:
+    /// Host and Origin, the resource, its methods, and whether a token is needed. Fails with the
+    /// response that refuses the request.
+    pub(crate) fn admit<'a>(
+        &self,
+        request: &'a Request,
+        checks_host: bool,
+    ) -> Result<Resource<'a>, Response> {
+        self.options.allowlist.check(request, checks_host)?;
+        let found = matcher::find(&request.method, &request.target, &self.options.base);
+        let resource = found.map_err(|error| self.target_error(error))?;
+        let admitted = match resource {
+            // a preflight has the Accept of no request (Fetch standard, CORS-preflight fetch)
+            Resource::Page if !request.fields().asks_for_html && !request.is_preflight() => {
+                Err(self.target_error(TargetError::Unknown))
+            }
+            _ => self.check_access(&resource, request),
+        };
+        match admitted {
+            Ok(()) => Ok(resource),
+            Err(refusal) => {
+                Err(Response { varies_by_accept: resource == Resource::Page, ..refusal })
+            }
+        }
+    }
+
+    /// Refuses a method that the resource does not have with 405; then a request that needs a valid
+    /// token and has none with 401, before 404 and 412, which would reveal which colors exist.
+    fn check_access(&self, resource: &Resource<'_>, request: &Request) -> Result<(), Response> {
+        let methods = methods(resource, self.options.read_only);
+        if !methods.contains(&request.method) {
+            let allow = names(methods);
+            let message = format!("the method is not allowed here, only {allow}");
+            let error = Response::error(StatusCode::MethodNotAllowed, message);
+            // RFC 9110 §15.5.6: a 405 MUST carry Allow
+            return Err(Response { fields: vec![("Allow", allow.into())], ..error });
+        }
+        let tells_of_colors =
+            matches!(resource, Resource::Colors | Resource::Color(_) | Resource::Metrics);
+        let is_private_read = self.is_private() && request.method != Method::Options;
+        if tells_of_colors
+            && (is_private_read || !request.is_safe())
+            && let Some(challenge) = self.challenge(request)
+        {
+            let error = Response::error(StatusCode::Unauthorized, challenge.message());
+            return Err(Response { challenge: Some(challenge), ..error });
+        }
+        Ok(())
+    }
+
+    /// The methods of a resource. Where writes need a token that the request does not have, a
+    /// challenge says so, for the page to ask for one: credentials would make a difference (RFC
+    /// 9110 §11.6.1).
+    pub(super) fn options(&self, resource: &Resource<'_>, request: &Request) -> Response {
+        let allow = names(methods(resource, self.options.read_only));
+        let is_written =
+            matches!(resource, Resource::Colors | Resource::Color(_)) && !self.options.read_only;
+        Response {
+            fields: vec![("Allow", allow.into())],
+            challenge: self.challenge(request).filter(|_| is_written),
+            ..Response::new(StatusCode::NoContent, Content::None)
+        }
+    }
+
+    fn target_error(&self, error: TargetError) -> Response {
+        let base = self.options.base.as_str();
+        let (status, message) = match error {
+            TargetError::Unknown => {
+                (StatusCode::NotFound, format!("no such resource, the list is at {base}/colors"))
+            }
+            TargetError::Escape => (
+                StatusCode::BadRequest,
+                "the path has a bad percent escape, or one that does not decode to UTF-8"
+                    .to_owned(),
+            ),
+            TargetError::Form => (
+                StatusCode::BadRequest,
+                format!("the request target has to be a path, as in {base}/colors"),
+            ),
+        };
+        Response::error(status, message)
+    }
+
+    /// The name of the token that a request has, for the log.
+    pub(crate) fn token_name(&self, request: &Request) -> Option<Arc<str>> {
+        self.options.tokens.as_ref()?.name(request.fields().authorization.as_ref())
+    }
+
+    /// Why a request has no token that is valid; `None` as well where everybody may write.
+    fn challenge(&self, request: &Request) -> Option<Challenge> {
+        self.options.tokens.as_ref()?.check(request.fields().authorization.as_ref()).err()
+    }
+
+    /// Whether reads of colors and metrics need a token, too.
+    pub(super) fn is_private(&self) -> bool {
+        self.options.tokens.as_ref().is_some_and(|tokens| tokens.private)
+    }
+}
+
+/// The methods of a resource.
+fn methods(resource: &Resource<'_>, read_only: bool) -> &'static [Method] {
+    use Method::{Delete, Get, Head, Options, Post, Put};
+    match resource {
+        Resource::Colors if !read_only => &[Get, Head, Post, Put, Options],
+        Resource::Color(_) if !read_only => &[Get, Head, Put, Delete, Options],
+        Resource::Asterisk if !read_only => &[Get, Head, Post, Put, Delete, Options],
+        _ => &[Get, Head, Options],
+    }
+}
+
+/// Methods as Allow lists them (RFC 9110 §10.2.1).
+fn names(methods: &[Method]) -> String {
+    methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ")
+}

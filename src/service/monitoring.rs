@@ -1,0 +1,83 @@
+//! `/health` and `/metrics`: how the service is.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::respond::read;
+use super::{Phase, Service};
+use crate::blob::Blob;
+use crate::http::{Content, MediaType, Request, Response, StatusCode};
+use crate::metrics::Gauges;
+
+impl Service {
+    /// 200, or 503 with what is wrong. Tells what is known, and waits for nothing.
+    pub(super) fn health(&self, request: &Request) -> Response {
+        let store = &self.store;
+        let is_stopping = self.phase.get() == Phase::Stopping;
+        let stopping = || is_stopping.then(|| "stopping".to_owned());
+        let fault = store.status.fault().or_else(stopping);
+        let mut health = serde_json::json!({
+            "status": fault.as_deref().unwrap_or("ok"),
+            "version": env!("BUILD_VERSION"),
+            "colors": store.list.size().0,
+        });
+        let times = store.status.now();
+        if store.is_durable() {
+            health["saved"] = times.saved.map(rfc3339).into();
+        }
+        if let Some(file) = store.follows() {
+            health["follows"] = file.into();
+            health["read"] = times.read.map(rfc3339).into();
+            health["changed"] = times.changed.map(rfc3339).into();
+        }
+        let text = format!("{health}\n").into_bytes();
+        // RFC 9110 §13.2.1: conditions count only where the response would be a success without
+        // them
+        match fault {
+            None => read(request, &Arc::new(Blob::new(text))),
+            Some(_) => Response::new(StatusCode::ServiceUnavailable, Content::Own(text)),
+        }
+    }
+
+    pub(super) fn metrics(&self) -> Response {
+        let status = &self.store.status;
+        let times = status.now();
+        let (colors, list_bytes) = self.store.list.size();
+        let text = self.metrics.exposition(&Gauges {
+            connections: self.connections.open(),
+            connections_max: self.connections.max,
+            waiting: self.connections.waiting(),
+            colors,
+            list_bytes,
+            saves: &status.metrics,
+            read: times.read,
+            changed: times.changed,
+        });
+        Response {
+            media_type: MediaType::Metrics,
+            ..Response::new(StatusCode::Ok, Content::Own(text.into_bytes()))
+        }
+    }
+}
+
+/// A time in UTC and whole seconds, as in `1994-11-06T08:49:37Z`.
+fn rfc3339(time: SystemTime) -> String {
+    let time = OffsetDateTime::from(time).truncate_to_second();
+    time.format(&Rfc3339).expect("a time of this system has a year of four digits")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn a_time_of_json_is_utc_in_seconds() {
+        let time = UNIX_EPOCH + Duration::from_millis(784_111_777_900);
+        assert_eq!(rfc3339(time), "1994-11-06T08:49:37Z");
+    }
+}
