@@ -155,7 +155,8 @@ fn search_finds_names_and_values_as_one_types() {
 fn search_ignores_case_and_blanks_and_finds_what_a_color_equals_and_is_near() {
     let Some(browser) = browse() else { return };
     let seed = r##"[{"name":"crimson","value":"#dc143c"},{"name":"Bored Blue","value":"#0000ff"},{"name":"red","value":"#ff0000"},
-        {"name":"rot","value":"rgb(255 0 0)"},{"name":"none","value":"see the book"}]"##;
+        {"name":"rot","value":"rgb(255 0 0)"},{"name":"none","value":"see the book"},{"name":"soup of Teal","value":"#010101"},
+        {"name":"duck","value":"#008080"},{"name":"teal","value":"gold"},{"name":"TEAL","value":"#111111"}]"##;
     let _server = browser.show(Server::with_seed(seed, &[]));
     let equal_and_near = &["red", "rot", "crimson"][..];
     for (query, names) in [
@@ -165,16 +166,17 @@ fn search_ignores_case_and_blanks_and_finds_what_a_color_equals_and_is_near() {
         ("rgb(255 0 0)", equal_and_near),
         ("rgba(100%, 0%, 0%, 1)", equal_and_near),
         ("red", &["red", "rot", "Bored Blue", "crimson"]),
+        ("Teal", &["teal", "TEAL", "duck", "soup of Teal"]),
     ] {
         browser.fill("#query", query);
-        browser.expect_text("#count", &format!("{} of 5 colors", names.len()));
+        browser.expect_text("#count", &format!("{} of 9 colors", names.len()));
         assert_eq!(browser.names(), names, "{query}");
     }
     browser.press(&[DOWN]);
-    browser.expect_value("return document.activeElement.firstChild.textContent", "red");
+    browser.expect_value("return document.activeElement.firstChild.textContent", "teal");
     browser.click("#query");
     browser.press(&[ENTER]);
-    browser.expect_text("#title", "red");
+    browser.expect_text("#title", "teal");
 }
 
 #[test]

@@ -78,22 +78,23 @@ function arrange() {
 	draw();
 }
 
-/* Finds what has a text in its name or value, whatever case and blanks. For a color, what equals it is first, and what is near it last. */
+/* Finds what has a text in its name or value, whatever case and blanks. A name that is the text is first; of a color, what equals it is next, and what is near it last. */
 function found(query) {
 	const plain = text => text.toLowerCase().replace(/\s+/g, '');
 	const text = plain(query);
-	const hits = text ? entries.filter(entry => (entry.text ??= `${plain(entry.name)}\n${plain(entry.value)}`).includes(text)) : [...entries];
-	const named = orders[at.order.value](hits);
+	const sort = orders[at.order.value];
+	if (!text) return sort([...entries]);
+	const hits = sort(entries.filter(entry => (entry.text ??= `${plain(entry.name)}\n${plain(entry.value)}`).includes(text)));
+	const exact = hits.filter(entry => entry.text.startsWith(`${text}\n`));
 	const look = lookOf(query);
-	if (!look.css) return named;
-	const away = new Map(entries.map(entry => [entry, distance(lookOf(entry.value), look)]));
+	const away = new Map((look.css ? entries : []).map(entry => [entry, distance(lookOf(entry.value), look)]));
 	const near = entries.filter(entry => away.get(entry) < NEAR).sort((a, b) => away.get(a) - away.get(b));
 	const equal = near.filter(entry => !away.get(entry));
-	return [...new Set([...equal, ...named, ...near.slice(0, equal.length + NEAREST)])];
+	return [...new Set([...exact, ...equal, ...hits, ...near.slice(0, equal.length + NEAREST)])];
 }
 
-/* How far apart two colors are in OKLab (CSS Color 4 §9), and in alpha; NaN where one is none. */
-const distance = (one, other) => Math.hypot(one.lightness - other.lightness, one.a - other.a, one.b - other.b, one.alpha - other.alpha);
+/* How far apart two colors are in OKLab (CSS Color 4 §9), and in alpha; NaN where one is none. One step of 8 bits is at least 0.00007, and a browser rounds. */
+const distance = (one, other) => +Math.hypot(one.lightness - other.lightness, one.a - other.a, one.b - other.b, one.alpha - other.alpha).toFixed(5);
 
 /* Finds the number of each color once, and not with each comparison. */
 function sortedBy(number, colors) {
