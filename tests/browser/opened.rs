@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use crate::browser::actions::{DOWN, ESCAPE, F2, RIGHT};
+use crate::browser::actions::{DOWN, ESCAPE, F2, LEFT, RIGHT};
 use crate::browser::driver::browse;
 use crate::common::harness::Server;
 
@@ -120,6 +120,13 @@ fn arrow_keys_lead_from_color_to_color() {
     browser.click("#opened .close");
     let last = &names[4 + columns];
     browser.until(&format!("return document.activeElement.firstChild.textContent === '{last}'"));
+    // from one that the search hides
+    for (key, place) in [(LEFT, "20 of 20"), (RIGHT, "1 of 20")] {
+        browser.run("location.hash = '#q=blue&color=tomato'");
+        browser.expect_text("#title", "tomato");
+        browser.press(&[key]);
+        browser.expect_text("#place", place);
+    }
 }
 
 #[test]

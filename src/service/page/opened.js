@@ -150,8 +150,8 @@ function followAddress() {
 
 /* Opens the color some steps away; after the last one comes the first. */
 function step(by) {
-	// a color that has gone is not shown any more, and the next one has its index
-	const next = by + (!opened.isGone ? indexOf(opened.entry.key) : by > 0 ? current - 1 : current);
+	// a color that has gone, or that the search hides, lies before the current one
+	const next = by > 0 && indexOf(opened.entry.key) < 0 ? current + by - 1 : current + by;
 	if (shown.length && !opened.isChanging) open(shown[Math.abs(by) > 1 ? Math.max(0, Math.min(next, shown.length - 1)) : (next + shown.length) % shown.length]);
 }
 
