@@ -141,6 +141,16 @@ fn the_focus_never_falls_to_the_body_when_what_has_it_goes() {
     browser.press(&[ESCAPE]);
     browser.expect_closed();
     expect("query");
+    for name in ["a", "b", "c"] {
+        server.ask("POST", "/colors", &format!(r#"{{"name":"{name}","value":"tan"}}"#));
+    }
+    browser.expect_text("#count", "3 colors");
+    browser.run("document.querySelector('li:nth-child(2) .open').focus()");
+    browser.click("li:nth-child(2) .copy");
+    for (gone, left) in [("b", "c"), ("c", "a"), ("a", "")] {
+        server.ask("DELETE", &format!("/colors/{gone}"), "");
+        browser.until(&format!("return (document.activeElement.querySelector('.name')?.textContent ?? '') === '{left}' && !document.querySelector('#list').textContent.includes('{gone}tan')"));
+    }
     browser.click("#way");
     browser.type_text("ink");
     browser.fill("#value", "navy");

@@ -56,7 +56,8 @@ function take(colors) {
 /* Finds out what is shown and in which order. The focus stays. So does the place on the screen of the tile that has it, or else of the first tile in view. */
 function arrange() {
 	const tile = document.activeElement.closest('#list li');
-	const focus = tile?.entry.key ?? shown[current]?.key;
+	if (tile) current = indexOf(tile.entry.key);
+	const focus = shown[current]?.key;
 	const isInView = tile && Math.abs(topOf(focus) - scrollY - innerHeight / 2) < innerHeight / 2;
 	if (isInView) anchor = focus;
 	else if (scrollY !== anchored || indexOf(anchor) < 0) anchor = shown[Math.ceil(scrollY / row) * columns]?.key;
