@@ -80,10 +80,10 @@ at.saveJson.onclick = () => {
 };
 /* Of colors with one name only the first is saved, as a path names it. A value that is no color could be anything, and is left out. */
 at.saveCss.onclick = () => {
-	const lines = entries.map(({name, value, nth}) => {
-		const property = CSS.escape('--' + name);
-		const isWhole = nth === 1 && name && lookOf(value).css;
-		return isWhole ? `  ${property}: ${value};` : `  /* left out: ${property} */`;
+	const properties = entries.map(({name, value}) => ({name: CSS.escape('--' + name), value}));
+	const lines = entriesOf(properties).map(({name, value, nth}) => {
+		const isWhole = nth === 1 && name !== '--' && lookOf(value).css;
+		return isWhole ? `  ${name}: ${value};` : `  /* left out: ${name} */`;
 	});
 	download('colors.css', 'text/css', `:root {\n${lines.join('\n')}\n}\n`);
 };
