@@ -33,7 +33,7 @@ fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() 
         ],
         [
             "oklch(70% 0.2 150)",
-            ["~#00bf54", "~rgb(0 191 84)", "~hsl(146.5 100% 37.4%)"],
+            ["~#00bf54", "~rgb(0 191 84)", "~hsl(146.4 100% 37.5%)"],
             "2.46 : 1 with white8.51 : 1 with black"
         ],
         [
@@ -44,6 +44,17 @@ fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() 
         [
             "oklch(100% 0 0)",
             ["#ffffff", "rgb(255 255 255)", "hsl(0 0% 100%)"],
+            "1.00 : 1 with white21.00 : 1 with black"
+        ],
+        // rounded to 8 bits first, and brighter than white
+        [
+            "rgb(254.6 0 0)",
+            ["#ff0000", "hsl(0 100% 50%)", "oklch(62.72% 0.25738 29.23)"],
+            "4.01 : 1 with white5.23 : 1 with black"
+        ],
+        [
+            "color(srgb 2 2 2)",
+            ["~#ffffff", "~rgb(255 255 255)", "~hsl(0 0% 100%)"],
             "1.00 : 1 with white21.00 : 1 with black"
         ],
     ]);

@@ -68,23 +68,23 @@ const isClipped = ({rgb}) => rgb.some(channel => Math.abs(channel - 0.5) * 255 >
 const bytesOf = channels => clipped(channels).map(channel => Math.round(channel * 255));
 const hexOf = channels => '#' + bytesOf(channels).map(byte => byte.toString(16).padStart(2, 0)).join('');
 
-/* A color in the four forms in which CSS is mostly written (CSS Color 4 §4 to §9), by name; all but the last are the nearest in sRGB. */
+/* A color in the four forms in which CSS is mostly written (CSS Color 4 §4 to §9), by name; all but the last are the nearest in sRGB. CSS clamps the lightness of the last. */
 function formsOf({rgb, alpha, lightness, chroma, angle}) {
 	const round = (number, digits) => +number.toFixed(digits);
-	const [r, g, b] = clipped(rgb);
+	const [r, g, b] = bytesOf(rgb).map(byte => byte / 255);
 	const [most, least] = [Math.max(r, g, b), Math.min(r, g, b)];
 	const range = most - least;
-	const isGray = range < 0.001;
-	const sixth = isGray ? 0 : most === r ? (g - b) / range + 6 : most === g ? (b - r) / range + 2 : (r - g) / range + 4;
+	const sixth = !range ? 0 : most === r ? (g - b) / range + 6 : most === g ? (b - r) / range + 2 : (r - g) / range + 4;
 	const sum = most + least;
-	const saturation = isGray ? 0 : range / (1 - Math.abs(sum - 1));
+	const saturation = range && range / (1 - Math.abs(sum - 1));
 	const end = alpha < 1 ? ` / ${round(alpha, 3)})` : ')';
+	const percent = round(lightness * 100, 2);
 	const hue = chroma < 0.0005 ? 0 : round(angle, 2);
 	return {
 		hex: hexOf(alpha < 1 ? [...rgb, alpha] : rgb),
 		rgb: `rgb(${bytesOf(rgb).join(' ')}${end}`,
 		hsl: `hsl(${round(sixth * 60 % 360, 1) % 360} ${round(saturation * 100, 1)}% ${round(sum * 50, 1)}%${end}`,
-		oklch: `oklch(${round(lightness * 100, 2)}% ${round(chroma, 5)} ${hue}${end}`,
+		oklch: percent >= 0 && percent <= 100 && `oklch(${percent}% ${round(chroma, 5)} ${hue}${end}`,
 	};
 }
 

@@ -79,7 +79,7 @@ function buttonsOf(parent, count) {
 /* The value as it is stored, and the forms that it does not have. */
 function showForms(value, look) {
 	at.formats.hidden = !value;
-	const others = Object.entries(look.css ? formsOf(look) : {}).filter(([form, text]) => text !== value.toLowerCase() && !new RegExp(`^${form}a?\\((?!from)`, 'i').test(value));
+	const others = Object.entries(look.css ? formsOf(look) : {}).filter(([form, text]) => text && text !== value.toLowerCase() && !new RegExp(`^${form}a?\\((?!from)`, 'i').test(value));
 	const forms = [['value', value], ...others];
 	buttonsOf(at.formats, forms.length).forEach((button, i) => {
 		const [form, text] = forms[i];
