@@ -365,7 +365,7 @@ fn a_read_only_service_shows_no_controls() {
     browser.open_color("aqua");
     let controls = "return [...document.querySelectorAll('#add, #change, #delete, #choose, #undo')].filter(control => control.checkVisibility({visibilityProperty: true})).length";
     assert_eq!(browser.run(controls), 0);
-    browser.press(&[F2, DELETE, "c"]);
+    browser.press(&[F2, DELETE, "C"]);
     browser.expect_text("#heard", "Copied #00ffff");
     assert_eq!(browser.run("return document.querySelector('#fields').offsetParent"), Value::Null);
     browser.press(&[ESCAPE, F2, DELETE]);

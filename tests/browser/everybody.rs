@@ -43,7 +43,7 @@ fn everything_can_be_done_with_the_keyboard_alone() {
     let tops = "const [first, focused] = [document.querySelector('li'), document.activeElement.parentElement].map(li => li.getBoundingClientRect());
         return [focused.left === first.left, focused.top > first.top]";
     assert_eq!(browser.run(tops), json!([true, true]), "{below}");
-    browser.press(&[HOME, "c"]);
+    browser.press(&[HOME, "C"]);
     browser.expect_text("#said", "Copied #f0f8ff");
     // open, and look around
     browser.press(&[ENTER]);

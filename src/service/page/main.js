@@ -181,7 +181,7 @@ at.list.onkeydown = event => {
 	const {entry} = tile;
 	current = shown.indexOf(entry);
 	if (key in steps) altKey ? nudge(entry, steps[key]) : focusOn(current + steps[key]);
-	else if (key === 'c') attempt(() => copy(entry.value, tile));
+	else if (key.toLowerCase() === 'c') attempt(() => copy(entry.value, tile));
 	else if (!/^(F2|Delete)$/.test(key) || !mayChange()) return;
 	// a key that is held is one press
 	else if (!repeat) key === 'F2' ? edit(entry) : attempt(() => remove(entry));
@@ -193,7 +193,7 @@ onkeydown = event => {
 	if (key === 'Escape' && drag?.isHeld) return release(true);
 	if (event.repeat || event.altKey || target.closest('input, select') || document.querySelector('dialog[open]')) return;
 	const isControl = event.ctrlKey || event.metaKey;
-	if (isControl && key === 'z' && !event.shiftKey && (done.length || draft)) takeBack();
+	if (isControl && key.toLowerCase() === 'z' && !event.shiftKey && (done.length || draft)) takeBack();
 	else if (isControl) return;
 	else if (key === '/') at.query.select();
 	else return;

@@ -217,7 +217,7 @@ at.opened.onkeydown = event => {
 	const steps = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns};
 	if (key in steps) step(steps[key]);
 	else if (/^[1-5]$/.test(key)) at.formats.children[key - 1]?.click();
-	else if (key === 'c') attempt(() => copy(opened.entry.value, at.stored), opened);
+	else if (key.toLowerCase() === 'c') attempt(() => copy(opened.entry.value, at.stored), opened);
 	else if (opened.isGone || !mayChange()) return;
 	else if (key === 'F2') edit(opened.entry);
 	else if (key === 'Delete' && !event.repeat) at.delete.click();
