@@ -148,8 +148,10 @@ fn an_open_color_has_an_address_that_a_link_opens_and_back_closes() {
     let hash = || browser.run("return location.hash");
     browser.go(&format!("http://{}/#q=n&color=ink&nth=2", server.address));
     browser.expect_text("#stored", "black");
+    browser.expect_value("return document.title", "ink – Colors");
     browser.press(&[ESCAPE]);
     browser.until("return location.hash === '#q=n'");
+    browser.expect_value("return document.title", "Colors");
     browser.run("location.hash = '#color=nobody'");
     browser.expect_text("#told", "There is no color nobody.");
     assert_eq!(hash(), "");

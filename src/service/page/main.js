@@ -138,6 +138,7 @@ function writeAddress() {
 	if (chosen) view.set('sort', chosen);
 	if (at.query.value) view.set('q', at.query.value);
 	const {name, nth} = at.opened.open && opened.entry || {};
+	document.title = nth ? `${blankness(name) || name} – Colors` : 'Colors';
 	if (nth) view.set('color', name);
 	if (nth > 1) view.set('nth', nth);
 	const isOpen = addressed().has('color');
