@@ -47,7 +47,9 @@ fn a_form_asks_before_it_loses_what_was_typed_or_saves_no_value() {
     browser.press(&[ENTER]);
     assert_eq!(browser.answer("dismiss"), "Save without a value?");
     // twice, as browsers themselves ask only once
+    let leaves = "return dispatchEvent(new Event('beforeunload', {cancelable: true}))";
     for answer in ["dismiss", "dismiss", "accept"] {
+        browser.expect_value(leaves, false);
         assert_eq!(browser.run("return document.querySelector('#opened').open"), true);
         browser.press(&[ESCAPE]);
         assert_eq!(browser.answer(answer), "Discard what you typed?");
@@ -55,7 +57,9 @@ fn a_form_asks_before_it_loses_what_was_typed_or_saves_no_value() {
     browser.expect_closed();
     browser.edit("ink");
     assert_eq!(browser.run(has_color), "");
+    browser.expect_value(leaves, true);
     browser.fill("#value", "tan");
+    browser.expect_value(leaves, false);
     browser.run("window.confirm = () => !(window.isAsked = !location.hash); history.back()");
     browser.until("return window.isAsked && location.hash");
     assert_eq!(browser.value("#value"), "tan");
@@ -76,6 +80,9 @@ fn a_color_is_saved_once_and_shown_where_the_search_hides_it() {
     browser.press(&[ENTER, ENTER]);
     browser.expect_text("#save", "Saving…");
     browser.until("return sent");
+    browser.click("#cancel");
+    browser.press(&[ESCAPE]);
+    browser.expect_value("return document.querySelector('#opened').open", true);
     browser.run("release()");
     browser.expect_closed();
     assert_eq!(names_of(&server), ["red", "ink", "red", "sea"]);

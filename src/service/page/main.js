@@ -88,7 +88,7 @@ async function attempt(action, mine) {
 			knowsMethods = false;
 			following.abort();
 		}
-		mine && isOpenFor(mine) ? say(at.refusal, message) : tell(message);
+		at.opened.open && mine === opened ? say(at.refusal, message) : tell(message);
 	}
 }
 

@@ -4,8 +4,6 @@ const SWIPE = 50; // pixels; less is a tap
 let opened; // {entry, isGone, isNew, isChanging, isBusy, name, value, label} of the open dialog
 let touched; // where the only finger came down
 
-const isOpenFor = mine => at.opened.open && mine === opened;
-
 const entryWith = wanted => entries.find(({key}) => key === wanted);
 
 /* Shows a color, or what it was if it has gone. */
@@ -27,11 +25,10 @@ function open(entry) {
 
 /* Shows the fields for a new color, or for the open one. */
 function edit(entry) {
-	opened = {entry, isNew: !entry, isChanging: true};
 	at.name.value = entry?.name ?? '';
 	at.value.value = entry?.value ?? '';
 	// a field loses line breaks, but what nobody touched stays as it was
-	Object.assign(opened, {name: at.name.value, value: at.value.value, label: entry ? 'Save' : 'Add'});
+	opened = {entry, isNew: !entry, isChanging: true, name: at.name.value, value: at.value.value, label: entry ? 'Save' : 'Add'};
 	say(at.refusal, '');
 	at.name.required = !entry;
 	at.save.textContent = opened.label;
@@ -155,14 +152,9 @@ function step(by) {
 	if (shown.length && !opened.isChanging) open(shown[Math.abs(by) > 1 ? Math.max(0, Math.min(next, shown.length - 1)) : (next + shown.length) % shown.length]);
 }
 
-/* Whether the fields may be left: nothing typed would be lost, or the person agrees. */
-const mayLeave = () => !opened.isChanging || opened.isBusy || at.name.value === opened.name && at.value.value === opened.value || confirm('Discard what you typed?');
-
-/* Puts the focus on a tile, and ends a search that hides it. */
-function show(key) {
-	if (indexOf(key) < 0) search('');
-	focusOn(indexOf(key));
-}
+/* Whether the fields may be left: nothing is being saved, and nothing typed would be lost, or the person agrees. */
+const mayLeave = () => !opened.isBusy && (!isTyped() || confirm('Discard what you typed?'));
+const isTyped = () => at.opened.open && opened.isChanging && (at.name.value !== opened.name || at.value.value !== opened.value);
 
 /* Does what the fields say, once. The dialog stays open when that is refused. */
 function save() {
@@ -181,9 +173,11 @@ function save() {
 	attempt(async () => {
 		try {
 			await make(isNew ? inserting({name, value}, null, most) : replacing(entry, {name, value}), text);
-			if (!isOpenFor(mine)) return;
 			at.opened.close();
-			if (isNew) show(`${countOf(name)} ${name}`);
+			if (!isNew) return;
+			const {key} = entries.findLast(entry => entry.name === name);
+			if (indexOf(key) < 0) search('');
+			focusOn(indexOf(key));
 		} catch (error) {
 			if (error instanceof Late) {
 				// who saves again has seen what it is now
@@ -194,7 +188,7 @@ function save() {
 			throw error;
 		} finally {
 			mine.isBusy = false;
-			if (isOpenFor(mine)) at.save.textContent = mine.label;
+			at.save.textContent = mine.label;
 		}
 	}, mine);
 }
@@ -225,6 +219,7 @@ at.opened.onkeydown = event => {
 	event.preventDefault();
 	event.stopPropagation();
 };
+addEventListener('beforeunload', event => isTyped() && event.preventDefault());
 at.opened.oncancel = event => mayLeave() || event.preventDefault();
 at.fields.onsubmit = event => {
 	event.preventDefault();
@@ -243,7 +238,7 @@ at.opened.addEventListener('touchend', ({changedTouches: [touch]}) => {
 at.previous.onclick = () => step(-1);
 at.next.onclick = () => step(1);
 at.change.onclick = () => edit(opened.entry);
-at.cancel.onclick = () => opened.isNew ? at.opened.close() : open(entryWith(opened.entry.key) ?? opened.entry);
+at.cancel.onclick = () => opened.isBusy || (opened.isNew ? at.opened.close() : open(entryWith(opened.entry.key) ?? opened.entry));
 at.delete.onclick = () => {
 	const {entry} = opened;
 	at.opened.close();
