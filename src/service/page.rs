@@ -46,7 +46,7 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "2o90kK/xxw9LAQTIGeBl/KEIR1CbJN+Eklx31qvqxxE=",
+    "Ni3uVwHq/EY4DVcUr1R8vmcgThwLqsrUZCigElETXJ4=",
     "'; style-src 'sha256-",
     "cvX8I5PfLw3keiNDiMxt/zVs7+EfvReFL9ocEgPdUoc=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \

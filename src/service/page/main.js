@@ -43,11 +43,11 @@ async function watch() {
 			failures = 0;
 			// a long list is not loaded all the time
 			if (isOther) pause = Math.max(200, list.length / 10);
-		} catch ({message, isPrivate}) {
+		} catch ({message, isPrivate, isLate}) {
 			if (signal.aborted) continue;
 			isCurrent = false;
 			// a proxy may have ended the wait; the next request tells whether the service is away
-			if (!isWaiting) {
+			if (!isWaiting || isLate) {
 				knowsMethods = false;
 				say(at.away, isPrivate ? 'These colors are private.' : `${message} – trying again…`);
 				if (!listTag) say(at.why, '');

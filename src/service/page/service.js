@@ -5,7 +5,7 @@ const base = location.pathname.replace(/\/+$/, '') + '/colors';
 const pathOf = name => `${base}/${encodeURIComponent(name)}`;
 const TOKEN = `token for ${base}`;
 const B64TOKEN = /^[\w.~+/-]+=*$/; // RFC 6750 §2.1; fetch throws at some others
-const LIMIT = 15000; // milliseconds until a request without an answer counts as lost; content has 10 kB/s in addition
+const LIMIT = 15000; // milliseconds until a request without an answer counts as lost, for a wait 5000 after its end; content has 10 kB/s in addition
 const AWAY = 'The service does not answer';
 const tabs = new BroadcastChannel(TOKEN); // of this browser; an empty message asks for the token, any other is the token
 const refused = new Set(); // tokens that the service did not accept
@@ -34,7 +34,7 @@ async function ask(method, path, {tag, content, wait, signal} = {}) {
 		if (wait) headers.Prefer = `wait=${wait}`;
 		if (content) headers['Content-Type'] = 'application/json';
 		const body = content && JSON.stringify(content);
-		const answer = await send(path, {method, headers, body, signal}, LIMIT + 1000 * (wait ?? 0) + (body?.length ?? 0) / 10);
+		const answer = await send(path, {method, headers, body, signal}, (wait ? 5000 + 1000 * wait : LIMIT) + (body?.length ?? 0) / 10);
 		if (answer.status !== 401) return answer;
 		// another request may have got a token meanwhile
 		if (token !== tokenOfTab()) continue;
@@ -62,7 +62,7 @@ async function send(path, init, limit) {
 		return {status, json, message, tag, allow: headers.get('Allow') ?? '', isChallenged: headers.has('WWW-Authenticate')};
 	} catch {
 		isCurrent = false;
-		throw new Error(AWAY);
+		throw Object.assign(new Error(AWAY), {isLate: late.signal.aborted});
 	}
 }
 
