@@ -46,7 +46,7 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "Ni3uVwHq/EY4DVcUr1R8vmcgThwLqsrUZCigElETXJ4=",
+    "pkTpIx7PFNmecYujsfnY/ut0D+1j5aQyT3JuXsPAbJk=",
     "'; style-src 'sha256-",
     "cvX8I5PfLw3keiNDiMxt/zVs7+EfvReFL9ocEgPdUoc=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \

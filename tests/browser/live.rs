@@ -292,4 +292,8 @@ fn no_message_of_an_outage_stays_when_the_service_is_back() {
     browser.expect_text("#refusal", "");
     browser.expect_text("#away", "");
     browser.expect_text("#told", "The service is back.");
+    drop(server);
+    front.lead_nowhere();
+    browser.expect_text("#away", "The service does not answer – trying again…");
+    assert_eq!(browser.text("#told"), "");
 }

@@ -49,6 +49,7 @@ async function watch() {
 			// a proxy may have ended the wait; the next request tells whether the service is away
 			if (!isWaiting || isLate) {
 				knowsMethods = false;
+				if (at.told.textContent === BACK) tell();
 				say(at.away, isPrivate ? 'These colors are private.' : `${message} – trying again…`);
 				if (!listTag) say(at.why, '');
 				pause = Math.min(1000 * 2 ** failures++, 8000);
@@ -74,7 +75,7 @@ function waitForChange(signal) {
 /* Takes away what was said of a service that did not answer. */
 function clearOutage() {
 	if (at.refusal.textContent === AWAY) say(at.refusal, '');
-	if (at.told.textContent === AWAY || at.away.textContent.startsWith(AWAY)) tell('The service is back.');
+	if (at.told.textContent === AWAY || at.away.textContent.startsWith(AWAY)) tell(BACK);
 	say(at.away, '');
 }
 

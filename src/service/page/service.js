@@ -7,6 +7,7 @@ const TOKEN = `token for ${base}`;
 const B64TOKEN = /^[\w.~+/-]+=*$/; // RFC 6750 §2.1; fetch throws at some others
 const LIMIT = 15000; // milliseconds until a request without an answer counts as lost, for a wait 5000 after its end; content has 10 kB/s in addition
 const AWAY = 'The service does not answer';
+const BACK = 'The service is back.';
 const tabs = new BroadcastChannel(TOKEN); // of this browser; an empty message asks for the token, any other is the token
 const refused = new Set(); // tokens that the service did not accept
 let isDeclined, dialogue;
