@@ -46,9 +46,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "pkTpIx7PFNmecYujsfnY/ut0D+1j5aQyT3JuXsPAbJk=",
+    "fxzUNayIRUmL1EAjrOexT9NVAO4ZwlzP8mclVPEtLKQ=",
     "'; style-src 'sha256-",
-    "cvX8I5PfLw3keiNDiMxt/zVs7+EfvReFL9ocEgPdUoc=",
+    "llTsSFC7rc9ylExKllGM4fSitkfn+sH3Ar8gJuXczsw=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'"
 );

@@ -373,7 +373,7 @@ fn a_read_only_service_shows_no_controls() {
     let controls = "return [...document.querySelectorAll('#add, #change, #delete, #choose, #undo')].filter(control => control.checkVisibility({visibilityProperty: true})).length";
     assert_eq!(browser.run(controls), 0);
     browser.press(&[F2, DELETE, "C"]);
-    browser.expect_text("#heard", "Copied #00ffff");
+    browser.expect_text("#said", "Copied #00ffff");
     assert_eq!(browser.run("return document.querySelector('#fields').offsetParent"), Value::Null);
     browser.press(&[ESCAPE, F2, DELETE]);
     assert_eq!(browser.run("return document.querySelector('#opened').open"), false);

@@ -51,7 +51,7 @@ fn everything_can_be_done_with_the_keyboard_alone() {
     browser.press(&[RIGHT, RIGHT]);
     browser.expect_text("#title", "aqua");
     browser.press(&["1"]);
-    browser.expect_text("#heard", "Copied #00ffff");
+    browser.expect_text("#said", "Copied #00ffff");
     // change
     browser.press(&[F2]);
     browser.expect_fields();

@@ -231,7 +231,7 @@ fn on_a_phone_help_is_whole_and_without_keys_the_count_is_on_one_line_and_the_me
 }
 
 #[test]
-fn a_notice_leaves_room_to_scroll_to_the_last_row_and_is_below_forms() {
+fn a_notice_leaves_room_to_scroll_to_the_last_row_and_is_dismissed_in_a_form() {
     let Some(browser) = browse() else { return };
     let server = Server::start(&[]);
     for (width, height) in [(320, 640), (1440, 900)] {
@@ -244,12 +244,14 @@ fn a_notice_leaves_room_to_scroll_to_the_last_row_and_is_below_forms() {
         let is_seen = "scrollTo(0, 1e6);
             return document.querySelector('#list').getBoundingClientRect().bottom <= document.querySelector('#message').getBoundingClientRect().top";
         assert_eq!(browser.run(is_seen), true, "{width}");
-        let covering = "document.querySelector('#add').click();
-            const {left, top} = document.querySelector('#told').getBoundingClientRect();
-            return document.elementFromPoint(left, top).closest('dialog').id";
-        assert_eq!(browser.run(covering), "opened", "a form is above the notice");
-        browser.press(&[ESCAPE]);
+        browser.click("#add");
+        browser.until("return document.querySelector('#opened > #message')");
+        let on_top =
+            "const {x, y, width, height} = document.querySelector('#save').getBoundingClientRect();
+            return document.elementFromPoint(x + width / 2, y + height / 2).id";
+        assert_eq!(browser.run(on_top), "save", "a form is not covered");
         browser.click("#dismiss");
+        browser.press(&[ESCAPE]);
         assert_eq!(browser.run("return document.body.style.paddingBottom"), "");
     }
 }
@@ -304,7 +306,7 @@ fn a_key_copies_the_value_and_each_form_and_says_so() {
         for (key, form) in ["1", "2", "3", "4"].into_iter().zip(forms) {
             browser.open_color("snow");
             browser.press(&[key]);
-            browser.expect_text("#heard", &format!("Copied {form}"));
+            browser.expect_text("#said", &format!("Copied {form}"));
             browser.press(&[ESCAPE]);
             browser.expect_closed();
             assert_eq!(pasted(), form, "{origin}");

@@ -109,7 +109,7 @@ fn what_is_no_color_is_opened_without_other_forms_and_copied() {
     let seen = "return ['stored', 'formats', 'contrast', 'near'].map(id => document.getElementById(id).checkVisibility())";
     assert_eq!(browser.run(seen), json!([true, true, false, false]));
     browser.click("#formats :only-child");
-    browser.expect_text("#heard", "Copied see the book");
+    browser.expect_text("#said", "Copied see the book");
 }
 
 #[test]
@@ -154,6 +154,13 @@ fn an_open_color_has_an_address_that_a_link_opens_and_back_closes() {
     browser.expect_value("return document.title", "Colors");
     browser.run("location.hash = '#color=nobody'");
     browser.expect_text("#told", "There is no color nobody.");
+    browser.click("#dismiss");
+    browser.open_color("ink");
+    browser.run("location.hash = '#color=nobody'");
+    browser.expect_text("#told", "There is no color nobody.");
+    browser.click("#dismiss");
+    browser.press(&[ESCAPE]);
+    browser.until("return !location.hash");
     assert_eq!(hash(), "");
     // a step is no further page to go back through, but it is read out
     let entry = || browser.run("return navigation.currentEntry.index");
@@ -163,7 +170,7 @@ fn an_open_color_has_an_address_that_a_link_opens_and_back_closes() {
         assert_eq!(hash(), "#color=ink");
         browser.press(&[RIGHT]);
         assert_eq!(hash(), "#color=ink&nth=2");
-        browser.expect_text("#heard", "ink, black, 3 of 3");
+        browser.expect_text("#said", "ink, black, 3 of 3");
         browser.press(&[RIGHT]);
         assert_eq!(hash(), "#color=a+%26+b");
         browser.run(closes);
@@ -256,7 +263,7 @@ fn keys_that_copy_a_form_type_in_a_field_and_are_not_shown_there_nor_to_those_wh
         browser.fill(&format!("#{field}"), "1234");
         browser.expect_value(&format!("return document.querySelector('#{field}').value"), "1234");
     }
-    assert_eq!(browser.text("#heard"), "");
+    assert_eq!(browser.text("#said"), "");
     let fonts = "return new Set(['#value', '#stored'].map(text => getComputedStyle(document.querySelector(text)).fontFamily)).size";
     assert_eq!(browser.run(fonts), 1);
     browser.resize_as(390, 844, true);

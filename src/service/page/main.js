@@ -118,7 +118,7 @@ async function copy(text, place) {
 	}
 	place.classList.add('copied');
 	// a new text, even if it is the same, is read out
-	(at.opened.open ? at.heard : at.said).textContent = `Copied ${called(text)}`;
+	at.said.textContent = `Copied ${called(text)}`;
 	setTimeout(() => place.classList.remove('copied'), 1500);
 }
 
@@ -234,6 +234,8 @@ at.dismiss.onclick = () => tell();
 at.menu.onclick = () => at.menu.hidePopover();
 for (const button of document.querySelectorAll('.close')) button.onclick = () => button.closest('dialog').close();
 
+// outside of a modal dialog, nothing is seen well, clicked or read out
+addEventListener('toggle', () => (document.querySelector('dialog[open]') ?? document.body).append(at.away, at.message, at.said), true);
 // an element that is hidden or disabled loses the focus
 addEventListener('focusout', ({target, relatedTarget}) => {
 	if (relatedTarget || target.checkVisibility({visibilityProperty: true}) && !target.disabled) return;

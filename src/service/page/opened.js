@@ -16,7 +16,7 @@ function open(entry) {
 	showOpened();
 	// what has just been pressed may be hidden now
 	if (!document.activeElement.checkVisibility()) at.next.focus();
-	if (at.opened.open) at.heard.textContent = [called(entry.name), called(entry.value), at.place.textContent].filter(Boolean).join(', ');
+	if (at.opened.open) at.said.textContent = [called(entry.name), called(entry.value), at.place.textContent].filter(Boolean).join(', ');
 	else at.opened.showModal();
 	at.panel.scrollTop = 0;
 	draw();
