@@ -46,7 +46,7 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "fxzUNayIRUmL1EAjrOexT9NVAO4ZwlzP8mclVPEtLKQ=",
+    "y0Y+KZAvLTP1Z64QuADs9vGN7Gzq4vvRhmeLBPh0LMg=",
     "'; style-src 'sha256-",
     "llTsSFC7rc9ylExKllGM4fSitkfn+sH3Ar8gJuXczsw=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \

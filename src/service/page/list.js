@@ -208,7 +208,7 @@ function focusOn(index) {
 	// computed, since a tile that glides is not yet where it will be
 	const top = at.list.offsetTop + Math.floor(current / columns) * row;
 	const [least, most] = [top + row + (parseFloat(document.body.style.paddingBottom) || 0) - innerHeight, top - at.header.offsetHeight];
-	if (scrollY < least || scrollY > most) scrollTo({top: scrollY < least ? least : most, behavior: 'instant'});
+	scrollTo({top: Math.min(most, Math.max(least, scrollY)), behavior: 'instant'});
 }
 
 /* A mark for a text that shows nothing. */
