@@ -62,6 +62,19 @@ fn a_long_name_ends_in_an_ellipsis_and_is_whole_in_the_open_color() {
 }
 
 #[test]
+fn a_long_value_fills_its_line() {
+    let Some(browser) = browse() else { return };
+    let value = "color-mix(in oklab, oklch(57.12% 0.22194 20.09) 40%, white)";
+    let seed = json!(vec![json!({"name": "a", "value": value}); 148]).to_string();
+    let _server = browser.show(Server::with_seed(&seed, &[]));
+    let filled =
+        "const value = document.querySelector('li .value'), range = document.createRange();
+        range.selectNodeContents(value);
+        return range.getClientRects()[0].width / value.clientWidth";
+    assert!(browser.run(filled).as_f64().unwrap() > 0.9);
+}
+
+#[test]
 fn no_text_is_smaller_than_twelve_pixels() {
     let Some(browser) = browse() else { return };
     let server = Server::with_seed(
