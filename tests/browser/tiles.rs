@@ -33,6 +33,10 @@ fn every_name_of_the_seed_is_whole_and_on_one_line_with_mouse_and_touch() {
             assert_eq!(browser.run(CUT), json!([]), "{width}, touch {is_touch}");
             let lines = "return Math.max(...[...document.querySelectorAll('li .name')].map(name => name.clientHeight / parseFloat(getComputedStyle(name).lineHeight)))";
             assert!(browser.run(lines).as_f64().unwrap() < 1.5, "{width}, touch {is_touch}");
+            // what is seen of Copy is below the name
+            let covered = "return [...document.querySelectorAll('.copy')].some(copy => copy.offsetWidth
+                && copy.getBoundingClientRect().top + copy.clientTop < copy.parentNode.querySelector('.name').getBoundingClientRect().bottom - 1)";
+            assert_eq!(browser.run(covered), false, "{width}");
             // the whole tile is what is tapped
             let target = browser.run(
                 "const {width, height} = document.querySelector('li .open').getBoundingClientRect(); return Math.min(width, height)",
