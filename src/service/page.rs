@@ -48,7 +48,7 @@ pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
     "y0Y+KZAvLTP1Z64QuADs9vGN7Gzq4vvRhmeLBPh0LMg=",
     "'; style-src 'sha256-",
-    "wawrV2kQ0oOBDNM1+pP6q56vhLP3rT1ZRUNjCXxMipI=",
+    "+Vjda3GHqyK2jICld2j88JLpDcQ2YExE9/t4oqhq1+8=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'"
 );

@@ -259,6 +259,11 @@ fn check_sizes(browser: &Browser) {
         }).length";
         assert_eq!(browser.run(outside), 0, "{width}");
         assert_eq!(browser.run(CUT), json!([]), "{width}");
+        browser.click("li .open");
+        let swatch = "const {right} = document.querySelector('#swatch').getBoundingClientRect(); return right";
+        assert!(width > 760 || browser.run(swatch) == width, "{width}");
+        browser.press(&[ESCAPE]);
+        browser.expect_closed();
         let hidden = "return [...document.querySelectorAll('li .value')].filter(value => !value.checkVisibility()).length";
         assert_eq!(browser.run(hidden), 0, "{width}");
         // a field shows what fits, so that its placeholder becomes its value for this
