@@ -45,7 +45,8 @@ pub(crate) struct ServiceOptions {
     pub(crate) read_only: bool,
     pub(crate) access_log: AccessLog,
     pub(crate) allowlist: Allowlist,
-    /// Most bytes of content in one request: `--max-body`. The connection refuses longer contents.
+    /// Most bytes of content in one request: `--max-body`. The connection refuses longer contents,
+    /// and the page asks for none.
     pub(crate) content_max: usize,
     /// A write needs one of these; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,

@@ -1,5 +1,5 @@
-//! The page for browsers: one HTML document, joined from its parts when the program is compiled; at
-//! the start it is told the base path and the limit of a content. Does not decide who gets it.
+//! The page for browsers: one HTML document, joined from its parts when the program is compiled. It
+//! gets the base path and the limit of a content at the start. Does not decide who gets it.
 //!
 //! Style and script are in the document, so that the page is one request and needs to know no path
 //! but its own. The scripts are one module: each part may use what the parts before it declare.
@@ -11,13 +11,14 @@ use crate::service::BasePath;
 
 /// The page of a service below `base` that takes contents of up to `content_max` bytes.
 pub(super) fn page(base: &BasePath, content_max: usize) -> Arc<Blob> {
-    let limit = format!("data-content-max=\"{content_max}\"");
-    let mut html = HTML.replacen("data-content-max", &limit, 1);
     // without a base path, the link stays relative: a proxy may have one
-    if !base.as_str().is_empty() {
-        let link = format!("\"{base}/colors\">{base}/colors", base = base.as_str());
-        html = html.replacen("\"colors\">/colors", &link, 1);
-    }
+    let link = match base.as_str() {
+        "" => "\"colors\">/colors".to_owned(),
+        base => format!("\"{base}/colors\">{base}/colors"),
+    };
+    let limit = format!("data-content-max=\"{content_max}\"");
+    let html =
+        HTML.replacen("data-content-max", &limit, 1).replacen("\"colors\">/colors", &link, 1);
     Arc::new(Blob::new(html.into_bytes()))
 }
 
@@ -45,9 +46,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "Z68Sjrlk7CozfXAjeK52MaUD51CQ/Snr1GNyKCyAu2k=",
+    "y0Y+KZAvLTP1Z64QuADs9vGN7Gzq4vvRhmeLBPh0LMg=",
     "'; style-src 'sha256-",
-    "IFY0Q3mfrCQVkuTM26E+MhQRZi9Rv/Vf1X19qyLXIak=",
+    "+Vjda3GHqyK2jICld2j88JLpDcQ2YExE9/t4oqhq1+8=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'"
 );

@@ -14,6 +14,7 @@ pub(crate) const ENTER: &str = "\u{e007}";
 pub(crate) const ESCAPE: &str = "\u{e00c}";
 pub(crate) const END: &str = "\u{e010}";
 pub(crate) const HOME: &str = "\u{e011}";
+pub(crate) const LEFT: &str = "\u{e012}";
 pub(crate) const RIGHT: &str = "\u{e014}";
 pub(crate) const DOWN: &str = "\u{e015}";
 pub(crate) const DELETE: &str = "\u{e017}";

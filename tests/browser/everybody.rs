@@ -31,7 +31,7 @@ fn everything_can_be_done_with_the_keyboard_alone() {
         browser.press(&[TAB]);
         path.push(focus());
     }
-    assert_eq!(path, ["query", "order", "add", "more", "asks", "aliceblue"]);
+    assert_eq!(path, ["query", "order", "add", "more", "showHelp", "aliceblue"]);
     for (key, expected) in
         [(RIGHT, "antiquewhite"), (HOME, "aliceblue"), (END, "yellowgreen"), (HOME, "aliceblue")]
     {
@@ -43,7 +43,7 @@ fn everything_can_be_done_with_the_keyboard_alone() {
     let tops = "const [first, focused] = [document.querySelector('li'), document.activeElement.parentElement].map(li => li.getBoundingClientRect());
         return [focused.left === first.left, focused.top > first.top]";
     assert_eq!(browser.run(tops), json!([true, true]), "{below}");
-    browser.press(&[HOME, "c"]);
+    browser.press(&[HOME, "C"]);
     browser.expect_text("#said", "Copied #f0f8ff");
     // open, and look around
     browser.press(&[ENTER]);
@@ -51,7 +51,7 @@ fn everything_can_be_done_with_the_keyboard_alone() {
     browser.press(&[RIGHT, RIGHT]);
     browser.expect_text("#title", "aqua");
     browser.press(&["1"]);
-    browser.expect_text("#heard", "Copied #00ffff");
+    browser.expect_text("#said", "Copied #00ffff");
     // change
     browser.press(&[F2]);
     browser.expect_fields();
@@ -141,6 +141,16 @@ fn the_focus_never_falls_to_the_body_when_what_has_it_goes() {
     browser.press(&[ESCAPE]);
     browser.expect_closed();
     expect("query");
+    for name in ["a", "b", "c"] {
+        server.ask("POST", "/colors", &format!(r#"{{"name":"{name}","value":"tan"}}"#));
+    }
+    browser.expect_text("#count", "3 colors");
+    browser.run("document.querySelector('li:nth-child(2) .open').focus()");
+    browser.click("li:nth-child(2) .copy");
+    for (gone, left) in [("b", "c"), ("c", "a"), ("a", "")] {
+        server.ask("DELETE", &format!("/colors/{gone}"), "");
+        browser.until(&format!("return (document.activeElement.querySelector('.name')?.textContent ?? '') === '{left}' && !document.querySelector('#list').textContent.includes('{gone}tan')"));
+    }
     browser.click("#way");
     browser.type_text("ink");
     browser.fill("#value", "navy");
@@ -249,6 +259,11 @@ fn check_sizes(browser: &Browser) {
         }).length";
         assert_eq!(browser.run(outside), 0, "{width}");
         assert_eq!(browser.run(CUT), json!([]), "{width}");
+        browser.click("li .open");
+        let swatch = "const {right} = document.querySelector('#swatch').getBoundingClientRect(); return right";
+        assert!(width > 760 || browser.run(swatch) == width, "{width}");
+        browser.press(&[ESCAPE]);
+        browser.expect_closed();
         let hidden = "return [...document.querySelectorAll('li .value')].filter(value => !value.checkVisibility()).length";
         assert_eq!(browser.run(hidden), 0, "{width}");
         // a field shows what fits, so that its placeholder becomes its value for this
@@ -446,7 +461,7 @@ fn axe_finds_nothing_serious() {
             browser.click("#more");
             check(&browser, "the menu");
             browser.press(&[ESCAPE]);
-            browser.click("#asks");
+            browser.click("#showHelp");
             check(&browser, "help");
             browser.press(&[ESCAPE]);
             browser.click("#add");

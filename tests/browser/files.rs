@@ -132,7 +132,8 @@ fn a_file_is_dropped_on_the_page() {
 fn the_list_is_saved_as_json_that_is_a_seed_and_as_custom_properties() {
     let Some(browser) = browse() else { return };
     let seed = r##"[{"name":"ink","value":"#191970"},{"name":"pale teal; }","value":"rgb(0 128 128 / 50%)"},{"name":"ink","value":"#000000"},
-        {"name":"1st","value":"no color; }"},{"name":"","value":"red"},{"name":"*/open","value":"rgb(1 2 3"},{"name":"note","value":"red /*"},{"name":"2nd","value":"lime"}]"##;
+        {"name":"1st","value":"no color; }"},{"name":"","value":"red"},{"name":"*/open","value":"rgb(1 2 3"},{"name":"note","value":"red /*"},{"name":"2nd","value":"lime"},
+        {"name":"\u0000","value":"#111111"},{"name":"\ufffd","value":"#222222"}]"##;
     let (scratch, server) = (Scratch::new(), Server::with_seed(seed, &[]));
     browser.devtools(
         "Browser.setDownloadBehavior",
@@ -152,7 +153,8 @@ fn the_list_is_saved_as_json_that_is_a_seed_and_as_custom_properties() {
     assert_eq!(
         css,
         ":root {\n  --ink: #191970;\n  --pale\\ teal\\;\\ \\}: rgb(0 128 128 / 50%);\n  /* left out: --ink */\n  /* left out: --1st */\n  \
-         /* left out: -- */\n  /* left out: --\\*\\/open */\n  /* left out: --note */\n  --2nd: lime;\n}\n"
+         /* left out: -- */\n  /* left out: --\\*\\/open */\n  /* left out: --note */\n  --2nd: lime;\n  \
+         --\u{fffd}: #111111;\n  /* left out: --\u{fffd} */\n}\n"
     );
     let property = "const sheet = new CSSStyleSheet(); sheet.replaceSync(arguments[0]); document.adoptedStyleSheets = [sheet];
         return ['--ink', '--pale teal; }', '--2nd'].map(name => getComputedStyle(document.documentElement).getPropertyValue(name))";

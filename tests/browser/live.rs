@@ -177,6 +177,18 @@ fn behind_a_proxy_that_does_not_pass_the_wait_the_page_asks_once_a_second() {
 }
 
 #[test]
+fn a_wait_that_ends_late_is_told_of_at_once() {
+    const FROZEN: &str = "const ask = window.fetch, set = window.setTimeout;
+        window.setTimeout = (action, time) => set(action, time === 65000 ? 100 : time);
+        window.fetch = (path, init) => init.headers.Prefer ? new Promise((_, reject) => init.signal.onabort = reject) : ask(path, init)";
+    let Some(browser) = browse() else { return };
+    browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": FROZEN}));
+    let _server = browser.show(Server::start(&[]));
+    // the next request is answered
+    browser.expect_text("#told", "The service is back.");
+}
+
+#[test]
 fn the_list_is_asked_for_first_and_the_page_says_that_it_loads() {
     const HELD: &str = "const ask = window.fetch;
         const isReleased = new Promise(resolve => window.release = resolve);
@@ -280,4 +292,8 @@ fn no_message_of_an_outage_stays_when_the_service_is_back() {
     browser.expect_text("#refusal", "");
     browser.expect_text("#away", "");
     browser.expect_text("#told", "The service is back.");
+    drop(server);
+    front.lead_nowhere();
+    browser.expect_text("#away", "The service does not answer – trying again…");
+    assert_eq!(browser.text("#told"), "");
 }

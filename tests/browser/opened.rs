@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use crate::browser::actions::{DOWN, ESCAPE, F2, RIGHT};
+use crate::browser::actions::{DOWN, ESCAPE, F2, LEFT, RIGHT};
 use crate::browser::driver::browse;
 use crate::common::harness::Server;
 
@@ -33,7 +33,7 @@ fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() 
         ],
         [
             "oklch(70% 0.2 150)",
-            ["~#00bf54", "~rgb(0 191 84)", "~hsl(146.5 100% 37.4%)"],
+            ["~#00bf54", "~rgb(0 191 84)", "~hsl(146.4 100% 37.5%)"],
             "2.46 : 1 with white8.51 : 1 with black"
         ],
         [
@@ -44,6 +44,17 @@ fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() 
         [
             "oklch(100% 0 0)",
             ["#ffffff", "rgb(255 255 255)", "hsl(0 0% 100%)"],
+            "1.00 : 1 with white21.00 : 1 with black"
+        ],
+        // rounded to 8 bits first, and brighter than white
+        [
+            "rgb(254.6 0 0)",
+            ["#ff0000", "hsl(0 100% 50%)", "oklch(62.72% 0.25738 29.23)"],
+            "4.01 : 1 with white5.23 : 1 with black"
+        ],
+        [
+            "color(srgb 2 2 2)",
+            ["~#ffffff", "~rgb(255 255 255)", "~hsl(0 0% 100%)"],
             "1.00 : 1 with white21.00 : 1 with black"
         ],
     ]);
@@ -98,7 +109,7 @@ fn what_is_no_color_is_opened_without_other_forms_and_copied() {
     let seen = "return ['stored', 'formats', 'contrast', 'near'].map(id => document.getElementById(id).checkVisibility())";
     assert_eq!(browser.run(seen), json!([true, true, false, false]));
     browser.click("#formats :only-child");
-    browser.expect_text("#heard", "Copied see the book");
+    browser.expect_text("#said", "Copied see the book");
 }
 
 #[test]
@@ -120,6 +131,13 @@ fn arrow_keys_lead_from_color_to_color() {
     browser.click("#opened .close");
     let last = &names[4 + columns];
     browser.until(&format!("return document.activeElement.firstChild.textContent === '{last}'"));
+    // from one that the search hides
+    for (key, place) in [(LEFT, "20 of 20"), (RIGHT, "1 of 20")] {
+        browser.run("location.hash = '#q=blue&color=tomato'");
+        browser.expect_text("#title", "tomato");
+        browser.press(&[key]);
+        browser.expect_text("#place", place);
+    }
 }
 
 #[test]
@@ -130,10 +148,19 @@ fn an_open_color_has_an_address_that_a_link_opens_and_back_closes() {
     let hash = || browser.run("return location.hash");
     browser.go(&format!("http://{}/#q=n&color=ink&nth=2", server.address));
     browser.expect_text("#stored", "black");
+    browser.expect_value("return document.title", "ink – Colors");
     browser.press(&[ESCAPE]);
     browser.until("return location.hash === '#q=n'");
+    browser.expect_value("return document.title", "Colors");
     browser.run("location.hash = '#color=nobody'");
     browser.expect_text("#told", "There is no color nobody.");
+    browser.click("#dismiss");
+    browser.open_color("ink");
+    browser.run("location.hash = '#color=nobody'");
+    browser.expect_text("#told", "There is no color nobody.");
+    browser.click("#dismiss");
+    browser.press(&[ESCAPE]);
+    browser.until("return !location.hash");
     assert_eq!(hash(), "");
     // a step is no further page to go back through, but it is read out
     let entry = || browser.run("return navigation.currentEntry.index");
@@ -143,7 +170,7 @@ fn an_open_color_has_an_address_that_a_link_opens_and_back_closes() {
         assert_eq!(hash(), "#color=ink");
         browser.press(&[RIGHT]);
         assert_eq!(hash(), "#color=ink&nth=2");
-        browser.expect_text("#heard", "ink, black, 3 of 3");
+        browser.expect_text("#said", "ink, black, 3 of 3");
         browser.press(&[RIGHT]);
         assert_eq!(hash(), "#color=a+%26+b");
         browser.run(closes);
@@ -236,7 +263,7 @@ fn keys_that_copy_a_form_type_in_a_field_and_are_not_shown_there_nor_to_those_wh
         browser.fill(&format!("#{field}"), "1234");
         browser.expect_value(&format!("return document.querySelector('#{field}').value"), "1234");
     }
-    assert_eq!(browser.text("#heard"), "");
+    assert_eq!(browser.text("#said"), "");
     let fonts = "return new Set(['#value', '#stored'].map(text => getComputedStyle(document.querySelector(text)).fontFamily)).size";
     assert_eq!(browser.run(fonts), 1);
     browser.resize_as(390, 844, true);

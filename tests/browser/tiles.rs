@@ -33,6 +33,10 @@ fn every_name_of_the_seed_is_whole_and_on_one_line_with_mouse_and_touch() {
             assert_eq!(browser.run(CUT), json!([]), "{width}, touch {is_touch}");
             let lines = "return Math.max(...[...document.querySelectorAll('li .name')].map(name => name.clientHeight / parseFloat(getComputedStyle(name).lineHeight)))";
             assert!(browser.run(lines).as_f64().unwrap() < 1.5, "{width}, touch {is_touch}");
+            // what is seen of Copy is below the name
+            let covered = "return [...document.querySelectorAll('.copy')].some(copy => copy.offsetWidth
+                && copy.getBoundingClientRect().top + copy.clientTop < copy.parentNode.querySelector('.name').getBoundingClientRect().bottom - 1)";
+            assert_eq!(browser.run(covered), false, "{width}");
             // the whole tile is what is tapped
             let target = browser.run(
                 "const {width, height} = document.querySelector('li .open').getBoundingClientRect(); return Math.min(width, height)",
@@ -59,6 +63,19 @@ fn a_long_name_ends_in_an_ellipsis_and_is_whole_in_the_open_color() {
             return [title.scrollWidth <= title.clientWidth, title.scrollTop + title.clientHeight >= title.scrollHeight - 1, bottom <= innerHeight]";
         assert_eq!(browser.run(reach), json!([true, true, true]));
     }
+}
+
+#[test]
+fn a_long_value_fills_its_line() {
+    let Some(browser) = browse() else { return };
+    let value = "color-mix(in oklab, oklch(57.12% 0.22194 20.09) 40%, white)";
+    let seed = json!(vec![json!({"name": "a", "value": value}); 148]).to_string();
+    let _server = browser.show(Server::with_seed(&seed, &[]));
+    let filled =
+        "const value = document.querySelector('li .value'), range = document.createRange();
+        range.selectNodeContents(value);
+        return range.getClientRects()[0].width / value.clientWidth";
+    assert!(browser.run(filled).as_f64().unwrap() > 0.9);
 }
 
 #[test]
@@ -209,8 +226,6 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
     browser.expect_text("#count", "1 color");
     // it is shown at once, and the dialog keeps the focus until it is saved
     browser.until("return !document.querySelector('#opened').open");
-    // for the message, it is scrolled up
-    browser.click("#dismiss");
     let fills = "const {right, bottom} = document.querySelector('li').getBoundingClientRect(); return [right === innerWidth, bottom === innerHeight]";
     browser.expect_value(fills, json!([true, true]));
     browser.fill("#query", "nothing like that");

@@ -63,15 +63,6 @@ fn a_token_with_a_character_that_no_field_can_have_is_refused_in_the_dialog() {
 }
 
 #[test]
-fn a_tab_that_has_kept_such_a_token_reads_on() {
-    let Some(browser) = browse() else { return };
-    let server = browser.show(guarded(&[]));
-    browser.run("sessionStorage.setItem('token for /colors', 'p\u{e4}ss\u{2060}word')");
-    browser.open(&server);
-    assert_eq!(browser.text("#count"), "148 colors");
-}
-
-#[test]
 fn after_cancel_a_button_leads_back_to_the_dialog() {
     let Some(browser) = browse() else { return };
     browser.expect("401 (Unauthorized)");

@@ -1,43 +1,35 @@
-/* Changes. An edit makes, of the list that there is, the next one and the edit that takes it back; it throws why it cannot. Edits are */
-/* shown at once, sent one after the other, and made anew of the list that is there by then if somebody was faster. */
+/* Changes. An edit is a function: of a list it makes the next one, and the edit that takes it back, or throws why it cannot.
+   Edits are shown at once and sent one after the other. When somebody else was faster, an edit is made again of the new list. */
 
-const windows = new BroadcastChannel(base); // the others of this browser, told the tag of each list
+const windows = new BroadcastChannel(base); // the others of this browser; each tells the tag of the list that it has read
 let listTag;
-let ending = new AbortController(); // of the request or the pause between two that follows the list
-let changes = 0, writing = 0; // of ours; a list that was asked for before one, or during one, is out of date
-let turn = Promise.resolve();
-let timer;
+let following = new AbortController(); // of the requests that follow the list, and of the pauses between them
+let turn = Promise.resolve(); // until the changes that were asked for are made
+let fading; // timer of the message
 const done = []; // {text, back}: what this page has changed, and the edits that take it back
 
 /* Why an edit can no longer be made. */
 class Late extends Error {}
 
-/* Where a color is that somebody has seen. It has to be what it was. */
-function find(colors, {name, value, nth}) {
-	let count = 0;
-	const i = colors.findIndex(color => color.name === name && ++count === nth);
+const indexIn = (colors, wanted) => entriesOf(colors).findIndex(({key}) => key === wanted);
+
+/* Where an entry is that somebody has seen. It has to be what it was. */
+function find(colors, {name, value, key}) {
+	const i = indexIn(colors, key);
 	if (colors[i]?.value === value) return i;
 	const is = i < 0 ? 'is no longer there' : `is ${called(colors[i].value)} now`;
 	throw new Late(`Somebody was faster: ${called(name)} ${is}. Nothing was changed.`);
 }
 
-/* The color at an index as somebody sees it. */
-function seenAt(colors, i) {
-	const {name, value} = colors[i];
-	return {name, value, nth: countOf(name, colors.slice(0, i + 1))};
-}
-
 /* How many colors have a name. */
 const countOf = (name, colors = list) => colors.filter(color => color.name === name).length;
 
-/* The place before an index: what is there, and the index for when that has gone. */
-const placeOf = (colors, i) => ({i, previous: i > 0 && seenAt(colors, i - 1)});
+/* A place in the list: behind the color that is before it, or by its index when that color has gone. */
+const placeOf = (colors, i) => ({i, previous: entriesOf(colors)[i - 1]?.key});
 
 function indexFor(colors, {i, previous}) {
-	if (!previous) return Math.min(i, colors.length);
-	let count = 0;
-	const there = colors.findIndex(({name}) => name === previous.name && ++count === previous.nth);
-	return there < 0 ? Math.min(i, colors.length) : there + 1;
+	const before = indexIn(colors, previous);
+	return before < 0 ? Math.min(i, colors.length) : before + 1;
 }
 
 /* No more than `most` other colors may have the name by then. */
@@ -46,7 +38,7 @@ const inserting = (color, place, most = countOf(color.name)) => colors => {
 	if (count > most) throw new Late(`Somebody was faster: there ${count === 1 ? 'is' : 'are'} ${count} of this name now. Nothing was added.`);
 	const i = place ? indexFor(colors, place) : colors.length;
 	const next = colors.toSpliced(i, 0, color);
-	return {colors: next, back: removing(seenAt(next, i))};
+	return {colors: next, back: removing(entriesOf(next)[i])};
 };
 
 const removing = seen => colors => {
@@ -58,7 +50,7 @@ const removing = seen => colors => {
 const replacing = (seen, color) => colors => {
 	const i = find(colors, seen);
 	const next = colors.with(i, color);
-	return {colors: next, back: replacing(seenAt(next, i), colors[i])};
+	return {colors: next, back: replacing(entriesOf(next)[i], colors[i])};
 };
 
 const moving = (seen, place) => colors => {
@@ -66,47 +58,52 @@ const moving = (seen, place) => colors => {
 	const rest = colors.toSpliced(i, 1);
 	const to = indexFor(rest, place);
 	const next = rest.toSpliced(to, 0, colors[i]);
-	return {colors: next, back: moving(seenAt(next, to), placeOf(rest, i))};
+	return {colors: next, back: moving(entriesOf(next)[to], placeOf(rest, i))};
 };
+
+const isSame = (colors, others) => colors === others || JSON.stringify(colors) === JSON.stringify(others);
 
 /* All of the list, if it is the one that was compared. */
 const exchanging = (all, expected) => colors => {
-	const isSame = colors === expected || JSON.stringify(colors) === JSON.stringify(expected);
-	if (!isSame) throw Object.assign(new Late('Somebody was faster: the list is another one now. Nothing was replaced.'), {all});
+	if (!isSame(colors, expected)) throw Object.assign(new Late('Somebody was faster: the list is another one now. Nothing was replaced.'), {all});
 	return {colors: all, back: exchanging(expected, all)};
 };
 
-/* Makes an edit, which is shown at once; `text` says what was done. */
-async function make(edit, text, isUndo) {
-	pending.push(edit);
+/* Shows an edit at once, and makes it after those that were asked for before; `text` says what was done. */
+function make(edit, text, isUndo) {
+	pending.add(edit);
 	glide(() => take(list));
-	const leave = () => pending.splice(pending.indexOf(edit), 1);
-	await inTurn(async () => {
-		let result, end = '';
-		try {
-			for (let tries = 9;; tries--) {
-				result = edit(list);
-				const answer = await submit(result.colors);
-				if (answer.status < 300) {
-					if (answer.isAtEnd) [result, end] = [inserting(answer.json)(list), ' It is at the end: the list is too long to send.'];
-					break;
-				}
-				if (answer.status !== 412 && answer.status !== 404 || !tries) throw new Error(answer.message);
-				await look();
-				end = ' The list had changed meanwhile.';
-			}
-		} catch (error) {
-			leave();
-			take(list);
-			throw error;
+	const result = turn.then(() => apply(edit, text, isUndo));
+	turn = result.catch(() => {});
+	return result;
+}
+
+async function apply(edit, text, isUndo) {
+	let result, answer, end = '';
+	try {
+		for (let tries = 9;; tries--) {
+			result = edit(list);
+			answer = await submit(result.colors);
+			if (answer.status < 300) break;
+			if (answer.status !== 412 && answer.status !== 404 || !tries) throw new Error(answer.message);
+			await readList();
+			end = ' The list had changed meanwhile.';
 		}
-		leave();
-		take(result.colors);
-		if (!isUndo) done.push({text, back: result.back});
-		// the change is made, whether or not this succeeds; the next one needs the new tag
-		await look().catch(() => {});
-		tell(text + end);
-	});
+	} catch (error) {
+		pending.delete(edit);
+		take(list);
+		throw error;
+	}
+	pending.delete(edit);
+	if (answer.isAtEnd) {
+		result = inserting(answer.json)(list);
+		end = ' It is at the end: the list is too long to send.';
+	}
+	take(result.colors);
+	if (!isUndo) done.push({text, back: result.back});
+	// the change is made, whether or not this succeeds; the next one needs the new tag
+	await readList().catch(() => {});
+	tell(text + end);
 }
 
 /* Whether the service refuses the list as a whole. */
@@ -136,31 +133,20 @@ async function writeColor(method, {name, value}, content) {
 	return now.status === 200 ? write(method, pathOf(name), {tag: now.tag, content}) : now;
 }
 
-/* Does changes one after the other, in the order in which they were asked for. */
-function inTurn(action) {
-	return turn = turn.catch(() => {}).then(action);
-}
-
 /* Sends a change. */
-async function write(...request) {
-	changes++;
-	writing++;
-	// would bring the change that is made here
-	ending.abort();
-	try {
-		return await ask(...request);
-	} finally {
-		changes++;
-		writing--;
-	}
+function write(...request) {
+	// what they bring may be older than the change
+	following.abort();
+	return ask(...request);
 }
 
-/* Reads the list if it is another one by now, or is within `wait` seconds; tells whether it was. */
-async function look(wait, signal) {
-	const [before, tag] = [changes, listTag];
+/* Reads the list if it has changed, or changes within `wait` seconds; tells whether it has. */
+async function readList(wait, signal) {
+	const tag = listTag;
 	const answer = await ask('GET', base, {tag, wait, signal});
 	if (answer.status === 304) return false;
-	if (writing || before !== changes || tag !== listTag) return true;
+	// meanwhile another request has brought it
+	if (tag !== listTag) return true;
 	if (answer.status !== 200) throw Object.assign(new Error(answer.message), {isPrivate: answer.status === 401});
 	listTag = answer.tag;
 	windows.postMessage(listTag);
@@ -170,7 +156,7 @@ async function look(wait, signal) {
 
 /* Takes back the last change. */
 async function undo() {
-	await turn.catch(() => {});
+	await turn;
 	const last = done.pop();
 	if (!last) return;
 	try {
@@ -185,20 +171,19 @@ async function undo() {
 	}
 }
 
-/* Says what happened for a while, with a way back. */
+/* Shows for a while what happened, with Undo if it is the last change. */
 function tell(text = '') {
 	at.told.textContent = text;
-	at.show.hidden = true;
 	offerUndo();
-	clearTimeout(timer);
+	clearTimeout(fading);
 	// so that one can scroll the last tiles out from under it
 	document.body.style.paddingBottom = text && `${at.message.offsetHeight + 24}px`;
-	if (text) timer = setTimeout(fade, 12000);
+	if (text) fading = setTimeout(fade, 12000);
 }
 
-/* Takes the message away, but not the focus. */
+/* Takes the message away, unless the focus is in it. */
 function fade() {
-	if (at.message.matches(':focus-within')) timer = setTimeout(fade, 12000);
+	if (at.message.matches(':focus-within')) fading = setTimeout(fade, 12000);
 	else tell();
 }
 

@@ -3,12 +3,11 @@
 const at = Object.fromEntries([...document.querySelectorAll('[id]')].map(element => [element.id, element]));
 const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
 const looks = new Map();
-const RED = 345; // degrees from where pink ends to the hue 0
+const PINK_END = 15; // degrees of hue, where the order begins
 const BAND = 15; // degrees of hue
-const LONGEST = 255; // characters of a color; relative ones with calc() have some 120
-const DEEPEST = 6; // levels of parentheses
+const LONGEST = 255; // characters of a color; relative ones have some 120, and thousands of parentheses end the tab
 
-/* {css, rgb, alpha, lightness, chroma, angle, hue, darkness, luminance}; without css when the value is not a color. */
+/* {css, rgb, alpha, lightness, a, b, chroma, angle, isGray, rank, luminance}; without css when the value is not a color. */
 function lookOf(value) {
 	if (!looks.has(value)) looks.set(value, makeLook(value));
 	return looks.get(value);
@@ -17,32 +16,23 @@ function lookOf(value) {
 function makeLook(value) {
 	const plain = ofHex(value);
 	if (plain) return plain;
-	// nested color-mix() takes twice the time with each level, and some 15,000 levels end the tab
-	if (value.length > LONGEST || !(depthOf(value) <= DEEPEST)) return {hue: 3000, darkness: 2, isTooMuch: true};
+	const none = {rank: 2000, lightness: -1};
+	// what is no color by itself could have a meaning in `exact`
+	if (value.length > LONGEST || !CSS.supports('color', value)) return none;
 	// CSS Color 5 §4: floats, and outside of 0 to 1 what sRGB does not have
 	const exact = `color(from ${value} srgb r g b / alpha)`;
-	// a canvas keeps the color it has when it is given something else, and unlike a style takes no var()
+	// a canvas keeps its color when it is given something else, and unlike a style takes no var()
 	const [first, second] = ['#000', '#fff'].map(before => {
 		canvas.fillStyle = before;
 		canvas.fillStyle = exact;
 		return canvas.fillStyle;
 	});
-	if (first !== second) return {hue: 3000, darkness: 2};
-	// of the two only a style knows the scheme, light or dark
+	if (first !== second) return none;
+	// unlike a canvas, a style knows whether the scheme is light or dark
 	document.head.style.color = exact;
 	const css = getComputedStyle(document.head).color;
 	const [r, g, b, alpha = 1] = css.slice('color(srgb '.length, -1).split(/[ /]+/).map(number => parseFloat(number) || 0);
 	return lookOfRgb(css, [r, g, b], alpha);
-}
-
-/* How many parentheses are open in a value at most; NaN where they, or a comment, would take in what follows or end what is before. */
-function depthOf(value) {
-	let depth = 0, most = 0;
-	for (const [sign] of value.replace(/\/\*.*?\*\//gs, '').matchAll(/[()]|\/\*/g)) {
-		depth += sign === '(' ? 1 : sign === ')' && depth > 0 ? -1 : NaN;
-		most = Math.max(most, depth);
-	}
-	return depth ? NaN : most + depth;
 }
 
 /* What most values are; ten times faster than to ask the browser. */
@@ -58,12 +48,12 @@ function lookOfRgb(css, rgb, alpha) {
 	const lms = [[0.412221, 0.536333, 0.051446], [0.211903, 0.6807, 0.107397], [0.088302, 0.281719, 0.629979]].map(weights => Math.cbrt(weigh(weights, light)));
 	const lightness = weigh([0.210454, 0.793618, -0.004072], lms);
 	const [a, b] = [weigh([1.977998, -2.428592, 0.450594], lms), weigh([0.025904, 0.782772, -0.808676], lms)];
-	const darkness = 1 - lightness;
 	const chroma = Math.hypot(a, b);
 	const angle = (Math.atan2(b, a) * 180 / Math.PI + 360) % 360;
-	const hue = (chroma < 0.04 || darkness > 0.85 ? 1000 : Math.floor((angle + RED) % 360 / BAND)) + darkness / 2;
+	const isGray = chroma < 0.04 || lightness < 0.15;
+	const rank = (isGray ? 1000 : Math.floor((angle + 360 - PINK_END) % 360 / BAND)) - lightness / 2;
 	const [luminance] = clipped([weigh([0.2126, 0.7152, 0.0722], light)]);
-	return {css, rgb, alpha, lightness, chroma, angle, hue, darkness, luminance};
+	return {css, rgb, alpha, lightness, a, b, chroma, angle, isGray, rank, luminance};
 }
 
 /* A channel without its gamma (WCAG 2.2, relative luminance; CSS Color 4 §10.2 for what is below 0). */
@@ -73,39 +63,36 @@ function linear(channel) {
 }
 
 const clipped = rgb => rgb.map(channel => Math.max(0, Math.min(channel, 1)));
-/* Whether 8 bits tell a color from the nearest in sRGB. */
+/* Whether a color is so far outside of sRGB that 8 bits show it. */
 const isClipped = ({rgb}) => rgb.some(channel => Math.abs(channel - 0.5) * 255 > 128);
 const bytesOf = channels => clipped(channels).map(channel => Math.round(channel * 255));
 const hexOf = channels => '#' + bytesOf(channels).map(byte => byte.toString(16).padStart(2, 0)).join('');
 
-/* A color in the four forms in which CSS is mostly written (CSS Color 4 §4 to §9), by name; all but the last are the nearest in sRGB. */
+/* A color in the four forms in which CSS is mostly written (CSS Color 4 §4 to §9), by name; all but the last are the nearest in sRGB. CSS clamps the lightness of the last. */
 function formsOf({rgb, alpha, lightness, chroma, angle}) {
 	const round = (number, digits) => +number.toFixed(digits);
-	const [r, g, b] = clipped(rgb);
+	const [r, g, b] = bytesOf(rgb).map(byte => byte / 255);
 	const [most, least] = [Math.max(r, g, b), Math.min(r, g, b)];
 	const range = most - least;
-	const isGray = range < 0.001;
-	const sixth = isGray ? 0 : most === r ? (g - b) / range + 6 : most === g ? (b - r) / range + 2 : (r - g) / range + 4;
+	const sixth = !range ? 0 : most === r ? (g - b) / range + 6 : most === g ? (b - r) / range + 2 : (r - g) / range + 4;
 	const sum = most + least;
-	const saturation = isGray ? 0 : range / (1 - Math.abs(sum - 1));
+	const saturation = range && range / (1 - Math.abs(sum - 1));
 	const end = alpha < 1 ? ` / ${round(alpha, 3)})` : ')';
+	const percent = round(lightness * 100, 2);
 	const hue = chroma < 0.0005 ? 0 : round(angle, 2);
 	return {
 		hex: hexOf(alpha < 1 ? [...rgb, alpha] : rgb),
 		rgb: `rgb(${bytesOf(rgb).join(' ')}${end}`,
 		hsl: `hsl(${round(sixth * 60 % 360, 1) % 360} ${round(saturation * 100, 1)}% ${round(sum * 50, 1)}%${end}`,
-		oklch: `oklch(${round(lightness * 100, 2)}% ${round(chroma, 5)} ${hue}${end}`,
+		oklch: percent >= 0 && percent <= 100 && `oklch(${percent}% ${round(chroma, 5)} ${hue}${end}`,
 	};
 }
 
-/* Contrast ratios with white and black (WCAG 2.2, contrast ratio). */
-const contrastsOf = ({luminance}) => ({white: 1.05 / (luminance + 0.05), black: (luminance + 0.05) / 0.05});
-
-/* Gives an element the ground of a value, and the ink with more contrast: at least 4.58. No color is hatched. */
-/* Below a color with alpha is a checkerboard, and texts on it have a ground of their own. */
+/* Gives an element the background of a value, and the ink with more contrast: at least 4.58. */
 function paint({style, classList}, value) {
 	const look = lookOf(value);
 	const {css, alpha, luminance} = look;
+	// a color with alpha is on a checkerboard, and its texts are on a background of their own
 	style.color = alpha === 1 ? luminance > 0.1791 ? '#000' : '#fff' : '';
 	style.background = alpha < 1 ? `linear-gradient(${css} 0 0), var(--checks)` : css ?? '';
 	classList.toggle('alpha', alpha < 1);

@@ -21,40 +21,31 @@ function colorsOf(text) {
 	});
 }
 
-async function read(file) {
-	if (file) compare(colorsOf(await file.text()), file.name);
-}
+const read = async file => compare(colorsOf(await file.text()), file.name);
 
 /* Shows what a list would change, and where it is from. */
 function compare(all, source, reason = '') {
 	incoming = {all, source, expected: list};
 	say(at.source, source);
-	const [before, after] = [list, all].map(colors => {
-		const counts = new Map();
-		return new Map(colors.map(({name, value}) => {
-			counts.set(name, (counts.get(name) ?? 0) + 1);
-			return [`${counts.get(name)} ${name}`, {name, value}];
-		}));
-	});
-	const differences = {New: [], Changed: [], Removed: []};
-	for (const [key, {name, value}] of after) {
-		const old = before.get(key);
-		if (!old) differences.New.push(name);
-		else if (old.value !== value) differences.Changed.push(name);
-	}
-	for (const [key, {name}] of before) if (!after.has(key)) differences.Removed.push(name);
-	const isSame = JSON.stringify(all) === JSON.stringify(list);
+	const [before, after] = [list, all].map(entriesOf);
+	const [valuesBefore, valuesAfter] = [before, after].map(entries => new Map(entries.map(({key, value}) => [key, value])));
+	const differences = {
+		New: after.filter(({key}) => !valuesBefore.has(key)),
+		Changed: after.filter(({key, value}) => valuesBefore.has(key) && valuesBefore.get(key) !== value),
+		Removed: before.filter(({key}) => !valuesAfter.has(key)),
+	};
+	const isNoChange = isSame(all, list);
 	const kept = all.length - differences.New.length - differences.Changed.length;
 	say(at.becomes, `${amount(list.length)} ${list.length === 1 ? 'becomes' : 'become'} ${figure(all.length)}`);
-	say(at.summary, isSame ? 'The same colors in the same order.' : `Unchanged: ${amount(kept)}, in the order of the file.`);
-	at.differences.replaceChildren(...Object.entries(differences).filter(([, names]) => names.length).flatMap(([what, names]) => {
-		const more = names.length > 8 ? ` and ${figure(names.length - 8)} more` : '';
-		return [element('dt', `${what} (${figure(names.length)})`), element('dd', names.slice(0, 8).map(called).join(', ') + more)];
+	say(at.summary, isNoChange ? 'The same colors in the same order.' : `Unchanged: ${amount(kept)}, in the order of the file.`);
+	at.differences.replaceChildren(...Object.entries(differences).filter(([, some]) => some.length).flatMap(([what, some]) => {
+		const more = some.length > 8 ? ` and ${figure(some.length - 8)} more` : '';
+		return [element('dt', `${what} (${figure(some.length)})`), element('dd', some.slice(0, 8).map(({name}) => called(name)).join(', ') + more)];
 	}));
 	drawField(at.before, list);
 	drawField(at.after, all);
 	say(at.obstacle, reason);
-	at.replace.disabled = isSame;
+	at.replace.disabled = isNoChange;
 	if (!at.incoming.open) at.incoming.showModal();
 }
 
@@ -70,26 +61,10 @@ function drawField(field, colors) {
 	});
 }
 
-/* Another list is compared anew, before anybody replaces what was never shown. */
+/* Compares again when the list changes, so that nobody replaces colors that were never shown. */
 function followIncoming() {
-	if (!at.incoming.open || incoming.isBusy || JSON.stringify(list) === JSON.stringify(incoming.expected)) return;
+	if (!at.incoming.open || incoming.isBusy || isSame(list, incoming.expected)) return;
 	compare(incoming.all, incoming.source, CHANGED);
-}
-
-function replaceAll() {
-	const mine = incoming;
-	if (mine.isBusy) return;
-	mine.isBusy = true;
-	attempt(async () => {
-		try {
-			await make(exchanging(mine.all, mine.expected), `Replaced ${amount(mine.expected.length)} by ${figure(mine.all.length)}.`);
-			at.incoming.close();
-		} catch (error) {
-			mine.isBusy = false;
-			if (error.all && at.incoming.open) return compare(mine.all, mine.source, CHANGED);
-			say(at.obstacle, error.message);
-		}
-	});
 }
 
 /* Has the browser save a text as a file. */
@@ -103,12 +78,12 @@ at.saveJson.onclick = () => {
 	const lines = list.map(({name, value}) => `  ${JSON.stringify({name, value})}`);
 	download('colors.json', 'application/json', `[\n${lines.join(',\n')}\n]\n`);
 };
-/* Of a name only the first, as a path has it. What is no color could be anything. */
+/* Of colors with one name only the first is saved, as a path names it. A value that is no color could be anything, and is left out. */
 at.saveCss.onclick = () => {
-	const lines = entries.map(({name, value, nth}) => {
-		const property = CSS.escape('--' + name);
-		const isWhole = nth === 1 && name && lookOf(value).css;
-		return isWhole ? `  ${property}: ${value};` : `  /* left out: ${property} */`;
+	const properties = entries.map(({name, value}) => ({name: CSS.escape('--' + name), value}));
+	const lines = entriesOf(properties).map(({name, value, nth}) => {
+		const isWhole = nth === 1 && name !== '--' && lookOf(value).css;
+		return isWhole ? `  ${name}: ${value};` : `  /* left out: ${name} */`;
 	});
 	download('colors.css', 'text/css', `:root {\n${lines.join('\n')}\n}\n`);
 };
@@ -118,7 +93,21 @@ at.file.onchange = () => {
 	attempt(() => read(file));
 	at.file.value = '';
 };
-at.replace.onclick = replaceAll;
+at.replace.onclick = () => {
+	const mine = incoming;
+	if (mine.isBusy) return;
+	mine.isBusy = true;
+	attempt(async () => {
+		try {
+			await make(exchanging(mine.all, mine.expected), `Replaced ${amount(mine.expected.length)} by ${figure(mine.all.length)}.`);
+			at.incoming.close();
+		} catch (error) {
+			mine.isBusy = false;
+			if (error.all && at.incoming.open) return compare(mine.all, mine.source, CHANGED);
+			say(at.obstacle, error.message);
+		}
+	});
+};
 const hasFile = event => mayChange() && !document.querySelector('dialog[open]') && event.dataTransfer?.types.includes('Files');
 ondragover = event => {
 	if (event.dataTransfer?.types.includes('Files')) event.preventDefault();

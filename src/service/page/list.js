@@ -9,55 +9,58 @@ const NEAR = 0.15; // of OKLab's lightness, from black to white; from red to ora
 const NEAREST = 12; // colors that are found for one that is typed, beside those that equal it
 const tiles = new Map();
 const collator = new Intl.Collator(undefined, {numeric: true});
-const numbers = {
-	hue: ({value}) => lookOf(value).hue,
-	lightness: ({value}) => lookOf(value).darkness,
-	angle({value}) {
-		const {hue, angle, darkness} = lookOf(value);
-		return hue < 1000 ? angle : 360 + darkness;
-	},
+const orders = {
+	list: colors => colors,
+	hue: colors => sortedBy(({value}) => lookOf(value).rank, colors),
+	lightness: colors => sortedBy(({value}) => -lookOf(value).lightness, colors),
+	name: colors => colors.sort((a, b) => collator.compare(a.name, b.name)),
 };
 let list = []; // as the service has it
-const pending = []; // edits that the service has yet to make; they are shown
+const pending = new Set(); // edits that the service has yet to make; they are shown
 let entries = [], shown = [];
 let chosen; // order, if somebody has chosen one
-let hues; // what byAngle gives
 let columns = 1, row = 1, isAll = false;
 let current = 0; // index in `shown` of the tile that Tab leads to
-let anchor, rest = 0; // key of the tile that stays in its place, and how far the page is scrolled for that
+let anchor, anchored = 0; // key of the tile that stays in its place, and how far the page is scrolled for that
 let carried; // key of the tile that is dragged
 
-/* Takes over a new list, with the edits that are under way. */
-function take(colors) {
-	list = colors;
+/* What tells colors of one name apart: each is the nth of so many. */
+function entriesOf(colors) {
 	const counts = new Map();
-	const seen = pending.reduce((colors, edit) => {
-		try {
-			return edit(colors).colors;
-		} catch {
-			// who sends it tells
-			return colors;
-		}
-	}, list);
-	entries = seen.map(({name, value}) => {
+	const numbered = colors.map(({name, value}) => {
 		const nth = (counts.get(name) ?? 0) + 1;
 		counts.set(name, nth);
 		return {name, value, nth, key: `${nth} ${name}`};
 	});
-	for (const entry of entries) entry.of = counts.get(entry.name);
-	hues = null;
+	for (const entry of numbered) entry.of = counts.get(entry.name);
+	return numbered;
+}
+
+/* Takes over a new list, with the edits that are under way. */
+function take(colors) {
+	list = colors;
+	let edited = list;
+	for (const edit of pending) {
+		try {
+			edited = edit(edited).colors;
+		} catch {
+			// `apply` tells of it when it sends the edit
+		}
+	}
+	entries = entriesOf(edited);
 	arrange();
 	followOpened();
 	followIncoming();
 }
 
-/* Finds out what is shown and in which order. The focus stays, and so does the place of the tile that has it, or of the one that was at the top when somebody last scrolled. */
+/* Finds out what is shown and in which order. The focus stays. So does the place on the screen of the tile that has it, or else of the first tile in view. */
 function arrange() {
 	const tile = document.activeElement.closest('#list li');
-	const focus = tile?.entry.key ?? shown[current]?.key;
+	if (tile) current = indexOf(tile.entry.key);
+	const focus = shown[current]?.key;
 	const isInView = tile && Math.abs(topOf(focus) - scrollY - innerHeight / 2) < innerHeight / 2;
 	if (isInView) anchor = focus;
-	else if (scrollY !== rest || indexOf(anchor) < 0) anchor = shown[Math.ceil(scrollY / row) * columns]?.key;
+	else if (scrollY !== anchored || indexOf(anchor) < 0) anchor = shown[Math.ceil(scrollY / row) * columns]?.key;
 	const before = topOf(anchor);
 	at.order.value = chosen ?? 'list';
 	const query = at.query.value.trim();
@@ -72,50 +75,39 @@ function arrange() {
 	measure();
 	const after = topOf(anchor);
 	if (scrollY && !carried && before >= 0 && after >= 0) scrollBy({top: after - before, behavior: 'instant'});
-	rest = scrollY;
+	anchored = scrollY;
 	draw();
 }
 
-/* Finds what has a text in its name or value, whatever case and blanks. For a color, what equals it is first, and what is near it last. */
+/* Finds what has a text in its name or value, whatever case and blanks. A name that is the text is first; of a color, what equals it is next, and what is near it last. */
 function found(query) {
 	const plain = text => text.toLowerCase().replace(/\s+/g, '');
 	const text = plain(query);
-	const hits = text ? entries.filter(entry => (entry.text ??= `${plain(entry.name)}\n${plain(entry.value)}`).includes(text)) : [...entries];
-	const named = sorted(hits, at.order.value);
+	const sort = orders[at.order.value];
+	if (!text) return sort([...entries]);
+	const hits = sort(entries.filter(entry => (entry.text ??= `${plain(entry.name)}\n${plain(entry.value)}`).includes(text)));
+	const exact = hits.filter(entry => entry.text.startsWith(`${text}\n`));
 	const look = lookOf(query);
-	if (!look.css) return named;
-	const away = new Map(entries.map(entry => [entry, distance(lookOf(entry.value), look)]));
+	const away = new Map((look.css ? entries : []).map(entry => [entry, distance(lookOf(entry.value), look)]));
 	const near = entries.filter(entry => away.get(entry) < NEAR).sort((a, b) => away.get(a) - away.get(b));
 	const equal = near.filter(entry => !away.get(entry));
-	return [...new Set([...equal, ...named, ...near.slice(0, equal.length + NEAREST)])];
+	return [...new Set([...exact, ...equal, ...hits, ...near.slice(0, equal.length + NEAREST)])];
 }
 
-/* How far apart two colors are in OKLab (CSS Color 4 §9), and in alpha; NaN where one is none. */
-function distance(one, other) {
-	const turn = Math.cos((one.angle - other.angle) * Math.PI / 180);
-	const apart = one.chroma ** 2 + other.chroma ** 2 - 2 * one.chroma * other.chroma * turn;
-	return Math.hypot(one.lightness - other.lightness, Math.sqrt(Math.max(0, apart)), one.alpha - other.alpha);
-}
+/* How far apart two colors are in OKLab (CSS Color 4 §9), and in alpha; NaN where one is none. One step of 8 bits is at least 0.00007, and a browser rounds. */
+const distance = (one, other) => +Math.hypot(one.lightness - other.lightness, one.a - other.a, one.b - other.b, one.alpha - other.alpha).toFixed(5);
 
-function sorted(colors, order) {
-	if (order === 'name') return colors.sort((a, b) => collator.compare(a.name, b.name));
-	const number = numbers[order];
-	if (!number) return colors;
-	// each number is found once, and not with each comparison
+/* Finds the number of each color once, and not with each comparison. */
+function sortedBy(number, colors) {
 	return colors.map(color => [number(color), color]).sort(([a], [b]) => a - b).map(([, color]) => color);
 }
 
-function indexOf(key) {
-	return shown.findIndex(entry => entry.key === key);
-}
+const indexOf = wanted => shown.findIndex(({key}) => key === wanted);
 
 /* Pixels from the top of the list to a tile; negative when it is not shown. */
-function topOf(key) {
-	return Math.floor(indexOf(key) / columns) * row;
-}
+const topOf = key => Math.floor(indexOf(key) / columns) * row;
 
-/* Chooses the size of tiles by what there is room for, whatever the font: where all can fit on the screen, they fill it, with few gaps in */
-/* the last row and tiles somewhat wider than high. */
+/* Chooses the size of tiles. Where all fit on the screen they fill it, somewhat wider than high and with few gaps in the last row. */
 function measure() {
 	const root = document.documentElement;
 	root.classList.remove('long');
@@ -141,7 +133,7 @@ function measure() {
 	root.style.setProperty('--header', `${header}px`);
 }
 
-/* Sees to tiles for what is in view or near, and for the current one, or for all. */
+/* Makes, places and removes tiles: there are those in view or near it and the current one, or all. */
 function draw() {
 	const top = scrollY - at.list.offsetTop;
 	const [first, last] = [-0.5, 1.5].map(screens => Math.ceil((top + innerHeight * screens) / row) * columns);
@@ -195,7 +187,7 @@ function fill(tile, entry, index, lefts) {
 	tile.entry = entry;
 }
 
-/* Lets tiles move to their new places, unless there are too many or the person prefers none of that. */
+/* Lets tiles glide to the places that an action gives them, unless there are too many. For reduced motion, style.css has no transition. */
 function glide(action) {
 	at.list.style.setProperty('--glide', entries.length > ALL ? '0s' : '.35s');
 	action();
@@ -203,7 +195,7 @@ function glide(action) {
 	glide.timer = setTimeout(() => at.list.style.removeProperty('--glide'), 400);
 }
 
-/* Puts the focus on the current tile, wherever that is, or on the search where there is none. */
+/* Puts the focus on the current tile, in view or not, or on the search where there is no tile. */
 function focusTile() {
 	const tile = tiles.get(shown[current]?.key);
 	(tile?.firstChild ?? at.query).focus({preventScroll: true});
@@ -213,15 +205,10 @@ function focusOn(index) {
 	current = Math.max(0, Math.min(index, shown.length - 1));
 	draw();
 	focusTile();
-	// where it will be, should it be on its way
+	// computed, since a tile that glides is not yet where it will be
 	const top = at.list.offsetTop + Math.floor(current / columns) * row;
 	const [least, most] = [top + row + (parseFloat(document.body.style.paddingBottom) || 0) - innerHeight, top - at.header.offsetHeight];
-	if (scrollY < least || scrollY > most) scrollTo({top: scrollY < least ? least : most, behavior: 'instant'});
-}
-
-/* The entries that are colors, by the angle of their hue, and grays behind them by lightness. */
-function byAngle() {
-	return hues ??= sorted(entries.filter(({value}) => lookOf(value).css), 'angle');
+	scrollTo({top: Math.min(most, Math.max(least, scrollY)), behavior: 'instant'});
 }
 
 /* A mark for a text that shows nothing. */
@@ -229,7 +216,7 @@ function blankness(text) {
 	return text ? /^[\p{C}\p{Z}]*$/u.test(text) ? '(blank)' : '' : '(empty)';
 }
 
-/* A stranger's text in a sentence: isolated, as it may run from right to left, and short. */
+/* A name or value within a sentence: isolated, as it may run from right to left, and not too long. */
 function called(text) {
 	const end = text.length > 60 ? '…' : '';
 	return blankness(text) || `\u2068${text.slice(0, 60)}${end}\u2069`;
@@ -239,7 +226,7 @@ const figure = number => number.toLocaleString('en');
 const amount = number => `${figure(number)} ${number === 1 ? 'color' : 'colors'}`;
 const element = (tag, text = '') => Object.assign(document.createElement(tag), {textContent: text});
 
-/* Sets a text, which is read out if it is another. */
+/* Sets a text if it is another one: screen readers read out each text that is set. */
 function say(element, text) {
 	if (element.textContent !== text) element.textContent = text;
 }

@@ -1,10 +1,10 @@
 /* What a person does, and what happens meanwhile. */
 
+const WAIT = 60; // seconds
 let knowsMethods, isWatching;
-let told = Promise.resolve(); // what another window tells is read by then
+let caughtUp = Promise.resolve(); // until the list is read that another window has told of
 let isCurrent; // whether the list was asked for since the page is visible, and no request has failed
-let longest = 60; // seconds to wait for a change
-let isLeaving; // the address of a color that was closed
+let isLeaving; // while history goes back from the address of a color that was closed
 
 const mayChange = () => document.body.classList.contains('writable');
 
@@ -18,7 +18,7 @@ async function learn() {
 	classList.add(!allow.includes('PUT') ? 'read-only' : isChallenged ? 'guarded' : 'writable');
 	if (!allow.includes('PUT')) {
 		const {json} = await ask('GET', base.replace(/colors$/, 'health'));
-		if (json.follows) at.reads.textContent = `Follows ${json.follows}, read-only`;
+		if (json.follows) at.readOnly.textContent = `Follows ${json.follows}, read-only`;
 	}
 }
 
@@ -29,36 +29,34 @@ async function watch() {
 	isWatching = true;
 	let failures = 0;
 	while (!document.hidden) {
-		ending = new AbortController();
-		const {signal} = ending;
+		if (following.signal.aborted) following = new AbortController();
+		const {signal} = following;
 		let pause = 0;
-		await turn.catch(() => {});
+		await turn;
 		const isWaiting = isCurrent;
 		const begun = performance.now();
 		try {
 			// the list first: the rest is not urgent
-			const [isOther] = await Promise.all([isWaiting ? lookInTurn(signal) : look(), knowsMethods || learn()]);
+			const [isOther] = await Promise.all([isWaiting ? waitForChange(signal) : readList(0, signal), knowsMethods || learn()]);
 			isCurrent = !document.hidden;
-			sayBack();
+			clearOutage();
 			failures = 0;
-			// a proxy that drops the preference has the list asked for once a second, and a long list is not loaded all the time
+			// a long list is not loaded all the time
 			if (isOther) pause = Math.max(200, list.length / 10);
-			else if (isWaiting) pause = begun + 1000 - performance.now();
 		} catch ({message, isPrivate, isLate}) {
 			if (signal.aborted) continue;
 			isCurrent = false;
-			knowsMethods &&= isWaiting;
-			const time = performance.now() - begun;
-			if (isWaiting) {
-				// a proxy on the way waits less long; whether the service is away tells the next request
-				if (isLate) longest = Math.max(1, Math.floor(time / 2000));
-				pause = 1000 - time;
-			} else {
+			// a proxy may have ended the wait; the next request tells whether the service is away
+			if (!isWaiting || isLate) {
+				knowsMethods = false;
+				if (at.told.textContent === BACK) tell();
 				say(at.away, isPrivate ? 'These colors are private.' : `${message} – trying again…`);
 				if (!listTag) say(at.why, '');
 				pause = Math.min(1000 * 2 ** failures++, 8000);
 			}
 		}
+		// where a proxy does not let the request wait, the list is asked for once a second
+		if (isWaiting && !pause) pause = begun + 1000 - performance.now();
 		await new Promise(resolve => {
 			signal.onabort = resolve;
 			setTimeout(resolve, pause);
@@ -67,17 +65,17 @@ async function watch() {
 	isWatching = false;
 }
 
-/* Waits for a change. Of the windows of a browser, which have six connections between them (HTTP/1.1), one at a time does; it tells the */
-/* others. Without TLS there are no locks, and each waits for a second only. */
-function lookInTurn(signal) {
+/* Reads the list when it changes. The windows of a browser share six connections (HTTP/1.1), so one of them waits and tells the others.
+   Without TLS there are no locks, and each window waits for a second only. */
+function waitForChange(signal) {
 	const {locks} = navigator;
-	return locks ? locks.request(`wait for ${base}`, {signal}, () => told.then(() => look(longest, signal))) : look(1, signal);
+	return locks ? locks.request(`wait for ${base}`, {signal}, () => caughtUp.then(() => readList(WAIT, signal))) : readList(1, signal);
 }
 
 /* Takes away what was said of a service that did not answer. */
-function sayBack() {
+function clearOutage() {
 	if (at.refusal.textContent === AWAY) say(at.refusal, '');
-	if (at.told.textContent === AWAY || at.away.textContent.startsWith(AWAY)) tell('The service is back.');
+	if (at.told.textContent === AWAY || at.away.textContent.startsWith(AWAY)) tell(BACK);
 	say(at.away, '');
 }
 
@@ -89,9 +87,9 @@ async function attempt(action, mine) {
 		// asks at once whether it is back
 		if (message === AWAY) {
 			knowsMethods = false;
-			ending.abort();
+			following.abort();
 		}
-		mine && isOpenFor(mine) ? say(at.refusal, message) : tell(message);
+		at.opened.open && mine === opened ? say(at.refusal, message) : tell(message);
 	}
 }
 
@@ -99,7 +97,7 @@ async function attempt(action, mine) {
 async function give() {
 	while (await askForToken(at.away.textContent ? 'GET' : 'POST')) {
 		await learn();
-		if (!document.body.classList.contains('guarded')) return ending.abort();
+		if (!document.body.classList.contains('guarded')) return following.abort();
 	}
 }
 
@@ -120,7 +118,7 @@ async function copy(text, place) {
 	}
 	place.classList.add('copied');
 	// a new text, even if it is the same, is read out
-	(at.opened.open ? at.heard : at.said).textContent = `Copied ${called(text)}`;
+	at.said.textContent = `Copied ${called(text)}`;
 	setTimeout(() => place.classList.remove('copied'), 1500);
 }
 
@@ -141,6 +139,7 @@ function writeAddress() {
 	if (chosen) view.set('sort', chosen);
 	if (at.query.value) view.set('q', at.query.value);
 	const {name, nth} = at.opened.open && opened.entry || {};
+	document.title = nth ? `${blankness(name) || name} – Colors` : 'Colors';
 	if (nth) view.set('color', name);
 	if (nth > 1) view.set('nth', nth);
 	const isOpen = addressed().has('color');
@@ -184,7 +183,7 @@ at.list.onkeydown = event => {
 	const {entry} = tile;
 	current = shown.indexOf(entry);
 	if (key in steps) altKey ? nudge(entry, steps[key]) : focusOn(current + steps[key]);
-	else if (key === 'c') attempt(() => copy(entry.value, tile));
+	else if (key.toLowerCase() === 'c') attempt(() => copy(entry.value, tile));
 	else if (!/^(F2|Delete)$/.test(key) || !mayChange()) return;
 	// a key that is held is one press
 	else if (!repeat) key === 'F2' ? edit(entry) : attempt(() => remove(entry));
@@ -196,7 +195,7 @@ onkeydown = event => {
 	if (key === 'Escape' && drag?.isHeld) return release(true);
 	if (event.repeat || event.altKey || target.closest('input, select') || document.querySelector('dialog[open]')) return;
 	const isControl = event.ctrlKey || event.metaKey;
-	if (isControl && key === 'z' && !event.shiftKey && (done.length || draft)) takeBack();
+	if (isControl && key.toLowerCase() === 'z' && !event.shiftKey && (done.length || draft)) takeBack();
 	else if (isControl) return;
 	else if (key === '/') at.query.select();
 	else return;
@@ -228,13 +227,15 @@ at.way.onclick = () => {
 	at.query.focus();
 };
 at.give.onclick = () => attempt(give);
-at.asks.onclick = () => at.help.showModal();
+at.showHelp.onclick = () => at.help.showModal();
 at.takeBack.onclick = takeBack;
 at.undo.onclick = takeBack;
 at.dismiss.onclick = () => tell();
 at.menu.onclick = () => at.menu.hidePopover();
 for (const button of document.querySelectorAll('.close')) button.onclick = () => button.closest('dialog').close();
 
+// outside of a modal dialog, nothing is seen well, clicked or read out
+addEventListener('toggle', () => (document.querySelector('dialog[open]') ?? document.body).append(at.away, at.message, at.said), true);
 // an element that is hidden or disabled loses the focus
 addEventListener('focusout', ({target, relatedTarget}) => {
 	if (relatedTarget || target.checkVisibility({visibilityProperty: true}) && !target.disabled) return;
@@ -249,10 +250,10 @@ onbeforeprint = onafterprint = ({type}) => {
 	isAll = type === 'beforeprint';
 	draw();
 };
-document.onvisibilitychange = () => document.hidden ? ending.abort() : watch();
+document.onvisibilitychange = () => document.hidden ? following.abort() : watch();
 windows.onmessage = ({data}) => {
 	// several tell of the same list
-	told = told.then(() => document.hidden || data === listTag || look()).catch(() => {});
+	caughtUp = caughtUp.then(() => turn).then(() => document.hidden || data === listTag || readList(0, following.signal)).catch(() => {});
 };
 readAddress();
 watch();

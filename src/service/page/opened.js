@@ -4,21 +4,19 @@ const SWIPE = 50; // pixels; less is a tap
 let opened; // {entry, isGone, isNew, isChanging, isBusy, name, value, label} of the open dialog
 let touched; // where the only finger came down
 
-const isOpenFor = mine => at.opened.open && mine === opened;
-
-const entryOf = wanted => entries.find(({key}) => key === wanted);
+const entryWith = wanted => entries.find(({key}) => key === wanted);
 
 /* Shows a color, or what it was if it has gone. */
 function open(entry) {
-	const isGone = !entryOf(entry.key);
+	const isGone = !entryWith(entry.key);
 	opened = {entry, isGone};
 	say(at.refusal, isGone ? 'Deleted elsewhere.' : '');
-	// who closes it is where it was
+	// closing it puts the focus on its tile
 	if (!isGone) current = Math.max(0, indexOf(entry.key));
 	showOpened();
 	// what has just been pressed may be hidden now
 	if (!document.activeElement.checkVisibility()) at.next.focus();
-	if (at.opened.open) at.heard.textContent = [called(entry.name), called(entry.value), at.place.textContent].filter(Boolean).join(', ');
+	if (at.opened.open) at.said.textContent = [called(entry.name), called(entry.value), at.place.textContent].filter(Boolean).join(', ');
 	else at.opened.showModal();
 	at.panel.scrollTop = 0;
 	draw();
@@ -27,11 +25,10 @@ function open(entry) {
 
 /* Shows the fields for a new color, or for the open one. */
 function edit(entry) {
-	opened = {entry, isNew: !entry, isChanging: true};
 	at.name.value = entry?.name ?? '';
 	at.value.value = entry?.value ?? '';
 	// a field loses line breaks, but what nobody touched stays as it was
-	Object.assign(opened, {name: at.name.value, value: at.value.value, label: entry ? 'Save' : 'Add'});
+	opened = {entry, isNew: !entry, isChanging: true, name: at.name.value, value: at.value.value, label: entry ? 'Save' : 'Add'};
 	say(at.refusal, '');
 	at.name.required = !entry;
 	at.save.textContent = opened.label;
@@ -55,20 +52,19 @@ function showOpened() {
 	say(at.title, isNew && !name ? 'Add a color' : blankness(name) || name);
 	say(at.stored, isNew && !value ? '' : blankness(value) || value);
 	const look = paint(at.swatch, value);
-	const twin = entry?.of > 1 && `Number ${entry.nth} of ${entry.of} with this name. A path means the first.`;
-	say(at.twins, [twin, !look.css && reasonOf(look)].filter(Boolean).join(' '));
 	const isTaken = name !== entry?.name && entries.some(other => other.name === name);
-	const notes = [isTaken && 'There is one of this name already. A path means the first.', value && !look.css && `${reasonOf(look)} It is saved as it is.`];
-	say(at.note, notes.filter(Boolean).join(' '));
+	say(at.note, [
+		isTaken && 'There is one of this name already. A path means the first.',
+		!isTaken && entry?.of > 1 && `Number ${entry.nth} of ${entry.of} with this name. A path means the first.`,
+		value && !look.css && 'This page knows no such color.',
+		value && !look.css && isChanging && 'It is saved as it is.',
+	].filter(Boolean).join(' '));
 	at.picker.className = look.css ? '' : 'ground';
 	at.picker.value = hexOf(look.rgb ?? [0, 0, 0]);
 	showForms(value, look);
 	at.near.hidden = isChanging || !look.css;
 	if (!at.near.hidden) showNeighbors(entry);
 }
-
-/* Why a value is drawn as no color. */
-const reasonOf = look => look.isTooMuch ? 'This is longer than a color, or has more parentheses.' : 'Browsers know no such color.';
 
 /* Has an element have so many buttons. They stay when others come, as does the focus. */
 function buttonsOf(parent, count) {
@@ -80,7 +76,7 @@ function buttonsOf(parent, count) {
 /* The value as it is stored, and the forms that it does not have. */
 function showForms(value, look) {
 	at.formats.hidden = !value;
-	const others = Object.entries(look.css ? formsOf(look) : {}).filter(([form, text]) => text !== value.toLowerCase() && !new RegExp(`^${form}a?\\((?!from)`, 'i').test(value));
+	const others = Object.entries(look.css ? formsOf(look) : {}).filter(([form, text]) => text && text !== value.toLowerCase() && !new RegExp(`^${form}a?\\((?!from)`, 'i').test(value));
 	const forms = [['value', value], ...others];
 	buttonsOf(at.formats, forms.length).forEach((button, i) => {
 		const [form, text] = forms[i];
@@ -92,11 +88,13 @@ function showForms(value, look) {
 	});
 	at.contrast.hidden = look.alpha !== 1;
 	if (at.contrast.hidden) return;
-	at.contrast.replaceChildren(...Object.entries(contrastsOf(look)).map(([ink, ratio]) => {
+	// contrast ratios (WCAG 2.2)
+	const ratios = {white: 1.05 / (look.luminance + 0.05), black: (look.luminance + 0.05) / 0.05};
+	at.contrast.replaceChildren(...Object.entries(ratios).map(([ink, ratio]) => {
 		const [sample, whole] = [element('i'), element('p')];
 		sample.ariaHidden = true;
 		Object.assign(sample.style, {background: look.css, color: ink});
-		// never more than it is
+		// rounded down: 4.499 is not enough where 4.5 is needed
 		whole.append(sample, `${(Math.floor(ratio * 100) / 100).toFixed(2)} : 1 with ${ink}`);
 		return whole;
 	}));
@@ -104,17 +102,17 @@ function showForms(value, look) {
 
 /* A color among the six that are nearest in hue, sorted by it; grays, which have none, among grays by lightness. */
 function showNeighbors(entry) {
-	const {angle} = numbers;
-	const mine = angle(entry);
-	const away = other => (angle(other) - mine + 540) % 360 - 180;
-	const round = byAngle().filter(other => angle(other) < 360 === mine < 360);
+	const {isGray} = lookOf(entry.value);
+	const degrees = ({value}) => isGray ? -lookOf(value).lightness : lookOf(value).angle;
+	const away = other => (degrees(other) - degrees(entry) + 540) % 360 - 180;
+	const round = sortedBy(degrees, entries.filter(({value}) => lookOf(value).isGray === isGray));
 	const place = round.findIndex(({key}) => key === entry.key);
-	// 0, 1, -1, 2, … steps along the round, which may be shorter
+	// 0, 1, -1, 2, -2, … steps along the round, which may have fewer colors
 	const near = place < 0 ? [] : Array.from({length: 13}, (_, i) => round.at((place + (i % 2 ? i + 1 : -i) / 2) % round.length));
 	const nearest = [...new Set(near)].sort((a, b) => Math.abs(away(a)) - Math.abs(away(b)));
 	const around = nearest.slice(0, 7).sort((a, b) => away(a) - away(b) || round.indexOf(a) - round.indexOf(b));
 	at.near.hidden = around.length < 2;
-	say(at.nearby, `Neighbors in ${mine < 360 ? 'hue' : 'lightness'}`);
+	say(at.nearby, `Neighbors in ${isGray ? 'lightness' : 'hue'}`);
 	buttonsOf(at.neighbors, around.length).forEach((button, i) => {
 		const neighbor = around[i];
 		button.className = 'ground';
@@ -130,7 +128,7 @@ function followOpened() {
 	if (!opened) return followAddress();
 	if (!at.opened.open || opened.isChanging) return;
 	const {entry, isGone} = opened;
-	const now = entryOf(entry.key);
+	const now = entryWith(entry.key);
 	if (isGone ? now : now?.value !== entry.value || now.of !== entry.of) open(now ?? entry);
 	else opened.entry = now ?? entry;
 }
@@ -141,7 +139,7 @@ function followAddress() {
 	const name = view.get('color');
 	if (at.opened.open && !mayLeave()) return writeAddress();
 	if (name === null) return at.opened.close();
-	const entry = entryOf(`${view.get('nth') ?? 1} ${name}`);
+	const entry = entryWith(`${view.get('nth') ?? 1} ${name}`);
 	if (entry) return open(entry);
 	tell(`There is no color ${called(name)}.`);
 	writeAddress();
@@ -149,23 +147,14 @@ function followAddress() {
 
 /* Opens the color some steps away; after the last one comes the first. */
 function step(by) {
-	// at the place of what has gone is the next one
-	const next = by + (!opened.isGone ? indexOf(opened.entry.key) : by > 0 ? current - 1 : current);
+	// a color that has gone, or that the search hides, lies before the current one
+	const next = by > 0 && indexOf(opened.entry.key) < 0 ? current + by - 1 : current + by;
 	if (shown.length && !opened.isChanging) open(shown[Math.abs(by) > 1 ? Math.max(0, Math.min(next, shown.length - 1)) : (next + shown.length) % shown.length]);
 }
 
-/* Whether nothing that was typed would be lost, or may be. */
-const mayLeave = () => !opened.isChanging || opened.isBusy || at.name.value === opened.name && at.value.value === opened.value || confirm('Discard what you typed?');
-
-/* Puts the focus on a tile, or offers that where the search hides it. */
-function show(key) {
-	at.show.hidden = indexOf(key) >= 0;
-	if (at.show.hidden) return focusOn(indexOf(key));
-	at.show.onclick = () => {
-		search('');
-		show(key);
-	};
-}
+/* Whether the fields may be left: nothing is being saved, and nothing typed would be lost, or the person agrees. */
+const mayLeave = () => !opened.isBusy && (!isTyped() || confirm('Discard what you typed?'));
+const isTyped = () => at.opened.open && opened.isChanging && (at.name.value !== opened.name || at.value.value !== opened.value);
 
 /* Does what the fields say, once. The dialog stays open when that is refused. */
 function save() {
@@ -184,20 +173,22 @@ function save() {
 	attempt(async () => {
 		try {
 			await make(isNew ? inserting({name, value}, null, most) : replacing(entry, {name, value}), text);
-			if (!isOpenFor(mine)) return;
 			at.opened.close();
-			if (isNew) show(`${countOf(name)} ${name}`);
+			if (!isNew) return;
+			const {key} = entries.findLast(entry => entry.name === name);
+			if (indexOf(key) < 0) search('');
+			focusOn(indexOf(key));
 		} catch (error) {
 			if (error instanceof Late) {
 				// who saves again has seen what it is now
-				const now = entryOf(entry?.key);
+				const now = entryWith(entry?.key);
 				if (isNew || !now) Object.assign(mine, {isNew: true, label: isNew ? 'Add one more' : 'Add again'});
 				else Object.assign(mine, {entry: now, label: `Overwrite ${called(now.value)}`});
 			}
 			throw error;
 		} finally {
 			mine.isBusy = false;
-			if (isOpenFor(mine)) at.save.textContent = mine.label;
+			at.save.textContent = mine.label;
 		}
 	}, mine);
 }
@@ -220,7 +211,7 @@ at.opened.onkeydown = event => {
 	const steps = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns};
 	if (key in steps) step(steps[key]);
 	else if (/^[1-5]$/.test(key)) at.formats.children[key - 1]?.click();
-	else if (key === 'c') attempt(() => copy(opened.entry.value, at.stored), opened);
+	else if (key.toLowerCase() === 'c') attempt(() => copy(opened.entry.value, at.stored), opened);
 	else if (opened.isGone || !mayChange()) return;
 	else if (key === 'F2') edit(opened.entry);
 	else if (key === 'Delete' && !event.repeat) at.delete.click();
@@ -228,6 +219,7 @@ at.opened.onkeydown = event => {
 	event.preventDefault();
 	event.stopPropagation();
 };
+addEventListener('beforeunload', event => isTyped() && event.preventDefault());
 at.opened.oncancel = event => mayLeave() || event.preventDefault();
 at.fields.onsubmit = event => {
 	event.preventDefault();
@@ -246,7 +238,7 @@ at.opened.addEventListener('touchend', ({changedTouches: [touch]}) => {
 at.previous.onclick = () => step(-1);
 at.next.onclick = () => step(1);
 at.change.onclick = () => edit(opened.entry);
-at.cancel.onclick = () => opened.isNew ? at.opened.close() : open(entryOf(opened.entry.key) ?? opened.entry);
+at.cancel.onclick = () => opened.isBusy || (opened.isNew ? at.opened.close() : open(entryWith(opened.entry.key) ?? opened.entry));
 at.delete.onclick = () => {
 	const {entry} = opened;
 	at.opened.close();

@@ -4,7 +4,7 @@ const REST = 500; // milliseconds without another key
 const HOLD = 400; // milliseconds until a touch takes the tile instead of scrolling
 const SLACK = 6; // pixels that a pointer may stray in a click
 const EDGE = 56; // pixels at which a dragged tile scrolls the page
-let draft; // {seen, rest, from, to, edit} of the color that is being moved
+let draft; // {entry, others, from, to, edit} of the color that is being moved
 let drag; // {entry, x, y, isHeld} of the pointer that is down
 let wasDragged = false; // the click that ends a drag opens nothing
 
@@ -15,32 +15,33 @@ function hindrance() {
 	return isTooLong() && 'The list is too long to be sent, so that no color can be moved.';
 }
 
-function begin({name, value, nth}) {
-	const from = entries.findIndex(entry => entry.name === name && entry.nth === nth);
-	draft = {seen: {name, value, nth}, rest: entries.toSpliced(from, 1), from, to: from};
+function begin(entry) {
+	const from = indexIn(entries, entry.key);
+	draft = {entry, others: entries.toSpliced(from, 1), from, to: from};
 }
 
 /* Shows the color at an index of the list. */
 function shift(to) {
-	draft.to = Math.max(0, Math.min(to, draft.rest.length));
-	if (draft.edit) pending.splice(pending.indexOf(draft.edit), 1);
-	pending.push(draft.edit = moving(draft.seen, placeOf(draft.rest, draft.to)));
+	draft.to = Math.max(0, Math.min(to, draft.others.length));
+	pending.delete(draft.edit);
+	draft.edit = moving(draft.entry, placeOf(draft.others, draft.to));
+	pending.add(draft.edit);
 	glide(() => take(list));
 	current = draft.to;
 	if (drag) carried = shown[current]?.key;
 	focusOn(current);
-	at.said.textContent = `${called(draft.seen.name)}: ${draft.to + 1} of ${draft.rest.length + 1}`;
+	at.said.textContent = `${called(draft.entry.name)}: ${draft.to + 1} of ${entries.length}`;
 }
 
-/* Sends the move, unless it is none or `isUnwanted`. */
+/* Sends the move, or puts the color back: if it is where it was, or if `isUnwanted`. */
 function settle(isUnwanted) {
 	if (!draft) return;
-	const {seen, from, to, edit} = draft;
+	const {entry, from, to, edit} = draft;
 	clearTimeout(settle.timer);
 	draft = carried = null;
-	if (edit) pending.splice(pending.indexOf(edit), 1);
-	if (to === from || isUnwanted === true) return glide(() => take(list));
-	attempt(() => make(edit, `Moved ${called(seen.name)} to place ${figure(to + 1)}.`));
+	pending.delete(edit);
+	if (to === from || isUnwanted) return glide(() => take(list));
+	attempt(() => make(edit, `Moved ${called(entry.name)} to place ${figure(to + 1)}.`));
 }
 
 /* Alt and an arrow key. */
@@ -66,7 +67,6 @@ function hold() {
 	settle();
 	drag.isHeld = true;
 	begin(drag.entry);
-	document.body.classList.add('dragging');
 	shift(draft.from);
 	carry();
 }
@@ -79,21 +79,19 @@ function carry() {
 	if (edge) scrollBy({top: edge * 10, behavior: 'instant'});
 	const {left, top} = at.list.getBoundingClientRect();
 	const column = Math.max(0, Math.min(columns - 1, Math.floor((x - left) / at.list.clientWidth * columns)));
-	const to = Math.min(draft.rest.length, Math.max(0, Math.floor((y - top) / row)) * columns + column);
+	const to = Math.min(draft.others.length, Math.max(0, Math.floor((y - top) / row)) * columns + column);
 	if (to !== draft.to) shift(to);
 	requestAnimationFrame(carry);
 }
 
 function release(isUnwanted) {
+	const isHeld = drag?.isHeld;
 	clearTimeout(drag?.timer);
-	if (drag?.isHeld) {
-		wasDragged = true;
-		setTimeout(() => wasDragged = false);
-		drag = null;
-		document.body.classList.remove('dragging');
-		settle(isUnwanted);
-	}
 	drag = null;
+	if (!isHeld) return;
+	wasDragged = true;
+	setTimeout(() => wasDragged = false);
+	settle(isUnwanted);
 }
 
 at.list.onpointerdown = event => {
@@ -105,16 +103,14 @@ at.list.onpointerdown = event => {
 onpointermove = event => {
 	if (!drag || !event.isPrimary) return;
 	const {clientX: x, clientY: y} = event;
-	if (drag.isHeld) return Object.assign(drag, {x, y});
-	if (Math.hypot(x - drag.x, y - drag.y) < SLACK) return;
-	// a touch that moves at once scrolls
-	if (drag.isTouch) return release();
-	hold();
+	if (!drag.isHeld) {
+		if (Math.hypot(x - drag.x, y - drag.y) < SLACK) return;
+		// a touch that moves at once scrolls
+		drag.isTouch ? release() : hold();
+	}
 	if (drag) Object.assign(drag, {x, y});
 };
 onpointerup = () => release();
 onpointercancel = () => release(true);
 at.list.addEventListener('touchmove', event => drag?.isHeld && event.preventDefault(), {passive: false});
-at.list.oncontextmenu = event => {
-	if (drag?.isHeld) event.preventDefault();
-};
+at.list.oncontextmenu = () => !drag?.isHeld;

@@ -5,22 +5,20 @@ const base = location.pathname.replace(/\/+$/, '') + '/colors';
 const pathOf = name => `${base}/${encodeURIComponent(name)}`;
 const TOKEN = `token for ${base}`;
 const B64TOKEN = /^[\w.~+/-]+=*$/; // RFC 6750 §2.1; fetch throws at some others
-const LIMIT = 15000; // milliseconds without an answer after which a request is lost; content has 10 kB/s beside
+const LIMIT = 15000; // milliseconds until a request without an answer counts as lost, for a wait 5000 after its end; content has 10 kB/s in addition
 const AWAY = 'The service does not answer';
-const tabs = new BroadcastChannel(TOKEN); // of this browser: they ask each other for the token, with an empty text
+const BACK = 'The service is back.';
+const tabs = new BroadcastChannel(TOKEN); // of this browser; an empty message asks for the token, any other is the token
 const refused = new Set(); // tokens that the service did not accept
 let isDeclined, dialogue;
 
-function tokenOfTab() {
-	const token = sessionStorage.getItem(TOKEN) ?? '';
-	return B64TOKEN.test(token) ? token : '';
-}
+const tokenOfTab = () => sessionStorage.getItem(TOKEN) ?? '';
 
-/* Has this tab use a token; false if none can be one. */
+/* Has this tab use a token; false if it has a character that no token may have. */
 function keep(token) {
 	if (!B64TOKEN.test(token)) return false;
 	sessionStorage.setItem(TOKEN, token);
-	// whether it is accepted, and for what, is asked anew
+	// what it allows is asked anew
 	isDeclined = knowsMethods = false;
 	document.body.classList.remove('guarded');
 	at.asking.close();
@@ -37,7 +35,7 @@ async function ask(method, path, {tag, content, wait, signal} = {}) {
 		if (wait) headers.Prefer = `wait=${wait}`;
 		if (content) headers['Content-Type'] = 'application/json';
 		const body = content && JSON.stringify(content);
-		const answer = await send(path, {method, headers, body, signal}, LIMIT + 1000 * (wait ?? 0) + (body?.length ?? 0) / 10);
+		const answer = await send(path, {method, headers, body, signal}, (wait ? 5000 + 1000 * wait : LIMIT) + (body?.length ?? 0) / 10);
 		if (answer.status !== 401) return answer;
 		// another request may have got a token meanwhile
 		if (token !== tokenOfTab()) continue;
@@ -63,13 +61,13 @@ async function send(path, init, limit) {
 		// a proxy that compresses makes tags weak, and If-Match wants them strong
 		const tag = headers.get('ETag')?.replace('W/', '');
 		return {status, json, message, tag, allow: headers.get('Allow') ?? '', isChallenged: headers.has('WWW-Authenticate')};
-	} catch (error) {
+	} catch {
 		isCurrent = false;
-		throw Object.assign(new Error(AWAY), {isLate: error === 504});
+		throw Object.assign(new Error(AWAY), {isLate: late.signal.aborted});
 	}
 }
 
-/* Has the person give a token; false when declined. Requests share the dialog. */
+/* Asks the person for a token; false when declined. Requests that need one at the same time share the dialog. */
 function askForToken(method) {
 	return dialogue ??= new Promise(resolve => {
 		at.asked.textContent = method === 'GET' ? 'These colors are private' : 'Changes need a token';
@@ -97,6 +95,6 @@ tabs.onmessage = ({data}) => {
 	const token = tokenOfTab();
 	const isGood = token && !refused.has(token);
 	if (!data && isGood) tabs.postMessage(token);
-	if (data && !isGood && !refused.has(data) && keep(data)) ending.abort();
+	if (data && !isGood && !refused.has(data) && keep(data)) following.abort();
 };
 tabs.postMessage('');
