@@ -1,5 +1,4 @@
-//! Bytes with a tag, shared by the list and by all who send them, and conditions on tags. Knows
-//! neither colors nor HTTP.
+//! Bytes with a tag, shared by the list and by all who send them, and conditions on tags.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -138,7 +137,7 @@ impl Drop for Blob {
     }
 }
 
-/// With this, pointers to one blob are equal without a look at its bytes.
+/// With this, `==` of two [`Arc`](std::sync::Arc)s compares the pointers first.
 impl Eq for Blob {}
 
 /// Blobs are equal when their bytes are.

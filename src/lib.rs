@@ -12,7 +12,6 @@
 //!   - `load`: where the list comes from at the start
 //!   - `failure`: why a start fails, in words that say what to do
 //!   - `fuzzing`: what fuzz targets call; in no other build
-//!   - `documents_tests`: man page and completions are those of the options
 //! - `server`: sockets and threads
 //!   - `mod`: the accept loop, and what it shares with the workers
 //!   - `listen`: addresses, the sockets that listen there, and the files of unix sockets
@@ -45,7 +44,7 @@
 //!   - `json`: content and files that become colors
 //!   - `change`: what a change does to a version
 //!   - `writer`: group commit, and looks for what other programs have committed
-//!   - `status`: whether the database can be saved to, or read
+//!   - `database_status`: whether the database can be saved to, or read
 //!   - `database`: an open database, its locks and saves
 //!   - `rows`: the table of colors in SQL
 //!   - `file_lock`: keeps out a second service
@@ -264,7 +263,7 @@ fn log_advice(
     }
 }
 
-/// `--check`: reads what a start would read, and fails where it would; listens nowhere, locks
+/// `--check`: reads what a start would read, and fails where it would; listens nowhere, and changes
 /// nothing.
 fn check(args: &Args) -> Result<(), Failure> {
     let colors = load::check(args)?;

@@ -83,8 +83,9 @@ pub(crate) fn find(args: &Args) -> Result<Source, Failure> {
     Ok(Source::Database { given: file.to_owned(), path, seed, is_seed_given: args.seed.is_some() })
 }
 
-/// Starts a thread that opens FILE, or makes it, and sends what it has opened. From then on the
-/// thread saves changes, or follows those of others. `memory_max`: see [`Store::in_memory`].
+/// Starts a thread that opens the list and sends it: FILE, which it may have to make. From then on
+/// the thread saves changes, or follows those of others; it ends if the list is in memory.
+/// `memory_max`: see [`Store::in_memory`].
 pub(crate) fn start(
     source: Source,
     lock: Option<File>,

@@ -186,7 +186,7 @@ struct Queue;
 
 impl Write for Queue {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        // without the thread, only the error that it could not be started is logged
+        // without the thread, there is one text: that it could not be started, or a usage error
         let Some(queue) = QUEUE.get() else { return io::stderr().write(lines) };
         UNWRITTEN.fetch_add(1, Relaxed);
         if queue.try_send(lines.to_vec()).is_err() {

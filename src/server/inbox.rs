@@ -25,7 +25,8 @@ pub(super) struct Inbox {
     /// Which of its connections wait for a change of the list.
     pub(super) waits: Arc<Waits>,
     /// Each worker has one of its threads for good. The one that is left makes the answers that take
-    /// long, one after the other, so that they delay only the clients who asked for them.
+    /// long, one after the other, so that they delay only the clients who asked for them, and frees
+    /// long lists.
     pub(super) pool: ThreadPool,
 }
 

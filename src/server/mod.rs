@@ -5,9 +5,9 @@
 //!
 //! | thread | does | may wait for |
 //! |---|---|---|
-//! | main | accepts connections, takes signals, sends heartbeats | poll(2); at the start for FILE, at the stop for connections and the writer |
+//! | main | accepts connections, takes signals, reads tokens, sends heartbeats | poll(2); at the start for FILE, at the stop for connections and the writer |
 //! | workers, one for each processor and at least two | receive, answer and send | epoll_wait(2) |
-//! | one more of their pool | answers that take long, one after the other | nothing |
+//! | one more of their pool | answers that take long, one after the other; frees long lists | a writer that makes the same JSON |
 //! | writer, or follower | all that `store` does on disk | the disk, locks of other programs, its channel |
 //! | log | writes log lines | standard error |
 //!
@@ -28,8 +28,8 @@
 //!
 //! # Locks
 //!
-//! Each is held for a moment: nothing is sent, saved or logged under it, and no list is made, hashed
-//! or freed. `making_room` is the exception, but no thread waits for that.
+//! Each is held for a moment: nothing is sent, saved or logged under it, and no whole list is made,
+//! hashed or freed. `making_room` is the exception, but no thread waits for that.
 //!
 //! | lock | guards | taken inside |
 //! |---|---|---|

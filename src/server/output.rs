@@ -125,7 +125,8 @@ impl Output {
                 return Ok(Sent::Turn);
             }
         }
-        (self.content, self.sent) = (Content::None, 0);
+        self.content = Content::None;
+        self.sent = 0;
         self.buffer.clear();
         if self.buffer.capacity() > KEPT_BUFFER_BYTES_MAX {
             self.buffer = Vec::new();

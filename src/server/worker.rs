@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
 
 use super::connection::{Connection, Event, LoopContext, Next};
 use super::inbox::{Inbox, Mail};
@@ -61,7 +62,7 @@ pub(super) struct Worker {
     next_check: Option<Instant>,
     /// The phase in the pass before.
     phase: Phase,
-    /// What [`Blob::counted_bytes`] was when old ones were last looked for.
+    /// What [`Blob::counted_bytes`] was in the last call of [`Worker::close_old_if_new`].
     counted: usize,
     yielding: Yielding,
 }
@@ -116,12 +117,12 @@ impl Worker {
                 self.next_check = Some(before);
             }
             self.serve_ready(&mut events, &mut context);
-            // `before` is from before epoll_wait, and what had arrived by then has been served. So
-            // a deadline is missed by the client, and never by a slow worker.
+            // What had arrived by `before` has been served. So whoever is overdue then was too slow
+            // itself, however slow this worker is.
             if self.next_check.is_some_and(|check| check <= before) {
                 self.end_overdue(before, &mut context);
             }
-            self.close_new_old();
+            self.close_old_if_new();
             let end = Instant::now();
             context.counters().immediate.add(context.answered, end - now);
             before = end;
@@ -205,7 +206,7 @@ impl Worker {
 
     fn serve(&mut self, id: u64, event: Event, context: &mut LoopContext<'_>) {
         // before the request is answered: that may need memory for another long representation
-        self.close_new_old();
+        self.close_old_if_new();
         // a connection in the run queue waits for its turn there
         let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else {
             return;
@@ -226,7 +227,8 @@ impl Worker {
             }
             Next::Close => return drop(self.connections.remove(&id)),
         };
-        let (data, socket) = (EventData::new_u64(id), &entry.connection.socket);
+        let data = EventData::new_u64(id);
+        let socket = &entry.connection.socket;
         let watched = match (entry.watched.is_empty(), wanted.is_empty()) {
             _ if entry.watched == wanted => Ok(()),
             (true, _) => epoll::add(&self.epoll, socket, data, wanted),
@@ -288,8 +290,9 @@ impl Worker {
         }
     }
 
-    /// Closes connections that send old representations, if there are new ones since the last look.
-    fn close_new_old(&mut self) {
+    /// Closes connections that send old representations, if there may be more of these than at the
+    /// last call.
+    fn close_old_if_new(&mut self) {
         if replace(&mut self.counted, Blob::counted_bytes()) != self.counted {
             self.close_old();
         }
@@ -320,12 +323,14 @@ impl Worker {
     }
 }
 
-/// Waits for events no longer than this time; `None` if there are none, or epoll fails.
+/// Waits for events no longer than this time; `None` if there are none.
 fn poll(epoll: &OwnedFd, events: &mut Vec<epoll::Event>, time: Option<Duration>) -> Option<usize> {
     let time = time.and_then(|time| Timespec::try_from(time).ok());
-    epoll::wait(epoll, rustix::buffer::spare_capacity(events), time.as_ref())
-        .ok()
-        .filter(|count| *count > 0)
+    match epoll::wait(epoll, rustix::buffer::spare_capacity(events), time.as_ref()) {
+        Ok(0) | Err(Errno::INTR) => None,
+        Ok(count) => Some(count),
+        Err(error) => panic!("epoll_wait(2) fails: {error}"),
+    }
 }
 
 #[cfg(test)]

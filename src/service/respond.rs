@@ -56,8 +56,7 @@ impl Service {
         }
         let list = &self.store.list;
         let change = |name: Option<&str>, action| self.write(request, name, action, context);
-        // the table of docs/http.md, Resources; the methods that a resource does not have are
-        // refused above
+        // the table of docs/http.md, Resources; `admit` refuses methods that a resource does not have
         let response = match (resource, &request.method) {
             (resource @ Resource::Asterisk, _) | (resource, Method::Options) => {
                 self.options(&resource, request)

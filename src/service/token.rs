@@ -63,8 +63,8 @@ impl Tokens {
     pub(crate) fn load(&self) -> io::Result<LoadedTokens> {
         // O_NONBLOCK, since opening a FIFO would block the accept loop
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-        let (file, mut content) =
-            (OpenOptions::new().read(true).custom_flags(nonblocking).open(&self.file)?, Vec::new());
+        let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(&self.file)?;
+        let mut content = Vec::new();
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::other("it is no regular file"));
@@ -75,8 +75,9 @@ impl Tokens {
             return Err(io::Error::other("it has more than 64 KiB"));
         }
         let accepted = parse(&String::from_utf8_lossy(&content)).map_err(io::Error::other)?;
-        let (file, count, plural) =
-            (self.file.display(), accepted.len(), if accepted.len() == 1 { "" } else { "s" });
+        let file = self.file.display();
+        let count = accepted.len();
+        let plural = if count == 1 { "" } else { "s" };
         *self.accepted.write().unwrap_or_else(PoisonError::into_inner) = accepted;
         let is_open = mode & 0o077 != 0 && !is_credential(&self.file);
         let warning = format!(

@@ -3,6 +3,7 @@
 //! that they have begun with. Knows no files and no mutex.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::mem::{replace, take};
 use std::sync::{Arc, OnceLock};
 
 use imbl::ordmap::DiffItem;
@@ -121,9 +122,12 @@ impl Colors {
         colors.filter(move |(_, color)| color.is_named(name))
     }
 
-    /// Makes an edit, which has to be decided for this version.
-    pub(super) fn apply(&mut self, edit: Edit) {
-        self.envelope = Arc::default();
+    /// Makes an edit, which has to be decided for this version. Returns what it takes out of the
+    /// list: to free that may take long.
+    pub(super) fn apply(&mut self, edit: Edit) -> impl Sized + use<> {
+        let envelope = take(&mut self.envelope);
+        let mut color_before = None;
+        let mut list_before = None;
         match edit {
             Edit::Append(id, color) => {
                 self.count(&color);
@@ -134,14 +138,17 @@ impl Colors {
                 self.count(&color);
                 let before = self.colors.insert(id, color).expect("it was found in the list");
                 self.uncount(&before);
+                color_before = Some(before);
             }
             Edit::Remove(id) => {
                 let color = self.colors.remove(&id).expect("it was found in the list");
                 self.uncount(&color);
                 self.remove_from_index(id, &color);
+                color_before = Some(color);
             }
-            Edit::ReplaceAll(colors) => *self = colors,
+            Edit::ReplaceAll(colors) => list_before = Some(replace(self, colors)),
         }
+        (envelope, color_before, list_before)
     }
 
     fn count(&mut self, color: &Color) {

@@ -73,7 +73,7 @@ pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Longest wait of one try to begin a save. Between two tries the writer publishes what other
 /// programs have committed.
-const TRY_TIME: Duration = Duration::from_millis(400);
+pub(super) const TRY_TIME: Duration = Duration::from_millis(400);
 
 /// For every connection. A cache of 512 KiB is enough: the list is read once, and a save needs few
 /// pages. Foreign keys concern only tables of other programs, which check them.

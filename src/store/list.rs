@@ -4,7 +4,6 @@
 use std::mem::replace;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::colors::Edit;
 use super::{Change, Color, Colors, Outcome};
 use crate::blob::Blob;
 
@@ -43,20 +42,26 @@ impl SharedList {
         }
     }
 
+    /// Poisoning is ignored: an edit is decided and made under one lock, so that it fits the list,
+    /// and does not panic.
+    fn lock(&self) -> MutexGuard<'_, Colors> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The list as it is now.
     pub(crate) fn version(&self) -> Colors {
-        lock(&self.current).clone()
+        self.lock().clone()
     }
 
     /// The first color of this name.
     pub(crate) fn first(&self, name: &str) -> Option<Color> {
-        lock(&self.current).find(name).map(|(_, color)| color.clone())
+        self.lock().find(name).map(|(_, color)| color.clone())
     }
 
     /// The envelope of the list, if it and its tag are made, or are made quickly.
     pub(crate) fn ready_envelope(&self) -> Option<Arc<Blob>> {
         let short = {
-            let current = lock(&self.current);
+            let current = self.lock();
             match current.made_envelope() {
                 Some(envelope) => return envelope.has_tag().then(|| Arc::clone(envelope)),
                 None if current.envelope_len() > SHORT_LIST_BYTES => return None,
@@ -100,17 +105,16 @@ impl SharedList {
             {
                 return outcome;
             }
-            let mut current = lock(&self.current);
+            let mut current = self.lock();
             let has_tag = || current.made_envelope().is_some_and(|envelope| envelope.has_tag());
             if !change.needs_tag_of_list || has_tag() {
                 let (outcome, edit) = change.decide(&current);
                 let Some(edit) = edit else { return outcome };
-                // Freeing a long list takes long. Keep it until the lock is released.
-                let replaced = matches!(edit, Edit::ReplaceAll(_)).then(|| current.clone());
-                current.apply(edit);
+                let before = current.apply(edit);
                 drop(current);
                 self.notify();
-                drop(replaced);
+                // To free a long list or color takes long: without the lock.
+                drop(before);
                 return outcome;
             }
         }
@@ -119,17 +123,11 @@ impl SharedList {
 
     /// Publishes a new version of the list.
     pub(super) fn replace(&self, colors: Colors) {
-        let before = { replace(&mut *lock(&self.current), colors) };
+        let before = { replace(&mut *self.lock(), colors) };
         self.notify();
         // Freeing a long list takes long: without the lock.
         drop(before);
     }
-}
-
-/// Poisoning is ignored. Under the lock, only [`Colors::apply`] could panic: if the edit named a
-/// color that is not in the list. [`SharedList::make`] decides on the edit under the same lock.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -138,6 +136,7 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
+    use super::super::colors::Edit;
     use super::super::{Action, Change};
     use super::*;
     use crate::blob::{Conditions, Tag, Tags};

@@ -43,6 +43,7 @@ mod color;
 mod colors;
 pub(crate) mod database;
 mod database_error;
+mod database_status;
 pub(crate) mod file_lock;
 mod follower;
 pub(crate) mod foreign_reader;
@@ -50,7 +51,6 @@ pub(crate) mod json;
 mod list;
 pub(crate) mod probe;
 mod rows;
-mod status;
 mod wal_files;
 mod writer;
 
@@ -64,16 +64,19 @@ pub(crate) use color::Color;
 pub(crate) use colors::Colors;
 pub(crate) use database::Database;
 pub(crate) use database_error::DatabaseError;
+pub(crate) use database_status::DatabaseStatus;
 pub(crate) use follower::Follower;
 pub(crate) use json::JsonError;
 pub(crate) use list::{Notify, SharedList};
-pub(crate) use status::DatabaseStatus;
 pub(crate) use writer::Writer;
 use writer::WriterMessage;
 
 /// How often the writer, while it has no changes, and the follower look for commits of other
 /// programs. Readers may miss such a commit for this long.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Old representations may take so many times as much memory as requests and responses.
+const OLD_FACTOR: usize = 2;
 
 /// The list, and the way to its writer.
 pub(crate) struct Store {
@@ -107,11 +110,10 @@ enum Storage {
 }
 
 impl Store {
-    /// A list that is in memory alone. `memory_max`: bytes for requests and responses. Old
-    /// representations may take twice as much.
+    /// A list that is in memory alone. `memory_max`: bytes for requests and responses.
     pub(crate) fn in_memory(colors: Colors, memory_max: usize) -> Self {
         Self {
-            list: Arc::new(SharedList::new(colors, 2 * memory_max)),
+            list: Arc::new(SharedList::new(colors, OLD_FACTOR * memory_max)),
             status: Arc::new(DatabaseStatus::new(
                 "changes cannot be saved",
                 "changes are saved again",

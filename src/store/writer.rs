@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::POLL_INTERVAL;
-use super::database::BUSY_TIME;
+use super::database::{BUSY_TIME, TRY_TIME};
 use super::{
     Change, Colors, Database, DatabaseError, DatabaseStatus, Deliver, Outcome, SharedList, Ticket,
 };
@@ -116,15 +116,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Begins a save: waits [`BUSY_TIME`] for the write lock. Other programs may take that lock
-    /// again and again, so what they commit is published meanwhile.
+    /// Begins a save: waits for the write lock, no longer than [`BUSY_TIME`]. Other programs may take
+    /// that lock again and again, so what they commit is published meanwhile.
     fn begin(&mut self) -> Result<(), DatabaseError> {
         let has_failed = self.status.now().failure.is_some();
         let begun = Instant::now();
         loop {
             let known = self.list.version();
             match self.database.begin(&known, has_failed) {
-                Err(DatabaseError::Busy) if begun.elapsed() < BUSY_TIME => {
+                Err(DatabaseError::Busy) if begun.elapsed() + TRY_TIME < BUSY_TIME => {
                     self.publish_external()?;
                 }
                 found => {
