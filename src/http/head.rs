@@ -7,7 +7,7 @@ use memchr::memchr;
 use super::chunked::ChunkedDecoder;
 use super::parser::{FIELD_LINES_MAX, ProtocolError};
 use super::prefer;
-use super::request::{Credentials, Fields, Request};
+use super::request::{Credentials, Fields, Request, RequestHost};
 use super::syntax::{Host, parse_digits, split_absolute_form};
 
 const REQUEST_LINE: ProtocolError = ProtocolError::Malformed(
@@ -82,9 +82,8 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
     if let Some(host) = host
         && (lines.rare.is_some() || host.needs_dns)
     {
-        let fields = lines.rare();
-        fields.host = Some(host.as_str().to_owned());
-        fields.host_needs_dns = host.needs_dns;
+        let host = RequestHost { name: host.as_str().to_owned(), needs_dns: host.needs_dns };
+        lines.rare().host = Some(host);
     }
     let request = Request {
         method: method.parse().map_err(|()| REQUEST_LINE)?,

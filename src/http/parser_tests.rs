@@ -1,7 +1,7 @@
 //! Tables of what is a request and what is not.
 
 use super::*;
-use crate::http::Fields;
+use crate::http::{Fields, RequestHost};
 
 /// Method and target, the content, and whether the connection stays.
 type Expected<'a> = Result<(&'a str, &'a str, bool), ProtocolError>;
@@ -69,8 +69,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
             "GET /a HTTP/1.1\r\nHOST: \ta:1 \r\nIf-Match: \"a\"\r\nCookie: x\r\nif-match:\t\"\u{e9}\"\r\nOrigin:\r\n\r\n"
         ),
         Fields {
-            host: some("a:1"),
-            host_needs_dns: true,
+            host: Some(RequestHost { name: "a:1".to_owned(), needs_dns: true }),
             if_match: some("\"a\", \"??\""),
             origin: some(""),
             ..Fields::default()
@@ -86,8 +85,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
             authorization: None,
             content_coding: some("gzip"),
             forwarded_for: None,
-            host: some("b"),
-            host_needs_dns: true,
+            host: Some(RequestHost { name: "b".to_owned(), needs_dns: true }),
             if_match: None,
             if_none_match: some("*"),
             origin: some("x, y"),
@@ -99,7 +97,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
     );
     assert_eq!(fields("GET /a HTTP/1.0\r\n\r\n"), Fields::default());
     let of_localhost = "GET /a HTTP/1.1\r\nHost: localhost:1\r\nOrigin: x\r\n\r\n";
-    assert_eq!(fields(of_localhost).host, some("localhost:1"));
+    assert_eq!(fields(of_localhost).host.unwrap().name, "localhost:1");
 }
 
 #[test]

@@ -32,10 +32,10 @@ pub(crate) struct Fields {
     /// The last address of X-Forwarded-For. Every client can send this field, so believe it only
     /// when a trusted proxy has sent it.
     pub(crate) forwarded_for: Option<IpAddr>,
-    /// The host that the request is for: Host, or the authority of an absolute-form target.
-    pub(crate) host: Option<String>,
-    /// That host is known by DNS alone, which a foreign page may control.
-    pub(crate) host_needs_dns: bool,
+    /// The host that the request is for: Host, or the authority of an absolute-form target. `None`
+    /// does not mean that there was none: it is kept only if it needs DNS, or beside another of
+    /// these fields.
+    pub(crate) host: Option<RequestHost>,
     pub(crate) if_match: Option<String>,
     pub(crate) if_none_match: Option<String>,
     pub(crate) origin: Option<String>,
@@ -47,6 +47,14 @@ pub(crate) struct Fields {
     pub(crate) preflight_method: Option<String>,
     /// Accept names `text/html`, as when a browser opens the page.
     pub(crate) asks_for_html: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestHost {
+    /// With its port, if it has one.
+    pub(crate) name: String,
+    /// It is known by DNS alone, which a foreign page may control.
+    pub(crate) needs_dns: bool,
 }
 
 static NO_FIELDS: LazyLock<Fields> = LazyLock::new(Fields::default);

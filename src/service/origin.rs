@@ -3,7 +3,7 @@
 //! from; curl and other programs do not, and pass the check against CSRF. The host is checked for
 //! all of them.
 
-use crate::http::{Host, Request, Response, StatusCode, host_name, is_named};
+use crate::http::{Host, Request, RequestHost, Response, StatusCode, host_name, is_named};
 use crate::logging::excerpt;
 
 /// What the operator allows besides the service's own pages and names.
@@ -21,12 +21,11 @@ impl Allowlist {
     /// a foreign host. Set that for a listener that DNS rebinding may reach.
     pub(super) fn check(&self, request: &Request, checks_host: bool) -> Result<(), Response> {
         let fields = request.fields();
-        if let Some(host) = &fields.host
-            && fields.host_needs_dns
+        if let Some(RequestHost { name, needs_dns: true }) = &fields.host
             && checks_host
-            && !self.hosts.iter().any(|allowed| is_named(host, allowed))
+            && !self.hosts.iter().any(|allowed| is_named(name, allowed))
         {
-            return Err(foreign_host(host_name(host)));
+            return Err(foreign_host(host_name(name)));
         }
         // RFC 9110 §9.2.1: safe methods change nothing
         if request.is_safe() || self.may_change(request) {
@@ -65,7 +64,7 @@ impl Allowlist {
             (None, Some(origin)) => {
                 let host =
                     origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-                host.is_some() && host == fields.host.as_deref()
+                host.is_some() && host == fields.host.as_ref().map(|host| host.name.as_str())
             }
             (Some(_), _) => false,
         }
@@ -148,10 +147,11 @@ mod tests {
     use crate::http::Fields;
 
     fn request(method: Method, host: Option<&str>, fields: Fields) -> Request {
-        let host_needs_dns =
-            host.is_some_and(|host| Host::parse(host.as_bytes()).unwrap().needs_dns);
-        let host = host.map(str::to_owned);
-        Request::plain(method, Fields { host, host_needs_dns, ..fields })
+        let host = host.map(|name| {
+            let needs_dns = Host::parse(name.as_bytes()).unwrap().needs_dns;
+            RequestHost { name: name.to_owned(), needs_dns }
+        });
+        Request::plain(method, Fields { host, ..fields })
     }
 
     const HOST: &str = "own.example:8080";

@@ -67,7 +67,7 @@ impl Service {
             (Resource::Colors, Method::Put) => {
                 return change(None, json::from_list(content).map(Action::ReplaceAll));
             }
-            (Resource::Colors, _) => {
+            (Resource::Colors, Method::Get | Method::Head) => {
                 let envelope = match list.ready_envelope() {
                     Some(envelope) => envelope,
                     None if context.may_defer => return Answer::Deferred,
@@ -95,16 +95,17 @@ impl Service {
             (Resource::Color(name), Method::Delete) => {
                 return change(Some(&name), Ok(Action::Delete(name.to_string())));
             }
-            (Resource::Color(name), _) => match list.first(&name) {
+            (Resource::Color(name), Method::Get | Method::Head) => match list.first(&name) {
                 Some(color) => {
                     return read_or_wait(request, &color.json, || Subject::Color((*name).into()));
                 }
                 None => no_such_color(),
             },
-            (Resource::Health, _) => self.health(request),
-            (Resource::Metrics, _) => self.metrics(),
-            (Resource::OpenApi, _) => read(request, &self.openapi),
-            (Resource::Page, _) => self.page(request),
+            (Resource::Health, Method::Get | Method::Head) => self.health(request),
+            (Resource::Metrics, Method::Get | Method::Head) => self.metrics(),
+            (Resource::OpenApi, Method::Get | Method::Head) => read(request, &self.openapi),
+            (Resource::Page, Method::Get | Method::Head) => self.page(request),
+            (resource, method) => unreachable!("`methods` has no {method} for {resource:?}"),
         };
         Answer::Now(Response { varies_by_accept: is_page, ..response })
     }

@@ -1,7 +1,7 @@
 //! The contract, row by row, without a socket.
 
 use super::*;
-use crate::http::{Fields, Parser};
+use crate::http::{Fields, Parser, RequestHost};
 use crate::service::{Allowlist, Phase, ServiceOptions};
 use crate::store::{Color, Colors, Store, Ticket};
 
@@ -229,8 +229,7 @@ fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
     let ask = |method, target, origin: Option<&str>, host: Option<&str>| {
         let fields = Fields {
             origin: origin.map(str::to_owned),
-            host: host.map(str::to_owned),
-            host_needs_dns: host.is_some(),
+            host: host.map(|name| RequestHost { name: name.to_owned(), needs_dns: true }),
             ..Fields::default()
         };
         respond(&service, &request(method, target, fields, ""))
