@@ -268,9 +268,8 @@ fn while_the_service_is_away_the_page_says_so_and_goes_on_when_it_is_back() {
     browser.expect_text("#count", "1 color");
     browser.expect_text("#told", "The service is back.");
     assert_eq!(browser.text("#away"), "");
-    browser.until(
-        "return !document.querySelector('#add').checkVisibility({visibilityProperty: true})",
-    );
+    let add = "document.querySelector('#add')";
+    browser.until(&format!("return !{add}.checkVisibility({{visibilityProperty: true}})"));
 }
 
 #[test]

@@ -152,10 +152,8 @@ fn in_a_list_too_long_to_be_sent_nothing_is_moved_and_a_deleted_color_comes_back
     let end = "Deleted ink. Undo adds it at the end: the list is too long to send.";
     browser.expect_text("#told", end);
     browser.click("#takeBack");
-    browser.expect_text(
-        "#told",
-        "Undone: Deleted ink. It is at the end: the list is too long to send.",
-    );
+    let undone = "Undone: Deleted ink. It is at the end: the list is too long to send.";
+    browser.expect_text("#told", undone);
     assert_eq!(names_of(&server), ["red", "lime", "snow", "gold", "ink"]);
 }
 
