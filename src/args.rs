@@ -124,7 +124,7 @@ impl Args {
 
     fn try_read() -> clap::error::Result<Self> {
         let line: Vec<OsString> = env::args_os().collect();
-        // First without the variables. So a mistake that is found below is in a variable.
+        // First without the variables: what is wrong below is wrong in a variable.
         Self::command().try_get_matches_from(&line)?;
         let mut command = Self::command().mut_args(with_variable);
         let matches = command

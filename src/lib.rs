@@ -153,7 +153,8 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let source = load::find(args)?;
     let path = source.path();
     let lock = source.lock()?;
-    // from here on a start that ends removes the files of its sockets
+    // from here on SIGTERM does not end the process at once: the files of its sockets have to be
+    // removed
     is_starting.store(false, SeqCst);
     let workers = args.worker_count();
     let memory_limit = server::control_group_limit();
@@ -177,8 +178,7 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let shared = Arc::new(Shared::new(service, limits));
     let mut accept_loop =
         AcceptLoop::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
-    // after everything that can fail: a failed start logs its error, and no more but for what it
-    // has waited
+    // after everything that can fail: a failed start logs its error alone
     log_start(args, &endpoints, &details, is_new);
     log_advice(args, &endpoints, is_activated, loaded);
     let ended = accept_loop.run(&signals);

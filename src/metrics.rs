@@ -128,10 +128,10 @@ pub(crate) struct WorkerCounters {
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
     /// Closed connections by [`Closing`].
     closed: [Counter; Closing::ALL.len()],
-    /// Times of requests that were answered without a save. Most last from the start to the end of
-    /// the pass that answered them: the clock is read once per pass. An answer that took long lasts
-    /// from the start of the pass that received its last byte. The time in the kernel's receive
-    /// buffer, and in the run queue, is not counted.
+    /// Times of requests that were answered without a save. The clock is read once per pass: most
+    /// requests have the time of the pass that answered them, from its start to its end. What took
+    /// long is counted from the start of the pass that received its last byte. The time in the
+    /// kernel's receive buffer, and in the run queue, is not counted.
     pub(crate) immediate: Histogram,
     /// Times of changes that had to be saved first: from the pass that received the last byte to
     /// the answer.

@@ -11,8 +11,8 @@ pub(crate) struct Request {
     pub(crate) method: Method,
     /// The request target as received: origin-form, absolute-form or `*` (RFC 9112 §3.2).
     pub(crate) target: String,
-    /// What [`Request::fields`] returns, if the request has any of these fields, or a host that DNS
-    /// alone knows. Most have none, and are small without them.
+    /// `None` if the request has none of these fields, as most requests: so a request is small.
+    /// [`Request::fields`] has the same for all requests.
     pub(crate) rare_fields: Option<Box<Fields>>,
     /// The content, its transfer coding removed.
     pub(crate) content: Vec<u8>,

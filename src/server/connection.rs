@@ -113,7 +113,7 @@ pub(super) struct LoopContext<'a> {
     pub(super) inbox: &'a Arc<Inbox>,
     /// The id of the connection that is served.
     pub(super) id: u64,
-    /// That of the service when the pass began.
+    /// The phase of the service when the pass began.
     pub(super) phase: Phase,
     /// When the pass began.
     pub(super) now: Instant,

@@ -75,8 +75,8 @@ impl Waits {
 
     /// Notes that the list has changed. True if the worker has to be woken for it.
     ///
-    /// Call it when the new version can be read. A connection that is added too late to be counted
-    /// here asks later than that, by the mutex of the list, and finds the new version.
+    /// Call it when the new version can be read. If a connection is added meanwhile, this may still
+    /// count 0. That connection asks after it is added, and so finds the new version.
     pub(super) fn note_change(&self) -> bool {
         self.count().load(Relaxed) > 0 && !self.has_changed.swap(true, SeqCst)
     }

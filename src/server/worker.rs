@@ -130,8 +130,8 @@ impl Worker {
     }
 
     /// Waits until a connection is ready, there is mail, or it is time to look at the deadlines, and
-    /// puts what is ready into `events`. Returns the time: that is `before`, when the last pass
-    /// ended, if it has not waited. `is_busy`: the last pass had something to do.
+    /// puts what is ready into `events`. Returns the time; without a wait, that is still `before`,
+    /// when the last pass ended. `is_busy`: the last pass had something to do.
     fn wait(&mut self, events: &mut Vec<epoll::Event>, before: Instant, is_busy: bool) -> Instant {
         // room for all connections, so that one call reports all that are ready
         events.reserve(self.connections.len() + 1);

@@ -13,7 +13,7 @@ use crate::http::{CommonFields, Content, MediaType, Request, Response, StatusCod
 use crate::logging::excerpt;
 use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, json};
 
-/// Longer content takes longer to parse than all else that a request needs.
+/// To parse a longer content takes more time than the rest of a request.
 const LONG_CONTENT_BYTES: usize = 16 * 1024;
 
 /// The OpenAPI 3.1 document of a service below `base`. Its server is that path: clients resolve it

@@ -9,8 +9,8 @@ use crate::blob::Conditions;
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     action: Action,
-    /// Of a create and of a new list, conditions on the list; of any other action, on the color.
-    /// They are evaluated when the change is made.
+    /// Evaluated when the change is made: against the tag of the color, or against that of the list
+    /// for a create and a new list.
     conditions: Conditions,
     /// Whether a condition depends on the tag of the list, which may take long to compute.
     pub(super) needs_tag_of_list: bool,

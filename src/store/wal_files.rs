@@ -118,8 +118,8 @@ impl Drop for SharedMemory {
 impl WalFiles {
     /// `given`: FILE as `--data` names it, which may be a symbolic link that leads to `path`.
     ///
-    /// Allocates FILE-shm for FILE-wal as it is. If no other program has FILE-shm open, SQLite cuts
-    /// it to 0 bytes and makes it again. This shows before that whether the disk has room for that.
+    /// Allocates FILE-shm for FILE-wal as it is: this fails if the disk has no room for it. SQLite
+    /// will cut it to 0 bytes and make it again, if no other program has it open.
     pub(super) fn new(given: &Path, path: &Path) -> Result<Self, DatabaseError> {
         let beside = |suffix| probe::with_suffix(path, suffix);
         let opened = [given.to_owned(), beside("-wal"), beside("-shm")].map(|path| (path, None));

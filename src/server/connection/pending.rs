@@ -47,7 +47,7 @@ impl WaitTime {
     }
 }
 
-/// Which time a request is counted with.
+/// Which time of a request is counted.
 #[derive(Clone, Copy)]
 pub(super) enum Timing {
     /// That of the pass which received and answers it.
@@ -56,7 +56,7 @@ pub(super) enum Timing {
     Long,
     /// The same, for a change that the writer had.
     Durable,
-    /// It has waited for a change, which is not the service's own time: that of the last pass.
+    /// That of the pass which ends its wait for a change: the wait is not the service's own time.
     Waited(WaitTime),
 }
 
@@ -196,6 +196,7 @@ impl Connection {
             None => return Ok(Next::Wait(EventFlags::IN)),
         }
         let next = self.end_wait(None, context);
+        // after that: the 304 is timed by when its own request was received
         self.received = context.now;
         next
     }

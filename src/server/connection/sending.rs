@@ -106,8 +106,8 @@ impl Connection {
         self.after_send(sent, then, context)
     }
 
-    /// The same for a connection that is to be closed, unless the socket has room: epoll reports
-    /// room only when a third of the socket's buffer is free.
+    /// Closes the connection, unless the client has made some room in the socket, which epoll reports
+    /// only when a third of the buffer is free.
     pub(super) fn send_or_close(
         &mut self,
         then: AfterSend,
@@ -120,6 +120,7 @@ impl Connection {
         }
     }
 
+    /// Goes on after a part of the output, or all of it, was sent.
     fn after_send(
         &mut self,
         sent: Sent,
@@ -129,6 +130,7 @@ impl Connection {
         if sent == Sent::All {
             return self.after_all_sent(then, context.now);
         }
+        // a client that takes nothing gets no more time
         if sent != Sent::Nothing || !matches!(self.state, State::Sending(_)) {
             self.progress = context.now;
         }
@@ -136,8 +138,11 @@ impl Connection {
         Ok(if sent == Sent::Turn { Next::Queue } else { Next::Wait(EventFlags::OUT) })
     }
 
+    /// Goes on after all of the output was sent. A connection that ends is closed at once only if
+    /// nothing more can arrive that would have the kernel reset it.
     fn after_all_sent(&mut self, then: AfterSend, now: Instant) -> io::Result<Next> {
         if matches!(then, AfterSend::Answer | AfterSend::Receive) {
+            // the time until the next request begins now
             if matches!(self.state, State::Sending(_)) {
                 self.state = State::Receiving { is_first: false };
                 self.progress = now;
