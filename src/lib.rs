@@ -28,7 +28,6 @@
 //!   - `access_log`: what the log says about a response
 //! - `service`: the contract, a request in and a response out
 //!   - `mod`: what requests are answered from, and what their answers are
-//!   - `connections`: how many connections each worker has
 //!   - `admission`: what the head of a request decides
 //!   - `respond`: the table of resources and methods, and their responses
 //!   - `monitoring`: `/health` and `/metrics`
@@ -65,6 +64,7 @@
 //!   - `status`: the statuses of responses
 //! - what all of them may use
 //!   - `blob`: bytes with a tag that many share, and conditions on tags
+//!   - `server_state`: the phase of the server, and how many connections there are
 //!   - `metrics`: what is counted, and the text that Prometheus reads
 //!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
@@ -84,6 +84,7 @@ mod load;
 mod logging;
 mod metrics;
 mod server;
+mod server_state;
 mod service;
 mod service_manager;
 mod signals;
@@ -103,6 +104,7 @@ use crate::args::Args;
 use crate::failure::Failure;
 use crate::load::Opened;
 use crate::server::{AcceptLoop, Endpoint, Limits, Listener, Shared};
+use crate::server_state::ServerState;
 use crate::service::{Allowlist, LoadedTokens, Service, ServiceOptions, Tokens};
 use crate::signals::Signals;
 
@@ -160,8 +162,9 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let memory_limit = server::control_group_limit();
     let memory_max = server::memory_max(memory_limit);
     let sockets = if is_activated { inherited.len() } else { args.listen.len() };
-    let connections_max =
-        server::connections_max(memory_limit, sockets, workers).map_err(Failure::System)?;
+    let descriptors = server::raise_descriptor_limit();
+    let connections_max = server::connections_max(descriptors, memory_limit, sockets, workers)
+        .map_err(Failure::System)?;
     let listeners = if is_activated { inherited } else { listen_all(args)? };
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
     // one more for answers that take long
@@ -172,10 +175,11 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let Some(Opened { store, details, is_new }) = wait_for(&opened, &signals)? else {
         return Ok(());
     };
-    let service = Service::new(store, service_options(args, tokens), workers, connections_max);
+    let state = Arc::new(ServerState::new(workers, connections_max));
+    let service = Service::new(store, service_options(args, tokens), Arc::clone(&state));
     let limits =
         Limits { request_timeout: args.request_timeout, keep_alive: args.keep_alive, memory_max };
-    let shared = Arc::new(Shared::new(service, limits));
+    let shared = Arc::new(Shared::new(service, state, limits));
     let mut accept_loop =
         AcceptLoop::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
     // after everything that can fail: a failed start logs its error alone

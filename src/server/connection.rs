@@ -24,7 +24,8 @@ use super::output::Output;
 use super::{Shared, access_log};
 use crate::http::{Parser, ProtocolError, Request};
 use crate::metrics::{Closing, WorkerCounters};
-use crate::service::{Answer, Phase, RequestContext};
+use crate::server_state::Phase;
+use crate::service::{Answer, RequestContext};
 use crate::store::{DatabaseError, Outcome, Ticket};
 
 /// Bytes received at a time: a request of curl takes 84, and a pipelining client has no more in its
@@ -240,10 +241,10 @@ impl Connection {
             }
 
             (Event::Outcome(outcome), State::AwaitingAnswer { .. }) => {
-                self.receive_outcome(outcome, context)
+                self.outcome_arrived(outcome, context)
             }
             (Event::Answer(answer), State::AwaitingAnswer { .. }) => {
-                self.receive_answer(*answer, context)
+                self.answer_arrived(*answer, context)
             }
             // the client sent more, or has ended; epoll would report that in every pass
             (Event::Ready, State::AwaitingAnswer { .. }) => Ok(Next::Wait(EventFlags::empty())),
@@ -337,17 +338,17 @@ impl Connection {
             if self.quota.is_refused(request.memory() + self.output.memory()) {
                 return self.refuse_for_room(Some(&request), context);
             }
-            match self.ask(&request, context) {
+            match self.ask_service(&request, context) {
                 Answer::Now(response) => {
                     context.answered += 1;
-                    let then = self.append_answer(&request, response, context);
+                    let then = self.append_response(&request, response, context);
                     if then != AfterSend::Answer {
                         return self.send(then, context);
                     }
                 }
                 answer => {
                     let request = Arc::new(request);
-                    return self.take_answer(request, answer, Timing::Pass, context);
+                    return self.handle_answer(request, answer, Timing::Pass, context);
                 }
             }
         }
@@ -356,7 +357,7 @@ impl Connection {
 
     /// Asks the service. After a panic the list is consistent: whatever can panic comes before the
     /// change.
-    fn ask(&self, request: &Request, context: &LoopContext<'_>) -> Answer {
+    fn ask_service(&self, request: &Request, context: &LoopContext<'_>) -> Answer {
         let request_context = self.request_context(true, context);
         let ask = || context.shared().service.respond(request, request_context);
         catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|_| Answer::Now(panicked()))

@@ -65,20 +65,25 @@ pub(super) fn spare_connections(connections_max: usize) -> usize {
     (connections_max / 8).clamp(1, SPARE_CONNECTIONS_MAX)
 }
 
-/// The connection limit: as many as there are descriptors left for, those of
-/// [`spare_connections`] included, and memory by [`MEMORY_PER_CONNECTION`], at most
-/// [`CONNECTIONS_MAX`]. Raises the soft limit of descriptors to the hard one. Fails if no
-/// descriptor would be left for a connection, and one above the limit.
-pub(crate) fn connections_max(
-    memory: Option<usize>,
-    listeners: usize,
-    workers: usize,
-) -> io::Result<usize> {
+/// Raises the soft limit of descriptors to the hard one. Returns how many the process may have.
+pub(crate) fn raise_descriptor_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
     // If it fails, the old limit counts.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let descriptors = usize::try_from(limit).unwrap_or(usize::MAX);
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+/// The connection limit: as many as there are descriptors left for, those of
+/// [`spare_connections`] included, and memory by [`MEMORY_PER_CONNECTION`], at most
+/// [`CONNECTIONS_MAX`]. Fails if no descriptor would be left for a connection, and one above the
+/// limit.
+pub(crate) fn connections_max(
+    descriptors: usize,
+    memory: Option<usize>,
+    listeners: usize,
+    workers: usize,
+) -> io::Result<usize> {
     // each worker has an epoll instance and an inbox
     let others = DESCRIPTORS_RESERVED + listeners + 2 * workers;
     if descriptors < others + 2 {
@@ -127,7 +132,7 @@ pub(super) struct Quota {
 
 impl Quota {
     pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
-        shared.service.connections.workers[worker].open.fetch_add(1, Relaxed);
+        shared.state.workers[worker].open.fetch_add(1, Relaxed);
         Self { shared, worker, memory: 0 }
     }
 
@@ -152,7 +157,7 @@ impl Quota {
 impl Drop for Quota {
     fn drop(&mut self) {
         self.set_memory(0);
-        self.shared.service.connections.workers[self.worker].open.fetch_sub(1, Relaxed);
+        self.shared.state.workers[self.worker].open.fetch_sub(1, Relaxed);
     }
 }
 

@@ -15,7 +15,8 @@ use super::connection::{Connection, Event, LoopContext, Next};
 use super::inbox::{Inbox, Mail};
 use super::limits::Quota;
 use super::{Limits, Shared};
-use crate::service::{AccessLog, BasePath, Phase, Service, ServiceOptions, Tokens};
+use crate::server_state::{Phase, ServerState};
+use crate::service::{AccessLog, BasePath, Service, ServiceOptions, Tokens};
 use crate::store::{Store, json};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,9 +64,10 @@ impl SteppedConnection {
         }
         let colors = json::from_list(list).expect("these are colors");
         let store = Store::in_memory(colors, MEMORY_MAX);
-        let service = Service::new(store, options, 1, 10);
+        let state = Arc::new(ServerState::new(1, 10));
+        let service = Service::new(store, options, Arc::clone(&state));
         let limits = Limits { request_timeout: TIME, keep_alive: TIME, memory_max: MEMORY_MAX };
-        let shared = Arc::new(Shared::new(service, limits));
+        let shared = Arc::new(Shared::new(service, state, limits));
         let quota = Quota::new(Arc::clone(&shared), 0);
         let checks_host = access == Access::Strict;
         let connection = Connection::new(socket.into(), None, checks_host, quota, Instant::now());
@@ -93,7 +95,7 @@ impl SteppedConnection {
             Next::Wait(EventFlags::IN) if self.is_readable() => {}
             // nobody changes the list meanwhile
             Next::Wait(EventFlags::IN)
-                if inbox.shared.service.connections.workers[0].waiting.load(Relaxed) > 0 =>
+                if inbox.shared.state.workers[0].waiting.load(Relaxed) > 0 =>
             {
                 self.event = Event::Overdue;
             }

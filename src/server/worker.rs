@@ -20,7 +20,7 @@ use crate::blob::Blob;
 use crate::http::Date;
 use crate::logging;
 use crate::metrics::Closing;
-use crate::service::Phase;
+use crate::server_state::Phase;
 
 /// Shortest time from one look at all deadlines to the next that it plans, so a deadline may be
 /// missed by as much. An event may bring the next look forward.
@@ -106,7 +106,7 @@ impl Worker {
             let mut context = LoopContext {
                 inbox: &inbox,
                 id: INBOX,
-                phase: inbox.shared.service.phase.get(),
+                phase: inbox.shared.state.phase(),
                 now,
                 date: date.at(now),
                 scratch: &mut scratch,
@@ -274,8 +274,7 @@ impl Worker {
         if matches!(guard, Err(TryLockError::WouldBlock)) {
             return;
         }
-        let share =
-            context.shared().excess().div_ceil(context.shared().service.connections.workers.len());
+        let share = context.shared().excess().div_ceil(context.shared().state.workers.len());
         let connections = self.connections.iter();
         let mut stalled: Vec<(Instant, u64)> = connections
             .filter_map(|(id, entry)| Some((entry.connection.stalled_since()?, *id)))

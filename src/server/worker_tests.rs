@@ -6,6 +6,7 @@ use threadpool::ThreadPool;
 use super::super::limits::Quota;
 use super::*;
 use crate::server::{Limits, Shared};
+use crate::server_state::ServerState;
 use crate::service::{Service, ServiceOptions};
 use crate::store::{Color, Colors, Store};
 
@@ -14,10 +15,11 @@ fn worker(value: &str) -> Worker {
     let colors = Colors::from_iter([Color::new("red", value)]);
     let store = Store::in_memory(colors, 32 << 20);
     let options = ServiceOptions { content_max: 100, ..ServiceOptions::default() };
-    let service = Service::new(store, options, 2, 10);
+    let state = Arc::new(ServerState::new(2, 10));
+    let service = Service::new(store, options, Arc::clone(&state));
     let time = Duration::from_secs(10);
     let limits = Limits { request_timeout: time, keep_alive: time, memory_max: 10_000 };
-    let shared = Arc::new(Shared::new(service, limits));
+    let shared = Arc::new(Shared::new(service, state, limits));
     Worker::new(Inbox::new(0, shared, ThreadPool::new(1)).unwrap().into()).unwrap()
 }
 
@@ -31,7 +33,7 @@ fn pass_at<T>(
     let mut context = LoopContext {
         inbox: &inbox,
         id: INBOX,
-        phase: inbox.shared.service.phase.get(),
+        phase: inbox.shared.state.phase(),
         now,
         date: "",
         scratch: &mut [0; 8192],
@@ -121,7 +123,7 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
     client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     add(&worker, socket);
     pass_at(&mut worker, Instant::now(), Worker::take_mail);
-    worker.inbox.shared.service.phase.set(Phase::Full);
+    worker.inbox.shared.state.set_phase(Phase::Full);
     let _others: Vec<_> =
         (0..10).map(|_| Quota::new(Arc::clone(&worker.inbox.shared), 1)).collect();
     let end_overdue = |worker: &mut Worker, seconds: u32| {

@@ -1,7 +1,6 @@
 //! The HTTP contract: requests in, answers out. No sockets.
 
 mod admission;
-mod connections;
 mod matcher;
 mod monitoring;
 mod origin;
@@ -10,11 +9,9 @@ mod respond;
 mod token;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use clap::ValueEnum;
 
-use connections::Connections;
 pub(crate) use matcher::BasePath;
 pub(crate) use origin::{Allowlist, parse_host, parse_origin};
 use respond::openapi;
@@ -23,6 +20,7 @@ pub(crate) use token::{LoadedTokens, Tokens};
 use crate::blob::Blob;
 use crate::http::Response;
 use crate::metrics::Metrics;
+use crate::server_state::ServerState;
 use crate::store::{Store, Ticket};
 
 /// What requests are answered from.
@@ -33,8 +31,7 @@ pub(crate) struct Service {
     openapi: Arc<Blob>,
     page: Arc<Blob>,
     pub(crate) metrics: Metrics,
-    pub(crate) connections: Connections,
-    pub(crate) phase: CurrentPhase,
+    server: Arc<ServerState>,
 }
 
 /// Those of the command line that decide how requests are answered.
@@ -53,45 +50,11 @@ pub(crate) struct ServiceOptions {
 }
 
 impl Service {
-    /// `workers` and `connections_max`: how many there are, and may be.
-    pub(crate) fn new(
-        store: Store,
-        options: ServiceOptions,
-        workers: usize,
-        connections_max: usize,
-    ) -> Self {
-        let metrics = Metrics::new(workers);
-        let connections = Connections::new(workers, connections_max);
+    pub(crate) fn new(store: Store, options: ServiceOptions, server: Arc<ServerState>) -> Self {
+        let metrics = Metrics::new(server.workers.len());
         let openapi = openapi(&options.base);
         let page = page::page(&options.base, options.content_max);
-        Self { store, options, openapi, page, metrics, connections, phase: CurrentPhase::default() }
-    }
-}
-
-/// What the service is doing, as far as clients notice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Phase {
-    #[default]
-    Serving,
-    /// There are more connections than [`Connections::max`]: each response closes its
-    /// connection, and connections that stand still are closed to make room.
-    Full,
-    /// Each response closes its connection, and `/health` says so.
-    Stopping,
-}
-
-/// The phase, for all threads to read. Only the accept loop sets it.
-#[derive(Debug, Default)]
-pub(crate) struct CurrentPhase(AtomicU8);
-
-impl CurrentPhase {
-    pub(crate) fn get(&self) -> Phase {
-        const PHASES: [Phase; 3] = [Phase::Serving, Phase::Full, Phase::Stopping];
-        PHASES[usize::from(self.0.load(Relaxed))]
-    }
-
-    pub(crate) fn set(&self, phase: Phase) {
-        self.0.store(phase as u8, Relaxed);
+        Self { store, options, openapi, page, metrics, server }
     }
 }
 

@@ -6,17 +6,18 @@ use std::time::SystemTime;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::Service;
 use super::respond::read;
-use super::{Phase, Service};
 use crate::blob::Blob;
 use crate::http::{Content, MediaType, Request, Response, StatusCode};
 use crate::metrics::Gauges;
+use crate::server_state::Phase;
 
 impl Service {
     /// 200, or 503 with what is wrong. Tells what is known, and waits for nothing.
     pub(super) fn health(&self, request: &Request) -> Response {
         let store = &self.store;
-        let is_stopping = self.phase.get() == Phase::Stopping;
+        let is_stopping = self.server.phase() == Phase::Stopping;
         let stopping = || is_stopping.then(|| "stopping".to_owned());
         let fault = store.status.fault().or_else(stopping);
         let mut health = serde_json::json!({
@@ -47,9 +48,9 @@ impl Service {
         let times = status.now();
         let version = self.store.list.version();
         let text = self.metrics.exposition(&Gauges {
-            connections: self.connections.open(),
-            connections_max: self.connections.max,
-            waiting: self.connections.waiting(),
+            connections: self.server.connections(),
+            connections_max: self.server.connections_max,
+            waiting: self.server.waiting(),
             colors: version.len(),
             list_bytes: version.envelope_len(),
             saves: &status.metrics,

@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::http::{Fields, Parser, RequestHost};
-use crate::service::{Allowlist, Phase, ServiceOptions};
+use crate::server_state::{Phase, ServerState};
+use crate::service::{Allowlist, ServiceOptions};
 use crate::store::{Color, Colors, Store, Ticket};
 
 impl Service {
     /// A service of these colors in memory with one worker.
     pub(crate) fn in_memory(colors: Colors, options: ServiceOptions) -> Self {
-        Self::new(Store::in_memory(colors, 32 << 20), options, 1, 10)
+        Self::new(Store::in_memory(colors, 32 << 20), options, ServerState::new(1, 10).into())
     }
 }
 
@@ -206,7 +207,7 @@ fn health_is_ok_until_the_end() {
         json(&ask(&service, Method::Get, "/health", "")),
         concat!(r#"{"colors":3,"status":"ok","version":""#, env!("BUILD_VERSION"), r#""}"#)
     );
-    service.phase.set(Phase::Stopping);
+    service.server.set_phase(Phase::Stopping);
     let response = ask(&service, Method::Get, "/health", "");
     assert_eq!(response.status, StatusCode::ServiceUnavailable);
     assert!(str::from_utf8(response.content.bytes()).unwrap().contains(r#""status":"stopping""#));

@@ -14,7 +14,8 @@ use super::{Connection, LoopContext, Next, RECEIVE_BYTES, State, receive};
 use crate::http::{Request, Response};
 use crate::server::output::Sent;
 use crate::server::waits::WaitGuard;
-use crate::service::{Answer, Phase, Service, Wait};
+use crate::server_state::Phase;
+use crate::service::{Answer, Service, Wait};
 use crate::store::{DatabaseError, Outcome};
 
 /// A request that waits for a change.
@@ -62,7 +63,7 @@ pub(super) enum Timing {
 
 impl Connection {
     /// Goes on with what the service, the pool or the writer has answered to a request.
-    pub(super) fn take_answer(
+    pub(super) fn handle_answer(
         &mut self,
         request: Arc<Request>,
         answer: Answer,
@@ -101,7 +102,7 @@ impl Connection {
     }
 
     /// Takes what came of a change from the writer.
-    pub(super) fn receive_outcome(
+    pub(super) fn outcome_arrived(
         &mut self,
         outcome: Result<Outcome, DatabaseError>,
         context: &mut LoopContext<'_>,
@@ -118,11 +119,11 @@ impl Connection {
         }
         let respond = || context.shared().service.respond_to_outcome(outcome);
         let response = catch_unwind(AssertUnwindSafe(respond)).unwrap_or_else(|_| panicked());
-        self.receive_answer(Answer::Now(response), context)
+        self.answer_arrived(Answer::Now(response), context)
     }
 
     /// Takes the answer that was waited for.
-    pub(super) fn receive_answer(
+    pub(super) fn answer_arrived(
         &mut self,
         answer: Answer,
         context: &mut LoopContext<'_>,
@@ -131,7 +132,7 @@ impl Connection {
         let State::AwaitingAnswer { request, timing } = state else {
             unreachable!("an answer comes only when it is waited for")
         };
-        self.take_answer(request, answer, timing, context)
+        self.handle_answer(request, answer, timing, context)
     }
 
     /// Has a request wait until what it names changes, unless the client has sent more, or has not
@@ -146,7 +147,7 @@ impl Connection {
         let Wait { subject, seconds, not_modified } = wait;
         let may_wait = seconds > 0 && self.parser.is_idle() && context.phase == Phase::Serving;
         if !may_wait || self.output.send(&self.socket)? != Sent::All {
-            return self.take_answer(request, Answer::Now(not_modified), timing, context);
+            return self.handle_answer(request, Answer::Now(not_modified), timing, context);
         }
         let time = match timing {
             Timing::Waited(time) => time,
@@ -165,7 +166,7 @@ impl Connection {
         let State::Waiting(waiting) = &self.state else {
             unreachable!("only who waits asks again")
         };
-        match self.ask(&waiting.request, context) {
+        match self.ask_service(&waiting.request, context) {
             Answer::NotModified(_) => Ok(Next::Wait(EventFlags::IN)),
             answer => self.end_wait(Some(answer), context),
         }
@@ -182,7 +183,7 @@ impl Connection {
         let Waiting { request, time, not_modified, guard } = *waiting;
         drop(guard);
         let answer = answer.unwrap_or(Answer::Now(not_modified));
-        self.take_answer(request, answer, Timing::Waited(time), context)
+        self.handle_answer(request, answer, Timing::Waited(time), context)
     }
 
     /// Ends a wait when the client sends another request, or has gone.

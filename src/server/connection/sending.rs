@@ -13,7 +13,7 @@ use crate::http::{CLOSES, Parser, ProtocolError, Request, Response, StatusCode};
 use crate::metrics::Closing;
 use crate::server::access_log;
 use crate::server::output::Sent;
-use crate::service::Phase;
+use crate::server_state::Phase;
 
 /// Most bytes that are received and dropped after the last response.
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
@@ -29,12 +29,12 @@ impl Connection {
         // the time until the next request begins now
         self.state = State::Receiving { is_first: false };
         self.progress = context.now;
-        let then = self.append_answer(request, response, context);
+        let then = self.append_response(request, response, context);
         self.send(then, context)
     }
 
     /// Appends the response to a request to the output. Returns what follows.
-    pub(super) fn append_answer(
+    pub(super) fn append_response(
         &mut self,
         request: &Request,
         response: Response,
@@ -48,7 +48,7 @@ impl Connection {
         };
         let stays_open = context.shared().stays_open.as_str();
         let connection = if then == AfterSend::Answer { stays_open } else { CLOSES };
-        self.append(Some(request), response, connection, context);
+        self.push(Some(request), response, connection, context);
         then
     }
 
@@ -78,12 +78,12 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
         let unfinished = self.parser.refuse();
-        self.append(request.or(unfinished.as_ref()), response, CLOSES, context);
+        self.push(request.or(unfinished.as_ref()), response, CLOSES, context);
         self.send(AfterSend::Linger, context)
     }
 
     /// Appends a response to the output, counts it, and logs it.
-    fn append(
+    fn push(
         &mut self,
         request: Option<&Request>,
         mut response: Response,

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use threadpool::ThreadPool;
 
 use super::*;
+use crate::server_state::ServerState;
 use crate::service::{Service, ServiceOptions};
 use crate::store::{Action, Change, Color, Colors, Store};
 
@@ -26,13 +27,15 @@ impl Pair {
     fn new(value: &str) -> Self {
         let colors = Colors::from_iter([Color::new("red", value)]);
         let options = ServiceOptions { content_max: 100, ..ServiceOptions::default() };
-        let service = Service::new(Store::in_memory(colors, 32 << 20), options, 1, 10);
+        let state = Arc::new(ServerState::new(1, 10));
+        let store = Store::in_memory(colors, 32 << 20);
+        let service = Service::new(store, options, Arc::clone(&state));
         let limits = Limits {
             request_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(75),
             memory_max: 10_000,
         };
-        let shared = Arc::new(Shared::new(service, limits));
+        let shared = Arc::new(Shared::new(service, state, limits));
         let inbox = Arc::new(Inbox::new(0, Arc::clone(&shared), ThreadPool::new(1)).unwrap());
         let (client, socket) = UnixStream::pair().unwrap();
         let start = Instant::now();
@@ -261,7 +264,7 @@ fn a_change_before_the_wait_is_not_missed() {
     let mut parser = Parser::default();
     parser.append(text.as_bytes());
     let request = parser.next_request(0).unwrap().unwrap();
-    let next = pair.with_context(|connection, context| connection.ask(&request, context));
+    let next = pair.with_context(|connection, context| connection.ask_service(&request, context));
     let Answer::NotModified(wait) = next else { panic!("the tag is current") };
     pair.change_red("2");
     let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {

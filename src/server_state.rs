@@ -1,0 +1,62 @@
+//! How the server is: its phase, and how many connections each worker has. The server sets it and
+//! decides by it; the service reads it, for `/health` and `/metrics`.
+
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+
+pub(crate) struct ServerState {
+    phase: AtomicU8,
+    /// By the number of the worker.
+    pub(crate) workers: Box<[WorkerConnections]>,
+    /// The connection limit.
+    pub(crate) connections_max: usize,
+}
+
+/// What the server is doing, as far as clients notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Serving,
+    /// There are more connections than [`ServerState::connections_max`]: each response closes its
+    /// connection, and connections that have stalled are closed to make room.
+    Full,
+    /// Each response closes its connection, and `/health` says so.
+    Stopping,
+}
+
+/// On cache lines of its own: processors fetch these in pairs of 64 bytes.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct WorkerConnections {
+    /// Open connections, those in the inbox included. The accept loop adds them, and the worker
+    /// subtracts them.
+    pub(crate) open: AtomicUsize,
+    /// Requests that wait for a change of the list. A change wakes the worker unless it is 0.
+    pub(crate) waiting: AtomicUsize,
+}
+
+impl ServerState {
+    pub(crate) fn new(workers: usize, connections_max: usize) -> Self {
+        let phase = AtomicU8::new(Phase::Serving as u8);
+        let workers = (0..workers).map(|_| WorkerConnections::default()).collect();
+        Self { phase, workers, connections_max }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        const PHASES: [Phase; 3] = [Phase::Serving, Phase::Full, Phase::Stopping];
+        PHASES[usize::from(self.phase.load(Relaxed))]
+    }
+
+    /// For the accept loop alone.
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Relaxed);
+    }
+
+    /// How many connections are open.
+    pub(crate) fn connections(&self) -> usize {
+        self.workers.iter().map(|worker| worker.open.load(Relaxed)).sum()
+    }
+
+    /// How many requests wait for a change.
+    pub(crate) fn waiting(&self) -> usize {
+        self.workers.iter().map(|worker| worker.waiting.load(Relaxed)).sum()
+    }
+}
