@@ -63,7 +63,8 @@
 //!   - `response`: a response as a value, and its head as bytes; the value of Date
 //!   - `status`: the statuses of responses
 //! - what all of them may use
-//!   - `blob`: bytes with a tag that many share, and conditions on tags
+//!   - `blob`: bytes with a tag that many share
+//!   - `tag`: entity tags, and conditions on them
 //!   - `server_state`: the phase of the server, and how many connections there are
 //!   - `metrics`: what is counted, and the text that Prometheus reads
 //!   - `signals`: stop the service, or have tokens read again
@@ -89,6 +90,7 @@ mod service;
 mod service_manager;
 mod signals;
 mod store;
+mod tag;
 
 use std::io::{self, Write as _};
 use std::panic;

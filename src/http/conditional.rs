@@ -3,7 +3,7 @@
 use super::request::Request;
 use super::response::Response;
 use super::status::StatusCode;
-use crate::blob::{Conditions, Tag, Tags};
+use crate::tag::{Conditions, Tag, Tags};
 
 /// The conditions of a request. Fails with a 400 if a value is neither `*` nor a list of entity
 /// tags. A malformed If-None-Match on a safe method is ignored: a full response is never wrong.

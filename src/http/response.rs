@@ -10,7 +10,8 @@ use time::macros::format_description;
 
 use super::status::StatusCode;
 
-use crate::blob::{Blob, Tag};
+use crate::blob::Blob;
+use crate::tag::Tag;
 
 /// The value of Content-Type (RFC 9110 §8.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use super::color::Color;
 use super::colors::{Colors, Edit};
-use crate::blob::Conditions;
+use crate::tag::Conditions;
 
 /// A change of the list that a client asked for.
 #[derive(Clone, Debug)]
@@ -122,7 +122,7 @@ fn create(color: &Color, colors: &Colors) -> (Outcome, Option<Edit>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blob::{Tag, Tags};
+    use crate::tag::{Tag, Tags};
 
     fn color(name: &str, value: &str) -> Color {
         Color::new(name, value)

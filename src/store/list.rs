@@ -139,7 +139,7 @@ mod tests {
     use super::super::colors::Edit;
     use super::super::{Action, Change};
     use super::*;
-    use crate::blob::{Conditions, Tag, Tags};
+    use crate::tag::{Conditions, Tag, Tags};
 
     impl SharedList {
         fn envelope(&self) -> Arc<Blob> {

@@ -208,7 +208,7 @@ mod tests {
 
     use super::super::{Action, Color, Store, database, file_lock};
     use super::*;
-    use crate::blob::{Conditions, Tag, Tags};
+    use crate::tag::{Conditions, Tag, Tags};
 
     #[test]
     fn a_change_that_needs_the_tag_is_not_kept_waiting_by_those_that_do_not() {
