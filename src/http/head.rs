@@ -90,6 +90,7 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
         target: target.to_owned(),
         rare_fields: lines.rare,
         content: Vec::new(),
+        has_content: !matches!(framing, Framing::Length(0)),
         keep_alive: !lines.close && (lines.is_1_1 || lines.keep_alive),
         head_bytes: head.len(),
     };
@@ -113,6 +114,7 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
         target: parsed.path.unwrap_or_default().to_owned(),
         rare_fields: lines.rare,
         content: Vec::new(),
+        has_content: false,
         keep_alive: false,
         head_bytes: head.len(),
     })

@@ -71,25 +71,23 @@ impl Parser {
             + self.incoming.as_ref().map_or(0, |incoming| incoming.request.memory())
     }
 
-    /// Parses the head of the next request, if all of it has arrived. Returns the request, still
-    /// without its content, once, and only if content follows. After an error, call
-    /// [`Parser::refuse`].
-    pub(crate) fn next_head(
-        &mut self,
-        content_max: usize,
-    ) -> Result<Option<&Request>, ProtocolError> {
-        if self.incoming.is_some() {
-            return Ok(None);
+    /// The request whose head has arrived, and not all of its content.
+    pub(crate) fn unfinished(&self) -> Option<&Request> {
+        self.incoming.as_ref().map(|incoming| &incoming.request)
+    }
+
+    /// Parses the head of the next request, if all of it has arrived.
+    fn parse_head(&mut self, content_max: usize) -> Result<(), ProtocolError> {
+        if self.incoming.is_none()
+            && let Some(end) = self.find_head_end()?
+        {
+            let head = &self.received[self.start..end];
+            self.incoming = Some(head::parse(head, content_max)?);
+            self.start = end;
+            self.searched = 0;
+            self.skipped_empty_line = false;
         }
-        let Some(end) = self.find_head_end()? else { return Ok(None) };
-        let head = &self.received[self.start..end];
-        let incoming = head::parse(head, content_max)?;
-        self.start = end;
-        self.searched = 0;
-        self.skipped_empty_line = false;
-        let incoming = self.incoming.insert(incoming);
-        let has_content = !matches!(incoming.framing, Framing::Length(0));
-        Ok(has_content.then_some(&incoming.request))
+        Ok(())
     }
 
     /// The next request, if all of it has arrived. After an error, call [`Parser::refuse`].
@@ -97,7 +95,7 @@ impl Parser {
         &mut self,
         content_max: usize,
     ) -> Result<Option<Request>, ProtocolError> {
-        self.next_head(content_max)?;
+        self.parse_head(content_max)?;
         let Some(incoming) = &mut self.incoming else { return Ok(None) };
         let content = &mut incoming.request.content;
         let is_whole = match &mut incoming.framing {

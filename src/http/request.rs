@@ -16,6 +16,8 @@ pub(crate) struct Request {
     pub(crate) rare_fields: Option<Box<Fields>>,
     /// The content, its transfer coding removed.
     pub(crate) content: Vec<u8>,
+    /// The head announces content, be it empty.
+    pub(crate) has_content: bool,
     /// The client may send another request on this connection (RFC 9112 §9.3).
     pub(crate) keep_alive: bool,
     /// Bytes of the request line and the fields: what is kept of them takes no more.
@@ -100,6 +102,7 @@ impl Request {
             target: String::new(),
             rare_fields: Some(fields.into()),
             content: Vec::new(),
+            has_content: false,
             keep_alive: true,
             head_bytes: 0,
         }

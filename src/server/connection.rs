@@ -310,18 +310,17 @@ impl Connection {
             }
             let content_max = context.shared().service.options.content_max;
             let checks_host = self.checks_host;
-            // nothing is kept of a content that the head has refused, however much has arrived
-            let head = match self.parser.next_head(content_max) {
-                Ok(head) => head,
-                Err(error) => return self.refuse_malformed(&error, context),
-            };
-            let admit = |head| context.shared().service.admit(head, checks_host).err();
-            if let Some(refusal) = head.and_then(admit) {
-                return self.refuse(None, refusal, context);
-            }
             let request = match self.parser.next_request(content_max) {
                 Ok(Some(request)) => request,
-                Ok(None) => {
+                unfinished => {
+                    // the head decides before the content does, however much of that has arrived
+                    let admit = |head| context.shared().service.admit(head, checks_host).err();
+                    if let Some(refusal) = self.parser.unfinished().and_then(admit) {
+                        return self.refuse(None, refusal, context);
+                    }
+                    if let Err(error) = unfinished {
+                        return self.refuse_malformed(&error, context);
+                    }
                     if self.quota.is_refused(self.parser.memory()) {
                         return self.refuse_for_room(None, context);
                     }
@@ -330,7 +329,6 @@ impl Connection {
                     }
                     return self.send(AfterSend::Receive, context);
                 }
-                Err(error) => return self.refuse_malformed(&error, context),
             };
             // what follows is another request, with a time of its own
             self.state = State::Receiving { is_first: false };
@@ -339,7 +337,11 @@ impl Connection {
                 return self.refuse_for_room(Some(&request), context);
             }
             match self.ask_service(&request, context) {
-                Answer::Now(response) => {
+                // as if its content had not arrived
+                Answer::Refused(refusal) if request.has_content => {
+                    return self.refuse(Some(&request), refusal, context);
+                }
+                Answer::Now(response) | Answer::Refused(response) => {
                     context.answered += 1;
                     let then = self.append_response(&request, response, context);
                     if then != AfterSend::Answer {

@@ -71,6 +71,8 @@ pub(crate) struct RequestContext {
 
 pub(crate) enum Answer {
     Now(Response),
+    /// The head of the request is refused.
+    Refused(Response),
     /// What the client has is current, and it would rather wait for a change.
     NotModified(Box<Wait>),
     /// When the change is saved, its outcome is delivered, and

@@ -35,7 +35,7 @@ impl Service {
     pub(crate) fn respond(&self, request: &Request, context: RequestContext) -> Answer {
         match self.admit(request, context.checks_host) {
             Ok(resource) => self.operate(resource, request, context),
-            Err(refusal) => Answer::Now(refusal),
+            Err(refusal) => Answer::Refused(refusal),
         }
     }
 

@@ -39,7 +39,7 @@ pub(super) fn respond(service: &Service, request: &Request) -> Response {
     let ticket = Ticket { worker: 0, connection: 1 };
     let context = RequestContext { checks_host: true, may_defer: false, ticket };
     match service.respond(request, context) {
-        Answer::Now(response) => response,
+        Answer::Now(response) | Answer::Refused(response) => response,
         Answer::NotModified(_) | Answer::Saving | Answer::Deferred => {
             panic!("nothing is to be waited for")
         }

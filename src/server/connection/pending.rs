@@ -71,7 +71,7 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
         match answer {
-            Answer::Now(response) => {
+            Answer::Now(response) | Answer::Refused(response) => {
                 let response = match timing {
                     Timing::Waited(time) => time.end_with(response, context.now),
                     _ => response,
