@@ -53,7 +53,7 @@ const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// What a connection waits for.
 enum State {
-    /// A request, or the rest of one. `is_first`: none has been answered yet.
+    /// A request, or the rest of one. `is_first`: nothing has been sent yet.
     Receiving { is_first: bool },
     /// The answer to a request, which takes long, or whose change has to be saved first. Nothing is
     /// received meanwhile, so that requests are answered in order. No timeout closes the connection:
@@ -209,7 +209,7 @@ impl Connection {
         Some(self.progress + time)
     }
 
-    /// Since when the client has made no progress; `None` while an answer is made.
+    /// Since when the client has made no progress, see `progress`; `None` while an answer is made.
     pub(super) fn stalled_since(&self) -> Option<Instant> {
         (!matches!(self.state, State::AwaitingAnswer { .. })).then_some(self.progress)
     }

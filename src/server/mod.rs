@@ -49,7 +49,7 @@
 //!
 //! | waits for | for | then |
 //! |---|---|---|
-//! | its first request | `--request-timeout` | closed |
+//! | its first request | `--request-timeout`; 1 s during a stop | closed |
 //! | the rest of a request | `--request-timeout` since its first byte | 408 |
 //! | another request | `--keep-alive` and 1 s; 1 s during a stop | closed |
 //! | a change | what the request prefers, at most 300 s; ends at once in a stop | 304 |

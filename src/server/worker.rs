@@ -29,8 +29,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// The same while there are more connections than the limit, and room has to be made.
 const FULL_TICK: Duration = Duration::from_millis(20);
 
-/// At the connection limit, a connection that makes no progress for this long has stalled and may be
-/// closed: a new client is answered within a second.
+/// At the connection limit, a connection whose client has made no progress for this long has stalled
+/// and may be closed: a new client is answered within a second. A request that arrives slowly is no
+/// progress, since anybody can send a byte now and then.
 const STALL_TIME: Duration = Duration::from_millis(500);
 
 /// Connections of the run queue that are served in one context.
@@ -207,7 +208,8 @@ impl Worker {
     fn serve(&mut self, id: u64, event: Event, context: &mut LoopContext<'_>) {
         // before the request is answered: that may need memory for another long representation
         self.close_old_if_new();
-        // a connection in the run queue waits for its turn there
+        // A connection in the run queue waits for its turn there. No outcome or answer is lost: who
+        // waits for one is not in the queue.
         let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else {
             return;
         };

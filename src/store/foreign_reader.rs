@@ -91,8 +91,8 @@ impl Stamps {
         Ok(Self([Stamp::of(&path)?, wal]))
     }
 
-    /// `None` while the timestamps are too young to trust ([`CLOCK_STEPS`]). Uses ctime: unlike
-    /// mtime, programs cannot set it.
+    /// `None` while the timestamps are too young to trust ([`CLOCK_STEPS`]). Uses the ctime of FILE:
+    /// unlike mtime, programs cannot set it.
     fn if_old_enough(self) -> Option<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let is_young = self.0.iter().flatten().any(|stamp| {

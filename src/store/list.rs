@@ -81,7 +81,8 @@ impl SharedList {
 
     /// `sent`: what connections are sending. If old representations take too much memory, returns
     /// all of `sent` that the list does not have any more, so that those connections are closed.
-    /// Too much is more than `old_max`, and more than [`LONGEST_FACTOR`] times the longest old one.
+    /// Too much is more than `old_max`, and more than [`LONGEST_FACTOR`] times the longest old one of
+    /// `sent`.
     ///
     /// What is in memory and not in the list counts as old. That includes the content of a change
     /// that is not made yet, which the limit of memory for requests bounds.

@@ -13,7 +13,7 @@
 //! | in a FILE that others write | the follower: [`Follower::run`] | the same |
 //!
 //! Writer and follower are threads of their own. The writer passes each outcome to [`Deliver`]. Who
-//! publishes a new version calls [`Notify`]. Neither of the two waits. A save that panics has
+//! publishes a new version calls [`Notify`]. Neither of the two waits for more than a lock. A save that panics has
 //! failed. After any other panic of the writer the process ends, since nothing would be saved any
 //! more.
 //!
