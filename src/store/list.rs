@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::{Change, Color, Colors, Outcome};
 use crate::blob::Blob;
 
+/// Old representations may take so many times as much memory as requests and responses.
+const OLD_FACTOR: usize = 2;
+
 /// Old representations may take more memory than the limit, so that a long list can be sent to its
 /// end: this many times the longest of them.
 const LONGEST_FACTOR: usize = 2;
@@ -21,7 +24,7 @@ const SHORT_LIST_BYTES: usize = 64 * 1024;
 
 pub(crate) struct SharedList {
     current: Mutex<Colors>,
-    /// Bytes that old representations may take.
+    /// Bytes that old representations, which are still being sent, may take.
     old_max: usize,
     /// Set once, by [`Store::connect`](super::Store::connect).
     pub(super) notify: OnceLock<Notify>,
@@ -31,8 +34,9 @@ pub(crate) struct SharedList {
 pub(crate) type Notify = Box<dyn Fn() + Send + Sync>;
 
 impl SharedList {
-    /// `old_max`: bytes of old representations that are still being sent.
-    pub(super) fn new(colors: Colors, old_max: usize) -> Self {
+    /// `memory_max`: bytes for requests and responses.
+    pub(super) fn new(colors: Colors, memory_max: usize) -> Self {
+        let old_max = OLD_FACTOR * memory_max;
         Self { current: Mutex::new(colors), old_max, notify: OnceLock::new() }
     }
 
@@ -148,12 +152,12 @@ mod tests {
         }
     }
 
-    const OLD_MAX: usize = 64 * 1024 * 1024;
+    const MEMORY_MAX: usize = 32 * 1024 * 1024;
 
     fn list(colors: usize) -> SharedList {
         SharedList::new(
             Colors::from_iter((0..colors).map(|number| Color::new(&number.to_string(), ""))),
-            OLD_MAX,
+            MEMORY_MAX,
         )
     }
 
@@ -184,10 +188,10 @@ mod tests {
     /// as well, so the bound here is far above what those take.
     #[test]
     fn old_representations_that_take_too_much_are_closed_and_the_current_one_never() {
-        const OLD_MAX: usize = 256 * 1024 * 1024;
+        const MEMORY_MAX: usize = 128 * 1024 * 1024;
         let long = "x".repeat(32 * 1024 * 1024);
         let duplicates = (0..2).map(|_| Color::new("long", &long));
-        let list = SharedList::new(duplicates.collect(), OLD_MAX);
+        let list = SharedList::new(duplicates.collect(), MEMORY_MAX);
         let old: Vec<_> = (0..5)
             .map(|number| {
                 let envelope = list.envelope();

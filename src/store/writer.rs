@@ -5,14 +5,15 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::exit;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use super::POLL_INTERVAL;
 use super::database::{BUSY_TIME, TRY_TIME};
 use super::{
-    Change, Colors, Database, DatabaseError, DatabaseStatus, Deliver, Outcome, SharedList, Ticket,
+    Change, Colors, Database, DatabaseError, DatabaseStatus, Deliver, Outcome, SharedList, Storage,
+    Store, Ticket,
 };
 use crate::logging;
 
@@ -25,7 +26,9 @@ const BATCH_TIME: Duration = Duration::from_millis(50);
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the store sends to the writer.
-pub(super) enum WriterMessage {
+pub(crate) enum WriterMessage {
+    /// Before the first change: what takes the outcomes.
+    Connect(Deliver),
     Change(Change, Ticket),
     /// Save what came before, and close the database. The sender gets what [`Database::close`] has
     /// returned.
@@ -34,16 +37,27 @@ pub(super) enum WriterMessage {
 
 /// Saves changes, on a thread of its own.
 pub(crate) struct Writer {
-    pub(super) list: Arc<SharedList>,
-    pub(super) status: Arc<DatabaseStatus>,
-    pub(super) messages: Receiver<WriterMessage>,
-    pub(super) deliver: Arc<OnceLock<Deliver>>,
-    pub(super) database: Database,
+    database: Database,
+    list: Arc<SharedList>,
+    status: Arc<DatabaseStatus>,
+    messages: Receiver<WriterMessage>,
     /// When the log last said that another program has changed the list.
-    pub(super) warned: Option<Instant>,
+    warned: Option<Instant>,
 }
 
 impl Writer {
+    /// The store of a database that has these colors, and the writer that makes its changes.
+    /// `memory_max`: see [`Store::in_memory`].
+    pub(crate) fn new(database: Database, colors: Colors, memory_max: usize) -> (Store, Self) {
+        let list = Arc::new(SharedList::new(colors, memory_max));
+        let (on_failure, on_recovery) = ("changes cannot be saved", "changes are saved again");
+        let status = Arc::new(DatabaseStatus::new(on_failure, on_recovery));
+        let (writer, messages) = mpsc::channel();
+        let storage = Storage::Database { writer, status: Arc::clone(&status) };
+        let store = Store { list: Arc::clone(&list), storage };
+        (store, Self { database, list, status, messages, warned: None })
+    }
+
     /// Saves changes until it is told to close, or the store is gone.
     pub(crate) fn run(self) {
         // The status catches a panic in a save. After any other panic, nothing would be saved any
@@ -56,6 +70,7 @@ impl Writer {
 
     fn save_until_closed(mut self) {
         let mut unsaved = Vec::new();
+        let mut connected: Option<Deliver> = None;
         let mut closed = None;
         let mut tag_first = false;
         while closed.is_none() || !unsaved.is_empty() {
@@ -72,6 +87,7 @@ impl Writer {
             }
             for message in first.into_iter().chain(self.messages.try_iter()) {
                 match message {
+                    WriterMessage::Connect(deliver) => connected = Some(deliver),
                     WriterMessage::Change(change, ticket) => unsaved.push((change, ticket)),
                     WriterMessage::Close(sender) => closed = Some(sender),
                 }
@@ -85,7 +101,7 @@ impl Writer {
                 let outcomes = self.save(&unsaved);
                 let (saved, rest) = unsaved.split_at(outcomes.len());
                 tag_first = !saved.iter().any(needs_tag) && rest.iter().any(needs_tag);
-                let deliver = self.deliver.get().expect("it is set before the first change");
+                let deliver = connected.as_ref().expect("it comes before the first change");
                 for ((_, ticket), outcome) in unsaved.drain(..outcomes.len()).zip(outcomes) {
                     deliver(ticket, outcome);
                 }
@@ -206,7 +222,7 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::thread;
 
-    use super::super::{Action, Color, Store, database, file_lock};
+    use super::super::{Action, Color, database, file_lock};
     use super::*;
     use crate::tag::{Conditions, Tag, Tags};
 
@@ -218,7 +234,7 @@ mod tests {
         let lock = file_lock::flock(&path).unwrap();
         database::fill(&path, &Colors::default()).unwrap();
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
-        let (store, writer) = Store::in_database(database, colors, 1 << 20);
+        let (store, writer) = Writer::new(database, colors, 1 << 20);
         let (sender, outcomes) = channel();
         let deliver = move |_, outcome: Result<Outcome, _>| sender.send(outcome.unwrap()).unwrap();
         store.connect(Box::new(deliver), Box::new(|| ()));
