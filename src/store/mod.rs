@@ -35,8 +35,8 @@
 //! | a start | a predecessor that stops | 6 s |
 //! | a stop | the writer's last commit | 4.5 s from the signal |
 //!
-//! A save that takes longer than 5 s counts as failed in `/health` until it ends:
-//! [`DatabaseStatus`].
+//! A save that takes longer than 5 s, the wait for the lock not included, counts as failed in
+//! `/health` until it ends: [`DatabaseStatus`].
 
 mod change;
 mod color;

@@ -141,6 +141,7 @@ impl Writer {
             let known = self.list.version();
             match self.database.begin(&known, has_failed) {
                 Err(DatabaseError::Busy) if begun.elapsed() + TRY_TIME < BUSY_TIME => {
+                    self.status.restart_clock();
                     self.publish_external()?;
                 }
                 found => {
@@ -219,38 +220,78 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::sync::mpsc::channel;
+    use std::path::{Path, PathBuf};
     use std::thread;
+
+    use rusqlite::Connection;
 
     use super::super::{Action, Color, database, file_lock};
     use super::*;
     use crate::tag::{Conditions, Tag, Tags};
 
-    #[test]
-    fn a_change_that_needs_the_tag_is_not_kept_waiting_by_those_that_do_not() {
-        let directory = std::env::temp_dir().join(format!("colors-writer-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
+    /// A store of an empty list in this directory, its writer, which does not run yet, and the
+    /// outcomes of its changes.
+    fn open(directory: &Path) -> (Store, Writer, Receiver<Result<Outcome, DatabaseError>>) {
+        fs::create_dir_all(directory).unwrap();
         let path = directory.join("colors.db");
         let lock = file_lock::flock(&path).unwrap();
         database::fill(&path, &Colors::default()).unwrap();
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
         let (store, writer) = Writer::new(database, colors, 1 << 20);
-        let (sender, outcomes) = channel();
-        let deliver = move |_, outcome: Result<Outcome, _>| sender.send(outcome.unwrap()).unwrap();
-        store.connect(Box::new(deliver), Box::new(|| ()));
-        let ask = |action, if_match: Option<Tags>| {
-            let conditions = Conditions { if_match, if_none_match: None };
-            store.submit(Change::new(action, conditions), Ticket { worker: 0, connection: 0 });
-        };
+        let (sender, outcomes) = mpsc::channel();
+        store.connect(Box::new(move |_, outcome| sender.send(outcome).unwrap()), Box::new(|| ()));
+        (store, writer, outcomes)
+    }
+
+    fn submit(store: &Store, action: Action, if_match: Option<Tags>) {
+        let conditions = Conditions { if_match, if_none_match: None };
+        store.submit(Change::new(action, conditions), Ticket { worker: 0, connection: 0 });
+    }
+
+    fn scratch(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("colors-writer-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn a_change_that_needs_the_tag_is_not_kept_waiting_by_those_that_do_not() {
+        let directory = scratch("tag");
+        let (store, writer, outcomes) = open(&directory);
         let long: Colors = (0..5_000).map(|name| Color::new(&name.to_string(), "")).collect();
-        ask(Action::Create(Color::new("a", "")), Some(Tags::OneOf([Tag::of(b"")].into())));
-        (0..12).for_each(|_| ask(Action::ReplaceAll(long.clone()), None));
+        let if_match = Some(Tags::OneOf([Tag::of(b"")].into()));
+        submit(&store, Action::Create(Color::new("a", "")), if_match);
+        (0..12).for_each(|_| submit(&store, Action::ReplaceAll(long.clone()), None));
         let writing = thread::spawn(|| writer.run());
         assert_eq!(store.close(Instant::now() + Duration::from_secs(60)), Ok(()));
         writing.join().unwrap();
-        let outcomes: Vec<Outcome> = outcomes.try_iter().collect();
-        let place = outcomes.iter().position(|outcome| *outcome == Outcome::ConditionFailed);
+        let outcomes: Vec<_> = outcomes.try_iter().collect();
+        let place = outcomes.iter().position(|outcome| *outcome == Ok(Outcome::ConditionFailed));
         assert!((1..12).contains(&place.unwrap()), "{place:?} of {}", outcomes.len());
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_save_that_waits_for_the_lock_does_not_hang() {
+        let directory = scratch("lock");
+        let (store, writer, outcomes) = open(&directory);
+        let other = Connection::open(directory.join("colors.db")).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let color = Color::new("a", "");
+        submit(&store, Action::Create(color.clone()), None);
+        let writing = thread::spawn(|| writer.run());
+        let mut longest = Duration::ZERO;
+        loop {
+            let elapsed = store.status().unwrap().elapsed();
+            assert_eq!(outcomes.try_recv(), Err(mpsc::TryRecvError::Empty), "{longest:?}");
+            if Duration::ZERO < elapsed && elapsed < longest {
+                break;
+            }
+            longest = elapsed;
+            thread::yield_now();
+        }
+        other.execute_batch("COMMIT").unwrap();
+        assert_eq!(store.close(Instant::now() + Duration::from_secs(60)), Ok(()));
+        writing.join().unwrap();
+        assert_eq!(outcomes.recv(), Ok(Ok(Outcome::Created { color, is_first: true })));
         fs::remove_dir_all(&directory).unwrap();
     }
 }
