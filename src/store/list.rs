@@ -66,8 +66,8 @@ impl SharedList {
     pub(crate) fn ready_envelope(&self) -> Option<Arc<Blob>> {
         let short = {
             let current = self.lock();
-            match current.made_envelope() {
-                Some(envelope) => return envelope.has_tag().then(|| Arc::clone(envelope)),
+            match current.tagged_envelope() {
+                Some(envelope) => return Some(Arc::clone(envelope)),
                 None if current.envelope_len() > SHORT_LIST_BYTES => return None,
                 None => current.clone(),
             }
@@ -101,29 +101,34 @@ impl SharedList {
         if all <= LONGEST_FACTOR * longest { Vec::new() } else { old }
     }
 
-    /// Makes a change, or finds that it cannot be made.
-    pub(super) fn make(&self, change: &Change) -> Outcome {
+    /// Makes a change, or finds that it cannot be made. `None` if that would take long, and must not:
+    /// the change needs the tag of a long list, which has to be computed first.
+    pub(super) fn make(&self, change: &Change, may_take_long: bool) -> Option<Outcome> {
         for _ in 0..TAG_TRIES_MAX {
-            // This computes the tag, which may take long, without the lock.
-            if change.needs_tag_of_list
-                && let (outcome, None) = change.decide(&self.version())
-            {
-                return outcome;
+            if change.needs_tag_of_list {
+                let version = self.version();
+                let has_tag = version.tagged_envelope().is_some();
+                if !may_take_long && !has_tag && version.envelope_len() > SHORT_LIST_BYTES {
+                    return None;
+                }
+                // This computes the tag, without the lock.
+                if let (outcome, None) = change.decide(&version) {
+                    return Some(outcome);
+                }
             }
             let mut current = self.lock();
-            let has_tag = || current.made_envelope().is_some_and(|envelope| envelope.has_tag());
-            if !change.needs_tag_of_list || has_tag() {
+            if !change.needs_tag_of_list || current.tagged_envelope().is_some() {
                 let (outcome, edit) = change.decide(&current);
-                let Some(edit) = edit else { return outcome };
+                let Some(edit) = edit else { return Some(outcome) };
                 let before = current.apply(edit);
                 drop(current);
                 self.notify();
                 // To free a long list or color takes long: without the lock.
                 drop(before);
-                return outcome;
+                return Some(outcome);
             }
         }
-        Outcome::Contended
+        Some(Outcome::Contended)
     }
 
     /// Publishes a new version of the list.
@@ -165,6 +170,13 @@ mod tests {
         Change::new(Action::Delete(name.to_owned()), Conditions::default())
     }
 
+    /// A change that needs the tag of the list.
+    fn replace_unless_empty(colors: Colors) -> Change {
+        let if_none_match = Some(Tags::OneOf([Tag::of(b"")].into()));
+        let conditions = Conditions { if_match: None, if_none_match };
+        Change::new(Action::ReplaceAll(colors), conditions)
+    }
+
     /// Publishes a version with one more color.
     fn append(list: &SharedList, name: &str) {
         let mut version = list.version();
@@ -176,9 +188,9 @@ mod tests {
     fn the_envelope_is_kept_between_changes() {
         let list = list(3);
         let kept = list.envelope();
-        assert_eq!(list.make(&delete("none")), Outcome::NotFound);
+        assert_eq!(list.make(&delete("none"), true), Some(Outcome::NotFound));
         assert!(Arc::ptr_eq(&kept, &list.envelope()));
-        assert_ne!(list.make(&delete("1")), Outcome::NotFound);
+        assert_ne!(list.make(&delete("1"), true), Some(Outcome::NotFound));
         let expected =
             "{\"data\":[{\"name\":\"0\",\"value\":\"\"},{\"name\":\"2\",\"value\":\"\"}]}\n";
         assert_eq!(str::from_utf8(list.envelope().bytes()).unwrap(), expected);
@@ -229,25 +241,38 @@ mod tests {
         let is_over = AtomicBool::new(false);
         let update = |value| Action::Update("0".to_owned(), Some(Color::new("0", value)));
         let updates = ["1", "2"].map(|value| Change::new(update(value), Conditions::default()));
-        let if_none_match = Some(Tags::OneOf([Tag::of(b"")].into()));
-        let conditions = Conditions { if_match: None, if_none_match };
-        let replace = Change::new(Action::ReplaceAll(list.version()), conditions);
+        let replace = replace_unless_empty(list.version());
         let deadline = Instant::now() + Duration::from_secs(60);
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Relaxed) {
-                    updates.iter().for_each(|update| drop(list.make(update)));
+                    updates.iter().for_each(|update| drop(list.make(update, true)));
                     // the mutex is not fair
                     thread::yield_now();
                 }
             });
-            let mut outcome = list.make(&replace);
-            while outcome != Outcome::Contended && Instant::now() < deadline {
-                outcome = list.make(&replace);
+            let mut outcome = list.make(&replace, true);
+            while outcome != Some(Outcome::Contended) && Instant::now() < deadline {
+                outcome = list.make(&replace, true);
             }
             is_over.store(true, Relaxed);
-            assert_eq!(outcome, Outcome::Contended);
+            assert_eq!(outcome, Some(Outcome::Contended));
         });
-        assert!(matches!(list.make(&replace), Outcome::Replaced(..)));
+        assert!(matches!(list.make(&replace, true), Some(Outcome::Replaced(..))));
+    }
+
+    #[test]
+    fn a_change_that_must_not_take_long_computes_the_tag_of_a_short_list_alone() {
+        for (colors, is_made) in [(3, true), (5_000, false)] {
+            let list = list(colors);
+            let before = list.version();
+            let replace = replace_unless_empty(Colors::default());
+            assert_eq!(list.make(&replace, false).is_some(), is_made);
+            assert_eq!(list.version() == before, !is_made);
+            list.envelope();
+            assert_eq!(list.make(&replace, false).is_some(), is_made, "it has no tag yet");
+            list.envelope().tag();
+            assert!(list.make(&replace, false).is_some());
+        }
     }
 }

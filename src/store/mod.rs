@@ -105,6 +105,16 @@ pub(crate) struct Ticket {
     pub(crate) connection: u64,
 }
 
+/// What became of a change at once.
+pub(crate) enum Submitted {
+    Decided(Outcome),
+    /// It has to be saved. Its outcome is delivered later: when the change is on the disk and readers
+    /// see it, or when it has failed.
+    Queued,
+    /// Nothing was done: it would take long, and must not.
+    WouldTakeLong,
+}
+
 /// Takes the outcome of a change that was saved, or could not be.
 pub(crate) type Deliver = Box<dyn Fn(Ticket, Result<Outcome, DatabaseError>) + Send>;
 
@@ -133,24 +143,18 @@ impl Store {
         assert!(self.list.notify.set(notify).is_ok(), "the workers are made once");
     }
 
-    /// Whether [`Store::submit`] would take long: if it had to compute the tag of a long list, for
-    /// a condition.
-    pub(crate) fn would_take_long(&self, change: &Change) -> bool {
-        matches!(self.storage, Storage::InMemory)
-            && change.needs_tag_of_list
-            && self.list.ready_envelope().is_none()
-    }
-
-    /// Makes a change, or finds that it cannot be made. `None` if it has to be saved. Its outcome
-    /// is delivered later: when the change is on the disk and readers see it, or when it has
-    /// failed.
-    pub(crate) fn submit(&self, change: Change, ticket: Ticket) -> Option<Outcome> {
+    /// Makes a change, or has the writer make it. `may_take_long`: even if the tag of a long list has
+    /// to be computed for a condition.
+    pub(crate) fn submit(&self, change: Change, ticket: Ticket, may_take_long: bool) -> Submitted {
         match &self.storage {
-            Storage::InMemory => Some(self.list.make(&change)),
+            Storage::InMemory => match self.list.make(&change, may_take_long) {
+                Some(outcome) => Submitted::Decided(outcome),
+                None => Submitted::WouldTakeLong,
+            },
             Storage::Database { writer, .. } => {
                 // Fails if the writer has ended. Then the service ends, and answers nobody.
                 let _ = writer.send(WriterMessage::Change(change, ticket));
-                None
+                Submitted::Queued
             }
             Storage::Followed { .. } => unreachable!("nobody may change a list that is followed"),
         }

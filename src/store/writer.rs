@@ -245,7 +245,8 @@ mod tests {
 
     fn submit(store: &Store, action: Action, if_match: Option<Tags>) {
         let conditions = Conditions { if_match, if_none_match: None };
-        store.submit(Change::new(action, conditions), Ticket { worker: 0, connection: 0 });
+        let ticket = Ticket { worker: 0, connection: 0 };
+        store.submit(Change::new(action, conditions), ticket, true);
     }
 
     fn scratch(name: &str) -> PathBuf {
