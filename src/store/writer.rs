@@ -155,7 +155,7 @@ impl Writer {
     /// Publishes the list that was found in the database, unless readers have it already.
     fn publish_unless_known(&mut self, known: &Colors, found: Option<Colors>) {
         // Not every commit changes a color.
-        let Some(found) = found.filter(|found| found != known || !found.has_ids_of(known)) else {
+        let Some(found) = found.filter(|found| found != known || !found.has_same_ids(known)) else {
             return;
         };
         let may_warn = self.warned.is_none_or(|warned| warned.elapsed() > WARNING_INTERVAL);
