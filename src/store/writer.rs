@@ -53,7 +53,7 @@ impl Writer {
         let (on_failure, on_recovery) = ("changes cannot be saved", "changes are saved again");
         let status = Arc::new(DatabaseStatus::new(on_failure, on_recovery));
         let (writer, messages) = mpsc::channel();
-        let storage = Storage::Database { writer, status: Arc::clone(&status) };
+        let storage = Storage::Database(writer, Arc::clone(&status));
         let store = Store { list: Arc::clone(&list), storage };
         (store, Self { database, list, status, messages, warned: None })
     }
