@@ -1,4 +1,4 @@
-//! Bytes with a tag, shared by the list and by all who send them.
+//! Bytes with a tag. The list and all connections that send them share them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -70,7 +70,7 @@ impl Drop for Blob {
     }
 }
 
-/// With this, `==` of two [`Arc`](std::sync::Arc)s compares the pointers first.
+/// If its content is `Eq`, `==` of two [`Arc`](std::sync::Arc)s compares the pointers first.
 impl Eq for Blob {}
 
 /// Blobs are equal when their bytes are.

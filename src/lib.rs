@@ -1,10 +1,9 @@
-//! `colors`: a JSON web service that keeps an ordered list of named colors. What clients may rely on
-//! is in docs/http.md.
+//! `colors`: a JSON web service that keeps an ordered list of named colors. What clients may rely
+//! on is in docs/http.md.
 //!
 //! A map of the code, with one line for each file but `main`, `http/mod` and tests. Each group uses
-//! only those below it.
-//! How a read, a change, a deadline and the stop go through them is described in CONTRIBUTING.md, "The
-//! way of a request".
+//! only those below it. How a read, a change, a deadline and the stop go through them is described
+//! in CONTRIBUTING.md, "The way of a request".
 //!
 //! - the program
 //!   - `lib`: from the start to the end, in reading order

@@ -1,7 +1,7 @@
 //! Entity tags, and conditions on them (RFC 9110 §8.8.3 and §13.1).
 
-/// 128 bits of a hash of some bytes, as the 32 lower-case hexadecimal digits that a field has: equal
-/// tags mean equal bytes.
+/// 128 bits of a hash of some bytes, as the 32 lower-case hexadecimal digits that a field has.
+/// Equal tags mean equal bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag([u8; 32]);
 
@@ -26,17 +26,18 @@ impl Tag {
     }
 }
 
-/// What a condition asks of the current tag.
+/// The tags that a condition names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tags {
-    /// `*`: that there is one.
+    /// `*`: any tag.
     Any,
-    /// That it is one of these.
+    /// One of these.
     OneOf(Box<[Tag]>),
 }
 
 impl Tags {
-    /// `current`, which may take long, is called only where the answer depends on it.
+    /// Whether the current tag is among them. `current`, which may take long, is called only where
+    /// the answer depends on that tag.
     fn have(&self, current: impl FnOnce() -> Tag) -> bool {
         match self {
             Self::Any => true,
@@ -45,7 +46,7 @@ impl Tags {
     }
 }
 
-/// What must hold of the current tag, by the fields of the same names (RFC 9110 §13.1).
+/// The conditions of a request, by the fields of the same names (RFC 9110 §13.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
     pub(crate) if_match: Option<Tags>,
@@ -53,7 +54,7 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Whether they depend on the current tag.
+    /// Whether the conditions depend on the current tag.
     pub(crate) fn need_tag(&self) -> bool {
         let has_tags = |tags: &Tags| matches!(tags, Tags::OneOf(tags) if !tags.is_empty());
         [&self.if_match, &self.if_none_match].into_iter().flatten().any(has_tags)
@@ -83,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_tag_is_half_of_the_hash_in_quotes_and_nothing_else_parses_as_one() {
-        // the official test vector for no input
+        // The official test vector for no input.
         let text = "\"af1349b9f5f9a1a6a0404dea36dcc949\"";
         assert_eq!(Tag::of(b"").to_string(), text);
         assert_eq!(Tag::parse(text), Some(Tag::of(b"")));

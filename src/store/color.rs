@@ -11,7 +11,8 @@ use crate::blob::Blob;
 /// into the head of a request, 64 KiB.
 pub(super) const NAME_BYTES_MAX: usize = 4096;
 
-/// Longest JSON, in bytes, whose tag readers compute: it takes some microseconds.
+/// Longest JSON of a color, in bytes, whose tag is computed at its first use, in some microseconds.
+/// A longer one has its tag from the start.
 const LONG_BYTES: usize = 16 * 1024;
 
 /// What comes before the name in the JSON of a color.
@@ -37,21 +38,21 @@ pub(crate) struct ColorFields<'a> {
 
 impl Color {
     pub(crate) fn new(name: &str, value: &str) -> Self {
-        // in bytes: 23 besides name and value, if these have no escapes
-        let mut json = Vec::with_capacity(24 + name.len() + value.len());
+        // In bytes: 23 besides name and value, if these have no escapes.
+        let mut json = Vec::with_capacity(23 + name.len() + value.len());
         let fields = ColorFields { name: name.into(), value: value.into() };
         serde_json::to_writer(&mut json, &fields)
             .expect("strings always serialize, and a Vec takes every byte");
         json.push(b'\n');
         let json = Blob::tracked(json);
         if json.bytes().len() > LONG_BYTES {
-            // now, so that no reader computes it, perhaps under a lock
+            // Computed now, so that no reader does it later, perhaps under a lock.
             json.tag();
         }
         Self { json: Arc::new(json) }
     }
 
-    /// The name; does not read the value.
+    /// The name. Reads it alone, not the value.
     pub(crate) fn name(&self) -> Cow<'_, str> {
         Self::name_in(self.json.bytes()).expect("it begins with a name")
     }

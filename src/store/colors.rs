@@ -24,8 +24,8 @@ pub(crate) struct Colors {
     /// The hash of the name and the id of every color that is not in `index`: an earlier one has
     /// its name, or at least its hash.
     duplicates: OrdSet<(u64, i64)>,
-    /// Has random keys, so that no client can choose names with the same hash. All versions of a
-    /// list have the keys that it was made with, which is how [`Colors::is_version_of`] knows them.
+    /// Has random keys, so that no client can choose names with the same hash. All versions of one
+    /// list have the same keys, by which [`Colors::is_version_of`] recognizes them.
     hasher: RandomState,
     /// Bytes of all colors as JSON, without the commas between them.
     bytes: usize,
@@ -108,7 +108,8 @@ impl Colors {
     /// The first color whose name equals `name` exactly, and its id.
     pub(super) fn find(&self, name: &str) -> Option<(i64, &Color)> {
         let id = *self.index.get(&self.hasher.hash_one(name))?;
-        // Most often it is this one. Looking for others takes longer than the rest of a read.
+        // The first color with the hash of a name nearly always has that name. To look for
+        // duplicates takes longer than the rest of a read.
         let first = self.get(id).filter(|color| color.is_named(name));
         first.map(|color| (id, color)).or_else(|| self.named(name).next())
     }
@@ -122,8 +123,8 @@ impl Colors {
         colors.filter(move |(_, color)| color.is_named(name))
     }
 
-    /// Makes an edit, which has to be decided for this version. Returns what it takes out of the
-    /// list: to free that may take long.
+    /// Applies an edit that was decided for this version. Returns what the edit removes, which may
+    /// take long to free.
     pub(super) fn apply(&mut self, edit: Edit) -> impl Sized + use<> {
         let envelope = take(&mut self.envelope);
         let mut color_before = None;
@@ -163,7 +164,7 @@ impl Colors {
 
     /// The length of the envelope in bytes, without making it.
     pub(crate) fn envelope_len(&self) -> usize {
-        // a comma between each two colors
+        // There is a comma between each two colors.
         ENVELOPE[0].len() + self.bytes + self.len().saturating_sub(1) + ENVELOPE[1].len()
     }
 
@@ -347,7 +348,7 @@ mod tests {
             );
             let mut new = old.clone();
             for step in 0..random.usize(..12) {
-                // sometimes both versions change: neither comes from the other
+                // Sometimes both versions change, so that neither comes from the other.
                 let version = if random.u8(..4) == 0 { &mut old } else { &mut new };
                 let ids: Vec<i64> = version.iter().map(|(id, _)| id).collect();
                 let edit = match (random.u8(..3), random.choice(&ids)) {

@@ -27,17 +27,19 @@
 //!
 //! - Shared, in use and read mark are read locks, which any number may have at once. Of the others,
 //!   one at a time has each.
-//! - Exclusive: [`fill`] has it, a program that writes without a WAL while it does so, and who removes
-//!   FILE-shm: the last connection while it closes, or a start that was refused. A connection that
-//!   cannot have it when it closes does not wait, but leaves an empty FILE-wal.
-//! - In use says that the content of FILE-shm is valid. The first connection makes that, the
-//!   wal-index, under the recovery lock.
-//! - Read mark: a checkpoint does not wait, but stops where a reader needs what is there.
-//! - Write: a save has it from [`Database::begin`] to the end of its commit. It waits for
-//!   [`TRY_TIME`] at a time. Between two tries the writer publishes what others have committed, for
-//!   which a read mark is enough.
-//! - Checkpoint: at the end of a commit, and in [`Database::close`]. A connection that does not get
-//!   the lock leaves the checkpoint out.
+//! - Exclusive: taken by [`fill`], by a program while it writes without a WAL, and by whoever
+//!   removes FILE-shm: the last connection when it closes, or a start that was refused. A
+//!   connection that does not get the lock when it closes does not wait, but leaves an empty
+//!   FILE-wal.
+//! - In use: while anybody has this lock, the content of FILE-shm, the wal-index, is valid. The
+//!   first connection makes the wal-index under the recovery lock.
+//! - Read mark: a checkpoint does not wait for readers. It copies no page of FILE-wal into FILE
+//!   that is newer than what a reader sees.
+//! - Write: a save has this lock from [`Database::begin`] to the end of its commit. A save waits
+//!   for [`TRY_TIME`] at a time. Between two tries the writer publishes what others have committed,
+//!   for which a read mark is enough.
+//! - Checkpoint: taken at the end of a commit, and in [`Database::close`]. A connection that does
+//!   not get the lock leaves the checkpoint out.
 //!
 //! `foreign_reader` takes the shared lock by an open file description, for one read of a follower,
 //! `--dump` or `--check`. While another program has the exclusive lock, it waits for [`BUSY_TIME`],
@@ -67,8 +69,9 @@ use super::{Color, Colors, DatabaseError, probe};
 /// Longest wait of a save or a read for another program that writes.
 pub(super) const BUSY_TIME: Duration = Duration::from_secs(5);
 
-/// Time between two tries to take a lock. flock(2) has no wait of limited length. It is short,
-/// since a program that takes SQLite's write lock again and again leaves it free for moments only.
+/// Time between two tries to take a lock. flock(2) has no wait of limited length. The pause is
+/// short, since a program that takes SQLite's write lock again and again leaves that lock free for
+/// moments only.
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Longest wait of one try to begin a save. Between two tries the writer publishes what other
@@ -88,13 +91,14 @@ const DATA_VERSION: &str = "PRAGMA data_version";
 pub(crate) struct Database {
     connection: Connection,
     files: WalFiles,
-    /// What [`DATA_VERSION`] returned when the list was last read; `None` to read it again.
+    /// What [`DATA_VERSION`] returned when the list was last read. `None`: the list has to be read
+    /// again.
     data_version: Option<i64>,
     /// The lock that keeps out other processes of the service.
     _lock: File,
 }
 
-/// Creates the table with these colors, durably, in a locked file. False if that has tables.
+/// Creates the table with these colors, durably, in a locked file. False if the file has tables.
 ///
 /// Uses a rollback journal. With a WAL, `application_id` would be only in FILE-wal at first, and a
 /// FILE without it counts as one of another program.
@@ -180,7 +184,7 @@ impl Database {
         let data_version = Some(value(&connection, DATA_VERSION)?);
         files.note_opened(value(&connection, "PRAGMA page_size")?)?;
         wait_for_locks(&mut connection, TRY_TIME)?;
-        // SQLite does this as well before the first change, but ignores a failure.
+        // SQLite syncs the directory as well before the first change, but ignores a failure.
         probe::sync_directory(path)?;
         let database = Self { connection, files, data_version, _lock: lock };
         database.roll_back();
@@ -190,7 +194,7 @@ impl Database {
     /// Begins a save. Waits [`TRY_TIME`] for the write lock, and fails with `Busy` without it.
     /// Returns the list if another program has committed since it was last read.
     ///
-    /// After a failed save (`has_failed`) it returns the list in any case. It also writes a frame
+    /// After a failed save (`has_failed`) this returns the list in any case. It also writes a frame
     /// that changes nothing, so that the commit shows whether the disk works.
     pub(super) fn begin(
         &mut self,
@@ -229,7 +233,7 @@ impl Database {
         if data_version == self.data_version {
             return Ok(None);
         }
-        // While this waited, the program that had the write lock may have made FILE-wal longer.
+        // During the wait, the program that had the write lock may have made FILE-wal longer.
         self.check_files(known)?;
         let colors = read_list(&self.connection, known)?;
         self.data_version = data_version;
@@ -245,7 +249,7 @@ impl Database {
     ///
     /// A shorter file need not lack any: a checkpoint of another program cuts FILE after a VACUUM,
     /// and may cut FILE-wal. So a new connection, which has no page in memory, reads the list. No
-    /// lock is lost when that one is closed, since SQLite keeps its descriptor of FILE open.
+    /// lock is lost when that connection is closed, since SQLite keeps its descriptor of FILE open.
     fn check_not_cut(&mut self, known: &Colors) -> Result<(), DatabaseError> {
         let Some(shorter) = self.files.shorter() else { return Ok(()) };
         let cut = wal_files::replaced(shorter);
@@ -292,17 +296,18 @@ impl Database {
         Ok(())
     }
 
-    /// Makes durable what was written since [`Database::begin`], all or nothing. If this fails, it
-    /// is not in the list, now or after a crash. With `NotErased`, it may be there after a crash.
+    /// Makes durable what was written since [`Database::begin`], all or nothing. If the commit
+    /// fails, nothing of that is in the list, now or after a crash. After the error `NotErased`
+    /// alone, all of it may be there after a crash.
     pub(super) fn commit(&mut self) -> Result<(), DatabaseError> {
         let Err(refused) = self.connection.prepare_cached("COMMIT")?.execute([]) else {
             self.files.note_committed();
             return Ok(());
         };
         // After a failed sync, the refused commit may be whole in FILE-wal, and the next start
-        // would replay it. This commits another frame over the first one of that commit, where the
-        // replay then stops. A second sync does not always write what the first one has lost, but
-        // it does write this frame.
+        // would replay it. So another commit overwrites its first frame, where a replay then stops.
+        // A second sync does not always write what the first one has lost, but it does write the
+        // new frame.
         self.roll_back();
         let is_erased = rewrite_page(&self.connection).is_ok();
         Err(match refused.into() {
@@ -322,8 +327,8 @@ impl Database {
     /// Copies what FILE-wal has into FILE and removes FILE-wal, so that FILE alone is the list.
     /// Fails with the reason why FILE-wal is still needed.
     pub(super) fn close(mut self) -> Result<(), String> {
-        // Does not check whether FILE-wal was removed: it is still open here, and is copied into
-        // FILE.
+        // It does not matter whether FILE-wal was removed: the connection still has that file open,
+        // and copies it into FILE.
         let checked = self.files.shm.check().and_then(|()| self.check_not_cut(&Colors::default()));
         let connection = self.connection;
         if let Err(error) = checked {
@@ -339,7 +344,7 @@ impl Database {
         });
         let closed = match checkpointed {
             Ok(0) => connection
-                // Then closing removes FILE-wal.
+                // With this setting, closing removes FILE-wal.
                 .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
                 .and_then(|_| connection.close().map_err(|(_, error)| error)),
             Ok(_) => return Err("another program has a transaction open".to_owned()),

@@ -8,8 +8,8 @@ use rusqlite::{ErrorCode, ffi};
 use super::probe::{APPLICATION_ID, VERSION};
 
 /// Why a database cannot be opened, read or written. `Display` names the cause and what to do.
-/// Clients read it as well, so it names the files beside FILE without their directory. The log of a
-/// start has the whole path before it.
+/// Clients read this text as well, so it names the files beside FILE without their directory. The
+/// log of a start has the whole path before the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DatabaseError {
     /// When another process holds a lock for longer than the service waits for it.
@@ -18,11 +18,11 @@ pub(crate) enum DatabaseError {
     Changing,
     /// When a program uses FILE-shm, and FILE-wal, which has this name, is not there.
     WalMissing(String),
-    /// When Litestream has applied only some pages of a change: FILE is newer than FILE-txid, which
-    /// has this name. It is still at it, or was ended.
+    /// When Litestream has applied only some pages of a change, and is still applying the others or
+    /// was ended: FILE is newer than FILE-txid, which has this name.
     AppliedInPart(String),
-    /// When a reader finds the FILE-journal of a program that was ended in a transaction. It has to
-    /// be rolled back, and a reader may not write.
+    /// When a reader finds the FILE-journal of a program that was ended in a transaction. The
+    /// transaction has to be rolled back, and a reader may not write.
     HotJournal,
     /// When a reader needs a list, and FILE does not exist or is empty.
     Missing,
@@ -36,8 +36,8 @@ pub(crate) enum DatabaseError {
     Unmarked(PathBuf),
     /// When the tables have a version of a later program.
     Newer,
-    /// When the service cannot use the path of `--data`, or a row or the schema of what is there,
-    /// for this other reason, which says what to do.
+    /// When the service cannot use the path of `--data`, or a row or the schema of the database
+    /// there, for this other reason, which says what to do.
     Unusable(String),
     /// When SQLite finds this damage.
     Damaged(String),
@@ -155,7 +155,7 @@ impl From<rusqlite::Error> for DatabaseError {
         match (failure.code, failure.extended_code) {
             (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => Self::Busy,
             (_, ffi::SQLITE_READONLY_ROLLBACK) => Self::HotJournal,
-            // A program opens the database, or closes it.
+            // Another program is opening the database, or closing it.
             (_, ffi::SQLITE_READONLY_CANTINIT | ffi::SQLITE_READONLY_RECOVERY) => Self::Changing,
             (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => Self::Full,
             (ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase, _) => Self::Damaged(message),

@@ -10,15 +10,15 @@ use super::DatabaseError;
 use crate::metrics::SaveMetrics;
 use crate::service_manager;
 
-/// A save or a read that takes longer counts as failed. The wait of a save for the write lock does
-/// not add to its time: that starts again with each try to get the lock. A read that waits this long
-/// for another program fails.
+/// A save or a read that takes longer counts as failed. The time of a save does not include its
+/// wait for the write lock: it starts again with each try to get the lock. A read that waits this
+/// long for another program fails.
 const HANG_TIME: Duration = Duration::from_secs(5);
 
 pub(crate) struct DatabaseStatus {
     /// Message for the log when a save or a read fails; the cause follows.
     on_failure: &'static str,
-    /// Message for the log when one succeeds again.
+    /// Message for the log when a save or a read succeeds again.
     on_recovery: &'static str,
     current: Mutex<Health>,
     pub(crate) metrics: SaveMetrics,
@@ -27,7 +27,7 @@ pub(crate) struct DatabaseStatus {
 /// How saves and reads have gone so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Health {
-    /// Why the last save or read failed; `None` if it did not.
+    /// Why the last save or read failed; `None` if it succeeded.
     pub(super) failure: Option<DatabaseError>,
     /// When the save or the read that is under way began, or last began to wait for the write lock.
     begun: Option<Instant>,
@@ -66,7 +66,7 @@ impl DatabaseStatus {
         self.lock().begun.map_or(Duration::ZERO, |begun| begun.elapsed())
     }
 
-    /// Starts the time of the save that is under way again: it waits for another program.
+    /// Starts the time of a save again, which waits for another program.
     pub(super) fn restart_clock(&self) {
         self.lock().begun = Some(Instant::now());
     }

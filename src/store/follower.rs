@@ -20,8 +20,8 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// The store of a file that others write, and the follower that reads it again. Reads it for the
-    /// first time. `memory_max`: see [`Store::in_memory`].
+    /// The store of a file that others write, and its follower. Reads the file for the first time.
+    /// `memory_max`: see [`Store::in_memory`].
     pub(crate) fn open(path: &Path, memory_max: usize) -> Result<(Store, Self), DatabaseError> {
         let list = Arc::new(SharedList::new(Colors::default(), memory_max));
         let (on_failure, on_recovery) = ("the list cannot be read", "the list is read again");
@@ -46,7 +46,7 @@ impl Follower {
     /// Publishes the list of the file if that has changed. If it cannot be read, the last list
     /// stays.
     fn refresh(&mut self) -> Result<(), DatabaseError> {
-        // If this fails, so does the read below, which says why.
+        // If the stamps cannot be read, the read below fails and says why.
         let now = Stamps::of(&self.path).ok();
         if now.is_some() && now == self.seen {
             return Ok(());

@@ -85,14 +85,14 @@ impl Stamps {
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let path = probe::resolve(path);
         let wal = Stamp::of(&probe::with_suffix(&path, "-wal"))?;
-        // As root, SQLite sets the owner of FILE-wal whenever it opens it. That changes only ctime,
-        // which therefore does not count.
+        // As root, SQLite sets the owner of FILE-wal whenever it opens that file. This changes
+        // ctime alone, so the ctime of FILE-wal is not compared.
         let wal = wal.map(|wal| Stamp { status_changed: wal.modified, ..wal });
         Ok(Self([Stamp::of(&path)?, wal]))
     }
 
-    /// `None` while the timestamps are too young to trust ([`CLOCK_STEPS`]). Uses the ctime of FILE:
-    /// unlike mtime, programs cannot set it.
+    /// `None` while the timestamps are too young to trust ([`CLOCK_STEPS`]). Uses the ctime of
+    /// FILE, which programs cannot set, unlike mtime.
     fn if_old_enough(self) -> Option<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let is_young = self.0.iter().flatten().any(|stamp| {
@@ -161,8 +161,8 @@ fn try_read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
     }
     if let Some(shm) = open_shm_in_use(path)? {
         if wal.is_none() {
-            // A program that has just opened the database will make FILE-wal. If nobody does, it
-            // was removed, and its commits are missing.
+            // A program that has just opened the database will make FILE-wal. If none appears, the
+            // file was removed, and its commits are missing.
             let wal = probe::with_suffix(path, "-wal");
             return Err(DatabaseError::WalMissing(probe::name_of(&wal)));
         }
@@ -195,7 +195,7 @@ fn open_shm_in_use(path: &Path) -> Result<Option<File>, DatabaseError> {
 /// it again.
 fn read_through_wal<T>(path: &Path, before: Stamps, shm: &File, read: Read<'_, T>) -> Found<T> {
     let failed = |error: io::Error| probe::refused("read", path, &error);
-    // A commit can be read only when it is synced. That changes no stamp, so equal stamps prove
+    // Readers see a commit only when it is synced. A sync changes no stamp, so equal stamps prove
     // nothing while a program writes.
     let is_written = is_locked(shm, libc::F_RDLCK, WRITER).map_err(failed)?;
     let seen = before.clone().if_old_enough().filter(|_| !is_written);
@@ -219,7 +219,8 @@ fn read_in_place<T>(
     let [Some(opened), wal] = &before.0 else { return Err(DatabaseError::Changing) };
     let is_unchanged = || is_unchanged(file, opened).map_err(failed);
     // Without FILE-shm, SQLite reads FILE-wal in exclusive mode only, with the wal-index in memory
-    // (https://sqlite.org/wal.html, section 8). That takes a write lock on FILE, but for unix-none.
+    // (https://sqlite.org/wal.html, section 8). This mode takes a write lock on FILE, unless the
+    // VFS is unix-none, which takes no locks.
     let connection = if has_wal {
         open_read_only(path, "?vfs=unix-none", "PRAGMA locking_mode=EXCLUSIVE")?
     } else {
@@ -233,8 +234,8 @@ fn read_in_place<T>(
         sleep(CLOCK_STEPS);
     }
     let found = read(&connection);
-    // The lock does not keep another program from a checkpoint, which changes FILE. If there was
-    // one, neither what was found nor an error counts.
+    // The lock does not keep another program from a checkpoint, which changes FILE. After a
+    // checkpoint, neither what was found nor an error means anything.
     let [_, wal_now] = &Stamps::of(path).map_err(failed)?.0;
     if wal_now != wal || !is_unchanged()? {
         return Err(DatabaseError::Changing);
@@ -252,9 +253,9 @@ fn open_read_only(
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let uri = format!("{}{parameters}", probe::uri(path));
     let connection = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    // the caller tries again
+    // The caller tries again.
     connection.busy_timeout(Duration::ZERO)?;
-    // no checkpoint
+    // A reader may not write: no checkpoint.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.execute_batch(pragma)?;
     connection.execute_batch(database::PRAGMAS)?;
@@ -267,7 +268,7 @@ fn is_unchanged(file: &File, opened: &Stamp) -> io::Result<bool> {
     let file = file.metadata()?;
     let mut now = Stamp::of_file(&file);
     if file.nlink() == 0 {
-        // Another file was renamed into its place. That changes ctime, and nothing else.
+        // Another file was renamed into the place of this one. That changes ctime alone.
         now.status_changed = opened.status_changed;
     }
     Ok(now == *opened)

@@ -134,8 +134,8 @@ pub(crate) fn from_list(content: &[u8]) -> Result<Colors, JsonError> {
     })
 }
 
-/// Parses JSON. `form`: for the message about content that is not JSON, such as CSV. The message of
-/// the parser would not help there.
+/// Parses JSON. `form` is for the message about content that is not JSON, such as CSV. The message
+/// of the parser would not help there.
 fn parse<'a, T: Deserialize<'a>>(content: &'a [u8], form: &str) -> Result<T, JsonError> {
     let text = text(content)?;
     serde_json::from_str(text).map_err(|error| match first_byte(content) {
@@ -201,7 +201,7 @@ impl<'de> Deserialize<'de> for Colors {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Colors, A::Error> {
                 let colors = (1..).map_while(|number| {
-                    // serde_json takes line and column from the end of this text
+                    // serde_json takes line and column from the end of this text.
                     let wrong = |error| A::Error::custom(format_args!("color {number}: {error}"));
                     array.next_element::<Color>().map_err(wrong).transpose()
                 });

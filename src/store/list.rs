@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::{Change, Color, Colors, Outcome};
 use crate::blob::Blob;
 
-/// Old representations may take so many times as much memory as requests and responses.
+/// Old representations may take this many times the memory for requests and responses.
 const OLD_FACTOR: usize = 2;
 
 /// Old representations may take more memory than the limit, so that a long list can be sent to its
@@ -85,10 +85,10 @@ impl SharedList {
 
     /// `sent`: what connections are sending. If old representations take too much memory, returns
     /// all of `sent` that the list does not have any more, so that those connections are closed.
-    /// Too much is more than `old_max`, and more than [`LONGEST_FACTOR`] times the longest old one of
-    /// `sent`.
+    /// Too much is more than `old_max`, and more than [`LONGEST_FACTOR`] times the longest old one
+    /// of `sent`.
     ///
-    /// What is in memory and not in the list counts as old. That includes the content of a change
+    /// Every tracked blob that the list does not have is old. That includes the colors of a change
     /// that is not made yet, which the limit of memory for requests bounds.
     pub(crate) fn old_to_close(&self, sent: impl Iterator<Item = Arc<Blob>>) -> Vec<Arc<Blob>> {
         let version = self.version();
@@ -102,8 +102,8 @@ impl SharedList {
         if old_bytes <= LONGEST_FACTOR * longest { Vec::new() } else { old }
     }
 
-    /// Makes a change, or finds that it cannot be made. `None` if that would take long, and must not:
-    /// the change needs the tag of a long list, which has to be computed first.
+    /// Makes a change, or finds that it cannot be made. `None` if that would take long, and must
+    /// not: the change needs the tag of a long list, which has to be computed first.
     pub(super) fn make(&self, change: &Change, may_take_long: bool) -> Option<Outcome> {
         for _ in 0..TAG_TRIES_MAX {
             if change.needs_tag_of_list {
@@ -112,7 +112,7 @@ impl SharedList {
                 if !may_take_long && !has_tag && version.envelope_len() > SHORT_LIST_BYTES {
                     return None;
                 }
-                // This computes the tag, without the lock.
+                // Decides without the lock, since that computes the tag.
                 if let (outcome, None) = change.decide(&version) {
                     return Some(outcome);
                 }
@@ -124,7 +124,7 @@ impl SharedList {
                 let before = current.apply(edit);
                 drop(current);
                 self.notify();
-                // To free a long list or color takes long: without the lock.
+                // Freed without the lock: a long list or color takes long.
                 drop(before);
                 return Some(outcome);
             }
@@ -136,7 +136,7 @@ impl SharedList {
     pub(super) fn replace(&self, colors: Colors) {
         let before = { replace(&mut *self.lock(), colors) };
         self.notify();
-        // Freeing a long list takes long: without the lock.
+        // Freed without the lock: a long list takes long.
         drop(before);
     }
 }
@@ -248,7 +248,7 @@ mod tests {
             scope.spawn(|| {
                 while !is_over.load(Relaxed) {
                     updates.iter().for_each(|update| drop(list.make(update, true)));
-                    // the mutex is not fair
+                    // The mutex is not fair.
                     thread::yield_now();
                 }
             });

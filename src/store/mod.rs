@@ -20,10 +20,11 @@
 //! # Locks
 //!
 //! In this process: `SharedList::current` and `DatabaseStatus::current`, neither inside the other,
-//! and both for a moment. Under the first, a change of a list in memory is decided and applied.
-//! That hashes names, and the JSON of one color of at most 16 KiB: a longer one has its tag from
-//! the start ([`Color::new`]). The JSON and the tag of a list are made, and whole lists are freed,
-//! without a lock. The locks on FILE, between processes, are listed in [`database`].
+//! and both for a moment. Under the first, a change of a list in memory is decided and applied. The
+//! longest work there is to hash names, and the JSON of one color of at most 16 KiB: a longer color
+//! has its tag from the start ([`Color::new`]). The JSON and the tag of a list are made, and whole
+//! lists are freed, without a lock. The locks on FILE, between processes, are listed in
+//! [`database`].
 //!
 //! # Deadlines
 //!
@@ -102,10 +103,10 @@ pub(crate) struct Ticket {
 /// What became of a change at once.
 pub(crate) enum Submitted {
     Decided(Outcome),
-    /// It has to be saved. Its outcome is delivered later: when the change is on the disk and readers
-    /// see it, or when it has failed.
+    /// The change has to be saved. Its outcome is delivered later: when the change is on the disk
+    /// and readers see it, or when it has failed.
     Queued,
-    /// Nothing was done: it would take long, and must not.
+    /// Nothing was done: the change would take long, and must not.
     WouldTakeLong,
 }
 
@@ -137,8 +138,8 @@ impl Store {
         assert!(self.list.notify.set(notify).is_ok(), "the workers are made once");
     }
 
-    /// Makes a change, or has the writer make it. `may_take_long`: even if the tag of a long list has
-    /// to be computed for a condition.
+    /// Makes a change, or has the writer make it. `may_take_long`: also a change with a condition
+    /// for which the tag of a long list has to be computed.
     pub(crate) fn submit(&self, change: Change, ticket: Ticket, may_take_long: bool) -> Submitted {
         match &self.storage {
             Storage::InMemory => match self.list.make(&change, may_take_long) {

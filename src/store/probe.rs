@@ -149,9 +149,10 @@ pub(crate) fn writable(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
     Ok((path, has_list))
 }
 
-/// The error when the system refuses an operation on an absolute path. If permission is lacking, it
-/// names the part of the path that lacks it, its owner, and the user of this process. A service
-/// manager may run the service as a user of its own, and the bare error names neither.
+/// The error when the system refuses an operation on an absolute path. If permission is lacking,
+/// the error names the part of the path that lacks it, its owner, and the user of this process. A
+/// service manager may run the service as a user of its own, and the error of the system names
+/// neither user.
 pub(super) fn refused(operation: &'static str, path: &Path, error: &io::Error) -> DatabaseError {
     if path == Path::new("/") {
         return DatabaseError::Unusable(

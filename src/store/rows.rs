@@ -67,7 +67,7 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
 /// Fails if the database could refuse or change a row that the service writes: if its table is not
 /// [`SCHEMA`], or has a trigger, or an index that is unique, partial or on an expression.
 fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
-    // A message is one line.
+    // The text becomes part of a message, which is one line.
     let text = |query: &str| {
         value::<String>(connection, query).map(|text| text.replace(char::is_control, " "))
     };

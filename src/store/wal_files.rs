@@ -24,7 +24,7 @@ const SHM_BLOCK_FRAMES: u64 = 4096;
 /// page with a header.
 const PAGE_BYTES_MIN: u64 = 512;
 
-/// The files of a database. Make it before the connection, and drop it after that, see
+/// The files of a database. Make this before the connection, and drop it after the connection: see
 /// [`Database`](super::Database).
 pub(super) struct WalFiles {
     /// FILE as `--data` names it, FILE-wal and FILE-shm, each with its device and inode; `None`
@@ -42,7 +42,7 @@ pub(super) struct WalFiles {
 /// a SIGBUS where the file has ended, or where the disk has no room for a block of it. SQLite makes
 /// room by writing one byte in 4,096, which is too few on a file system with smaller blocks.
 ///
-/// Drop it after the connection, see [`Database`](super::Database).
+/// Drop this after the connection: see [`Database`](super::Database).
 pub(super) struct SharedMemory {
     file: File,
     path: PathBuf,
@@ -94,8 +94,8 @@ impl SharedMemory {
         self.file.metadata().map_or(0, |file| file.len())
     }
 
-    /// Fails if the file lacks some of what SQLite has mapped. SQLite must not be called then: it
-    /// may end the process.
+    /// Fails if the file lacks some of what SQLite has mapped. Do not call SQLite then: it could
+    /// end the process by a SIGBUS.
     pub(super) fn check(&self) -> Result<(), DatabaseError> {
         if self.length() < self.allocated { Err(replaced(&self.path)) } else { Ok(()) }
     }
@@ -121,8 +121,8 @@ impl Drop for SharedMemory {
 impl WalFiles {
     /// `given`: FILE as `--data` names it, which may be a symbolic link that leads to `path`.
     ///
-    /// Allocates FILE-shm for FILE-wal as it is: this fails if the disk has no room for it. SQLite
-    /// will cut it to 0 bytes and make it again, if no other program has it open.
+    /// Allocates FILE-shm for the present length of FILE-wal, and fails if the disk has no room for
+    /// that. If no other program has FILE-shm open, SQLite will cut it and make it again.
     pub(super) fn new(given: &Path, path: &Path) -> Result<Self, DatabaseError> {
         let beside = |suffix| probe::with_suffix(path, suffix);
         let opened = [given.to_owned(), beside("-wal"), beside("-shm")].map(|path| (path, None));

@@ -18,7 +18,7 @@ use super::{
 use crate::logging;
 
 /// When the changes of one commit have taken this long to make, the others are left for the next
-/// one. So the outcomes of the first do not wait for all.
+/// commit. So the outcomes of the first changes do not wait for all.
 const BATCH_TIME: Duration = Duration::from_millis(50);
 
 /// The shortest time between two warnings that another program has changed the list: one may do so
@@ -132,8 +132,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Begins a save: waits for the write lock, no longer than [`BUSY_TIME`]. Other programs may take
-    /// that lock again and again, so what they commit is published meanwhile.
+    /// Begins a save: waits for the write lock, no longer than [`BUSY_TIME`]. Other programs may
+    /// take that lock again and again, so what they commit is published meanwhile.
     fn begin(&mut self) -> Result<(), DatabaseError> {
         let has_failed = self.status.now().failure.is_some();
         let begun = Instant::now();
@@ -175,7 +175,7 @@ impl Writer {
         self.database.roll_back();
         match saved {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            // To decide on the changes could panic again.
+            // The changes are not decided again, as below: that could panic once more.
             Err(DatabaseError::Panicked) => vec![Err(DatabaseError::Panicked); changes.len()],
             Err(error) => {
                 let version = self.list.version();

@@ -127,7 +127,7 @@ fn what_another_program_commits_is_the_list_at_the_next_poll_and_the_next_save()
     other.execute("UPDATE color SET id = id + 10", []).unwrap();
     assert!(scratch.begin());
     assert_eq!(ids(&scratch.colors), [11, 12]);
-    // the write lock is held during a save, and not longer
+    // The write lock is held during a save, and not longer.
     other.busy_timeout(Duration::ZERO).unwrap();
     other.execute(insert, []).unwrap_err();
     scratch.save([Edit::Remove(11)]).unwrap();
@@ -183,8 +183,8 @@ fn a_wal_that_is_cut_short_is_one_of_the_lists_before() {
     let copy = scratch.path.with_file_name("copy.db");
     fs::copy(&scratch.path, &copy).unwrap();
     let mut commits = 0;
-    // A frame has a header of 24 bytes and a page of 4,096. The first one is behind a header of 32
-    // bytes. Tries each byte around the ends of frames, and some between.
+    // A frame has a header of 24 bytes and a page of 4,096. The first frame is behind a header of
+    // 32 bytes. The test tries each byte around the ends of frames, and some between.
     let is_tried =
         |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == wal.len();
     for end in (0..=wal.len()).filter(is_tried) {

@@ -91,7 +91,7 @@ fn what_is_changed_without_the_lock_during_a_read_is_read_again() {
         found
     });
     assert_eq!((name(found), reads.get()), ("new".to_owned(), 2));
-    // and so is what then looks damaged
+    // A file that looks damaged after such a change is read again as well.
     let found = read_snapshot(&scratch.path("FILE"), &|connection| {
         reads.set(reads.get() + 1);
         if reads.get() == 3 {
@@ -138,7 +138,8 @@ fn a_lock_that_sqlite_meets_is_waited_for_only_once() {
     let scratch = Directory::new("once");
     scratch.open("FILE").execute_batch("PRAGMA journal_mode=DELETE").unwrap();
     let writer = File::options().read(true).write(true).open(scratch.path("FILE")).unwrap();
-    // beside the journal of a transaction that is under way, the reader's locks are those of SQLite
+    // Beside the journal of a transaction that is under way, the reader's locks are those of
+    // SQLite.
     assert!(set_lock(&writer, libc::F_WRLCK, RESERVED).unwrap());
     fs::write(scratch.path("FILE-journal"), "journal").unwrap();
     let reads = Cell::new(0);
@@ -163,7 +164,7 @@ fn the_lock_is_held_during_a_read_and_not_after_it() {
     let writer = File::options().read(true).write(true).open(scratch.path("FILE")).unwrap();
     let is_free = || set_lock(&writer, libc::F_WRLCK, SHARED).unwrap();
     let during = read_snapshot(&scratch.path("FILE"), &|connection| {
-        // a lock of the process would end when it closes a descriptor of the file
+        // A lock of the process would end when the process closes a descriptor of the file.
         drop(File::open(scratch.path("FILE")).unwrap());
         name_in(connection).map(|_| is_free())
     });
@@ -177,7 +178,7 @@ fn what_is_read_in_place_of_another_file_is_one_of_both() {
     let number = Cell::new(0);
     let (found, seen) = read_snapshot(&path, &|connection| {
         let found = name_in(connection);
-        // always, and always before it ends
+        // Each read ends after another file was renamed into place.
         number.set(number.get() + 1);
         let new = format!("{}", number.get());
         scratch.fill(&new, &new);
@@ -222,7 +223,7 @@ fn a_wal_is_read_through_and_nothing_is_made_or_left() {
     let (found, seen) = scratch.read().unwrap();
     assert_eq!((found.as_str(), scratch.names()), ("new", names.clone()));
     assert_eq!(seen, Some(Stamps::of(&scratch.path("FILE")).unwrap()));
-    // a second change may leave the same stamp
+    // A second change may leave the same stamp.
     writer.execute_batch("UPDATE color SET name = 'newer'").unwrap();
     let (found, seen) = scratch.read().unwrap();
     let is_young = Stamps::of(&scratch.path("FILE")).unwrap().if_old_enough().is_none();
@@ -276,7 +277,7 @@ fn a_wal_that_is_missing_beside_its_shm_is_not_taken_for_an_empty_one() {
     writer.execute_batch("UPDATE color SET name = 'new'").unwrap();
     fs::rename(scratch.path("FILE-wal"), scratch.path("away")).unwrap();
     let reason = "FILE-wal is missing, and a program uses the database; move it back";
-    // once: it takes the lock away from a writer in its own process
+    // Only one try: it takes the lock away from a writer in its own process.
     let found = try_read_snapshot(&scratch.path("FILE"), &name_in);
     assert_eq!(found.unwrap_err().to_string(), reason);
     fs::rename(scratch.path("away"), scratch.path("FILE-wal")).unwrap();
@@ -289,14 +290,14 @@ fn a_journal_is_read_under_unless_it_is_hot() {
     let writer = scratch.open("FILE");
     writer.execute_batch("PRAGMA journal_mode=PERSIST; UPDATE color SET name = 'new'").unwrap();
     assert_eq!(name(scratch.read()), "new");
-    // left over beside another file
+    // Such a journal is left beside another file.
     scratch.fill("copy", "with a WAL");
     fs::copy(scratch.path("FILE-journal"), scratch.path("copy-journal")).unwrap();
     assert_eq!(name(read_snapshot(&scratch.path("copy"), &name_in)), "with a WAL");
-    // under way: nobody else sees it yet
+    // Nobody else sees a transaction that is under way.
     writer.execute_batch("BEGIN IMMEDIATE; UPDATE color SET name = 'newer'").unwrap();
     assert_eq!(name(scratch.read()), "new");
-    // written in part, and copied as a crash would leave it
+    // FILE is written in part, and is copied as a crash would leave it.
     writer.execute_batch("PRAGMA cache_spill=1; PRAGMA cache_size=1").unwrap();
     let row = "INSERT INTO color (name, value) VALUES ('x', hex(zeroblob(3000)))";
     (0..20).for_each(|_| assert_eq!(writer.execute(row, []), Ok(1)));
