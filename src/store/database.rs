@@ -263,13 +263,11 @@ impl Database {
             read_list(&connection, known)
         };
         match is_whole() {
-            Ok(_) => {
-                self.files.note_whole();
-                Ok(())
-            }
-            Err(DatabaseError::Busy) => Err(DatabaseError::Busy),
-            Err(_) => Err(cut),
+            Ok(_) => self.files.note_whole(),
+            Err(DatabaseError::Busy) => return Err(DatabaseError::Busy),
+            Err(_) => return Err(cut),
         }
+        Ok(())
     }
 
     /// Writes an edit of the list, after [`Database::begin`].

@@ -129,11 +129,10 @@ pub(super) fn read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
     let begun = Instant::now();
     loop {
         match try_read_snapshot(&probe::resolve(path), read) {
-            Err(error) if error.is_transient() && begun.elapsed() < BUSY_TIME => {
-                sleep(BUSY_PAUSE);
-            }
+            Err(error) if error.is_transient() && begun.elapsed() < BUSY_TIME => {}
             found => return found,
         }
+        sleep(BUSY_PAUSE);
     }
 }
 
