@@ -23,7 +23,7 @@ pub(crate) enum Action {
     Create(Color),
     /// Append this color, unless there is one of its name.
     CreateAbsent(Color),
-    /// Replace the first color of this name by this one; without one, leave it as it is.
+    /// Replace the first color of this name by this color. `None`: leave the color as it is.
     Update(String, Option<Color>),
     /// Remove the first color of this name.
     Delete(String),

@@ -52,7 +52,7 @@ impl Color {
         Self { json: Arc::new(json) }
     }
 
-    /// The name. Reads it alone, not the value.
+    /// The name. Does not read the value.
     pub(crate) fn name(&self) -> Cow<'_, str> {
         Self::name_in(self.json.bytes()).expect("it begins with a name")
     }

@@ -42,9 +42,9 @@
 //!   not get the lock leaves the checkpoint out.
 //!
 //! `foreign_reader` takes the shared lock by an open file description, for one read of a follower,
-//! `--dump` or `--check`. While another program has the exclusive lock, it waits for [`BUSY_TIME`],
-//! without any lock of its own. After that it waits for no lock: it asks whether anybody has the
-//! locks in use and write, and gives up where SQLite meets a lock.
+//! `--dump` or `--check`. While another program has the exclusive lock, the reader waits for
+//! [`BUSY_TIME`], without any lock of its own. With the shared lock it waits for no other: it asks
+//! whether anybody has the locks in use and write, and gives up where SQLite meets a lock.
 //!
 //! So every wait ends, and no two processes wait for each other. A process that closes any
 //! descriptor of FILE or FILE-shm loses SQLite's locks on that file
@@ -212,7 +212,7 @@ impl Database {
     }
 
     /// Returns the list if another program has committed since it was last read. Needs no write
-    /// lock. Call it between saves.
+    /// lock. Only for the time between saves.
     pub(super) fn read_if_changed(
         &mut self,
         known: &Colors,

@@ -11,8 +11,8 @@ use crate::metrics::SaveMetrics;
 use crate::service_manager;
 
 /// A save or a read that takes longer counts as failed. The time of a save does not include its
-/// wait for the write lock: it starts again with each try to get the lock. A read that waits this
-/// long for another program fails.
+/// wait for the write lock, since that time starts again with each try to get the lock. A read that
+/// waits this long for another program fails.
 const HANG_TIME: Duration = Duration::from_secs(5);
 
 pub(crate) struct DatabaseStatus {
@@ -66,7 +66,7 @@ impl DatabaseStatus {
         self.lock().begun.map_or(Duration::ZERO, |begun| begun.elapsed())
     }
 
-    /// Starts the time of a save again, which waits for another program.
+    /// Starts the time of the save again, since the save waits for another program.
     pub(super) fn restart_clock(&self) {
         self.lock().begun = Some(Instant::now());
     }

@@ -19,8 +19,8 @@ pub(super) const LOCK_TIME: Duration = Duration::from_secs(6);
 /// How long a start waits before the log says for what.
 const LOCK_SILENCE: Duration = Duration::from_secs(1);
 
-/// Locks FILE, which it creates if it is missing, against other processes of the service. Fails
-/// with `Busy` if one has the lock for [`LOCK_TIME`].
+/// Locks FILE against other processes of the service. Creates FILE if it is missing. Fails with
+/// `Busy` if another process has the lock for [`LOCK_TIME`].
 pub(crate) fn flock(path: &Path) -> Result<File, DatabaseError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(NEW_FILE_MODE);

@@ -38,13 +38,13 @@ impl Follower {
         let status = Arc::clone(&self.status);
         loop {
             sleep(POLL_INTERVAL);
-            // The status has reported a failure.
+            // `supervise` reports a failure.
             let _ = status.supervise(|| self.refresh());
         }
     }
 
-    /// Publishes the list of the file if that has changed. If it cannot be read, the last list
-    /// stays.
+    /// Publishes the list of the file if that has changed. If the file cannot be read, the last
+    /// list stays.
     fn refresh(&mut self) -> Result<(), DatabaseError> {
         // If the stamps cannot be read, the read below fails and says why.
         let now = Stamps::of(&self.path).ok();

@@ -154,7 +154,8 @@ fn try_read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
     let mut version = [0];
     file.read_at(&mut version, READ_VERSION).map_err(failed)?;
     if version == [2] && has_journal {
-        // A program is changing the journal mode, or was killed then. SQLite would make FILE-wal.
+        // A program is changing the journal mode, or was killed while it did so. SQLite would make
+        // FILE-wal.
         let is_hot = set_lock(&file, libc::F_RDLCK, RESERVED).map_err(failed)?;
         return Err(if is_hot { DatabaseError::HotJournal } else { DatabaseError::Changing });
     }
@@ -189,9 +190,9 @@ fn open_shm_in_use(path: &Path) -> Result<Option<File>, DatabaseError> {
     Ok(is_in_use.then_some(shm))
 }
 
-/// Reads through FILE-wal and FILE-shm, as SQLite's other readers do. Call it with the lock on
-/// FILE. Otherwise a program that closes the database could remove FILE-wal, and SQLite would make
-/// it again.
+/// Reads through FILE-wal and FILE-shm, as SQLite's other readers do. Needs the lock on FILE:
+/// without that, a program that closes the database could remove FILE-wal, and SQLite would make it
+/// again.
 fn read_through_wal<T>(path: &Path, before: Stamps, shm: &File, read: Read<'_, T>) -> Found<T> {
     let failed = |error: io::Error| probe::refused("read", path, &error);
     // Readers see a commit only when it is synced. A sync changes no stamp, so equal stamps prove
@@ -273,7 +274,7 @@ fn is_unchanged(file: &File, opened: &Stamp) -> io::Result<bool> {
     Ok(now == *opened)
 }
 
-/// Locks FILE as SQLite's readers do, until it is closed. False if a program is writing it. The
+/// Locks FILE as SQLite's readers do, until `file` is closed. False if a program is writing it. The
 /// lock belongs to the open file description (fcntl_locking(2)). A lock of the process would end
 /// when SQLite closes a descriptor of the same file.
 fn lock_shared(file: &File) -> io::Result<bool> {
@@ -312,9 +313,9 @@ fn range_lock(kind: i32, (start, length): (off_t, off_t)) -> libc::flock {
     }
 }
 
-/// Fails while Litestream is applying a change, and if it was killed then. After each change
-/// Litestream renames a new FILE-txid into its place. So a FILE that is newer than FILE-txid has
-/// only some pages of a change.
+/// Fails while Litestream is applying a change, and if Litestream was killed while it did so. After
+/// each change Litestream renames a new FILE-txid into the place of the old one. So a FILE that is
+/// newer than FILE-txid has only some pages of a change.
 fn check_applied(path: &Path, file: &Stamp) -> Result<(), DatabaseError> {
     let txid = probe::with_suffix(path, "-txid");
     let stamp = Stamp::of(&txid).map_err(|error| probe::refused("read", &txid, &error))?;

@@ -110,8 +110,8 @@ pub(crate) fn has_journal(path: &Path) -> bool {
     }
 }
 
-/// Whether SQLite will roll FILE back to 0 bytes: FILE-journal says that it had no pages, as before
-/// a first start that was killed (<https://sqlite.org/fileformat2.html>, section 3).
+/// Whether SQLite will roll FILE back to 0 bytes: FILE-journal says that FILE had no pages, as
+/// before a first start that was killed (<https://sqlite.org/fileformat2.html>, section 3).
 fn rolls_back_to_empty(path: &Path) -> bool {
     let mut header = [0; 20];
     let journal = File::open(with_suffix(path, "-journal"));

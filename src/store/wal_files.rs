@@ -104,8 +104,10 @@ impl SharedMemory {
 impl Drop for SharedMemory {
     /// Removes the file if it was created here and no program uses it.
     ///
-    /// SQLite opens and uses FILE-shm while it has the shared lock on FILE. So it removes FILE-shm
-    /// only under the exclusive lock, and so does this (`wal.c`, `sqlite3WalClose`).
+    /// SQLite opens and uses FILE-shm while it has the shared lock on FILE. So SQLite removes
+    /// FILE-shm only under the exclusive lock (`wal.c`, `sqlite3WalClose`), and this function does
+    /// the same. A lock on FILE-shm is not enough: a program that has just opened that file has no
+    /// lock on it yet.
     fn drop(&mut self) {
         let Some(path) = &self.made_beside else { return };
         let Ok(database) = OpenOptions::new().write(true).open(path) else { return };

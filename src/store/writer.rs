@@ -21,8 +21,8 @@ use crate::logging;
 /// commit. So the outcomes of the first changes do not wait for all.
 const BATCH_TIME: Duration = Duration::from_millis(50);
 
-/// The shortest time between two warnings that another program has changed the list: one may do so
-/// all the time.
+/// The shortest time between two warnings that another program has changed the list: a program may
+/// change it all the time.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the store sends to the writer.
@@ -60,7 +60,7 @@ impl Writer {
 
     /// Saves changes until it is told to close, or the store is gone.
     pub(crate) fn run(self) {
-        // The status catches a panic in a save. After any other panic, nothing would be saved any
+        // `supervise` catches a panic in a save. After any other panic, nothing would be saved any
         // more, and who waits for an outcome would wait forever.
         if catch_unwind(AssertUnwindSafe(|| self.save_until_closed())).is_err() {
             logging::end(Some(&DatabaseError::Panicked));
@@ -120,7 +120,7 @@ impl Writer {
             return;
         }
         let status = Arc::clone(&self.status);
-        // The status has reported a failure.
+        // `supervise` reports a failure.
         let _ = status.supervise(|| self.publish_external());
     }
 
