@@ -1,10 +1,9 @@
-//! `colors`: a JSON web service that keeps an ordered list of named colors. What clients may rely on
-//! is in docs/http.md.
+//! `colors`: a JSON web service that keeps an ordered list of named colors. What clients may rely
+//! on is in docs/http.md.
 //!
 //! A map of the code, with one line for each file but `main`, `http/mod` and tests. Each group uses
-//! only those below it.
-//! How a read, a change, a deadline and the stop go through them is described in CONTRIBUTING.md, "The
-//! way of a request".
+//! only those below it. How a read, a change, a deadline and the stop go through them is described
+//! in CONTRIBUTING.md, "The way of a request".
 //!
 //! - the program
 //!   - `lib`: from the start to the end, in reading order
@@ -19,7 +18,7 @@
 //!   - `worker`: an event loop, which keeps its connections until they end
 //!   - `yielding`: what a worker does before it sleeps
 //!   - `inbox`: how other threads reach a worker
-//!   - `waits`: which connections wait for a change, and which a change concerns
+//!   - `watches`: which connections wait for a change, and which a change affects
 //!   - `connection`: the state machine of a connection
 //!   - `connection/sending`: responses, and what follows them
 //!   - `connection/pending`: answers that come later

@@ -12,8 +12,8 @@
 //! | log | writes log lines | standard error |
 //!
 //! A worker never waits for a client, a disk or another thread, but for the moment that a lock is
-//! held. So whatever one client does, the others of its worker are served. Answers that take long are
-//! those that need the JSON or the tag of a long list, which nobody has made yet, and those to
+//! held. So whatever one client does, the others of its worker are served. Answers that take long
+//! are those that need the JSON or the tag of a long list, which nobody has made yet, and those to
 //! changes with a long content.
 //!
 //! # Who wakes whom
@@ -34,8 +34,8 @@
 //! | lock | guards | taken inside |
 //! |---|---|---|
 //! | [`Shared::making_room`] | that only one worker at a time closes connections to make room; the others go on without it | |
-//! | `Waits::entries` | which connections of a worker wait for a change; only that worker takes it | `making_room` |
-//! | `SharedList::current` | the current version of the list; locked to clone it, or to edit it in memory | `making_room`, `Waits::entries` |
+//! | `Watches::entries` | which connections of a worker wait for a change; only that worker takes it | `making_room` |
+//! | `SharedList::current` | the current version of the list; locked to clone it, or to edit it in memory | `making_room`, `Watches::entries` |
 //! | `Inbox::mail` | what other threads have posted | |
 //! | `Tokens::accepted` | the hashes of the tokens | `making_room` |
 //! | `DatabaseStatus::current` | whether saving works | |
@@ -43,9 +43,9 @@
 //!
 //! # Deadlines
 //!
-//! [`Connection::deadline`] says when a connection is overdue. Its worker looks at all deadlines when
-//! the first one has passed, but mostly not within 100 ms of the look before: a deadline may be
-//! missed by as much. A connection that is overdue gets [`Event::Overdue`].
+//! [`Connection::deadline`] says when a connection is overdue. Its worker looks at all deadlines
+//! when the first one has passed, but mostly not within 100 ms of the look before: a deadline may
+//! be missed by as much. A connection that is overdue gets [`Event::Overdue`].
 //!
 //! | waits for | for | then |
 //! |---|---|---|
@@ -58,8 +58,8 @@
 //! | an answer that is made | no limit: the writer has its own | |
 //!
 //! Above the connection limit ([`Phase::Full`]), workers look every 20 ms, and the connections that
-//! have stalled longest, for half a second at least, get [`Event::Evicted`]. Old lists that take too
-//! much memory end the connections that read them within 100 ms (`Worker::close_old`).
+//! have stalled longest, for half a second at least, get [`Event::Evicted`]. Old lists that take
+//! too much memory end the connections that read them within 100 ms (`Worker::close_old`).
 
 mod access_log;
 mod connection;
@@ -69,7 +69,7 @@ mod listen;
 mod output;
 #[cfg(fuzzing)]
 pub(crate) mod stepped;
-mod waits;
+mod watches;
 mod worker;
 mod yielding;
 

@@ -74,7 +74,7 @@ pub(crate) enum Answer {
     /// The head of the request is refused.
     Refused(Response),
     /// What the client has is current, and it would rather wait for a change.
-    NotModified(Box<Wait>),
+    NotModified(Box<NotModified>),
     /// When the change is saved, its outcome is delivered, and
     /// [`Service::respond_to_outcome`] makes the response.
     Saving,
@@ -82,14 +82,15 @@ pub(crate) enum Answer {
     Deferred,
 }
 
-/// For what and how long a client waits (RFC 7240 §4.3).
+/// A response that the client would rather wait than get (RFC 7240 §4.3).
 #[derive(Debug)]
-pub(crate) struct Wait {
+pub(crate) struct NotModified {
+    /// What the client waits for.
     pub(crate) subject: Subject,
-    /// At most 300.
+    /// How long it waits: at most 300 s.
     pub(crate) seconds: u16,
     /// The response when nothing changes.
-    pub(crate) not_modified: Response,
+    pub(crate) response: Response,
 }
 
 /// What has to change for a client that waits.

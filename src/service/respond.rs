@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tiny_http::Method;
 
 use super::matcher::{BasePath, Resource};
-use super::{AccessLog, Answer, RequestContext, Service, Subject, Wait, page};
+use super::{AccessLog, Answer, NotModified, RequestContext, Service, Subject, page};
 use crate::blob::Blob;
 use crate::http::{CommonFields, Content, MediaType, Request, Response, StatusCode, conditions};
 use crate::logging::excerpt;
@@ -253,8 +253,8 @@ fn read_or_wait(request: &Request, blob: &Arc<Blob>, subject: impl FnOnce() -> S
     let response = read(request, blob);
     match request.fields().prefer_wait {
         Some(seconds) if response.status == StatusCode::NotModified => {
-            let not_modified = response.with_wait(seconds);
-            Answer::NotModified(Box::new(Wait { subject: subject(), seconds, not_modified }))
+            let response = response.with_wait(seconds);
+            Answer::NotModified(Box::new(NotModified { subject: subject(), seconds, response }))
         }
         _ => Answer::Now(response),
     }
