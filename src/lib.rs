@@ -176,11 +176,11 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let Some(Opened { store, details, is_new }) = wait_for(&opened, &signals)? else {
         return Ok(());
     };
-    let state = Arc::new(ServerState::new(workers, connections_max));
-    let service = Service::new(store, service_options(args, tokens), Arc::clone(&state));
+    let state = ServerState::new(workers, connections_max);
+    let service = Service::new(store, service_options(args, tokens), state);
     let limits =
         Limits { request_timeout: args.request_timeout, keep_alive: args.keep_alive, memory_max };
-    let shared = Arc::new(Shared::new(service, state, limits));
+    let shared = Arc::new(Shared::new(service, limits));
     let mut accept_loop =
         AcceptLoop::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
     // after everything that can fail: a failed start logs its error alone

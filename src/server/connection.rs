@@ -29,8 +29,7 @@ use crate::server_state::Phase;
 use crate::service::{Answer, RequestContext};
 use crate::store::{DatabaseError, Outcome, Ticket};
 
-/// Bytes received at a time: a request of curl takes 84, and a pipelining client has no more in its
-/// buffer.
+/// Bytes received at a time, unless more of a content are missing. A request of curl takes 84.
 const RECEIVE_BYTES: usize = 4096;
 
 /// Requests answered in a row before other connections are served, so that one client that
@@ -42,8 +41,8 @@ const ANSWERS_IN_A_ROW: usize = 16;
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
 /// How much longer than the keep-alive time an idle connection stays open: a request that is sent
-/// in the last moment still arrives. It also makes up for the field Keep-Alive, which promises
-/// whole seconds, and at least one.
+/// in the last moment still arrives. It also covers a keep-alive time below one second, since the
+/// field Keep-Alive promises at least one.
 const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
 /// How long an old representation may be sent after there are too many of them.
@@ -60,7 +59,7 @@ enum State {
     Receiving,
     /// The answer to a request, which takes long, or whose change has to be saved first. Nothing is
     /// received meanwhile, so that requests are answered in order. No timeout closes the
-    /// connection: its memory has to stay counted.
+    /// connection, since its request stays in memory, and has to be counted, until the answer.
     AwaitingAnswer { request: Arc<Request>, timing: Timing },
     /// A change of what its request names (RFC 7240 §4.3).
     Waiting(Box<Waiting>),
@@ -90,9 +89,9 @@ pub(super) enum Event {
     /// The other connections have been served: go on with the output, with the requests in the
     /// buffer, or ask again for what may have changed.
     Resume,
-    /// From the writer: the change is saved, or could not be.
+    /// From the writer: what came of a change, or why it could not be saved.
     Outcome(Result<Outcome, DatabaseError>),
-    /// From the pool: what took long.
+    /// From the pool: an answer that took long to make.
     Answer(Box<Answer>),
     /// [`Connection::deadline`] has passed.
     Overdue,

@@ -125,7 +125,7 @@ impl Watches {
 
     /// How many wait.
     fn count(&self) -> &AtomicUsize {
-        &self.shared.state.workers[self.worker].waiting
+        &self.shared.state().workers[self.worker].waiting
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {

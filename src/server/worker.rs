@@ -34,7 +34,7 @@ const FULL_TICK: Duration = Duration::from_millis(20);
 /// slowly is no progress, since anybody can send a byte now and then.
 const STALL_TIME: Duration = Duration::from_millis(500);
 
-/// Connections of the run queue that are served in one context.
+/// Most connections of the run queue that are served in one pass.
 const RESUMED_PER_PASS: usize = 64;
 
 /// Most bytes received at a time, when that many of a content are missing.
@@ -47,7 +47,7 @@ struct Entry {
     connection: Connection,
     /// What epoll watches the socket for; without any, it is not in epoll.
     watched: EventFlags,
-    /// Whether it is in the run queue, where a search would take long.
+    /// Whether it is in the run queue. To search the queue would take long.
     queued: bool,
 }
 
@@ -107,7 +107,7 @@ impl Worker {
             let mut context = LoopContext {
                 inbox: &inbox,
                 id: INBOX,
-                phase: inbox.shared.state.phase(),
+                phase: inbox.shared.state().phase(),
                 now,
                 date: date.at(now),
                 scratch: &mut scratch,
@@ -278,7 +278,7 @@ impl Worker {
         if matches!(guard, Err(TryLockError::WouldBlock)) {
             return;
         }
-        let share = context.shared().excess().div_ceil(context.shared().state.workers.len());
+        let share = context.shared().excess().div_ceil(context.shared().state().workers.len());
         let connections = self.connections.iter();
         let mut stalled: Vec<(Instant, u64)> = connections
             .filter_map(|(id, entry)| Some((entry.connection.stalled_since()?, *id)))

@@ -31,7 +31,7 @@ pub(crate) struct Service {
     openapi: Arc<Blob>,
     page: Arc<Blob>,
     pub(crate) metrics: Metrics,
-    server: Arc<ServerState>,
+    pub(crate) server: ServerState,
 }
 
 /// Those of the command line that decide how requests are answered.
@@ -50,7 +50,7 @@ pub(crate) struct ServiceOptions {
 }
 
 impl Service {
-    pub(crate) fn new(store: Store, options: ServiceOptions, server: Arc<ServerState>) -> Self {
+    pub(crate) fn new(store: Store, options: ServiceOptions, server: ServerState) -> Self {
         let metrics = Metrics::new(server.workers.len());
         let openapi = openapi(&options.base);
         let page = page::page(&options.base, options.content_max);

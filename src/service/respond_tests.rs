@@ -9,7 +9,7 @@ use crate::store::{Color, Colors, Store, Ticket};
 impl Service {
     /// A service of these colors in memory with one worker.
     pub(crate) fn in_memory(colors: Colors, options: ServiceOptions) -> Self {
-        Self::new(Store::in_memory(colors, 32 << 20), options, ServerState::new(1, 10).into())
+        Self::new(Store::in_memory(colors, 32 << 20), options, ServerState::new(1, 10))
     }
 }
 
