@@ -35,7 +35,7 @@
 //!   - `token`: who may change the list
 //!   - `page`: the page for browsers
 //! - `store`: the list, in memory and on disk
-//!   - `mod`: the list, and the way to its writer
+//!   - `mod`: the list, and where it is kept
 //!   - `list`: one mutex around the current version
 //!   - `colors`: one version of the list
 //!   - `color`: a color, which is its JSON

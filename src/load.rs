@@ -11,7 +11,8 @@ use crate::STACK_BYTES;
 use crate::args::Args;
 use crate::failure::Failure;
 use crate::store::{
-    Colors, Database, DatabaseError, Store, database, file_lock, foreign_reader, json, probe,
+    Colors, Database, DatabaseError, Follower, Store, Writer, database, file_lock, foreign_reader,
+    json, probe,
 };
 
 /// The seed if no option names one. A service that is started in a checkout has this file.
@@ -121,7 +122,7 @@ fn open(
         }
         Source::Followed(file) => {
             let (store, follower) =
-                Store::following(&file, memory_max).map_err(|error| unusable(&file, error))?;
+                Follower::open(&file, memory_max).map_err(|error| unusable(&file, error))?;
             let details = follows(&file, store.list.version().len());
             Ok((Opened { store, details, is_new: false }, Box::new(|| follower.run())))
         }
@@ -141,7 +142,7 @@ fn open(
             };
             let (database, colors) = Database::open(&given, &path, lock).map_err(failed)?;
             let details = format!("{} kept in {}, {origin}", count(colors.len()), given.display());
-            let (store, writer) = Store::in_database(database, colors, memory_max);
+            let (store, writer) = Writer::new(database, colors, memory_max);
             let opened = Opened { store, details, is_new: made_from.is_some() };
             Ok((opened, Box::new(|| writer.run())))
         }

@@ -100,7 +100,7 @@ use crate::server_state::{Phase, ServerState};
 use crate::service::Service;
 use crate::service_manager::{self, Watchdog};
 use crate::signals::Signals;
-use crate::store::{Store, Ticket};
+use crate::store::{DatabaseStatus, Store, Ticket};
 
 /// How long after the signal connections are still accepted from the kernel's queue.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
@@ -185,7 +185,8 @@ impl AcceptLoop {
     pub(crate) fn run(&mut self, signals: &Signals) -> io::Result<()> {
         service_manager::ready();
         while !self.accept_ready(signals)? {
-            let save_time = self.shared.service.store.status.elapsed();
+            let status = self.shared.service.store.status();
+            let save_time = status.map(DatabaseStatus::elapsed).unwrap_or_default();
             self.watchdog.tick(Instant::now(), save_time, |ping| {
                 self.inboxes.iter().for_each(|inbox| inbox.post(Mail::Ping(Arc::clone(ping))));
             });

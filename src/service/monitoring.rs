@@ -10,8 +10,9 @@ use super::Service;
 use super::respond::read;
 use crate::blob::Blob;
 use crate::http::{Content, MediaType, Request, Response, StatusCode};
-use crate::metrics::Gauges;
+use crate::metrics::{Gauges, SaveMetrics};
 use crate::server_state::Phase;
+use crate::store::{DatabaseStatus, Storage};
 
 impl Service {
     /// 200, or 503 with what is wrong. Tells what is known, and waits for nothing.
@@ -19,20 +20,23 @@ impl Service {
         let store = &self.store;
         let is_stopping = self.server.phase() == Phase::Stopping;
         let stopping = || is_stopping.then(|| "stopping".to_owned());
-        let fault = store.status.fault().or_else(stopping);
+        let fault = store.status().and_then(DatabaseStatus::fault).or_else(stopping);
         let mut health = serde_json::json!({
             "status": fault.as_deref().unwrap_or("ok"),
             "version": env!("BUILD_VERSION"),
             "colors": store.list.version().len(),
         });
-        let times = store.status.now();
-        if store.is_durable() {
-            health["saved"] = times.saved.map(rfc3339).into();
-        }
-        if let Some(file) = store.follows() {
-            health["follows"] = file.into();
-            health["read"] = times.read.map(rfc3339).into();
-            health["changed"] = times.changed.map(rfc3339).into();
+        match &store.storage {
+            Storage::InMemory => {}
+            Storage::Database { status, .. } => {
+                health["saved"] = status.now().saved.map(rfc3339).into();
+            }
+            Storage::Followed { file, status } => {
+                let times = status.now();
+                health["follows"] = file.as_str().into();
+                health["read"] = times.read.map(rfc3339).into();
+                health["changed"] = times.changed.map(rfc3339).into();
+            }
         }
         let text = format!("{health}\n").into_bytes();
         // RFC 9110 §13.2.1: conditions count only where the response would be a success without
@@ -44,8 +48,9 @@ impl Service {
     }
 
     pub(super) fn metrics(&self) -> Response {
-        let status = &self.store.status;
-        let times = status.now();
+        let status = self.store.status();
+        let times = status.map(DatabaseStatus::now).unwrap_or_default();
+        let no_saves = SaveMetrics::default();
         let version = self.store.list.version();
         let text = self.metrics.exposition(&Gauges {
             connections: self.server.connections(),
@@ -53,7 +58,7 @@ impl Service {
             waiting: self.server.waiting(),
             colors: version.len(),
             list_bytes: version.envelope_len(),
-            saves: &status.metrics,
+            saves: status.map_or(&no_saves, |status| &status.metrics),
             read: times.read,
             changed: times.changed,
         });

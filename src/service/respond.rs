@@ -11,7 +11,7 @@ use super::{AccessLog, Answer, NotModified, RequestContext, Service, Subject, pa
 use crate::blob::Blob;
 use crate::http::{CommonFields, Content, MediaType, Request, Response, StatusCode, conditions};
 use crate::logging::excerpt;
-use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, json};
+use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, Submitted, json};
 
 /// To parse a longer content takes more time than the rest of a request.
 const LONG_CONTENT_BYTES: usize = 16 * 1024;
@@ -119,12 +119,10 @@ impl Service {
         context: RequestContext,
     ) -> Answer {
         match change_of(request, action) {
-            Ok(change) if context.may_defer && self.store.would_take_long(&change) => {
-                Answer::Deferred
-            }
-            Ok(change) => match self.store.submit(change, context.ticket) {
-                Some(outcome) => Answer::Now(self.respond_to_outcome(Ok(outcome))),
-                None => Answer::Saving,
+            Ok(change) => match self.store.submit(change, context.ticket, !context.may_defer) {
+                Submitted::Decided(outcome) => Answer::Now(self.respond_to_outcome(Ok(outcome))),
+                Submitted::Queued => Answer::Saving,
+                Submitted::WouldTakeLong => Answer::Deferred,
             },
             // docs/http.md, Errors: the answer for an unknown name is always the same, even with
             // invalid content

@@ -167,9 +167,9 @@ impl Colors {
         ENVELOPE[0].len() + self.bytes + self.len().saturating_sub(1) + ENVELOPE[1].len()
     }
 
-    /// The envelope, if it is made already.
-    pub(super) fn made_envelope(&self) -> Option<&Arc<Blob>> {
-        self.envelope.get()
+    /// The envelope, if it and its tag are made already.
+    pub(super) fn tagged_envelope(&self) -> Option<&Arc<Blob>> {
+        self.envelope.get().filter(|envelope| envelope.has_tag())
     }
 
     /// The envelope: the object `{"data":[...]}` with all colors, which `GET /colors` answers. It
@@ -189,12 +189,12 @@ impl Colors {
 
     /// Bytes of this version that [`Blob::counted_bytes`] counts.
     pub(super) fn counted_bytes(&self) -> usize {
-        self.counted + self.made_envelope().map_or(0, |envelope| envelope.counted())
+        self.counted + self.envelope.get().map_or(0, |envelope| envelope.counted())
     }
 
     /// Whether `sent` is the envelope of this version, or one of its colors.
     pub(super) fn has(&self, sent: &Arc<Blob>) -> bool {
-        let is_envelope = self.made_envelope().is_some_and(|envelope| Arc::ptr_eq(envelope, sent));
+        let is_envelope = self.envelope.get().is_some_and(|envelope| Arc::ptr_eq(envelope, sent));
         is_envelope
             || Color::name_in(sent.bytes()).is_some_and(|name| {
                 self.named(&name).any(|(_, color)| Arc::ptr_eq(&color.json, sent))

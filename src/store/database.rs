@@ -27,9 +27,9 @@
 //!
 //! - Shared, in use and read mark are read locks, which any number may have at once. Of the others,
 //!   one at a time has each.
-//! - Exclusive: [`fill`] has it, a program that writes without a WAL while it does so, and the last
-//!   connection while it closes. A connection that cannot have it when it closes does not wait, but
-//!   leaves an empty FILE-wal.
+//! - Exclusive: [`fill`] has it, a program that writes without a WAL while it does so, and who removes
+//!   FILE-shm: the last connection while it closes, or a start that was refused. A connection that
+//!   cannot have it when it closes does not wait, but leaves an empty FILE-wal.
 //! - In use says that the content of FILE-shm is valid. The first connection makes that, the
 //!   wal-index, under the recovery lock.
 //! - Read mark: a checkpoint does not wait, but stops where a reader needs what is there.

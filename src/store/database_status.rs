@@ -10,8 +10,9 @@ use super::DatabaseError;
 use crate::metrics::SaveMetrics;
 use crate::service_manager;
 
-/// A save or a read that takes longer counts as failed. It does not wait for a lock of another
-/// program, since such a wait has ended by then.
+/// A save or a read that takes longer counts as failed. The wait of a save for the write lock does
+/// not add to its time: that starts again with each try to get the lock. A read that waits this long
+/// for another program fails.
 const HANG_TIME: Duration = Duration::from_secs(5);
 
 pub(crate) struct DatabaseStatus {
@@ -28,7 +29,7 @@ pub(crate) struct DatabaseStatus {
 pub(crate) struct Health {
     /// Why the last save or read failed; `None` if it did not.
     pub(super) failure: Option<DatabaseError>,
-    /// When the save or the read that is under way began.
+    /// When the save or the read that is under way began, or last began to wait for the write lock.
     begun: Option<Instant>,
     /// When changes were last saved; `None` before the first since the start.
     pub(crate) saved: Option<SystemTime>,
@@ -65,6 +66,11 @@ impl DatabaseStatus {
         self.lock().begun.map_or(Duration::ZERO, |begun| begun.elapsed())
     }
 
+    /// Starts the time of the save that is under way again: it waits for another program.
+    pub(super) fn restart_clock(&self) {
+        self.lock().begun = Some(Instant::now());
+    }
+
     /// Runs a save or a read, and notes when it began and whether it has failed. A panic counts as
     /// a failure. Reports to the log and the service manager each failure that differs from the one
     /// before, and the first success after a failure.
@@ -72,7 +78,7 @@ impl DatabaseStatus {
         &self,
         run: impl FnOnce() -> Result<T, DatabaseError>,
     ) -> Result<T, DatabaseError> {
-        self.lock().begun = Some(Instant::now());
+        self.restart_clock();
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(DatabaseError::Panicked));
         let failure = result.as_ref().err();
         let before = {

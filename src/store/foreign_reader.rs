@@ -33,7 +33,7 @@ const CLOCK_STEPS: Duration = Duration::from_millis(20);
 /// and on all three while it writes FILE.
 const PENDING: (off_t, off_t) = (0x4000_0000, 1);
 const RESERVED: (off_t, off_t) = (0x4000_0001, 1);
-const SHARED: (off_t, off_t) = (0x4000_0002, 510);
+pub(super) const SHARED: (off_t, off_t) = (0x4000_0002, 510);
 
 /// The byte of FILE-shm that a writer locks until what it has written to FILE-wal is synced and can
 /// be read (`wal.c`, `WAL_WRITE_LOCK`).
@@ -285,7 +285,7 @@ fn lock_shared(file: &File) -> io::Result<bool> {
 
 /// Takes or gives up a lock on a range: the offset of its first byte, and its length. False if
 /// another program has a lock that excludes this one.
-fn set_lock(file: &File, kind: i32, range: (off_t, off_t)) -> io::Result<bool> {
+pub(super) fn set_lock(file: &File, kind: i32, range: (off_t, off_t)) -> io::Result<bool> {
     match fcntl(file, FcntlArg::F_OFD_SETLK(&range_lock(kind, range))) {
         Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(false),
         set => set.map(|_| true).map_err(io::Error::from),

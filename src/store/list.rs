@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::{Change, Color, Colors, Outcome};
 use crate::blob::Blob;
 
+/// Old representations may take so many times as much memory as requests and responses.
+const OLD_FACTOR: usize = 2;
+
 /// Old representations may take more memory than the limit, so that a long list can be sent to its
 /// end: this many times the longest of them.
 const LONGEST_FACTOR: usize = 2;
@@ -21,7 +24,7 @@ const SHORT_LIST_BYTES: usize = 64 * 1024;
 
 pub(crate) struct SharedList {
     current: Mutex<Colors>,
-    /// Bytes that old representations may take.
+    /// Bytes that old representations, which are still being sent, may take.
     old_max: usize,
     /// Set once, by [`Store::connect`](super::Store::connect).
     pub(super) notify: OnceLock<Notify>,
@@ -31,8 +34,9 @@ pub(crate) struct SharedList {
 pub(crate) type Notify = Box<dyn Fn() + Send + Sync>;
 
 impl SharedList {
-    /// `old_max`: bytes of old representations that are still being sent.
-    pub(super) fn new(colors: Colors, old_max: usize) -> Self {
+    /// `memory_max`: bytes for requests and responses.
+    pub(super) fn new(colors: Colors, memory_max: usize) -> Self {
+        let old_max = OLD_FACTOR * memory_max;
         Self { current: Mutex::new(colors), old_max, notify: OnceLock::new() }
     }
 
@@ -62,8 +66,8 @@ impl SharedList {
     pub(crate) fn ready_envelope(&self) -> Option<Arc<Blob>> {
         let short = {
             let current = self.lock();
-            match current.made_envelope() {
-                Some(envelope) => return envelope.has_tag().then(|| Arc::clone(envelope)),
+            match current.tagged_envelope() {
+                Some(envelope) => return Some(Arc::clone(envelope)),
                 None if current.envelope_len() > SHORT_LIST_BYTES => return None,
                 None => current.clone(),
             }
@@ -97,29 +101,34 @@ impl SharedList {
         if all <= LONGEST_FACTOR * longest { Vec::new() } else { old }
     }
 
-    /// Makes a change, or finds that it cannot be made.
-    pub(super) fn make(&self, change: &Change) -> Outcome {
+    /// Makes a change, or finds that it cannot be made. `None` if that would take long, and must not:
+    /// the change needs the tag of a long list, which has to be computed first.
+    pub(super) fn make(&self, change: &Change, may_take_long: bool) -> Option<Outcome> {
         for _ in 0..TAG_TRIES_MAX {
-            // This computes the tag, which may take long, without the lock.
-            if change.needs_tag_of_list
-                && let (outcome, None) = change.decide(&self.version())
-            {
-                return outcome;
+            if change.needs_tag_of_list {
+                let version = self.version();
+                let has_tag = version.tagged_envelope().is_some();
+                if !may_take_long && !has_tag && version.envelope_len() > SHORT_LIST_BYTES {
+                    return None;
+                }
+                // This computes the tag, without the lock.
+                if let (outcome, None) = change.decide(&version) {
+                    return Some(outcome);
+                }
             }
             let mut current = self.lock();
-            let has_tag = || current.made_envelope().is_some_and(|envelope| envelope.has_tag());
-            if !change.needs_tag_of_list || has_tag() {
+            if !change.needs_tag_of_list || current.tagged_envelope().is_some() {
                 let (outcome, edit) = change.decide(&current);
-                let Some(edit) = edit else { return outcome };
+                let Some(edit) = edit else { return Some(outcome) };
                 let before = current.apply(edit);
                 drop(current);
                 self.notify();
                 // To free a long list or color takes long: without the lock.
                 drop(before);
-                return outcome;
+                return Some(outcome);
             }
         }
-        Outcome::Contended
+        Some(Outcome::Contended)
     }
 
     /// Publishes a new version of the list.
@@ -148,17 +157,24 @@ mod tests {
         }
     }
 
-    const OLD_MAX: usize = 64 * 1024 * 1024;
+    const MEMORY_MAX: usize = 32 * 1024 * 1024;
 
     fn list(colors: usize) -> SharedList {
         SharedList::new(
             Colors::from_iter((0..colors).map(|number| Color::new(&number.to_string(), ""))),
-            OLD_MAX,
+            MEMORY_MAX,
         )
     }
 
     fn delete(name: &str) -> Change {
         Change::new(Action::Delete(name.to_owned()), Conditions::default())
+    }
+
+    /// A change that needs the tag of the list.
+    fn replace_unless_empty(colors: Colors) -> Change {
+        let if_none_match = Some(Tags::OneOf([Tag::of(b"")].into()));
+        let conditions = Conditions { if_match: None, if_none_match };
+        Change::new(Action::ReplaceAll(colors), conditions)
     }
 
     /// Publishes a version with one more color.
@@ -172,9 +188,9 @@ mod tests {
     fn the_envelope_is_kept_between_changes() {
         let list = list(3);
         let kept = list.envelope();
-        assert_eq!(list.make(&delete("none")), Outcome::NotFound);
+        assert_eq!(list.make(&delete("none"), true), Some(Outcome::NotFound));
         assert!(Arc::ptr_eq(&kept, &list.envelope()));
-        assert_ne!(list.make(&delete("1")), Outcome::NotFound);
+        assert_ne!(list.make(&delete("1"), true), Some(Outcome::NotFound));
         let expected =
             "{\"data\":[{\"name\":\"0\",\"value\":\"\"},{\"name\":\"2\",\"value\":\"\"}]}\n";
         assert_eq!(str::from_utf8(list.envelope().bytes()).unwrap(), expected);
@@ -184,10 +200,10 @@ mod tests {
     /// as well, so the bound here is far above what those take.
     #[test]
     fn old_representations_that_take_too_much_are_closed_and_the_current_one_never() {
-        const OLD_MAX: usize = 256 * 1024 * 1024;
+        const MEMORY_MAX: usize = 128 * 1024 * 1024;
         let long = "x".repeat(32 * 1024 * 1024);
         let duplicates = (0..2).map(|_| Color::new("long", &long));
-        let list = SharedList::new(duplicates.collect(), OLD_MAX);
+        let list = SharedList::new(duplicates.collect(), MEMORY_MAX);
         let old: Vec<_> = (0..5)
             .map(|number| {
                 let envelope = list.envelope();
@@ -225,25 +241,38 @@ mod tests {
         let is_over = AtomicBool::new(false);
         let update = |value| Action::Update("0".to_owned(), Some(Color::new("0", value)));
         let updates = ["1", "2"].map(|value| Change::new(update(value), Conditions::default()));
-        let if_none_match = Some(Tags::OneOf([Tag::of(b"")].into()));
-        let conditions = Conditions { if_match: None, if_none_match };
-        let replace = Change::new(Action::ReplaceAll(list.version()), conditions);
+        let replace = replace_unless_empty(list.version());
         let deadline = Instant::now() + Duration::from_secs(60);
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Relaxed) {
-                    updates.iter().for_each(|update| drop(list.make(update)));
+                    updates.iter().for_each(|update| drop(list.make(update, true)));
                     // the mutex is not fair
                     thread::yield_now();
                 }
             });
-            let mut outcome = list.make(&replace);
-            while outcome != Outcome::Contended && Instant::now() < deadline {
-                outcome = list.make(&replace);
+            let mut outcome = list.make(&replace, true);
+            while outcome != Some(Outcome::Contended) && Instant::now() < deadline {
+                outcome = list.make(&replace, true);
             }
             is_over.store(true, Relaxed);
-            assert_eq!(outcome, Outcome::Contended);
+            assert_eq!(outcome, Some(Outcome::Contended));
         });
-        assert!(matches!(list.make(&replace), Outcome::Replaced(..)));
+        assert!(matches!(list.make(&replace, true), Some(Outcome::Replaced(..))));
+    }
+
+    #[test]
+    fn a_change_that_must_not_take_long_computes_the_tag_of_a_short_list_alone() {
+        for (colors, is_made) in [(3, true), (5_000, false)] {
+            let list = list(colors);
+            let before = list.version();
+            let replace = replace_unless_empty(Colors::default());
+            assert_eq!(list.make(&replace, false).is_some(), is_made);
+            assert_eq!(list.version() == before, !is_made);
+            list.envelope();
+            assert_eq!(list.make(&replace, false).is_some(), is_made, "it has no tag yet");
+            list.envelope().tag();
+            assert!(list.make(&replace, false).is_some());
+        }
     }
 }

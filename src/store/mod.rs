@@ -13,9 +13,9 @@
 //! | in a FILE that others write | the follower: [`Follower::run`] | the same |
 //!
 //! Writer and follower are threads of their own. The writer passes each outcome to [`Deliver`]. Who
-//! publishes a new version calls [`Notify`]. Neither of the two waits for more than a lock. A save that panics has
-//! failed. After any other panic of the writer the process ends, since nothing would be saved any
-//! more.
+//! publishes a new version calls [`Notify`]. Neither of these two functions waits for more than a
+//! lock. A save that panics has failed. After any other panic of the writer the process ends, since
+//! nothing would be saved any more.
 //!
 //! # Locks
 //!
@@ -35,8 +35,8 @@
 //! | a start | a predecessor that stops | 6 s |
 //! | a stop | the writer's last commit | 4.5 s from the signal |
 //!
-//! A save that takes longer than 5 s counts as failed in `/health` until it ends:
-//! [`DatabaseStatus`].
+//! A save that takes longer than 5 s, the wait for the lock not included, counts as failed in
+//! `/health` until it ends: [`DatabaseStatus`].
 
 mod change;
 mod color;
@@ -54,9 +54,8 @@ mod rows;
 mod wal_files;
 mod writer;
 
-use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 pub(crate) use change::{Action, Change, Outcome};
@@ -75,17 +74,26 @@ use writer::WriterMessage;
 /// programs. Readers may miss such a commit for this long.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Old representations may take so many times as much memory as requests and responses.
-const OLD_FACTOR: usize = 2;
-
-/// The list, and the way to its writer.
+/// The list, and where it is kept.
 pub(crate) struct Store {
     /// What is read.
     pub(crate) list: Arc<SharedList>,
-    /// Whether saving or, of a follower, reading works. Unused by a list in memory.
-    pub(crate) status: Arc<DatabaseStatus>,
-    storage: Storage,
-    deliver: Arc<OnceLock<Deliver>>,
+    pub(crate) storage: Storage,
+}
+
+/// Where the list is kept.
+pub(crate) enum Storage {
+    InMemory,
+    /// In a database. The writer, at the other end of this channel, makes the changes.
+    Database {
+        writer: Sender<WriterMessage>,
+        status: Arc<DatabaseStatus>,
+    },
+    /// In a file of this name, which others write. The follower reads it.
+    Followed {
+        file: String,
+        status: Arc<DatabaseStatus>,
+    },
 }
 
 /// Who asked for a change, and gets its outcome.
@@ -97,110 +105,65 @@ pub(crate) struct Ticket {
     pub(crate) connection: u64,
 }
 
-/// Takes the outcome of a change that was saved, or could not be.
-pub(crate) type Deliver = Box<dyn Fn(Ticket, Result<Outcome, DatabaseError>) + Send + Sync>;
-
-/// Where the list is kept.
-enum Storage {
-    InMemory,
-    /// In a database. The writer, at the other end of this channel, makes the changes.
-    Database(Sender<WriterMessage>),
-    /// In a file of this name, which others write.
-    Followed(String),
+/// What became of a change at once.
+pub(crate) enum Submitted {
+    Decided(Outcome),
+    /// It has to be saved. Its outcome is delivered later: when the change is on the disk and readers
+    /// see it, or when it has failed.
+    Queued,
+    /// Nothing was done: it would take long, and must not.
+    WouldTakeLong,
 }
 
+/// Takes the outcome of a change that was saved, or could not be.
+pub(crate) type Deliver = Box<dyn Fn(Ticket, Result<Outcome, DatabaseError>) + Send>;
+
 impl Store {
-    /// A list that is in memory alone. `memory_max`: bytes for requests and responses.
+    /// A list that is in memory alone. [`Writer::new`] and [`Follower::open`] make the other kinds.
+    /// `memory_max`: bytes for requests and responses.
     pub(crate) fn in_memory(colors: Colors, memory_max: usize) -> Self {
-        Self {
-            list: Arc::new(SharedList::new(colors, OLD_FACTOR * memory_max)),
-            status: Arc::new(DatabaseStatus::new(
-                "changes cannot be saved",
-                "changes are saved again",
-            )),
-            storage: Storage::InMemory,
-            deliver: Arc::default(),
+        Self { list: Arc::new(SharedList::new(colors, memory_max)), storage: Storage::InMemory }
+    }
+
+    /// Whether saving or, of a follower, reading works; `None` for a list in memory.
+    pub(crate) fn status(&self) -> Option<&DatabaseStatus> {
+        match &self.storage {
+            Storage::InMemory => None,
+            Storage::Database { status, .. } | Storage::Followed { status, .. } => Some(status),
         }
-    }
-
-    /// A list that is kept in a database, which has these colors. Changes are made while the writer
-    /// runs.
-    pub(crate) fn in_database(
-        database: Database,
-        colors: Colors,
-        memory_max: usize,
-    ) -> (Self, Writer) {
-        let (sender, messages) = mpsc::channel();
-        let store =
-            Self { storage: Storage::Database(sender), ..Self::in_memory(colors, memory_max) };
-        let writer = Writer {
-            list: Arc::clone(&store.list),
-            status: Arc::clone(&store.status),
-            messages,
-            deliver: Arc::clone(&store.deliver),
-            database,
-            warned: None,
-        };
-        (store, writer)
-    }
-
-    /// The list of a database that others write. Their changes are read while the follower runs.
-    pub(crate) fn following(
-        path: &Path,
-        memory_max: usize,
-    ) -> Result<(Self, Follower), DatabaseError> {
-        let status =
-            Arc::new(DatabaseStatus::new("the list cannot be read", "the list is read again"));
-        let storage = Storage::Followed(path.file_name().unwrap_or_default().display().to_string());
-        let store = Self { status, storage, ..Self::in_memory(Colors::default(), memory_max) };
-        let (list, status) = (Arc::clone(&store.list), Arc::clone(&store.status));
-        let mut follower = Follower { path: path.to_owned(), list, status, seen: None };
-        follower.refresh()?;
-        Ok((store, follower))
-    }
-
-    /// Whether changes are saved.
-    pub(crate) fn is_durable(&self) -> bool {
-        matches!(self.storage, Storage::Database(_))
-    }
-
-    /// The name of the file that the list follows, if it does.
-    pub(crate) fn follows(&self) -> Option<&str> {
-        if let Storage::Followed(file) = &self.storage { Some(file) } else { None }
     }
 
     /// Sets, once and before the first [`Store::submit`], what takes the outcomes of changes that
     /// are saved, and what is called after each new version of the list.
     pub(crate) fn connect(&self, deliver: Deliver, notify: Notify) {
-        let is_first = self.deliver.set(deliver).is_ok() && self.list.notify.set(notify).is_ok();
-        assert!(is_first, "the workers are made once");
+        if let Storage::Database { writer, .. } = &self.storage {
+            // Fails if the writer has ended. Then the service ends as well.
+            let _ = writer.send(WriterMessage::Connect(deliver));
+        }
+        assert!(self.list.notify.set(notify).is_ok(), "the workers are made once");
     }
 
-    /// Whether [`Store::submit`] would take long: if it had to compute the tag of a long list, for
-    /// a condition.
-    pub(crate) fn would_take_long(&self, change: &Change) -> bool {
-        !self.is_durable() && change.needs_tag_of_list && self.list.ready_envelope().is_none()
-    }
-
-    /// Makes a change, or finds that it cannot be made. `None` if it has to be saved. Its outcome
-    /// is delivered later: when the change is on the disk and readers see it, or when it has
-    /// failed.
-    pub(crate) fn submit(&self, change: Change, ticket: Ticket) -> Option<Outcome> {
+    /// Makes a change, or has the writer make it. `may_take_long`: even if the tag of a long list has
+    /// to be computed for a condition.
+    pub(crate) fn submit(&self, change: Change, ticket: Ticket, may_take_long: bool) -> Submitted {
         match &self.storage {
-            Storage::InMemory => Some(self.list.make(&change)),
-            Storage::Database(writer) => {
+            Storage::InMemory => match self.list.make(&change, may_take_long) {
+                Some(outcome) => Submitted::Decided(outcome),
+                None => Submitted::WouldTakeLong,
+            },
+            Storage::Database { writer, .. } => {
                 // Fails if the writer has ended. Then the service ends, and answers nobody.
                 let _ = writer.send(WriterMessage::Change(change, ticket));
-                None
+                Submitted::Queued
             }
-            Storage::Followed(_) => unreachable!("nobody may change a list that is followed"),
+            Storage::Followed { .. } => unreachable!("nobody may change a list that is followed"),
         }
     }
 
     /// Tells the writer to save what is queued and to close the database. After that, FILE alone is
     /// the list. Otherwise fails with the reason, such as that the deadline has passed.
     pub(crate) fn close(&self, deadline: Instant) -> Result<(), String> {
-        let Storage::Database(writer) = &self.storage else { return Ok(()) };
+        let Storage::Database { writer, .. } = &self.storage else { return Ok(()) };
         let (sender, closed) = mpsc::channel();
         // Fails if the writer has ended. Then the receiver fails as well, at once.
         let _ = writer.send(WriterMessage::Close(sender));

@@ -8,9 +8,11 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
+use nix::libc::F_WRLCK;
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
+use super::foreign_reader::{SHARED, set_lock};
 use super::{DatabaseError, probe};
 
 /// The wal-index in FILE-shm consists of blocks of this many bytes, each for this many frames of
@@ -44,8 +46,8 @@ pub(super) struct WalFiles {
 pub(super) struct SharedMemory {
     file: File,
     path: PathBuf,
-    /// This process has created the file, and removes it if nobody uses it in the end.
-    is_new: bool,
+    /// FILE, if this process has created the file beside it, and has to remove it in the end.
+    made_beside: Option<PathBuf>,
     /// The length in bytes that this process has allocated. If the file is shorter, it was cut.
     allocated: u64,
 }
@@ -60,15 +62,15 @@ impl SharedMemory {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(mode);
         let made = options.clone().create_new(true).open(&shm);
-        let is_new = made.is_ok();
+        let made_beside = made.is_ok().then(|| path.to_owned());
         let file = made.or_else(|_| options.open(&shm)).map_err(failed)?;
-        if is_new {
+        if made_beside.is_some() {
             // SQLite gives a new FILE-shm the owner and the mode of FILE as well (os_unix.c).
             file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
             // Only root may do this. Other users own FILE themselves in most cases.
             let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
         }
-        Ok(Self { file, path: shm, is_new, allocated: 0 })
+        Ok(Self { file, path: shm, made_beside, allocated: 0 })
     }
 
     /// Allocates what SQLite will map for a FILE-wal of this many frames, and a block more.
@@ -101,14 +103,15 @@ impl SharedMemory {
 
 impl Drop for SharedMemory {
     /// Removes the file if it was created here and no program uses it.
+    ///
+    /// SQLite opens and uses FILE-shm while it has the shared lock on FILE. So it removes FILE-shm
+    /// only under the exclusive lock, and so does this (`wal.c`, `sqlite3WalClose`).
     fn drop(&mut self) {
+        let Some(path) = &self.made_beside else { return };
+        let Ok(database) = OpenOptions::new().write(true).open(path) else { return };
         let id = |file: io::Result<Metadata>| file.ok().map(|file| id_of(&file));
         let is_this = || id(self.file.metadata()) == id(fs::metadata(&self.path));
-        // SQLite has a lock on the file while it uses it.
-        if self.is_new
-            && is_this()
-            && fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
-        {
+        if matches!(set_lock(&database, F_WRLCK, SHARED), Ok(true)) && is_this() {
             // A file that stays does no harm: the next program that opens the database uses it.
             let _ = fs::remove_file(&self.path);
         }
@@ -224,15 +227,23 @@ mod tests {
     use std::sync::Barrier;
     use std::thread;
 
+    use nix::libc::{F_RDLCK, F_UNLCK};
+
     use super::*;
 
-    #[test]
-    fn only_one_of_several_that_open_the_shm_at_once_has_made_it() {
+    /// An empty FILE in a new directory.
+    fn database(name: &str) -> PathBuf {
         let directory =
-            std::env::temp_dir().join(format!("colors-wal-files-{}", std::process::id()));
+            std::env::temp_dir().join(format!("colors-wal-files-{name}-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("FILE");
         fs::write(&path, "").unwrap();
+        path
+    }
+
+    #[test]
+    fn only_one_of_several_that_open_the_shm_at_once_has_made_it() {
+        let path = database("opening");
         for round in 0..200 {
             let barrier = Barrier::new(4);
             let open = || {
@@ -242,8 +253,24 @@ mod tests {
             let opened = thread::scope(|scope| {
                 [(); 4].map(|()| scope.spawn(open)).map(|opening| opening.join().unwrap())
             });
-            assert_eq!(opened.iter().filter(|shm| shm.is_new).count(), 1, "{round}");
+            assert_eq!(opened.iter().filter(|shm| shm.made_beside.is_some()).count(), 1, "{round}");
         }
-        fs::remove_dir_all(&directory).unwrap();
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn an_shm_that_was_made_is_removed_unless_a_program_has_opened_the_database() {
+        let path = database("removing");
+        let other = File::open(&path).unwrap();
+        assert!(set_lock(&other, F_RDLCK, SHARED).unwrap());
+        for is_in_use in [true, false] {
+            let shm = SharedMemory::open(&path).unwrap();
+            let file = shm.path.clone();
+            drop(shm);
+            assert_eq!(file.exists(), is_in_use);
+            let _ = fs::remove_file(file);
+            assert!(set_lock(&other, F_UNLCK, SHARED).unwrap());
+        }
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }
 }

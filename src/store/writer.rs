@@ -5,14 +5,15 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::exit;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use super::POLL_INTERVAL;
 use super::database::{BUSY_TIME, TRY_TIME};
 use super::{
-    Change, Colors, Database, DatabaseError, DatabaseStatus, Deliver, Outcome, SharedList, Ticket,
+    Change, Colors, Database, DatabaseError, DatabaseStatus, Deliver, Outcome, SharedList, Storage,
+    Store, Ticket,
 };
 use crate::logging;
 
@@ -25,7 +26,9 @@ const BATCH_TIME: Duration = Duration::from_millis(50);
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the store sends to the writer.
-pub(super) enum WriterMessage {
+pub(crate) enum WriterMessage {
+    /// Before the first change: what takes the outcomes.
+    Connect(Deliver),
     Change(Change, Ticket),
     /// Save what came before, and close the database. The sender gets what [`Database::close`] has
     /// returned.
@@ -34,16 +37,27 @@ pub(super) enum WriterMessage {
 
 /// Saves changes, on a thread of its own.
 pub(crate) struct Writer {
-    pub(super) list: Arc<SharedList>,
-    pub(super) status: Arc<DatabaseStatus>,
-    pub(super) messages: Receiver<WriterMessage>,
-    pub(super) deliver: Arc<OnceLock<Deliver>>,
-    pub(super) database: Database,
+    database: Database,
+    list: Arc<SharedList>,
+    status: Arc<DatabaseStatus>,
+    messages: Receiver<WriterMessage>,
     /// When the log last said that another program has changed the list.
-    pub(super) warned: Option<Instant>,
+    warned: Option<Instant>,
 }
 
 impl Writer {
+    /// The store of a database that has these colors, and the writer that makes its changes.
+    /// `memory_max`: see [`Store::in_memory`].
+    pub(crate) fn new(database: Database, colors: Colors, memory_max: usize) -> (Store, Self) {
+        let list = Arc::new(SharedList::new(colors, memory_max));
+        let (on_failure, on_recovery) = ("changes cannot be saved", "changes are saved again");
+        let status = Arc::new(DatabaseStatus::new(on_failure, on_recovery));
+        let (writer, messages) = mpsc::channel();
+        let storage = Storage::Database { writer, status: Arc::clone(&status) };
+        let store = Store { list: Arc::clone(&list), storage };
+        (store, Self { database, list, status, messages, warned: None })
+    }
+
     /// Saves changes until it is told to close, or the store is gone.
     pub(crate) fn run(self) {
         // The status catches a panic in a save. After any other panic, nothing would be saved any
@@ -56,6 +70,7 @@ impl Writer {
 
     fn save_until_closed(mut self) {
         let mut unsaved = Vec::new();
+        let mut connected: Option<Deliver> = None;
         let mut closed = None;
         let mut tag_first = false;
         while closed.is_none() || !unsaved.is_empty() {
@@ -72,6 +87,7 @@ impl Writer {
             }
             for message in first.into_iter().chain(self.messages.try_iter()) {
                 match message {
+                    WriterMessage::Connect(deliver) => connected = Some(deliver),
                     WriterMessage::Change(change, ticket) => unsaved.push((change, ticket)),
                     WriterMessage::Close(sender) => closed = Some(sender),
                 }
@@ -85,7 +101,7 @@ impl Writer {
                 let outcomes = self.save(&unsaved);
                 let (saved, rest) = unsaved.split_at(outcomes.len());
                 tag_first = !saved.iter().any(needs_tag) && rest.iter().any(needs_tag);
-                let deliver = self.deliver.get().expect("it is set before the first change");
+                let deliver = connected.as_ref().expect("it comes before the first change");
                 for ((_, ticket), outcome) in unsaved.drain(..outcomes.len()).zip(outcomes) {
                     deliver(ticket, outcome);
                 }
@@ -125,6 +141,7 @@ impl Writer {
             let known = self.list.version();
             match self.database.begin(&known, has_failed) {
                 Err(DatabaseError::Busy) if begun.elapsed() + TRY_TIME < BUSY_TIME => {
+                    self.status.restart_clock();
                     self.publish_external()?;
                 }
                 found => {
@@ -203,38 +220,79 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::sync::mpsc::channel;
+    use std::path::{Path, PathBuf};
     use std::thread;
 
-    use super::super::{Action, Color, Store, database, file_lock};
+    use rusqlite::Connection;
+
+    use super::super::{Action, Color, database, file_lock};
     use super::*;
     use crate::tag::{Conditions, Tag, Tags};
 
-    #[test]
-    fn a_change_that_needs_the_tag_is_not_kept_waiting_by_those_that_do_not() {
-        let directory = std::env::temp_dir().join(format!("colors-writer-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
+    /// A store of an empty list in this directory, its writer, which does not run yet, and the
+    /// outcomes of its changes.
+    fn open(directory: &Path) -> (Store, Writer, Receiver<Result<Outcome, DatabaseError>>) {
+        fs::create_dir_all(directory).unwrap();
         let path = directory.join("colors.db");
         let lock = file_lock::flock(&path).unwrap();
         database::fill(&path, &Colors::default()).unwrap();
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
-        let (store, writer) = Store::in_database(database, colors, 1 << 20);
-        let (sender, outcomes) = channel();
-        let deliver = move |_, outcome: Result<Outcome, _>| sender.send(outcome.unwrap()).unwrap();
-        store.connect(Box::new(deliver), Box::new(|| ()));
-        let ask = |action, if_match: Option<Tags>| {
-            let conditions = Conditions { if_match, if_none_match: None };
-            store.submit(Change::new(action, conditions), Ticket { worker: 0, connection: 0 });
-        };
+        let (store, writer) = Writer::new(database, colors, 1 << 20);
+        let (sender, outcomes) = mpsc::channel();
+        store.connect(Box::new(move |_, outcome| sender.send(outcome).unwrap()), Box::new(|| ()));
+        (store, writer, outcomes)
+    }
+
+    fn submit(store: &Store, action: Action, if_match: Option<Tags>) {
+        let conditions = Conditions { if_match, if_none_match: None };
+        let ticket = Ticket { worker: 0, connection: 0 };
+        store.submit(Change::new(action, conditions), ticket, true);
+    }
+
+    fn scratch(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("colors-writer-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn a_change_that_needs_the_tag_is_not_kept_waiting_by_those_that_do_not() {
+        let directory = scratch("tag");
+        let (store, writer, outcomes) = open(&directory);
         let long: Colors = (0..5_000).map(|name| Color::new(&name.to_string(), "")).collect();
-        ask(Action::Create(Color::new("a", "")), Some(Tags::OneOf([Tag::of(b"")].into())));
-        (0..12).for_each(|_| ask(Action::ReplaceAll(long.clone()), None));
+        let if_match = Some(Tags::OneOf([Tag::of(b"")].into()));
+        submit(&store, Action::Create(Color::new("a", "")), if_match);
+        (0..12).for_each(|_| submit(&store, Action::ReplaceAll(long.clone()), None));
         let writing = thread::spawn(|| writer.run());
         assert_eq!(store.close(Instant::now() + Duration::from_secs(60)), Ok(()));
         writing.join().unwrap();
-        let outcomes: Vec<Outcome> = outcomes.try_iter().collect();
-        let place = outcomes.iter().position(|outcome| *outcome == Outcome::ConditionFailed);
+        let outcomes: Vec<_> = outcomes.try_iter().collect();
+        let place = outcomes.iter().position(|outcome| *outcome == Ok(Outcome::ConditionFailed));
         assert!((1..12).contains(&place.unwrap()), "{place:?} of {}", outcomes.len());
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_save_that_waits_for_the_lock_does_not_hang() {
+        let directory = scratch("lock");
+        let (store, writer, outcomes) = open(&directory);
+        let other = Connection::open(directory.join("colors.db")).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let color = Color::new("a", "");
+        submit(&store, Action::Create(color.clone()), None);
+        let writing = thread::spawn(|| writer.run());
+        let mut longest = Duration::ZERO;
+        loop {
+            let elapsed = store.status().unwrap().elapsed();
+            assert_eq!(outcomes.try_recv(), Err(mpsc::TryRecvError::Empty), "{longest:?}");
+            if Duration::ZERO < elapsed && elapsed < longest {
+                break;
+            }
+            longest = elapsed;
+            thread::yield_now();
+        }
+        other.execute_batch("COMMIT").unwrap();
+        assert_eq!(store.close(Instant::now() + Duration::from_secs(60)), Ok(()));
+        writing.join().unwrap();
+        assert_eq!(outcomes.recv(), Ok(Ok(Outcome::Created { color, is_first: true })));
         fs::remove_dir_all(&directory).unwrap();
     }
 }

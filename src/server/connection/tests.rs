@@ -100,7 +100,7 @@ impl Pair {
     fn change_red(&self, value: &str) {
         let update = Action::Update("red".to_owned(), Some(Color::new("red", value)));
         let ticket = Ticket { worker: 0, connection: 9 };
-        self.store().submit(Change::new(update, Default::default()), ticket).unwrap();
+        self.store().submit(Change::new(update, Default::default()), ticket, true);
     }
 
     fn tag(&self) -> String {
