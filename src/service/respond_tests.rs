@@ -228,11 +228,8 @@ fn targets_that_name_nothing_say_why() {
 fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
     let service = service();
     let ask = |method, target, origin: Option<&str>, host: Option<&str>| {
-        let fields = Fields {
-            origin: origin.map(str::to_owned),
-            host: host.map(|name| RequestHost { name: name.to_owned(), needs_dns: true }),
-            ..Fields::default()
-        };
+        let host = host.map(|name| RequestHost::ByDns(name.to_owned())).unwrap_or_default();
+        let fields = Fields { origin: origin.map(str::to_owned), host, ..Fields::default() };
         respond(&service, &request(method, target, fields, ""))
     };
     for target in ["/colors/red", "/nowhere", "/%"] {
