@@ -87,14 +87,18 @@ impl fmt::Debug for Credentials {
     }
 }
 
+/// Whether a method is safe: it changes nothing (RFC 9110 §9.2.1).
+pub(crate) fn is_safe(method: &Method) -> bool {
+    matches!(method, Method::Get | Method::Head | Method::Options)
+}
+
 impl Request {
     pub(crate) fn fields(&self) -> &Fields {
         self.rare_fields.as_deref().unwrap_or(&NO_FIELDS)
     }
 
-    /// Whether the method is GET, HEAD or OPTIONS, which are safe (RFC 9110 §9.2.1).
     pub(crate) fn is_safe(&self) -> bool {
-        matches!(self.method, Method::Get | Method::Head | Method::Options)
+        is_safe(&self.method)
     }
 
     /// Whether this is a CORS preflight, by which a browser asks what a page of another origin may

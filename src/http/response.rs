@@ -81,8 +81,6 @@ pub(crate) struct CommonFields<'a> {
     pub(crate) connection: &'a str,
     /// The Origin of the request, if it is allowed, for the CORS fields (Fetch standard).
     pub(crate) allowed_origin: Option<&'a str>,
-    /// The request asks what a page of that origin may send.
-    pub(crate) is_preflight: bool,
     /// The response depends on the Origin of the request.
     pub(crate) varies_by_origin: bool,
     /// No shared cache may keep the response.
@@ -112,12 +110,6 @@ pub(crate) fn keep_alive_fields(seconds: u64) -> String {
 /// color exists (Fetch and HTML standards). None affects CORS.
 const PROTECTION_FIELDS: &str = "\r\nX-Content-Type-Options: nosniff\
     \r\nCross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY";
-
-/// The methods and further fields that a page of an allowed origin may send.
-const PREFLIGHT_FIELDS: &str = "\r\nAccess-Control-Allow-Methods: GET, HEAD, POST, PUT, DELETE\
-    \r\nAccess-Control-Allow-Headers: Accept, Authorization, Content-Type, If-Match, If-None-Match, \
-    Prefer\
-    \r\nAccess-Control-Max-Age: 600"; // seconds
 
 /// What a page of an allowed origin may read besides the fields that every page may read.
 const EXPOSED_FIELDS: &str =
@@ -196,8 +188,7 @@ impl Response {
         }
         push(out, [common.connection]);
         if let Some(origin) = common.allowed_origin {
-            let further = if common.is_preflight { PREFLIGHT_FIELDS } else { EXPOSED_FIELDS };
-            push(out, ["\r\nAccess-Control-Allow-Origin: ", origin, further]);
+            push(out, ["\r\nAccess-Control-Allow-Origin: ", origin, EXPOSED_FIELDS]);
         }
         push(out, ["\r\n\r\n"]);
     }
@@ -274,7 +265,6 @@ mod tests {
                 date,
                 connection,
                 allowed_origin: None,
-                is_preflight: false,
                 varies_by_origin: false,
                 is_private: false,
             },

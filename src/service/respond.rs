@@ -59,7 +59,7 @@ impl Service {
         // the table of docs/http.md, Resources; `admit` refuses methods that a resource does not have
         let response = match (resource, &request.method) {
             (resource @ Resource::Asterisk, _) | (resource, Method::Options) => {
-                self.options(&resource, request)
+                self.allowed_methods(&resource, request)
             }
             (Resource::Colors, Method::Post) => {
                 return change(None, json::from_create(content).map(Action::Create));
@@ -207,7 +207,6 @@ impl Service {
             connection,
             allowed_origin: request
                 .and_then(|request| self.options.allowlist.allowed_origin(request)),
-            is_preflight: request.is_some_and(Request::is_preflight),
             varies_by_origin: !self.options.allowlist.origins.is_empty(),
             is_private: self.is_private(),
         }
