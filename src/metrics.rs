@@ -18,7 +18,7 @@ const FAMILIES: &str = "\
 colors_http_requests_total counter Responses by method and class of status; other: also what is no \
 request.
 colors_http_request_duration_seconds histogram Time from the last byte of a request to its answer; \
-durable: changes that were saved first.
+durable: changes with --data, also those that leave nothing to save, such as a 404 or a 412.
 colors_connections gauge Open connections.
 colors_connections_max gauge Most connections at a time; further clients wait.
 colors_requests_waiting gauge Requests that wait for a change of the list.
@@ -128,13 +128,13 @@ pub(crate) struct WorkerCounters {
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
     /// Closed connections by [`Closing`].
     closed: [Counter; Closing::ALL.len()],
-    /// Times of requests that were answered without a save. The clock is read once per pass: most
-    /// requests have the time of the pass that answered them, from its start to its end. What took
-    /// long is counted from the start of the pass that received its last byte. The time in the
+    /// Times of requests that are not in `durable`. The clock is read once per pass, so most requests
+    /// have the time of the pass that answered them, from its start to its end. A request that takes
+    /// long has the time from the start of the pass that received its last byte. The time in the
     /// kernel's receive buffer, and in the run queue, is not counted.
     pub(crate) immediate: Histogram,
-    /// Times of changes that had to be saved first: from the pass that received the last byte to
-    /// the answer.
+    /// Times of changes that the writer decided, whether it had something to save or not: from the
+    /// start of the pass that received the last byte to the answer.
     pub(crate) durable: Histogram,
 }
 
