@@ -79,8 +79,8 @@ impl Connection {
                 let next = self.respond(&request, response, context);
                 match timing {
                     Timing::Pass | Timing::Waited(_) => context.answered += 1,
-                    Timing::Long => context.counters().immediate.add(1, self.received.elapsed()),
-                    Timing::Durable => context.counters().durable.add(1, self.received.elapsed()),
+                    Timing::Long => context.counters().immediate.observe(self.received.elapsed()),
+                    Timing::Durable => context.counters().durable.observe(self.received.elapsed()),
                 }
                 return next;
             }
