@@ -74,7 +74,7 @@ mod tests {
         };
         super::conditions(&Request::plain(method, fields)).map_err(|response| {
             assert_eq!(response.status, StatusCode::BadRequest);
-            response.detail.into_owned()
+            response.log_detail.into_owned()
         })
     }
 

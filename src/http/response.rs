@@ -69,8 +69,8 @@ pub(crate) struct Response {
     pub(crate) challenge: Option<Challenge>,
     /// The request has changed the list.
     pub(crate) is_change: bool,
-    /// For the log: the reason of an error, or what a change has made.
-    pub(crate) detail: Cow<'static, str>,
+    /// Only for the log: the reason of an error, or what a change has made.
+    pub(crate) log_detail: Cow<'static, str>,
 }
 
 /// What decides those fields of a response that do not depend on its content.
@@ -127,16 +127,16 @@ impl Response {
             applied_wait: None,
             challenge: None,
             is_change: false,
-            detail: Cow::Borrowed(""),
+            log_detail: Cow::Borrowed(""),
         }
     }
 
     /// A response with the Error body (docs/http.md, Errors). `message` is for the author of the
     /// client, in lower case and without a full stop.
     pub(crate) fn error(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
-        let detail = message.into();
-        let body = format!("{}\n", json!({"error": true, "message": detail}));
-        Self { detail, ..Self::new(status, Content::Own(body.into_bytes())) }
+        let message = message.into();
+        let body = format!("{}\n", json!({"error": true, "message": message}));
+        Self { log_detail: message, ..Self::new(status, Content::Own(body.into_bytes())) }
     }
 
     /// The response to a request that waited for a change, or could have, for so many seconds.

@@ -21,7 +21,7 @@ pub(super) fn log(
 ) {
     let client = || client(peer, request.and_then(|request| request.fields().forwarded_for));
     let status = response.status.code();
-    let detail = &response.detail;
+    let detail = &response.log_detail;
     if response.challenge == Some(Challenge::InvalidToken) {
         logging::WRONG_TOKENS.log(format_args!("a wrong token from {}", client()));
     } else if response.status == StatusCode::Forbidden {

@@ -107,7 +107,7 @@ fn foreign_host(host: &str) -> Response {
 /// request; empty if none would.
 fn forbidden(message: &str, log: &str, advice: &str) -> Response {
     let response = Response::error(StatusCode::Forbidden, format!("{message}{advice}"));
-    Response { detail: format!("{log}{advice}").into(), ..response }
+    Response { log_detail: format!("{log}{advice}").into(), ..response }
 }
 
 /// The value of a field that is not empty.
@@ -175,7 +175,7 @@ mod tests {
         let refusal = checked.err()?;
         assert_eq!(refusal.status, StatusCode::Forbidden);
         let content = String::from_utf8(refusal.content.bytes().to_vec()).unwrap();
-        Some((content, refusal.detail.into_owned()))
+        Some((content, refusal.log_detail.into_owned()))
     }
 
     /// Checks what every method that changes something, and every other, makes of these two fields.

@@ -239,7 +239,7 @@ fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
             r#"{"error":true,"message":"a page of another origin may not change the list; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that"}"#
         );
         assert_eq!(
-            (refused.status, refused.detail.split(';').next()),
+            (refused.status, refused.log_detail.split(';').next()),
             (
                 StatusCode::Forbidden,
                 Some(r#"refused a change from the origin "http://evil.example""#)

@@ -42,9 +42,9 @@ impl WaitTime {
     /// The response that ends the wait.
     fn end_with(&self, response: Response, now: Instant) -> Response {
         let waited = (now - self.begun).as_secs_f32();
-        let space = if response.detail.is_empty() { "" } else { ", " };
-        let detail = format!("{}{space}waited {waited:.3} s", response.detail).into();
-        Response { detail, ..response.with_wait(self.seconds) }
+        let space = if response.log_detail.is_empty() { "" } else { ", " };
+        let log_detail = format!("{}{space}waited {waited:.3} s", response.log_detail).into();
+        Response { log_detail, ..response.with_wait(self.seconds) }
     }
 }
 
