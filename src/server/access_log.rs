@@ -28,7 +28,7 @@ pub(super) fn log(service: &Service, exchange: &Exchange<'_>) {
     let Exchange { peer, request, received, response, bytes } = *exchange;
     let client = || client(peer, request.and_then(|request| request.fields().forwarded_for));
     let status = response.status.code();
-    let detail = &response.detail;
+    let detail = &response.log_detail;
     if response.challenge == Some(Challenge::InvalidToken) {
         logging::WRONG_TOKENS.log(format_args!("a wrong token from {}", client()));
     } else if response.status == StatusCode::Forbidden {

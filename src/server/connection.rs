@@ -235,7 +235,7 @@ impl Connection {
             (Event::Ready, State::Receiving) => self.receive_requests(context),
             (Event::Resume, State::Receiving) => self.answer_requests(context),
             (Event::Overdue, State::Receiving) if !self.parser.is_idle() => {
-                context.counters().closed(Closing::Request).add(1);
+                context.counters().closed(Closing::Request).inc();
                 self.refuse(None, timed_out(), context)
             }
             (Event::Overdue, State::Receiving) => Ok(self.close(Closing::Idle, context)),
@@ -286,7 +286,7 @@ impl Connection {
 
     /// Closes the connection; counts and logs the reason.
     fn close(&self, reason: Closing, context: &LoopContext<'_>) -> Next {
-        context.counters().closed(reason).add(1);
+        context.counters().closed(reason).inc();
         log::debug!("closed {}: {}", access_log::client(self.peer, None), reason.label());
         Next::Close
     }

@@ -125,7 +125,7 @@ impl Worker {
             }
             self.close_old_if_new();
             let end = Instant::now();
-            context.counters().immediate.add(context.answered, end - now);
+            context.counters().immediate.observe_each(context.answered, end - now);
             before = end;
         }
     }
@@ -242,7 +242,7 @@ impl Worker {
         entry.watched = wanted;
         if let Err(error) = watched {
             self.connections.remove(&id);
-            context.counters().closed(Closing::NoRoom).add(1);
+            context.counters().closed(Closing::NoRoom).inc();
             logging::CONNECTIONS
                 .log(format_args!("closed a connection: epoll does not take its socket: {error}"));
         }

@@ -66,8 +66,8 @@ fn a_panic_is_answered_with_500_and_the_requests_behind_it_as_well() {
     let mut worker = worker("#f00");
     // the page has the number of answers that took up to a second, which overflows
     let counters = &worker.inbox.shared.service.metrics.workers[0];
-    counters.immediate.add(u64::MAX, Duration::ZERO);
-    counters.immediate.add(1, Duration::from_secs(1));
+    counters.immediate.observe_each(u64::MAX, Duration::ZERO);
+    counters.immediate.observe(Duration::from_secs(1));
     let color = "{\"name\":\"red\",\"value\":\"#f00\"}\n";
     let message =
         "{\"error\":true,\"message\":\"the service failed on this request, its log says where\"}\n";
@@ -140,7 +140,7 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
     assert_eq!(
         (
             worker.connections.len(),
-            worker.inbox.shared.service.metrics.workers[0].closed(Closing::NoRoom).read()
+            worker.inbox.shared.service.metrics.workers[0].closed(Closing::NoRoom).get()
         ),
         (0, 1)
     );

@@ -43,7 +43,7 @@ fn content_with_a_coding_is_refused_where_it_counts() {
         assert_eq!(response.status.code(), status, "{method:?} {target}");
         if status == 415 {
             assert_eq!(
-                response.detail,
+                response.log_detail,
                 r#"the content has the coding "gzip", send it without one"#
             );
         }
@@ -69,7 +69,7 @@ fn what_is_sent_instead_of_json_is_answered_with_what_to_send() {
     ] {
         for (method, target) in [(Method::Post, "/colors"), (Method::Put, "/colors/red")] {
             let response = ask(&service(), method, target, content);
-            let message = response.detail.split(" at line ").next();
+            let message = response.log_detail.split(" at line ").next();
             assert_eq!(
                 (response.status, message),
                 (StatusCode::BadRequest, Some(expected.as_str())),

@@ -20,8 +20,7 @@ impl Allowlist {
     /// Refuses with 403 a change from a page of another origin and, if `checks_host`, a request for
     /// a foreign host. Set that for a listener that DNS rebinding may reach.
     pub(super) fn check(&self, request: &Request, checks_host: bool) -> Result<(), Response> {
-        let fields = request.fields();
-        if let Some(RequestHost { name, needs_dns: true }) = &fields.host
+        if let RequestHost::ByDns(name) = &request.fields().host
             && checks_host
             && !self.hosts.iter().any(|allowed| is_named(name, allowed))
         {
@@ -64,7 +63,7 @@ impl Allowlist {
             (None, Some(origin)) => {
                 let host =
                     origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-                host.is_some() && host == fields.host.as_ref().map(|host| host.name.as_str())
+                host.is_some() && host == fields.host.text()
             }
             (Some(_), _) => false,
         }
@@ -108,7 +107,7 @@ fn foreign_host(host: &str) -> Response {
 /// request; empty if none would.
 fn forbidden(message: &str, log: &str, advice: &str) -> Response {
     let response = Response::error(StatusCode::Forbidden, format!("{message}{advice}"));
-    Response { detail: format!("{log}{advice}").into(), ..response }
+    Response { log_detail: format!("{log}{advice}").into(), ..response }
 }
 
 /// The value of a field that is not empty.
@@ -147,10 +146,10 @@ mod tests {
     use crate::http::Fields;
 
     fn request(method: Method, host: Option<&str>, fields: Fields) -> Request {
-        let host = host.map(|name| {
-            let needs_dns = Host::parse(name.as_bytes()).unwrap().needs_dns;
-            RequestHost { name: name.to_owned(), needs_dns }
-        });
+        let host = match host.filter(|host| Host::parse(host.as_bytes()).unwrap().needs_dns) {
+            Some(host) => RequestHost::ByDns(host.to_owned()),
+            None => RequestHost::WithoutDns(owned(host)),
+        };
         Request::plain(method, Fields { host, ..fields })
     }
 
@@ -176,7 +175,7 @@ mod tests {
         let refusal = checked.err()?;
         assert_eq!(refusal.status, StatusCode::Forbidden);
         let content = String::from_utf8(refusal.content.bytes().to_vec()).unwrap();
-        Some((content, refusal.detail.into_owned()))
+        Some((content, refusal.log_detail.into_owned()))
     }
 
     /// Checks what every method that changes something, and every other, makes of these two fields.

@@ -41,9 +41,9 @@ impl Wait {
     /// The response that ends the wait.
     fn end_with(&self, response: Response, now: Instant) -> Response {
         let waited = (now - self.begun).as_secs_f32();
-        let space = if response.detail.is_empty() { "" } else { ", " };
-        let detail = format!("{}{space}waited {waited:.3} s", response.detail).into();
-        Response { detail, ..response.with_wait(self.seconds) }
+        let space = if response.log_detail.is_empty() { "" } else { ", " };
+        let log_detail = format!("{}{space}waited {waited:.3} s", response.log_detail).into();
+        Response { log_detail, ..response.with_wait(self.seconds) }
     }
 }
 
@@ -78,8 +78,8 @@ impl Connection {
                 let next = self.respond(&request, response, context);
                 match timing {
                     Timing::Pass | Timing::Waited(_) => context.answered += 1,
-                    Timing::Long => context.counters().immediate.add(1, self.received.elapsed()),
-                    Timing::Durable => context.counters().durable.add(1, self.received.elapsed()),
+                    Timing::Long => context.counters().immediate.observe(self.received.elapsed()),
+                    Timing::Durable => context.counters().durable.observe(self.received.elapsed()),
                 }
                 return next;
             }

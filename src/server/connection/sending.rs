@@ -55,7 +55,7 @@ impl Connection {
         request: Option<&Request>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
-        context.counters().closed(Closing::NoRoom).add(1);
+        context.counters().closed(Closing::NoRoom).inc();
         self.refuse(request, overloaded(), context)
     }
 
@@ -92,9 +92,8 @@ impl Connection {
         let is_head = request.is_some_and(|request| request.method == Method::Head);
         let common = service.common_fields(request, context.date, connection);
         let bytes = self.output.push(&mut response, is_head, &common);
-        context
-            .counters()
-            .count_response(request.map(|request| &request.method), response.status.code());
+        let method = request.map(|request| &request.method);
+        context.counters().responses(method, response.status.code()).inc();
         let Self { peer, received, .. } = *self;
         let exchange = Exchange { peer, request, received, response: &response, bytes };
         access_log::log(service, &exchange);

@@ -187,7 +187,7 @@ fn what_is_overdue_is_told_closed_and_counted_by_its_state() {
         let counters = &pair.inbox.shared.service.metrics.workers[0];
         for reason in Closing::ALL {
             let count = u64::from(counted == Some(reason));
-            assert_eq!(counters.closed(reason).read(), count, "{name} {is_evicted} {reason:?}");
+            assert_eq!(counters.closed(reason).get(), count, "{name} {is_evicted} {reason:?}");
         }
     }
 }
