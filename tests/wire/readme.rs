@@ -238,7 +238,7 @@ fn tables_of_figures_are_in_the_raw_output_that_is_named_before_them() {
             count += 1;
         }
     }
-    assert_eq!(count, 5);
+    assert_eq!(count, 4);
 }
 
 /// The lines of code of a file: neither empty, nor comments, nor its tests at the end.
