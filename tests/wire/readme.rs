@@ -142,7 +142,7 @@ fn every_command_of_the_contract_prints_what_it_shows() {
 
 #[test]
 fn every_command_for_operators_prints_what_it_shows() {
-    check_commands(OPERATING, 17);
+    check_commands(OPERATING, 16);
 }
 
 #[test]
