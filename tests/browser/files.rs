@@ -109,26 +109,6 @@ fn a_list_that_changes_while_a_file_is_compared_is_compared_anew() {
 }
 
 #[test]
-fn a_file_is_dropped_on_the_page() {
-    /// What dropping a file does.
-    const DROP: &str = "const [content] = arguments;
-        const dataTransfer = new DataTransfer();
-        dataTransfer.items.add(new File([content], 'new.json'));
-        for (const type of ['dragover', 'drop']) document.body.dispatchEvent(new DragEvent(type, {bubbles: true, cancelable: true, dataTransfer}))";
-    let Some(browser) = browse() else { return };
-    let _server = browser.show_to_change(Server::with_seed(SEED, &[]));
-    browser.run_with(DROP, &json!([NEW]));
-    expect_comparison(&browser, "3 colors become 3");
-    let _read_only = browser.show(Server::with_seed(SEED, &["--read-only"]));
-    browser.expect_seen("#corner p");
-    browser.run_with(DROP, &json!([NEW]));
-    browser.expect_value(
-        "return [document.querySelector('#incoming').open, document.body.className]",
-        json!([false, "read-only"]),
-    );
-}
-
-#[test]
 fn the_list_is_saved_as_json_that_is_a_seed_and_as_custom_properties() {
     let Some(browser) = browse() else { return };
     let seed = r##"[{"name":"ink","value":"#191970"},{"name":"pale teal; }","value":"rgb(0 128 128 / 50%)"},{"name":"ink","value":"#000000"},
