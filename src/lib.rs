@@ -1,5 +1,5 @@
-//! `colors`: a JSON web service that keeps an ordered list of named colors. What clients may rely on
-//! is in docs/http.md.
+//! `colors`: a JSON web service that keeps an ordered list of named colors. What clients may rely
+//! on is in docs/http.md.
 //!
 //! A map of the code, with one line for each file but `main`, `http/mod` and tests. Each group uses
 //! only those below it. docs/design.md says why there are these.
@@ -75,8 +75,8 @@
 //!
 //! **A read.**
 //!
-//! 1. A socket is readable: `Worker::serve` gives `Event::Ready` to the `Connection`, which receives
-//!    and parses the `Request`.
+//! 1. A socket is readable: `Worker::serve` gives `Event::Ready` to the `Connection`, which
+//!    receives and parses the `Request`.
 //! 2. `Service::respond` finds the color in the current version of the list, and makes the
 //!    `Response`.
 //! 3. The connection appends it to its `Output`, and sends that.
@@ -86,17 +86,17 @@
 //! 1. `Service::respond` makes a `Change`. Without `--data`, `Store::submit` edits the list itself.
 //!    With it, `submit` queues the change with the `Ticket` of who asked, and the connection is in
 //!    `State::AwaitingAnswer`.
-//! 2. The `Writer` takes all changes that wait, finds the `Outcome` and the `Edit` of each on a clone
-//!    of the list, commits (FILE-wal is synced), and publishes the clone.
-//! 3. `Event::Outcome` comes to the worker's inbox; `Service::respond_to_outcome` makes the response:
-//!    500 if the commit failed.
+//! 2. The `Writer` takes all changes that wait, finds the `Outcome` and the `Edit` of each on a
+//!    clone of the list, commits (FILE-wal is synced), and publishes the clone.
+//! 3. `Event::Outcome` comes to the worker's inbox; `Service::respond_to_outcome` makes the
+//!    response: 500 if the commit failed.
 //!
 //! **A deadline.**
 //!
 //! 1. After each event, `Connection::next_check` tells the worker when to look.
 //! 2. `Worker::end_overdue` asks `Connection::deadline` of all.
-//! 3. `Event::Overdue` reaches the table of events and states, `Connection::handle`: a 408, a 304 or
-//!    the end.
+//! 3. `Event::Overdue` reaches the table of events and states, `Connection::handle`: a 408, a 304
+//!    or the end.
 //!
 //! **The stop.**
 //!

@@ -1,7 +1,7 @@
 //! Entity tags, and conditions on them (RFC 9110 §8.8.3 and §13.1).
 
-/// 128 bits of a hash of some bytes, as the 32 lower-case hexadecimal digits that a field has: equal
-/// tags mean equal bytes.
+/// 128 bits of a hash of some bytes, as the 32 lower-case hexadecimal digits that a field has:
+/// equal tags mean equal bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag([u8; 32]);
 
