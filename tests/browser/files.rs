@@ -5,11 +5,11 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::browser::actions::{CONTROL, ESCAPE};
+use crate::browser::changing::SEED;
 use crate::browser::driver::{Browser, browse};
 use crate::browser::undoing::names_of;
 use crate::common::harness::{Scratch, Server, eventually, wait_until};
 
-const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"red","value":"#ee0000"}]"##;
 const NEW: &str = r##"{"data":[{"name":"sea","value":"teal"},{"name":"ink","value":"#000000"},{"name":"red","value":"#ff0000","more":1}]}"##;
 
 #[track_caller]
