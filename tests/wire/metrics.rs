@@ -1,4 +1,5 @@
-//! What the service tells of itself at `/metrics`, and that Prometheus' own checks find no fault in it.
+//! What the service tells of itself at `/metrics`, and that Prometheus' own checks find no fault in
+//! it.
 
 use std::fs;
 use std::io::Write as _;
