@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::tag::Tag;
 
-/// Bytes of the shortest blob of the list that is counted. A connection that holds a shorter one
-/// takes more memory itself.
-const COUNTED_BYTES_MIN: usize = 4096;
+/// Bytes of the shortest blob that is tracked. A connection that holds a shorter one takes more
+/// memory itself.
+const TRACKED_BYTES_MIN: usize = 4096;
 
-/// Bytes of all blobs that are counted, those that only a slow client holds included.
-static COUNTED_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of all tracked blobs in memory, those that only slow clients hold included.
+static TRACKED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes that any number of responses share.
 #[derive(Debug)]
@@ -18,33 +18,34 @@ pub(crate) struct Blob {
     bytes: Box<[u8]>,
     /// Computed at its first use.
     tag: OnceLock<Tag>,
-    /// How many of its bytes are in [`COUNTED_BYTES`].
-    counted: usize,
+    /// How many of its bytes are in [`TRACKED_BYTES`]: all or none.
+    tracked_bytes: usize,
 }
 
 impl Blob {
     pub(crate) fn new(bytes: impl Into<Box<[u8]>>) -> Self {
-        Self { bytes: bytes.into(), tag: OnceLock::new(), counted: 0 }
+        Self { bytes: bytes.into(), tag: OnceLock::new(), tracked_bytes: 0 }
     }
 
-    /// The JSON of the list or of a color. Its memory counts as long as anybody holds it.
-    pub(crate) fn of_list(bytes: impl Into<Box<[u8]>>) -> Self {
+    /// The JSON of a list or of a color. It is tracked until nobody holds it any more, unless it is
+    /// short.
+    pub(crate) fn tracked(bytes: impl Into<Box<[u8]>>) -> Self {
         let mut new = Self::new(bytes);
-        if new.bytes.len() >= COUNTED_BYTES_MIN {
-            new.counted = new.bytes.len();
-            COUNTED_BYTES.fetch_add(new.counted, Relaxed);
+        if new.bytes.len() >= TRACKED_BYTES_MIN {
+            new.tracked_bytes = new.bytes.len();
+            TRACKED_BYTES.fetch_add(new.tracked_bytes, Relaxed);
         }
         new
     }
 
-    /// Bytes of this one that count; 0 if it is short, or no part of a list.
-    pub(crate) fn counted(&self) -> usize {
-        self.counted
+    /// Its length if it is tracked, or 0.
+    pub(crate) fn tracked_bytes(&self) -> usize {
+        self.tracked_bytes
     }
 
-    /// Bytes of all that count.
-    pub(crate) fn counted_bytes() -> usize {
-        COUNTED_BYTES.load(Relaxed)
+    /// The sum of [`Blob::tracked_bytes`] of all blobs in memory.
+    pub(crate) fn all_tracked_bytes() -> usize {
+        TRACKED_BYTES.load(Relaxed)
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -63,8 +64,8 @@ impl Blob {
 
 impl Drop for Blob {
     fn drop(&mut self) {
-        if self.counted > 0 {
-            COUNTED_BYTES.fetch_sub(self.counted, Relaxed);
+        if self.tracked_bytes > 0 {
+            TRACKED_BYTES.fetch_sub(self.tracked_bytes, Relaxed);
         }
     }
 }

@@ -63,8 +63,8 @@ pub(super) struct Worker {
     next_check: Option<Instant>,
     /// The phase in the pass before.
     phase: Phase,
-    /// What [`Blob::counted_bytes`] was in the last call of [`Worker::close_old_if_new`].
-    counted: usize,
+    /// What [`Blob::all_tracked_bytes`] was in the last call of [`Worker::close_old_if_new`].
+    tracked_bytes: usize,
     yielding: Yielding,
 }
 
@@ -80,7 +80,7 @@ impl Worker {
             run_queue: VecDeque::new(),
             next_check: None,
             phase: Phase::Serving,
-            counted: 0,
+            tracked_bytes: 0,
             yielding: Yielding::new(),
         })
     }
@@ -296,7 +296,7 @@ impl Worker {
     /// Closes connections that send old representations, if there may be more of these than at the
     /// last call.
     fn close_old_if_new(&mut self) {
-        if replace(&mut self.counted, Blob::counted_bytes()) != self.counted {
+        if replace(&mut self.tracked_bytes, Blob::all_tracked_bytes()) != self.tracked_bytes {
             self.close_old();
         }
     }

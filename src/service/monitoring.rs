@@ -28,10 +28,10 @@ impl Service {
         });
         match &store.storage {
             Storage::InMemory => {}
-            Storage::Database { status, .. } => {
+            Storage::Database(_, status) => {
                 health["saved"] = status.now().saved.map(rfc3339).into();
             }
-            Storage::Followed { file, status } => {
+            Storage::Followed(file, status) => {
                 let times = status.now();
                 health["follows"] = file.as_str().into();
                 health["read"] = times.read.map(rfc3339).into();

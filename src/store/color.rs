@@ -43,7 +43,7 @@ impl Color {
         serde_json::to_writer(&mut json, &fields)
             .expect("strings always serialize, and a Vec takes every byte");
         json.push(b'\n');
-        let json = Blob::of_list(json);
+        let json = Blob::tracked(json);
         if json.bytes().len() > LONG_BYTES {
             // now, so that no reader computes it, perhaps under a lock
             json.tag();

@@ -29,8 +29,8 @@ pub(crate) struct Colors {
     hasher: RandomState,
     /// Bytes of all colors as JSON, without the commas between them.
     bytes: usize,
-    /// Bytes of those colors that [`Blob::counted`] counts.
-    counted: usize,
+    /// The sum of [`Blob::tracked_bytes`] of all colors.
+    tracked: usize,
     /// See [`Colors::envelope`]. Shared by the clones of this version.
     envelope: Arc<OnceLock<Arc<Blob>>>,
 }
@@ -53,7 +53,7 @@ impl Colors {
     pub(super) fn with_ids(colors: OrdMap<i64, Color>) -> Self {
         let hasher = RandomState::new();
         let bytes = colors.values().map(Color::json_len).sum();
-        let counted = colors.values().map(|color| color.json.counted()).sum();
+        let tracked = colors.values().map(|color| color.json.tracked_bytes()).sum();
         let hash = |color: &Color| hasher.hash_one(&*color.name());
         let mut ids: Vec<_> = colors.iter().map(|(id, color)| (hash(color), *id)).collect();
         // Sorted: insertions in random order miss the caches of the processor.
@@ -61,11 +61,11 @@ impl Colors {
         let same = ids.chunk_by(|(one, _), (next, _)| one == next);
         let index = same.clone().map(|same| same[0]).collect();
         let duplicates = same.flat_map(|same| &same[1..]).copied().collect();
-        Self { colors, index, duplicates, hasher, bytes, counted, envelope: Arc::default() }
+        Self { colors, index, duplicates, hasher, bytes, tracked, envelope: Arc::default() }
     }
 
     /// Adds the last color of the list to the index.
-    fn index(&mut self, id: i64, color: &Color) {
+    fn add_to_index(&mut self, id: i64, color: &Color) {
         let hash = self.hasher.hash_one(&*color.name());
         if self.index.contains_key(&hash) {
             self.duplicates.insert((hash, id));
@@ -130,19 +130,19 @@ impl Colors {
         let mut list_before = None;
         match edit {
             Edit::Append(id, color) => {
-                self.count(&color);
-                self.index(id, &color);
+                self.add_bytes(&color);
+                self.add_to_index(id, &color);
                 self.colors.insert(id, color);
             }
             Edit::Replace(id, color) => {
-                self.count(&color);
+                self.add_bytes(&color);
                 let before = self.colors.insert(id, color).expect("it was found in the list");
-                self.uncount(&before);
+                self.subtract_bytes(&before);
                 color_before = Some(before);
             }
             Edit::Remove(id) => {
                 let color = self.colors.remove(&id).expect("it was found in the list");
-                self.uncount(&color);
+                self.subtract_bytes(&color);
                 self.remove_from_index(id, &color);
                 color_before = Some(color);
             }
@@ -151,14 +151,14 @@ impl Colors {
         (envelope, color_before, list_before)
     }
 
-    fn count(&mut self, color: &Color) {
+    fn add_bytes(&mut self, color: &Color) {
         self.bytes += color.json_len();
-        self.counted += color.json.counted();
+        self.tracked += color.json.tracked_bytes();
     }
 
-    fn uncount(&mut self, color: &Color) {
+    fn subtract_bytes(&mut self, color: &Color) {
         self.bytes -= color.json_len();
-        self.counted -= color.json.counted();
+        self.tracked -= color.json.tracked_bytes();
     }
 
     /// The length of the envelope in bytes, without making it.
@@ -178,26 +178,26 @@ impl Colors {
         self.envelope.get_or_init(|| {
             let mut json = Vec::with_capacity(self.envelope_len());
             json.extend_from_slice(ENVELOPE[0]);
-            for (index, color) in self.colors.values().enumerate() {
-                json.extend_from_slice(if index == 0 { b"" } else { b"," });
+            for (place, color) in self.colors.values().enumerate() {
+                json.extend_from_slice(if place == 0 { b"" } else { b"," });
                 json.extend_from_slice(color.json_in_list());
             }
             json.extend_from_slice(ENVELOPE[1]);
-            Arc::new(Blob::of_list(json))
+            Arc::new(Blob::tracked(json))
         })
     }
 
-    /// Bytes of this version that [`Blob::counted_bytes`] counts.
-    pub(super) fn counted_bytes(&self) -> usize {
-        self.counted + self.envelope.get().map_or(0, |envelope| envelope.counted())
+    /// The sum of [`Blob::tracked_bytes`] of the colors and of the envelope.
+    pub(super) fn tracked_bytes(&self) -> usize {
+        self.tracked + self.envelope.get().map_or(0, |blob| blob.tracked_bytes())
     }
 
-    /// Whether `sent` is the envelope of this version, or one of its colors.
-    pub(super) fn has(&self, sent: &Arc<Blob>) -> bool {
-        let is_envelope = self.envelope.get().is_some_and(|envelope| Arc::ptr_eq(envelope, sent));
+    /// Whether this blob is the envelope of this version, or the JSON of one of its colors.
+    pub(super) fn contains(&self, blob: &Arc<Blob>) -> bool {
+        let is_envelope = self.envelope.get().is_some_and(|envelope| Arc::ptr_eq(envelope, blob));
         is_envelope
-            || Color::name_in(sent.bytes()).is_some_and(|name| {
-                self.named(&name).any(|(_, color)| Arc::ptr_eq(&color.json, sent))
+            || Color::name_in(blob.bytes()).is_some_and(|name| {
+                self.named(&name).any(|(_, color)| Arc::ptr_eq(&color.json, blob))
             })
     }
 
@@ -226,7 +226,7 @@ impl Colors {
     }
 
     /// Whether both lists have the same ids.
-    pub(super) fn has_ids_of(&self, other: &Self) -> bool {
+    pub(super) fn has_same_ids(&self, other: &Self) -> bool {
         self.colors.keys().eq(other.colors.keys())
     }
 }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_several_with_one_name_is_the_one_that_counts() {
+    fn the_first_of_several_with_one_name_is_the_one_that_is_found() {
         let mut colors = Colors::from_iter([
             color("x", "0"),
             color("a", "1"),

@@ -350,5 +350,4 @@ impl Database {
 }
 
 #[cfg(test)]
-#[path = "database_tests.rs"]
 mod tests;

@@ -26,8 +26,7 @@ impl Follower {
         let list = Arc::new(SharedList::new(Colors::default(), memory_max));
         let (on_failure, on_recovery) = ("the list cannot be read", "the list is read again");
         let status = Arc::new(DatabaseStatus::new(on_failure, on_recovery));
-        let file = probe::name_of(path);
-        let storage = Storage::Followed { file, status: Arc::clone(&status) };
+        let storage = Storage::Followed(probe::name_of(path), Arc::clone(&status));
         let store = Store { list: Arc::clone(&list), storage };
         let mut follower = Self { path: path.to_owned(), list, status, seen: None };
         follower.refresh()?;

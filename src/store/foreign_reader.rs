@@ -326,5 +326,4 @@ fn check_applied(path: &Path, file: &Stamp) -> Result<(), DatabaseError> {
 }
 
 #[cfg(test)]
-#[path = "foreign_reader_tests.rs"]
 mod tests;

@@ -80,7 +80,7 @@ impl SharedList {
     /// Whether old representations may take too much memory. A quick check before
     /// [`SharedList::old_to_close`], without the lock.
     pub(crate) fn may_have_too_many_old(&self) -> bool {
-        Blob::counted_bytes() > self.old_max
+        Blob::all_tracked_bytes() > self.old_max
     }
 
     /// `sent`: what connections are sending. If old representations take too much memory, returns
@@ -92,13 +92,14 @@ impl SharedList {
     /// that is not made yet, which the limit of memory for requests bounds.
     pub(crate) fn old_to_close(&self, sent: impl Iterator<Item = Arc<Blob>>) -> Vec<Arc<Blob>> {
         let version = self.version();
-        let all = Blob::counted_bytes().saturating_sub(version.counted_bytes());
-        if all <= self.old_max {
+        let old_bytes = Blob::all_tracked_bytes().saturating_sub(version.tracked_bytes());
+        if old_bytes <= self.old_max {
             return Vec::new();
         }
-        let old: Vec<_> = sent.filter(|sent| sent.counted() > 0 && !version.has(sent)).collect();
-        let longest = old.iter().map(|old| old.counted()).max().unwrap_or(0);
-        if all <= LONGEST_FACTOR * longest { Vec::new() } else { old }
+        let is_old = |blob: &Arc<Blob>| blob.tracked_bytes() > 0 && !version.contains(blob);
+        let old: Vec<_> = sent.filter(is_old).collect();
+        let longest = old.iter().map(|old| old.tracked_bytes()).max().unwrap_or(0);
+        if old_bytes <= LONGEST_FACTOR * longest { Vec::new() } else { old }
     }
 
     /// Makes a change, or finds that it cannot be made. `None` if that would take long, and must not:

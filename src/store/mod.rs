@@ -85,15 +85,9 @@ pub(crate) struct Store {
 pub(crate) enum Storage {
     InMemory,
     /// In a database. The writer, at the other end of this channel, makes the changes.
-    Database {
-        writer: Sender<WriterMessage>,
-        status: Arc<DatabaseStatus>,
-    },
+    Database(Sender<WriterMessage>, Arc<DatabaseStatus>),
     /// In a file of this name, which others write. The follower reads it.
-    Followed {
-        file: String,
-        status: Arc<DatabaseStatus>,
-    },
+    Followed(String, Arc<DatabaseStatus>),
 }
 
 /// Who asked for a change, and gets its outcome.
@@ -129,14 +123,14 @@ impl Store {
     pub(crate) fn status(&self) -> Option<&DatabaseStatus> {
         match &self.storage {
             Storage::InMemory => None,
-            Storage::Database { status, .. } | Storage::Followed { status, .. } => Some(status),
+            Storage::Database(_, status) | Storage::Followed(_, status) => Some(status),
         }
     }
 
     /// Sets, once and before the first [`Store::submit`], what takes the outcomes of changes that
     /// are saved, and what is called after each new version of the list.
     pub(crate) fn connect(&self, deliver: Deliver, notify: Notify) {
-        if let Storage::Database { writer, .. } = &self.storage {
+        if let Storage::Database(writer, _) = &self.storage {
             // Fails if the writer has ended. Then the service ends as well.
             let _ = writer.send(WriterMessage::Connect(deliver));
         }
@@ -151,19 +145,19 @@ impl Store {
                 Some(outcome) => Submitted::Decided(outcome),
                 None => Submitted::WouldTakeLong,
             },
-            Storage::Database { writer, .. } => {
+            Storage::Database(writer, _) => {
                 // Fails if the writer has ended. Then the service ends, and answers nobody.
                 let _ = writer.send(WriterMessage::Change(change, ticket));
                 Submitted::Queued
             }
-            Storage::Followed { .. } => unreachable!("nobody may change a list that is followed"),
+            Storage::Followed(..) => unreachable!("nobody may change a list that is followed"),
         }
     }
 
     /// Tells the writer to save what is queued and to close the database. After that, FILE alone is
     /// the list. Otherwise fails with the reason, such as that the deadline has passed.
     pub(crate) fn close(&self, deadline: Instant) -> Result<(), String> {
-        let Storage::Database { writer, .. } = &self.storage else { return Ok(()) };
+        let Storage::Database(writer, _) = &self.storage else { return Ok(()) };
         let (sender, closed) = mpsc::channel();
         // Fails if the writer has ended. Then the receiver fails as well, at once.
         let _ = writer.send(WriterMessage::Close(sender));

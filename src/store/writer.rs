@@ -53,7 +53,7 @@ impl Writer {
         let (on_failure, on_recovery) = ("changes cannot be saved", "changes are saved again");
         let status = Arc::new(DatabaseStatus::new(on_failure, on_recovery));
         let (writer, messages) = mpsc::channel();
-        let storage = Storage::Database { writer, status: Arc::clone(&status) };
+        let storage = Storage::Database(writer, Arc::clone(&status));
         let store = Store { list: Arc::clone(&list), storage };
         (store, Self { database, list, status, messages, warned: None })
     }
@@ -155,7 +155,7 @@ impl Writer {
     /// Publishes the list that was found in the database, unless readers have it already.
     fn publish_unless_known(&mut self, known: &Colors, found: Option<Colors>) {
         // Not every commit changes a color.
-        let Some(found) = found.filter(|found| found != known || !found.has_ids_of(known)) else {
+        let Some(found) = found.filter(|found| found != known || !found.has_same_ids(known)) else {
             return;
         };
         let may_warn = self.warned.is_none_or(|warned| warned.elapsed() > WARNING_INTERVAL);

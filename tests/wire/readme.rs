@@ -247,7 +247,7 @@ fn lines_of_files(directory: &Path, extensions: &[&str]) -> usize {
         if path.is_dir() {
             sum += lines_of_files(&path, extensions);
         } else if extensions.iter().any(|extension| name.ends_with(extension))
-            && !name.ends_with("_tests.rs")
+            && !name.ends_with("tests.rs")
         {
             sum += lines_of_code(&std::fs::read_to_string(&path).unwrap());
         }
