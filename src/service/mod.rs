@@ -6,6 +6,8 @@ mod monitoring;
 mod origin;
 mod page;
 mod respond;
+#[cfg(test)]
+mod tests;
 mod token;
 
 use std::sync::Arc;

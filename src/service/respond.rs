@@ -274,19 +274,3 @@ fn condition_failed() -> Response {
         "the condition does not hold, read the current state and decide again",
     )
 }
-
-#[cfg(test)]
-#[path = "respond_tests.rs"]
-mod tests;
-
-#[cfg(test)]
-#[path = "conditional_tests.rs"]
-mod conditional_tests;
-
-#[cfg(test)]
-#[path = "mistake_tests.rs"]
-mod mistake_tests;
-
-#[cfg(test)]
-#[path = "access_tests.rs"]
-mod access_tests;
