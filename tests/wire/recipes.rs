@@ -107,17 +107,18 @@ fn the_loop_that_follows_a_color_shows_each_change_once_and_ends_with_the_servic
 /// Runs a program of the document that follows a color, until the service ends: it has to print the
 /// color, and then the changed one.
 #[track_caller]
-fn check_follower(language: &str, interpreter: &str, file: &str) {
-    if !is_installed(interpreter) {
+fn check_follower(language: &str, file: &str, command: &[&str], [before, after]: [&str; 2]) {
+    if !is_installed(command[0]) {
         return;
     }
     let (server, scratch) = (Server::start(&[]), Scratch::new());
     let program =
         block(HTTP, language, "wait=60").replace("localhost:8080", &server.address.to_string());
-    let file = scratch.write(file, program);
+    let file = scratch.write(file, format!("{before}{program}{after}"));
     let printed = fs::File::create(scratch.file("printed")).unwrap();
-    let mut command = Command::new(interpreter);
-    let mut child = command.arg(file).stdout(printed).stderr(Stdio::null()).spawn().unwrap();
+    let mut command_line = Command::new(command[0]);
+    command_line.args(&command[1..]).arg(file).env("GOCACHE", scratch.file("cache"));
+    let mut child = command_line.stdout(printed).stderr(Stdio::null()).spawn().unwrap();
     let printed = || fs::read_to_string(scratch.file("printed")).unwrap();
     wait_until("it shows the color", || printed().contains("#ff0000"));
     server.ask("PUT", "/colors/red", r##"{"value":"#dc143c"}"##).expect_status(200);
@@ -129,8 +130,11 @@ fn check_follower(language: &str, interpreter: &str, file: &str) {
 
 #[test]
 fn the_program_in_each_language_follows_a_color() {
-    check_follower("python", "python3", "follow.py");
-    check_follower("js", "node", "follow.mjs");
+    let before =
+        "package main\nimport (\n\"errors\"\n\"io\"\n\"net/http\"\n\"os\"\n)\nfunc main() {\n";
+    check_follower("python", "follow.py", &["python3"], ["", ""]);
+    check_follower("js", "follow.mjs", &["node"], ["", ""]);
+    check_follower("go", "follow.go", &["go", "run"], [before, "}\n"]);
 }
 
 /// A proxy in front of a service on a unix socket; stopped when dropped.
