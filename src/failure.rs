@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 
+use crate::store::json::Place;
 use crate::store::{DatabaseError, JsonError};
 
 /// Why the service cannot start or go on. The log gets it as one line, and the exit code is 1.
@@ -31,9 +32,9 @@ impl fmt::Display for Failure {
             Self::SeedUnreadable(file, error) => {
                 write!(f, "cannot read the seed {file}: {error}; name another with --seed")
             }
-            Self::Malformed(file, JsonError { reason, line, column }) => match line {
-                0 => write!(f, "{file}: {reason}"),
-                _ => write!(f, "{file}:{line}:{column}: {reason}"),
+            Self::Malformed(file, JsonError { reason, place }) => match place {
+                Some(Place { line, column }) => write!(f, "{file}:{line}:{column}: {reason}"),
+                None => write!(f, "{file}: {reason}"),
             },
             Self::Database(file, error @ DatabaseError::Busy) => {
                 write!(f, "cannot use {file}: {error}, or name another file with --data")

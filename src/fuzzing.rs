@@ -87,12 +87,11 @@ pub struct ReadColor {
     pub json: Vec<u8>,
 }
 
-/// Why JSON is refused, and at which place, counted from 1.
+/// Why JSON is refused, and at which line and column, counted from 1.
 #[derive(Debug)]
 pub struct JsonMistake {
     pub reason: String,
-    pub line: usize,
-    pub column: usize,
+    pub place: Option<(usize, usize)>,
 }
 
 fn read_color(color: &Color) -> ReadColor {
@@ -101,8 +100,8 @@ fn read_color(color: &Color) -> ReadColor {
     ReadColor { name: fields.name.into_owned(), value: fields.value.into_owned(), json }
 }
 
-fn mistake(JsonError { reason, line, column }: JsonError) -> JsonMistake {
-    JsonMistake { reason, line, column }
+fn mistake(JsonError { reason, place }: JsonError) -> JsonMistake {
+    JsonMistake { reason, place: place.map(|place| (place.line, place.column)) }
 }
 
 pub fn create(content: &[u8]) -> Result<ReadColor, JsonMistake> {

@@ -2,8 +2,7 @@
 //! on is in docs/http.md.
 //!
 //! A map of the code, with one line for each file but `main`, `http/mod` and tests. Each group uses
-//! only those below it. How a read, a change, a deadline and the stop go through them is described
-//! in CONTRIBUTING.md, "The way of a request".
+//! only those below it. docs/design.md says why there are these.
 //!
 //! - the program
 //!   - `lib`: from the start to the end, in reading order
@@ -18,7 +17,7 @@
 //!   - `worker`: an event loop, which keeps its connections until they end
 //!   - `yielding`: what a worker does before it sleeps
 //!   - `inbox`: how other threads reach a worker
-//!   - `waits`: which connections wait for a change, and which a change concerns
+//!   - `watches`: which connections wait for a change, and which a change affects
 //!   - `connection`: the state machine of a connection
 //!   - `connection/sending`: responses, and what follows them
 //!   - `connection/pending`: answers that come later
@@ -69,6 +68,42 @@
 //!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
 //!   - `logging`: log lines, how many there may be, and the thread that writes them
+//!
+//! # The way of a request
+//!
+//! `server/mod` and `store/mod` begin with all threads, locks and deadlines.
+//!
+//! **A read.**
+//!
+//! 1. A socket is readable: `Worker::serve` gives `Event::Ready` to the `Connection`, which
+//!    receives and parses the `Request`.
+//! 2. `Service::respond` finds the color in the current version of the list, and makes the
+//!    `Response`.
+//! 3. The connection appends it to its `Output`, and sends that.
+//!
+//! **A change.**
+//!
+//! 1. `Service::respond` makes a `Change`. Without `--data`, `Store::submit` edits the list itself.
+//!    With it, `submit` queues the change with the `Ticket` of who asked, and the connection is in
+//!    `State::AwaitingAnswer`.
+//! 2. The `Writer` takes all changes that wait, finds the `Outcome` and the `Edit` of each on a
+//!    clone of the list, commits (FILE-wal is synced), and publishes the clone.
+//! 3. `Event::Outcome` comes to the worker's inbox; `Service::respond_to_outcome` makes the
+//!    response: 500 if the commit failed.
+//!
+//! **A deadline.**
+//!
+//! 1. After each event, `Connection::next_check` tells the worker when to look.
+//! 2. `Worker::end_overdue` asks `Connection::deadline` of all.
+//! 3. `Event::Overdue` reaches the table of events and states, `Connection::handle`: a 408, a 304
+//!    or the end.
+//!
+//! **The stop.**
+//!
+//! 1. A signal makes a stream readable; `AcceptLoop::run` returns.
+//! 2. `AcceptLoop::stop` sets `Phase::Stopping`, in which connections end, and waits until none is
+//!    left or the time for that is over.
+//! 3. `Store::close` has the writer save what is queued and close the database.
 
 #![forbid(unsafe_code)]
 
@@ -176,11 +211,11 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let Some(Opened { store, details, is_new }) = wait_for(&opened, &signals)? else {
         return Ok(());
     };
-    let state = Arc::new(ServerState::new(workers, connections_max));
-    let service = Service::new(store, service_options(args, tokens), Arc::clone(&state));
+    let state = ServerState::new(workers, connections_max);
+    let service = Service::new(store, service_options(args, tokens), state);
     let limits =
         Limits { request_timeout: args.request_timeout, keep_alive: args.keep_alive, memory_max };
-    let shared = Arc::new(Shared::new(service, state, limits));
+    let shared = Arc::new(Shared::new(service, limits));
     let mut accept_loop =
         AcceptLoop::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
     // after everything that can fail: a failed start logs its error alone

@@ -156,12 +156,12 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
         Source::InMemory(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
         Source::Followed(file) => {
             let colors =
-                foreign_reader::read_once(&file, true).map_err(|error| unusable(&file, error))?;
+                foreign_reader::read_and_check(&file).map_err(|error| unusable(&file, error))?;
             Ok(follows(&file, colors.len()))
         }
         Source::Database { given, path, seed, .. } => {
             let name = given.display();
-            match (foreign_reader::read_once(&path, true), seed) {
+            match (foreign_reader::read_and_check(&path), seed) {
                 (Ok(colors), _) => Ok(format!("{} kept in {name}", count(colors.len()))),
                 (Err(DatabaseError::Missing), Some((colors, seed))) => {
                     Ok(format!("{} from {seed}, for {name}", count(colors.len())))
@@ -177,7 +177,7 @@ pub(crate) fn check(args: &Args) -> Result<String, Failure> {
 
 /// Prints the list of a database as `GET /colors` answers it.
 pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
-    let colors = foreign_reader::read_once(file, false).map_err(|error| unusable(file, error))?;
+    let colors = foreign_reader::read_once(file).map_err(|error| unusable(file, error))?;
     io::stdout().write_all(colors.envelope().bytes()).map_err(Failure::Output)
 }
 

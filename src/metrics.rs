@@ -18,7 +18,7 @@ const FAMILIES: &str = "\
 colors_http_requests_total counter Responses by method and class of status; other: also what is no \
 request.
 colors_http_request_duration_seconds histogram Time from the last byte of a request to its answer; \
-durable: changes that were saved first.
+durable: changes with --data, also those that leave nothing to save, such as a 404 or a 412.
 colors_connections gauge Open connections.
 colors_connections_max gauge Most connections at a time; further clients wait.
 colors_requests_waiting gauge Requests that wait for a change of the list.
@@ -92,12 +92,16 @@ const BOUNDS: usize = 21;
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
+    pub(crate) fn inc(&self) {
+        self.add(1);
+    }
+
     /// Adds `count` without a locked instruction. Only for the one thread that writes the counter.
     pub(crate) fn add(&self, count: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
     }
 
-    pub(crate) fn read(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
@@ -111,8 +115,12 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    /// Records that each of `count` things took `time`.
-    pub(crate) fn add(&self, count: u64, time: Duration) {
+    pub(crate) fn observe(&self, time: Duration) {
+        self.observe_each(1, time);
+    }
+
+    /// Observes that each of `count` things took `time`.
+    pub(crate) fn observe_each(&self, count: u64, time: Duration) {
         let nanoseconds = time.as_nanos() as u64;
         let bucket = u64::BITS - (nanoseconds.saturating_sub(1) / FIRST_BOUND).leading_zeros();
         self.buckets[(bucket as usize).min(BOUNDS)].add(count);
@@ -128,13 +136,13 @@ pub(crate) struct WorkerCounters {
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
     /// Closed connections by [`Closing`].
     closed: [Counter; Closing::ALL.len()],
-    /// Times of requests that were answered without a save. The clock is read once per pass: most
-    /// requests have the time of the pass that answered them, from its start to its end. What took
-    /// long is counted from the start of the pass that received its last byte. The time in the
+    /// Times of requests that are not in `durable`. The clock is read once per pass, so most requests
+    /// have the time of the pass that answered them, from its start to its end. A request that takes
+    /// long has the time from the start of the pass that received its last byte. The time in the
     /// kernel's receive buffer, and in the run queue, is not counted.
     pub(crate) immediate: Histogram,
-    /// Times of changes that had to be saved first: from the pass that received the last byte to
-    /// the answer.
+    /// Times of changes that the writer decided, whether it had something to save or not: from the
+    /// start of the pass that received the last byte to the answer.
     pub(crate) durable: Histogram,
 }
 
@@ -143,12 +151,12 @@ impl WorkerCounters {
         &self.closed[reason as usize]
     }
 
-    /// Counts a response by its status. `method` is `None` for what could not be read as a request.
-    pub(crate) fn count_response(&self, method: Option<&Method>, status: u16) {
+    /// `method` is `None` for what could not be read as a request.
+    pub(crate) fn responses(&self, method: Option<&Method>, status: u16) -> &Counter {
         let name = method.map_or("other", Method::as_str);
         let method = METHODS.iter().position(|known| *known == name).unwrap_or(METHODS.len() - 1);
         let class = usize::from(status / 100).saturating_sub(2).min(CLASSES.len() - 1);
-        self.responses[method][class].add(1);
+        &self.responses[method][class]
     }
 }
 
@@ -218,9 +226,9 @@ impl Metrics {
         text.number("colors_colors", gauges.colors);
         text.number("colors_list_bytes", gauges.list_bytes);
         let saves = gauges.saves;
-        let saved: u64 = saves.durations.buckets.iter().map(Counter::read).sum();
+        let saved: u64 = saves.durations.buckets.iter().map(Counter::get).sum();
         text.number("colors_saves_total", saved);
-        text.number("colors_save_failures_total", saves.failures.read());
+        text.number("colors_save_failures_total", saves.failures.get());
         text.family("colors_save_duration_seconds");
         text.histogram("", iter::once(&saves.durations));
         text.optional("colors_read_timestamp_seconds", gauges.read.map(seconds_since_1970));
@@ -240,7 +248,7 @@ impl Metrics {
 
     /// The sum of one counter over all workers.
     fn sum(&self, counter: impl Fn(&WorkerCounters) -> &Counter) -> u64 {
-        self.workers.iter().map(|worker| counter(worker).read()).sum()
+        self.workers.iter().map(|worker| counter(worker).get()).sum()
     }
 }
 
@@ -304,14 +312,14 @@ impl Exposition {
             if label.is_empty() { ("", String::new()) } else { (",", format!("{{{label}}}")) };
         let mut count = 0;
         for bucket in 0..=BOUNDS {
-            count += parts.clone().map(|part| part.buckets[bucket].read()).sum::<u64>();
+            count += parts.clone().map(|part| part.buckets[bucket].get()).sum::<u64>();
             let bound = match bucket {
                 BOUNDS => "+Inf".to_owned(),
                 _ => ((FIRST_BOUND << bucket) as f64 / 1e9).to_string(),
             };
             self.sample(&format!("_bucket{{{label}{separator}le=\"{bound}\"}}"), count);
         }
-        let nanoseconds: u64 = parts.map(|part| part.nanoseconds.read()).sum();
+        let nanoseconds: u64 = parts.map(|part| part.nanoseconds.get()).sum();
         self.sample(&format!("_sum{labels}"), nanoseconds as f64 / 1e9);
         self.sample(&format!("_count{labels}"), count);
     }
@@ -336,8 +344,8 @@ mod tests {
             (u64::MAX / 2, BOUNDS),
         ] {
             let histogram = Histogram::default();
-            histogram.add(2, Duration::from_nanos(nanoseconds));
-            let counts: Vec<u64> = histogram.buckets.iter().map(Counter::read).collect();
+            histogram.observe_each(2, Duration::from_nanos(nanoseconds));
+            let counts: Vec<u64> = histogram.buckets.iter().map(Counter::get).collect();
             assert_eq!(
                 (counts.iter().sum::<u64>(), counts[bucket]),
                 (2, 2),

@@ -110,8 +110,8 @@ impl Client {
         Ok(line)
     }
 
-    /// Receives a line, with its end; an empty one if the connection has ended. Fails if any part of
-    /// it takes longer than this.
+    /// Receives a line, with its end; an empty one if the connection has ended. Fails if any part
+    /// of it takes longer than this.
     pub(crate) fn receive_line_within(&mut self, time: Duration) -> Result<String> {
         self.0.get_ref().set_read_timeout(Some(time.max(Duration::from_millis(1))))?;
         self.receive_line()

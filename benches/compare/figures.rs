@@ -17,8 +17,8 @@ use crate::stalled::{CLOSED, COUNT, SUMMARY_TITLE as STALLED};
 use crate::table::Summary;
 use crate::waiting::SUMMARY_TITLE as WAITING;
 
-/// The files of results, each with the arguments that measure it: some 21 minutes in all, without the
-/// builds. The last one needs those before it.
+/// The files of results, each with the arguments that measure it: some 21 minutes in all, without
+/// the builds. The last one needs those before it.
 const RESULTS: [(&str, &str); 10] = [
     ("rates", "rates"),
     ("connections", "rates --connections 2,8,64 --workloads read"),

@@ -138,7 +138,8 @@ fn check_mistake(mistake: &JsonMistake, content: &[u8]) {
     let lines: Vec<&[u8]> = content.split(|byte| *byte == b'\n').collect();
     let reason = &mistake.reason;
     assert!(reason.len() < 1000 && !reason.contains(char::is_control), "{mistake:?}");
-    assert!(mistake.line <= lines.len(), "{mistake:?}");
-    let line = mistake.line.checked_sub(1).map_or(0, |index| lines[index].len());
-    assert!(mistake.column <= line + 1, "{mistake:?}");
+    if let Some((line, column)) = mistake.place {
+        assert!((1..=lines.len()).contains(&line), "{mistake:?}");
+        assert!(column <= lines[line - 1].len() + 1, "{mistake:?}");
+    }
 }

@@ -9,18 +9,29 @@ use crate::tag::{Conditions, Tag, Tags};
 /// tags. A malformed If-None-Match on a safe method is ignored: a full response is never wrong.
 pub(crate) fn conditions(request: &Request) -> Result<Conditions, Response> {
     let Some(fields) = &request.rare_fields else { return Ok(Conditions::default()) };
-    // RFC 9110 §13.1.1: by the strong comparison, which a weak tag never meets
-    let if_match = parse("If-Match", &fields.if_match, false)?;
-    let if_none_match = match parse("If-None-Match", &fields.if_none_match, true) {
+    let if_match = parse("If-Match", &fields.if_match, Comparison::Strong)?;
+    let if_none_match = match parse("If-None-Match", &fields.if_none_match, Comparison::Weak) {
         Err(_) if request.is_safe() => None,
         parsed => parsed?,
     };
     Ok(Conditions { if_match, if_none_match })
 }
 
-fn parse(field: &str, value: &Option<String>, takes_weak: bool) -> Result<Option<Tags>, Response> {
+/// How the tags of a field are compared with the current one, which is strong (RFC 9110 §8.8.3.2).
+/// By the strong comparison, a weak tag never equals it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Strong,
+    Weak,
+}
+
+fn parse(
+    field: &str,
+    value: &Option<String>,
+    comparison: Comparison,
+) -> Result<Option<Tags>, Response> {
     let Some(value) = value else { return Ok(None) };
-    let tags = if value == "*" { Some(Tags::Any) } else { parse_list(value, takes_weak) };
+    let tags = if value == "*" { Some(Tags::Any) } else { parse_list(value, comparison) };
     if tags.is_some() {
         return Ok(tags);
     }
@@ -29,9 +40,9 @@ fn parse(field: &str, value: &Option<String>, takes_weak: bool) -> Result<Option
     Err(Response::error(StatusCode::BadRequest, message))
 }
 
-/// Those of a list of tags that can be current: they have the form of the service's own, which are
-/// strong. `None` if the list is malformed (RFC 9110 §8.8.3 and §5.6.1).
-fn parse_list(list: &str, takes_weak: bool) -> Option<Tags> {
+/// Those of a list of tags that can equal the current one: they have the form of the service's own.
+/// `None` if the list is malformed (RFC 9110 §8.8.3 and §5.6.1).
+fn parse_list(list: &str, comparison: Comparison) -> Option<Tags> {
     let mut rest = list;
     let mut tags = Vec::new();
     loop {
@@ -42,7 +53,7 @@ fn parse_list(list: &str, takes_weak: bool) -> Option<Tags> {
         let (tag, is_weak) = rest.strip_prefix("W/").map_or((rest, false), |tag| (tag, true));
         let end = 1 + tag.strip_prefix('"')?.find(|c: char| c == '"' || c <= ' ' || c == '\x7f')?;
         let (tag, after) = tag.split_at_checked(end + 1).filter(|(tag, _)| tag.ends_with('"'))?;
-        tags.extend(Tag::parse(tag).filter(|_| takes_weak || !is_weak));
+        tags.extend(Tag::parse(tag).filter(|_| !is_weak || comparison == Comparison::Weak));
         rest = after.trim_start_matches([' ', '\t']);
         if !rest.is_empty() && !rest.starts_with(',') {
             return None;
@@ -74,7 +85,7 @@ mod tests {
         };
         super::conditions(&Request::plain(method, fields)).map_err(|response| {
             assert_eq!(response.status, StatusCode::BadRequest);
-            response.detail.into_owned()
+            response.log_detail.into_owned()
         })
     }
 

@@ -78,12 +78,15 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
     }
     let host = lines.host(target)?;
     let framing = lines.framing(content_max)?;
-    // without other fields, nothing is compared with it
     if let Some(host) = host
-        && (lines.rare.is_some() || host.needs_dns)
+        && (host.needs_dns || lines.rare.is_some())
     {
-        let host = RequestHost { name: host.as_str().to_owned(), needs_dns: host.needs_dns };
-        lines.rare().host = Some(host);
+        let fields = lines.rare();
+        let text = || host.as_str().to_owned();
+        fields.host = match host.needs_dns {
+            true => RequestHost::ByDns(text()),
+            false => RequestHost::WithoutDns(fields.origin.is_some().then(text)),
+        };
     }
     let request = Request {
         method: method.parse().map_err(|()| REQUEST_LINE)?,

@@ -275,5 +275,4 @@ impl fmt::Display for ProtocolError {
 }
 
 #[cfg(test)]
-#[path = "parser_tests.rs"]
 mod tests;

@@ -34,10 +34,7 @@ pub(crate) struct Fields {
     /// The last address of X-Forwarded-For. Every client can send this field, so believe it only
     /// when a trusted proxy has sent it.
     pub(crate) forwarded_for: Option<IpAddr>,
-    /// The host that the request is for: Host, or the authority of an absolute-form target. `None`
-    /// does not mean that there was none: it is kept only if it needs DNS, or beside another of
-    /// these fields.
-    pub(crate) host: Option<RequestHost>,
+    pub(crate) host: RequestHost,
     pub(crate) if_match: Option<String>,
     pub(crate) if_none_match: Option<String>,
     pub(crate) origin: Option<String>,
@@ -51,12 +48,31 @@ pub(crate) struct Fields {
     pub(crate) asks_for_html: bool,
 }
 
+/// The host that a request is for: the authority of an absolute-form target, or else Host (RFC 9112
+/// §3.2). Its text includes the port, if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RequestHost {
-    /// With its port, if it has one.
-    pub(crate) name: String,
-    /// It is known by DNS alone, which a foreign page may control.
-    pub(crate) needs_dns: bool,
+pub(crate) enum RequestHost {
+    /// No DNS was needed for the request: its host is an IP address, `localhost` or a name below
+    /// that, or it has none, as HTTP/1.0 allows. The text is kept only beside Origin, which is
+    /// compared with it.
+    WithoutDns(Option<String>),
+    /// Another name. Clients find it by DNS, which a foreign page may control.
+    ByDns(String),
+}
+
+impl Default for RequestHost {
+    fn default() -> Self {
+        Self::WithoutDns(None)
+    }
+}
+
+impl RequestHost {
+    pub(crate) fn text(&self) -> Option<&str> {
+        match self {
+            Self::WithoutDns(text) => text.as_deref(),
+            Self::ByDns(text) => Some(text),
+        }
+    }
 }
 
 static NO_FIELDS: LazyLock<Fields> = LazyLock::new(Fields::default);
@@ -71,14 +87,18 @@ impl fmt::Debug for Credentials {
     }
 }
 
+/// Whether a method is safe: it changes nothing (RFC 9110 §9.2.1).
+pub(crate) fn is_safe(method: &Method) -> bool {
+    matches!(method, Method::Get | Method::Head | Method::Options)
+}
+
 impl Request {
     pub(crate) fn fields(&self) -> &Fields {
         self.rare_fields.as_deref().unwrap_or(&NO_FIELDS)
     }
 
-    /// Whether the method is GET, HEAD or OPTIONS, which are safe (RFC 9110 §9.2.1).
     pub(crate) fn is_safe(&self) -> bool {
-        matches!(self.method, Method::Get | Method::Head | Method::Options)
+        is_safe(&self.method)
     }
 
     /// Whether this is a CORS preflight, by which a browser asks what a page of another origin may

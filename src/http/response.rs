@@ -69,8 +69,8 @@ pub(crate) struct Response {
     pub(crate) challenge: Option<Challenge>,
     /// The request has changed the list.
     pub(crate) is_change: bool,
-    /// For the log: the reason of an error, or what a change has made.
-    pub(crate) detail: Cow<'static, str>,
+    /// Only for the log: the reason of an error, or what a change has made.
+    pub(crate) log_detail: Cow<'static, str>,
 }
 
 /// What decides those fields of a response that do not depend on its content.
@@ -81,8 +81,6 @@ pub(crate) struct CommonFields<'a> {
     pub(crate) connection: &'a str,
     /// The Origin of the request, if it is allowed, for the CORS fields (Fetch standard).
     pub(crate) allowed_origin: Option<&'a str>,
-    /// The request asks what a page of that origin may send.
-    pub(crate) is_preflight: bool,
     /// The response depends on the Origin of the request.
     pub(crate) varies_by_origin: bool,
     /// No shared cache may keep the response.
@@ -113,12 +111,6 @@ pub(crate) fn keep_alive_fields(seconds: u64) -> String {
 const PROTECTION_FIELDS: &str = "\r\nX-Content-Type-Options: nosniff\
     \r\nCross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY";
 
-/// The methods and further fields that a page of an allowed origin may send.
-const PREFLIGHT_FIELDS: &str = "\r\nAccess-Control-Allow-Methods: GET, HEAD, POST, PUT, DELETE\
-    \r\nAccess-Control-Allow-Headers: Accept, Authorization, Content-Type, If-Match, If-None-Match, \
-    Prefer\
-    \r\nAccess-Control-Max-Age: 600"; // seconds
-
 /// What a page of an allowed origin may read besides the fields that every page may read.
 const EXPOSED_FIELDS: &str =
     "\r\nAccess-Control-Expose-Headers: ETag, Location, Preference-Applied";
@@ -135,16 +127,16 @@ impl Response {
             applied_wait: None,
             challenge: None,
             is_change: false,
-            detail: Cow::Borrowed(""),
+            log_detail: Cow::Borrowed(""),
         }
     }
 
     /// A response with the Error body (docs/http.md, Errors). `message` is for the author of the
     /// client, in lower case and without a full stop.
     pub(crate) fn error(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
-        let detail = message.into();
-        let body = format!("{}\n", json!({"error": true, "message": detail}));
-        Self { detail, ..Self::new(status, Content::Own(body.into_bytes())) }
+        let message = message.into();
+        let body = format!("{}\n", json!({"error": true, "message": message}));
+        Self { log_detail: message, ..Self::new(status, Content::Own(body.into_bytes())) }
     }
 
     /// The response to a request that waited for a change, or could have, for so many seconds.
@@ -196,8 +188,7 @@ impl Response {
         }
         push(out, [common.connection]);
         if let Some(origin) = common.allowed_origin {
-            let further = if common.is_preflight { PREFLIGHT_FIELDS } else { EXPOSED_FIELDS };
-            push(out, ["\r\nAccess-Control-Allow-Origin: ", origin, further]);
+            push(out, ["\r\nAccess-Control-Allow-Origin: ", origin, EXPOSED_FIELDS]);
         }
         push(out, ["\r\n\r\n"]);
     }
@@ -274,7 +265,6 @@ mod tests {
                 date,
                 connection,
                 allowed_origin: None,
-                is_preflight: false,
                 varies_by_origin: false,
                 is_private: false,
             },

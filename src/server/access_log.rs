@@ -8,20 +8,27 @@ use crate::http::{Challenge, Request, Response, StatusCode};
 use crate::logging::{self, excerpt};
 use crate::service::{AccessLog, Service};
 
+/// A response, and what it answers.
+pub(super) struct Exchange<'a> {
+    /// The client's address, if it is a TCP connection.
+    pub(super) peer: Option<SocketAddr>,
+    /// `None` for bytes that are no request.
+    pub(super) request: Option<&'a Request>,
+    /// When the request was received.
+    pub(super) received: Instant,
+    pub(super) response: &'a Response,
+    /// The length of the response, head and content.
+    pub(super) bytes: usize,
+}
+
 /// Logs a response. With the access log: client, method, target, status, bytes, microseconds since
-/// the request was `received`, and the reason of an error, or what a change has made. Otherwise
-/// errors alone, at debug. `request` is `None` for bytes that are no request.
-pub(super) fn log(
-    service: &Service,
-    peer: Option<SocketAddr>,
-    received: Instant,
-    request: Option<&Request>,
-    response: &Response,
-    bytes: usize,
-) {
+/// the request was received, and the reason of an error, or what a change has made. Otherwise
+/// errors alone, at debug.
+pub(super) fn log(service: &Service, exchange: &Exchange<'_>) {
+    let Exchange { peer, request, received, response, bytes } = *exchange;
     let client = || client(peer, request.and_then(|request| request.fields().forwarded_for));
     let status = response.status.code();
-    let detail = &response.detail;
+    let detail = &response.log_detail;
     if response.challenge == Some(Challenge::InvalidToken) {
         logging::WRONG_TOKENS.log(format_args!("a wrong token from {}", client()));
     } else if response.status == StatusCode::Forbidden {

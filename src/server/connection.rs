@@ -5,6 +5,7 @@ mod pending;
 mod sending;
 
 use std::io;
+use std::mem::take;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,8 +29,7 @@ use crate::server_state::Phase;
 use crate::service::{Answer, RequestContext};
 use crate::store::{DatabaseError, Outcome, Ticket};
 
-/// Bytes received at a time: a request of curl takes 84, and a pipelining client has no more in its
-/// buffer.
+/// Bytes received at a time, unless more of a content are missing. A request of curl takes 84.
 const RECEIVE_BYTES: usize = 4096;
 
 /// Requests answered in a row before other connections are served, so that one client that
@@ -40,9 +40,9 @@ const ANSWERS_IN_A_ROW: usize = 16;
 /// once, the kernel would reset it, and the client could lose the response.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
-/// How much longer than the keep-alive time an idle connection stays open: a request that is sent in
-/// the last moment still arrives. It also makes up for the field Keep-Alive, which promises whole
-/// seconds, and at least one.
+/// How much longer than the keep-alive time an idle connection stays open: a request that is sent
+/// in the last moment still arrives. It also covers a keep-alive time below one second, since the
+/// field Keep-Alive promises at least one.
 const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
 /// How long an old representation may be sent after there are too many of them.
@@ -52,12 +52,14 @@ const OLD_TIME: Duration = Duration::from_millis(100);
 const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// What a connection waits for.
+#[derive(Default)]
 enum State {
-    /// A request, or the rest of one. `is_first`: nothing has been sent yet.
-    Receiving { is_first: bool },
+    /// A request, or the rest of one.
+    #[default]
+    Receiving,
     /// The answer to a request, which takes long, or whose change has to be saved first. Nothing is
-    /// received meanwhile, so that requests are answered in order. No timeout closes the connection:
-    /// its memory has to stay counted.
+    /// received meanwhile, so that requests are answered in order. No timeout closes the
+    /// connection, since its request stays in memory, and has to be counted, until the answer.
     AwaitingAnswer { request: Arc<Request>, timing: Timing },
     /// A change of what its request names (RFC 7240 §4.3).
     Waiting(Box<Waiting>),
@@ -87,9 +89,9 @@ pub(super) enum Event {
     /// The other connections have been served: go on with the output, with the requests in the
     /// buffer, or ask again for what may have changed.
     Resume,
-    /// From the writer: the change is saved, or could not be.
+    /// From the writer: what came of a change, or why it could not be saved.
     Outcome(Result<Outcome, DatabaseError>),
-    /// From the pool: what took long.
+    /// From the pool: an answer that took long to make.
     Answer(Box<Answer>),
     /// [`Connection::deadline`] has passed.
     Overdue,
@@ -146,6 +148,8 @@ pub(super) struct Connection {
     parser: Parser,
     pub(super) output: Output,
     state: State,
+    /// No whole request has arrived yet.
+    is_new: bool,
     /// When the client last made progress that counts for [`Connection::deadline`]: it connected,
     /// began a request, got an answer, or took some of the output.
     progress: Instant,
@@ -168,7 +172,8 @@ impl Connection {
             checks_host,
             parser: Parser::default(),
             output: Output::default(),
-            state: State::Receiving { is_first: true },
+            state: State::Receiving,
+            is_new: true,
             progress: now,
             received: now,
             quota,
@@ -197,12 +202,12 @@ impl Connection {
         let is_stopping = phase == Phase::Stopping;
         let time = match &self.state {
             State::AwaitingAnswer { .. } => return None,
-            State::Receiving { .. } if !self.parser.is_idle() => limits.request_timeout,
-            State::Receiving { .. } if is_stopping => STOPPING_KEEP_ALIVE.min(limits.keep_alive),
-            State::Receiving { is_first: true } => limits.request_timeout,
-            State::Receiving { .. } => limits.keep_alive + KEEP_ALIVE_GRACE,
+            State::Receiving if !self.parser.is_idle() => limits.request_timeout,
+            State::Receiving if is_stopping => STOPPING_KEEP_ALIVE.min(limits.keep_alive),
+            State::Receiving if self.is_new => limits.request_timeout,
+            State::Receiving => limits.keep_alive + KEEP_ALIVE_GRACE,
             State::Waiting(_) if is_stopping => Duration::ZERO,
-            State::Waiting(waiting) => return Some(waiting.time.end()),
+            State::Waiting(waiting) => return Some(waiting.wait.end()),
             State::Sending(_) => limits.request_timeout,
             State::Lingering { .. } => LINGER_TIME,
         };
@@ -223,51 +228,57 @@ impl Connection {
         self.deadline(context.phase, &context.shared().limits)
     }
 
-    /// What each event means in each state. All else is called from here.
+    /// What each event means in each state. All else is called from here. Takes the state out of
+    /// the connection: if the handler sets no other, it receives the next request.
     fn handle(&mut self, event: Event, context: &mut LoopContext<'_>) -> io::Result<Next> {
-        match (event, &self.state) {
-            (Event::Ready, State::Receiving { .. }) => self.receive_requests(context),
-            (Event::Resume, State::Receiving { .. }) => self.answer_requests(context),
-            (Event::Overdue, State::Receiving { .. }) if !self.parser.is_idle() => {
-                context.counters().closed(Closing::Request).add(1);
+        match (event, take(&mut self.state)) {
+            (Event::Ready, State::Receiving) => self.receive_requests(context),
+            (Event::Resume, State::Receiving) => self.answer_requests(context),
+            (Event::Overdue, State::Receiving) if !self.parser.is_idle() => {
+                context.counters().closed(Closing::Request).inc();
                 self.refuse(None, timed_out(), context)
             }
-            (Event::Overdue, State::Receiving { .. }) => Ok(self.close(Closing::Idle, context)),
-            (Event::Evicted, State::Receiving { .. }) => {
+            (Event::Overdue, State::Receiving) => Ok(self.close(Closing::Idle, context)),
+            (Event::Evicted, State::Receiving) => {
                 if !self.parser.is_idle() {
                     self.refuse(None, overloaded(), context)?;
                 }
                 Ok(self.close(Closing::NoRoom, context))
             }
 
-            (Event::Outcome(outcome), State::AwaitingAnswer { .. }) => {
-                self.outcome_arrived(outcome, context)
+            (Event::Outcome(outcome), State::AwaitingAnswer { request, .. }) => {
+                self.handle_outcome(request, outcome, context)
             }
-            (Event::Answer(answer), State::AwaitingAnswer { .. }) => {
-                self.answer_arrived(*answer, context)
+            (Event::Answer(answer), State::AwaitingAnswer { request, timing }) => {
+                self.handle_answer(request, *answer, timing, context)
             }
             // the client sent more, or has ended; epoll would report that in every pass
-            (Event::Ready, State::AwaitingAnswer { .. }) => Ok(Next::Wait(EventFlags::empty())),
+            (Event::Ready, awaiting @ State::AwaitingAnswer { .. }) => {
+                self.state = awaiting;
+                Ok(Next::Wait(EventFlags::empty()))
+            }
 
-            (Event::Ready, State::Waiting(_)) => self.receive_while_waiting(context),
-            (Event::Resume, State::Waiting(_)) => self.ask_again(context),
-            (Event::Overdue, State::Waiting(_)) => self.end_wait(None, context),
-            (Event::Evicted, State::Waiting(_)) => {
-                self.end_wait(None, context)?;
+            (Event::Ready, State::Waiting(waiting)) => self.receive_while_waiting(waiting, context),
+            (Event::Resume, State::Waiting(waiting)) => self.ask_again(waiting, context),
+            (Event::Overdue, State::Waiting(waiting)) => self.end_wait(*waiting, None, context),
+            (Event::Evicted, State::Waiting(waiting)) => {
+                self.end_wait(*waiting, None, context)?;
                 // It has sent nothing that would reset the connection. If it lingered, it would be
                 // one too many still, and another connection would be closed in its place.
                 Ok(self.close(Closing::NoRoom, context))
             }
 
-            (Event::Ready | Event::Resume, &State::Sending(then)) => self.send(then, context),
-            (Event::Overdue, &State::Sending(then)) => {
-                self.send_or_close(then, Closing::Unread, context)
+            (Event::Ready | Event::Resume, State::Sending(then)) => {
+                self.send_more(then, None, context)
             }
-            (Event::Evicted, &State::Sending(then)) => {
-                self.send_or_close(then, Closing::NoRoom, context)
+            (Event::Overdue, State::Sending(then)) => {
+                self.send_more(then, Some(Closing::Unread), context)
+            }
+            (Event::Evicted, State::Sending(then)) => {
+                self.send_more(then, Some(Closing::NoRoom), context)
             }
 
-            (Event::Ready, &State::Lingering { left }) => self.drop_received(left, context.scratch),
+            (Event::Ready, State::Lingering { left }) => self.drop_received(left, context.scratch),
             (Event::Overdue | Event::Evicted, State::Lingering { .. }) => Ok(Next::Close),
             _ => unreachable!("no such event comes in this state"),
         }
@@ -275,7 +286,7 @@ impl Connection {
 
     /// Closes the connection; counts and logs the reason.
     fn close(&self, reason: Closing, context: &LoopContext<'_>) -> Next {
-        context.counters().closed(reason).add(1);
+        context.counters().closed(reason).inc();
         log::debug!("closed {}: {}", access_log::client(self.peer, None), reason.label());
         Next::Close
     }
@@ -330,8 +341,8 @@ impl Connection {
                     return self.send(AfterSend::Receive, context);
                 }
             };
+            self.is_new = false;
             // what follows is another request, with a time of its own
-            self.state = State::Receiving { is_first: false };
             self.progress = context.now;
             if self.quota.is_refused(request.memory() + self.output.memory()) {
                 return self.refuse_for_room(Some(&request), context);
@@ -339,6 +350,7 @@ impl Connection {
             match self.ask_service(&request, context) {
                 // as if its content had not arrived
                 Answer::Refused(refusal) if request.has_content => {
+                    context.answered += 1;
                     return self.refuse(Some(&request), refusal, context);
                 }
                 Answer::Now(response) | Answer::Refused(response) => {
@@ -360,14 +372,14 @@ impl Connection {
     /// Asks the service. After a panic the list is consistent: whatever can panic comes before the
     /// change.
     fn ask_service(&self, request: &Request, context: &LoopContext<'_>) -> Answer {
-        let request_context = self.request_context(true, context);
+        let request_context = self.request_context(context);
         let ask = || context.shared().service.respond(request, request_context);
         catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|_| Answer::Now(panicked()))
     }
 
-    fn request_context(&self, may_defer: bool, context: &LoopContext<'_>) -> RequestContext {
+    fn request_context(&self, context: &LoopContext<'_>) -> RequestContext {
         let ticket = Ticket { worker: context.inbox.worker, connection: context.id };
-        RequestContext { checks_host: self.checks_host, may_defer, ticket }
+        RequestContext { checks_host: self.checks_host, may_defer: true, ticket }
     }
 }
 

@@ -1,5 +1,5 @@
-//! How other threads reach a worker: the accept loop with connections, the writer with outcomes, the
-//! pool with answers that took long, and whoever changes the list.
+//! How other threads reach a worker: the accept loop with connections, the writer with outcomes,
+//! the pool with answers that took long, and whoever changes the list.
 
 use std::io;
 use std::mem::take;
@@ -12,7 +12,7 @@ use threadpool::ThreadPool;
 
 use super::Shared;
 use super::connection::{Connection, Event, panicked};
-use super::waits::Waits;
+use super::watches::Watches;
 use crate::service::{Answer, Service};
 
 pub(super) struct Inbox {
@@ -23,10 +23,10 @@ pub(super) struct Inbox {
     pub(super) worker: usize,
     pub(super) shared: Arc<Shared>,
     /// Which of its connections wait for a change of the list.
-    pub(super) waits: Arc<Waits>,
-    /// Each worker has one of its threads for good. The one that is left makes the answers that take
-    /// long, one after the other, so that they delay only the clients who asked for them, and frees
-    /// long lists.
+    pub(super) watches: Arc<Watches>,
+    /// Each worker has one of its threads for good. The one that is left makes the answers that
+    /// take long, one after the other, so that they delay only the clients who asked for them, and
+    /// frees long lists.
     pub(super) pool: ThreadPool,
 }
 
@@ -43,8 +43,8 @@ pub(super) enum Mail {
 impl Inbox {
     pub(super) fn new(worker: usize, shared: Arc<Shared>, pool: ThreadPool) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let waits = Arc::new(Waits::new(Arc::clone(&shared), worker, pool.clone()));
-        Ok(Self { mail: Mutex::default(), eventfd, worker, shared, waits, pool })
+        let watches = Arc::new(Watches::new(Arc::clone(&shared), worker, pool.clone()));
+        Ok(Self { mail: Mutex::default(), eventfd, worker, shared, watches, pool })
     }
 
     pub(super) fn post(&self, mail: Mail) {
@@ -71,7 +71,7 @@ impl Inbox {
 
     /// Tells the worker of a new version of the list, if one of its connections waits for that.
     pub(super) fn note_change(&self) {
-        if self.waits.note_change() {
+        if self.watches.note_change() {
             self.wake();
         }
     }

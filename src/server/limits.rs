@@ -53,9 +53,9 @@ pub(crate) struct Limits {
     pub(crate) memory_max: usize,
 }
 
-/// How much memory the buffers of all connections may take together where [`control_group_limit`] is
-/// this: a sixteenth of it. Old lists may take twice as much. The rest is for the list, the allocator
-/// and the kernel's buffers.
+/// How much memory the buffers of all connections may take together where [`control_group_limit`]
+/// is this: a sixteenth of it. Old lists may take twice as much. The rest is for the list, the
+/// allocator and the kernel's buffers.
 pub(crate) fn memory_max(limit: Option<usize>) -> usize {
     limit.map_or(MEMORY_MAX, |limit| (limit / 16).clamp(MEMORY_MIN, MEMORY_MAX))
 }
@@ -99,8 +99,8 @@ pub(crate) fn connections_max(
     Ok(by_descriptors.min(by_memory).clamp(1, CONNECTIONS_MAX))
 }
 
-/// How many bytes the control group of the process may use (cgroups(7), version 2): the limit of its
-/// own group, or of one above it if that is lower. `None` if there is none that can be read.
+/// How many bytes the control group of the process may use (cgroups(7), version 2): the limit of
+/// its own group, or of one above it if that is lower. `None` if there is none that can be read.
 pub(crate) fn control_group_limit() -> Option<usize> {
     lowest_limit(Path::new("/sys/fs/cgroup"), &fs::read_to_string("/proc/self/cgroup").ok()?)
 }
@@ -132,7 +132,7 @@ pub(super) struct Quota {
 
 impl Quota {
     pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
-        shared.state.workers[worker].open.fetch_add(1, Relaxed);
+        shared.state().workers[worker].open.fetch_add(1, Relaxed);
         Self { shared, worker, memory: 0 }
     }
 
@@ -157,7 +157,7 @@ impl Quota {
 impl Drop for Quota {
     fn drop(&mut self) {
         self.set_memory(0);
-        self.shared.state.workers[self.worker].open.fetch_sub(1, Relaxed);
+        self.shared.state().workers[self.worker].open.fetch_sub(1, Relaxed);
     }
 }
 

@@ -12,8 +12,8 @@
 //! | log | writes log lines | standard error |
 //!
 //! A worker never waits for a client, a disk or another thread, but for the moment that a lock is
-//! held. So whatever one client does, the others of its worker are served. Answers that take long are
-//! those that need the JSON or the tag of a long list, which nobody has made yet, and those to
+//! held. So whatever one client does, the others of its worker are served. Answers that take long
+//! are those that need the JSON or the tag of a long list, which nobody has made yet, and those to
 //! changes with a long content.
 //!
 //! # Who wakes whom
@@ -34,8 +34,8 @@
 //! | lock | guards | taken inside |
 //! |---|---|---|
 //! | [`Shared::making_room`] | that only one worker at a time closes connections to make room; the others go on without it | |
-//! | `Waits::entries` | which connections of a worker wait for a change; only that worker takes it | `making_room` |
-//! | `SharedList::current` | the current version of the list; locked to clone it, or to edit it in memory | `making_room`, `Waits::entries` |
+//! | `Watches::entries` | which connections of a worker wait for a change; only that worker takes it | `making_room` |
+//! | `SharedList::current` | the current version of the list; locked to clone it, or to edit it in memory | `making_room`, `Watches::entries` |
 //! | `Inbox::mail` | what other threads have posted | |
 //! | `Tokens::accepted` | the hashes of the tokens | `making_room` |
 //! | `DatabaseStatus::current` | whether saving works | |
@@ -43,9 +43,9 @@
 //!
 //! # Deadlines
 //!
-//! [`Connection::deadline`] says when a connection is overdue. Its worker looks at all deadlines when
-//! the first one has passed, but mostly not within 100 ms of the look before: a deadline may be
-//! missed by as much. A connection that is overdue gets [`Event::Overdue`].
+//! [`Connection::deadline`] says when a connection is overdue. Its worker looks at all deadlines
+//! when the first one has passed, but mostly not within 100 ms of the look before: a deadline may
+//! be missed by as much. A connection that is overdue gets [`Event::Overdue`].
 //!
 //! | waits for | for | then |
 //! |---|---|---|
@@ -58,8 +58,8 @@
 //! | an answer that is made | no limit: the writer has its own | |
 //!
 //! Above the connection limit ([`Phase::Full`]), workers look every 20 ms, and the connections that
-//! have stalled longest, for half a second at least, get [`Event::Evicted`]. Old lists that take too
-//! much memory end the connections that read them within 100 ms (`Worker::close_old`).
+//! have stalled longest, for half a second at least, get [`Event::Evicted`]. Old lists that take
+//! too much memory end the connections that read them within 100 ms (`Worker::close_old`).
 
 mod access_log;
 mod connection;
@@ -69,7 +69,7 @@ mod listen;
 mod output;
 #[cfg(fuzzing)]
 pub(crate) mod stepped;
-mod waits;
+mod watches;
 mod worker;
 mod yielding;
 
@@ -115,7 +115,6 @@ const ACCEPTS_IN_A_ROW: usize = 64;
 /// What the accept loop and all workers share.
 pub(crate) struct Shared {
     pub(crate) service: Service,
-    pub(super) state: Arc<ServerState>,
     pub(crate) limits: Limits,
     /// The fields about the connection of responses after which it stays open.
     pub(super) stays_open: String,
@@ -127,28 +126,31 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// `state`: the one that the service has as well.
-    pub(crate) fn new(service: Service, state: Arc<ServerState>, limits: Limits) -> Self {
+    pub(crate) fn new(service: Service, limits: Limits) -> Self {
         // in whole seconds, and not 0, which some clients take for no limit
         let stays_open = keep_alive_fields(limits.keep_alive.as_secs().max(1));
         let memory = AtomicUsize::new(0);
-        Self { service, state, limits, stays_open, memory, making_room: Mutex::default() }
+        Self { service, limits, stays_open, memory, making_room: Mutex::default() }
+    }
+
+    pub(super) fn state(&self) -> &ServerState {
+        &self.service.server
     }
 
     /// How many connections there are above the limit: clients who wait until as many others are
     /// closed.
     pub(super) fn excess(&self) -> usize {
-        self.state.connections().saturating_sub(self.state.connections_max)
+        self.state().connections().saturating_sub(self.state().connections_max)
     }
 
     /// Whether no further connection is accepted.
     pub(super) fn is_full(&self) -> bool {
-        self.excess() >= spare_connections(self.state.connections_max)
+        self.excess() >= spare_connections(self.state().connections_max)
     }
 
     /// The worker for the next connection: the one that has the fewest.
     pub(super) fn next_worker(&self) -> usize {
-        let workers = self.state.workers.iter();
+        let workers = self.state().workers.iter();
         let connections = workers.map(|worker| worker.open.load(Relaxed)).enumerate();
         connections.min_by_key(|(_, connections)| *connections).expect("there is a worker").0
     }
@@ -169,7 +171,7 @@ impl AcceptLoop {
         pool: &ThreadPool,
     ) -> io::Result<Self> {
         let mut inboxes = Vec::new();
-        for worker in 0..shared.state.workers.len() {
+        for worker in 0..shared.state().workers.len() {
             let inbox = Arc::new(Inbox::new(worker, Arc::clone(&shared), pool.clone())?);
             let worker = Worker::new(Arc::clone(&inbox))?;
             pool.execute(|| worker.run());
@@ -196,7 +198,7 @@ impl AcceptLoop {
     fn accept_ready(&mut self, signals: &Signals) -> io::Result<bool> {
         let is_above_limit = self.shared.excess() > 0;
         let phase = if is_above_limit { Phase::Full } else { Phase::Serving };
-        if phase != self.shared.state.phase() {
+        if phase != self.shared.state().phase() {
             self.set_phase(phase);
         }
         let time = if is_above_limit {
@@ -230,7 +232,7 @@ impl AcceptLoop {
 
     /// Sets the phase, and wakes the workers, which have other deadlines in it.
     fn set_phase(&self, phase: Phase) {
-        self.shared.state.set_phase(phase);
+        self.shared.state().set_phase(phase);
         self.inboxes.iter().for_each(|inbox| inbox.wake());
     }
 
@@ -294,10 +296,10 @@ impl AcceptLoop {
             self.listeners.iter().for_each(|listener| self.accept_from(listener));
         }
         self.listeners.clear();
-        while self.shared.state.connections() > 0 && Instant::now() < deadline {
+        while self.shared.state().connections() > 0 && Instant::now() < deadline {
             sleep(RETRY_TIME);
         }
-        let connections = self.shared.state.connections();
+        let connections = self.shared.state().connections();
         if connections > 0 {
             let seconds = begun.elapsed().as_secs_f32();
             log::warn!(

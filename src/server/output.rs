@@ -155,7 +155,6 @@ mod tests {
         date: "",
         connection: CLOSES,
         allowed_origin: None,
-        is_preflight: false,
         varies_by_origin: false,
         is_private: false,
     };

@@ -64,10 +64,9 @@ impl SteppedConnection {
         }
         let colors = json::from_list(list).expect("these are colors");
         let store = Store::in_memory(colors, MEMORY_MAX);
-        let state = Arc::new(ServerState::new(1, 10));
-        let service = Service::new(store, options, Arc::clone(&state));
+        let service = Service::new(store, options, ServerState::new(1, 10));
         let limits = Limits { request_timeout: TIME, keep_alive: TIME, memory_max: MEMORY_MAX };
-        let shared = Arc::new(Shared::new(service, state, limits));
+        let shared = Arc::new(Shared::new(service, limits));
         let quota = Quota::new(Arc::clone(&shared), 0);
         let checks_host = access == Access::Strict;
         let connection = Connection::new(socket.into(), None, checks_host, quota, Instant::now());
@@ -95,7 +94,7 @@ impl SteppedConnection {
             Next::Wait(EventFlags::IN) if self.is_readable() => {}
             // nobody changes the list meanwhile
             Next::Wait(EventFlags::IN)
-                if inbox.shared.state.workers[0].waiting.load(Relaxed) > 0 =>
+                if inbox.shared.state().workers[0].waiting.load(Relaxed) > 0 =>
             {
                 self.event = Event::Overdue;
             }

@@ -29,12 +29,12 @@ const TICK: Duration = Duration::from_millis(100);
 /// The same while there are more connections than the limit, and room has to be made.
 const FULL_TICK: Duration = Duration::from_millis(20);
 
-/// At the connection limit, a connection whose client has made no progress for this long has stalled
-/// and may be closed: a new client is answered within a second. A request that arrives slowly is no
-/// progress, since anybody can send a byte now and then.
+/// At the connection limit, a connection whose client has made no progress for this long has
+/// stalled and may be closed: a new client is answered within a second. A request that arrives
+/// slowly is no progress, since anybody can send a byte now and then.
 const STALL_TIME: Duration = Duration::from_millis(500);
 
-/// Connections of the run queue that are served in one context.
+/// Most connections of the run queue that are served in one pass.
 const RESUMED_PER_PASS: usize = 64;
 
 /// Most bytes received at a time, when that many of a content are missing.
@@ -47,7 +47,7 @@ struct Entry {
     connection: Connection,
     /// What epoll watches the socket for; without any, it is not in epoll.
     watched: EventFlags,
-    /// Whether it is in the run queue, where a search would take long.
+    /// Whether it is in the run queue. To search the queue would take long.
     queued: bool,
 }
 
@@ -107,7 +107,7 @@ impl Worker {
             let mut context = LoopContext {
                 inbox: &inbox,
                 id: INBOX,
-                phase: inbox.shared.state.phase(),
+                phase: inbox.shared.state().phase(),
                 now,
                 date: date.at(now),
                 scratch: &mut scratch,
@@ -125,14 +125,14 @@ impl Worker {
             }
             self.close_old_if_new();
             let end = Instant::now();
-            context.counters().immediate.add(context.answered, end - now);
+            context.counters().immediate.observe_each(context.answered, end - now);
             before = end;
         }
     }
 
-    /// Waits until a connection is ready, there is mail, or it is time to look at the deadlines, and
-    /// puts what is ready into `events`. Returns the time; without a wait, that is still `before`,
-    /// when the last pass ended. `is_busy`: the last pass had something to do.
+    /// Waits until a connection is ready, there is mail, or it is time to look at the deadlines,
+    /// and puts what is ready into `events`. Returns the time; without a wait, that is still
+    /// `before`, when the last pass ended. `is_busy`: the last pass had something to do.
     fn wait(&mut self, events: &mut Vec<epoll::Event>, before: Instant, is_busy: bool) -> Instant {
         // room for all connections, so that one call reports all that are ready
         events.reserve(self.connections.len() + 1);
@@ -160,7 +160,7 @@ impl Worker {
         }
         if has_mail {
             self.take_mail(context);
-            self.resume(self.inbox.waits.take_concerned());
+            self.resume(self.inbox.watches.take_affected());
         }
         for _ in 0..self.run_queue.len().min(RESUMED_PER_PASS) {
             if let Some(id) = self.run_queue.pop_front() {
@@ -174,7 +174,7 @@ impl Worker {
         for mail in self.inbox.take() {
             match mail {
                 Mail::Ping(ping) => drop(ping),
-                Mail::TokensChanged => self.resume(self.inbox.waits.all()),
+                Mail::TokensChanged => self.resume(self.inbox.watches.all()),
                 // if the connection is closed by now, nobody gets it; a change stands
                 Mail::Event(id, event) => self.serve(id, event, context),
                 Mail::Connection(connection) => {
@@ -208,11 +208,13 @@ impl Worker {
     fn serve(&mut self, id: u64, event: Event, context: &mut LoopContext<'_>) {
         // before the request is answered: that may need memory for another long representation
         self.close_old_if_new();
-        // A connection in the run queue waits for its turn there. No outcome or answer is lost: who
-        // waits for one is not in the queue.
-        let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) else {
+        let Some(entry) = self.connections.get_mut(&id) else { return };
+        // A connection in the run queue waits for its turn there, and asks for all that it needs
+        // then. Only who awaits an answer gets one, and is not in the queue.
+        if entry.queued {
+            debug_assert!(!matches!(event, Event::Outcome(_) | Event::Answer(_)), "it is lost");
             return;
-        };
+        }
         context.id = id;
         // one that has panicked may be in any state
         let next = catch_unwind(AssertUnwindSafe(|| entry.connection.advance(event, context)))
@@ -240,14 +242,14 @@ impl Worker {
         entry.watched = wanted;
         if let Err(error) = watched {
             self.connections.remove(&id);
-            context.counters().closed(Closing::NoRoom).add(1);
+            context.counters().closed(Closing::NoRoom).inc();
             logging::CONNECTIONS
                 .log(format_args!("closed a connection: epoll does not take its socket: {error}"));
         }
     }
 
-    /// Ends what has passed its deadline by `now`, makes room at the connection limit, and finds out
-    /// when to look again.
+    /// Ends what has passed its deadline by `now`, makes room at the connection limit, and finds
+    /// out when to look again.
     fn end_overdue(&mut self, now: Instant, context: &mut LoopContext<'_>) {
         let limits = &context.shared().limits;
         let is_overdue = |entry: &Entry| {
@@ -276,7 +278,7 @@ impl Worker {
         if matches!(guard, Err(TryLockError::WouldBlock)) {
             return;
         }
-        let share = context.shared().excess().div_ceil(context.shared().state.workers.len());
+        let share = context.shared().excess().div_ceil(context.shared().state().workers.len());
         let connections = self.connections.iter();
         let mut stalled: Vec<(Instant, u64)> = connections
             .filter_map(|(id, entry)| Some((entry.connection.stalled_since()?, *id)))

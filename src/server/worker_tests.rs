@@ -15,11 +15,10 @@ fn worker(value: &str) -> Worker {
     let colors = Colors::from_iter([Color::new("red", value)]);
     let store = Store::in_memory(colors, 32 << 20);
     let options = ServiceOptions { content_max: 100, ..ServiceOptions::default() };
-    let state = Arc::new(ServerState::new(2, 10));
-    let service = Service::new(store, options, Arc::clone(&state));
+    let service = Service::new(store, options, ServerState::new(2, 10));
     let time = Duration::from_secs(10);
     let limits = Limits { request_timeout: time, keep_alive: time, memory_max: 10_000 };
-    let shared = Arc::new(Shared::new(service, state, limits));
+    let shared = Arc::new(Shared::new(service, limits));
     Worker::new(Inbox::new(0, shared, ThreadPool::new(1)).unwrap().into()).unwrap()
 }
 
@@ -33,7 +32,7 @@ fn pass_at<T>(
     let mut context = LoopContext {
         inbox: &inbox,
         id: INBOX,
-        phase: inbox.shared.state.phase(),
+        phase: inbox.shared.state().phase(),
         now,
         date: "",
         scratch: &mut [0; 8192],
@@ -67,8 +66,8 @@ fn a_panic_is_answered_with_500_and_the_requests_behind_it_as_well() {
     let mut worker = worker("#f00");
     // the page has the number of answers that took up to a second, which overflows
     let counters = &worker.inbox.shared.service.metrics.workers[0];
-    counters.immediate.add(u64::MAX, Duration::ZERO);
-    counters.immediate.add(1, Duration::from_secs(1));
+    counters.immediate.observe_each(u64::MAX, Duration::ZERO);
+    counters.immediate.observe(Duration::from_secs(1));
     let color = "{\"name\":\"red\",\"value\":\"#f00\"}\n";
     let message =
         "{\"error\":true,\"message\":\"the service failed on this request, its log says where\"}\n";
@@ -123,7 +122,7 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
     client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     add(&worker, socket);
     pass_at(&mut worker, Instant::now(), Worker::take_mail);
-    worker.inbox.shared.state.set_phase(Phase::Full);
+    worker.inbox.shared.state().set_phase(Phase::Full);
     let _others: Vec<_> =
         (0..10).map(|_| Quota::new(Arc::clone(&worker.inbox.shared), 1)).collect();
     let end_overdue = |worker: &mut Worker, seconds: u32| {
@@ -141,7 +140,7 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
     assert_eq!(
         (
             worker.connections.len(),
-            worker.inbox.shared.service.metrics.workers[0].closed(Closing::NoRoom).read()
+            worker.inbox.shared.service.metrics.workers[0].closed(Closing::NoRoom).get()
         ),
         (0, 1)
     );

@@ -1,7 +1,7 @@
 //! Yielding before sleeping. To sleep and be woken takes longer than to answer a request. So a
 //! worker that has just run out of work yields its processor to the threads that wait for it, which
-//! most likely bring more work, and looks again before it sleeps. With 8 connections on 2 processors,
-//! reads are 3 to 8 % faster for it.
+//! most likely bring more work, and looks again before it sleeps. With 8 connections on 2
+//! processors, reads are 3 to 8 % faster for it.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -7,7 +7,13 @@ use tiny_http::Method;
 
 use super::Service;
 use super::matcher::{self, Resource, TargetError};
-use crate::http::{Challenge, Content, Request, Response, StatusCode};
+use crate::http::{Challenge, Content, Request, Response, StatusCode, is_safe};
+
+/// The fields that a page of an allowed origin may send.
+const ALLOWED_FIELDS: &str = "Accept, Authorization, Content-Type, If-Match, If-None-Match, Prefer";
+
+/// For how many seconds a browser may use the answer to a preflight again.
+const PREFLIGHT_SECONDS: &str = "600";
 
 impl Service {
     /// Decides what can be decided by the head of a request, which need not have its content yet:
@@ -39,9 +45,8 @@ impl Service {
     /// Refuses a method that the resource does not have with 405; then a request that needs a valid
     /// token and has none with 401, before 404 and 412, which would reveal which colors exist.
     fn check_access(&self, resource: &Resource<'_>, request: &Request) -> Result<(), Response> {
-        let methods = methods(resource, self.options.read_only);
-        if !methods.contains(&request.method) {
-            let allow = names(methods);
+        if !self.methods(resource).any(|method| *method == request.method) {
+            let allow = self.allow(resource);
             let message = format!("the method is not allowed here, only {allow}");
             let error = Response::error(StatusCode::MethodNotAllowed, message);
             // RFC 9110 §15.5.6: a 405 MUST carry Allow
@@ -60,18 +65,36 @@ impl Service {
         Ok(())
     }
 
-    /// The methods of a resource. Where writes need a token that the request does not have, a
-    /// challenge says so, for the page to ask for one: credentials would make a difference (RFC
-    /// 9110 §11.6.1).
-    pub(super) fn options(&self, resource: &Resource<'_>, request: &Request) -> Response {
-        let allow = names(methods(resource, self.options.read_only));
-        let is_written =
-            matches!(resource, Resource::Colors | Resource::Color(_)) && !self.options.read_only;
+    /// The answer to OPTIONS. Where writes need a token that the request does not have, a challenge
+    /// says so, for the page to ask for one: credentials would make a difference (RFC 9110
+    /// §11.6.1).
+    pub(super) fn allowed_methods(&self, resource: &Resource<'_>, request: &Request) -> Response {
+        let allow = self.allow(resource);
+        let is_written = self.methods(resource).any(|method| !is_safe(method));
+        let mut fields = vec![("Allow", allow.clone().into())];
+        if request.is_preflight() && self.options.allowlist.allowed_origin(request).is_some() {
+            fields.extend([
+                ("Access-Control-Allow-Methods", allow.into()),
+                ("Access-Control-Allow-Headers", ALLOWED_FIELDS.into()),
+                ("Access-Control-Max-Age", PREFLIGHT_SECONDS.into()),
+            ]);
+        }
         Response {
-            fields: vec![("Allow", allow.into())],
+            fields,
             challenge: self.challenge(request).filter(|_| is_written),
             ..Response::new(StatusCode::NoContent, Content::None)
         }
+    }
+
+    /// The methods of a resource; with `--read-only`, only those that change nothing.
+    fn methods(&self, resource: &Resource<'_>) -> impl Iterator<Item = &'static Method> {
+        let read_only = self.options.read_only;
+        resource.methods().iter().filter(move |method| !read_only || is_safe(method))
+    }
+
+    /// The value of Allow (RFC 9110 §10.2.1).
+    fn allow(&self, resource: &Resource<'_>) -> String {
+        self.methods(resource).map(Method::as_str).collect::<Vec<_>>().join(", ")
     }
 
     fn target_error(&self, error: TargetError) -> Response {
@@ -107,20 +130,4 @@ impl Service {
     pub(super) fn is_private(&self) -> bool {
         self.options.tokens.as_ref().is_some_and(|tokens| tokens.private)
     }
-}
-
-/// The methods of a resource.
-fn methods(resource: &Resource<'_>, read_only: bool) -> &'static [Method] {
-    use Method::{Delete, Get, Head, Options, Post, Put};
-    match resource {
-        Resource::Colors if !read_only => &[Get, Head, Post, Put, Options],
-        Resource::Color(_) if !read_only => &[Get, Head, Put, Delete, Options],
-        Resource::Asterisk if !read_only => &[Get, Head, Post, Put, Delete, Options],
-        _ => &[Get, Head, Options],
-    }
-}
-
-/// Methods as Allow lists them (RFC 9110 §10.2.1).
-fn names(methods: &[Method]) -> String {
-    methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ")
 }

@@ -25,6 +25,19 @@ pub(crate) enum Resource<'a> {
     Asterisk,
 }
 
+impl Resource<'_> {
+    /// The methods that the resource has without `--read-only`, as Allow lists them.
+    pub(super) fn methods(&self) -> &'static [Method] {
+        use Method::{Delete, Get, Head, Options, Post, Put};
+        match self {
+            Self::Colors => &[Get, Head, Post, Put, Options],
+            Self::Color(_) => &[Get, Head, Put, Delete, Options],
+            Self::Health | Self::Metrics | Self::OpenApi | Self::Page => &[Get, Head, Options],
+            Self::Asterisk => &[Get, Head, Post, Put, Delete, Options],
+        }
+    }
+}
+
 /// Why a request target names nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TargetError {

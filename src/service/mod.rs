@@ -6,6 +6,8 @@ mod monitoring;
 mod origin;
 mod page;
 mod respond;
+#[cfg(test)]
+mod tests;
 mod token;
 
 use std::sync::Arc;
@@ -31,7 +33,7 @@ pub(crate) struct Service {
     openapi: Arc<Blob>,
     page: Arc<Blob>,
     pub(crate) metrics: Metrics,
-    server: Arc<ServerState>,
+    pub(crate) server: ServerState,
 }
 
 /// Those of the command line that decide how requests are answered.
@@ -50,7 +52,7 @@ pub(crate) struct ServiceOptions {
 }
 
 impl Service {
-    pub(crate) fn new(store: Store, options: ServiceOptions, server: Arc<ServerState>) -> Self {
+    pub(crate) fn new(store: Store, options: ServiceOptions, server: ServerState) -> Self {
         let metrics = Metrics::new(server.workers.len());
         let openapi = openapi(&options.base);
         let page = page::page(&options.base, options.content_max);
@@ -74,7 +76,7 @@ pub(crate) enum Answer {
     /// The head of the request is refused.
     Refused(Response),
     /// What the client has is current, and it would rather wait for a change.
-    NotModified(Box<Wait>),
+    NotModified(Box<NotModified>),
     /// When the change is saved, its outcome is delivered, and
     /// [`Service::respond_to_outcome`] makes the response.
     Saving,
@@ -82,14 +84,15 @@ pub(crate) enum Answer {
     Deferred,
 }
 
-/// For what and how long a client waits (RFC 7240 §4.3).
+/// A response that the client would rather wait than get (RFC 7240 §4.3).
 #[derive(Debug)]
-pub(crate) struct Wait {
+pub(crate) struct NotModified {
+    /// What the client waits for.
     pub(crate) subject: Subject,
-    /// At most 300.
+    /// How long it waits: at most 300 s.
     pub(crate) seconds: u16,
     /// The response when nothing changes.
-    pub(crate) not_modified: Response,
+    pub(crate) response: Response,
 }
 
 /// What has to change for a client that waits.

@@ -20,8 +20,7 @@ impl Allowlist {
     /// Refuses with 403 a change from a page of another origin and, if `checks_host`, a request for
     /// a foreign host. Set that for a listener that DNS rebinding may reach.
     pub(super) fn check(&self, request: &Request, checks_host: bool) -> Result<(), Response> {
-        let fields = request.fields();
-        if let Some(RequestHost { name, needs_dns: true }) = &fields.host
+        if let RequestHost::ByDns(name) = &request.fields().host
             && checks_host
             && !self.hosts.iter().any(|allowed| is_named(name, allowed))
         {
@@ -64,7 +63,7 @@ impl Allowlist {
             (None, Some(origin)) => {
                 let host =
                     origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-                host.is_some() && host == fields.host.as_ref().map(|host| host.name.as_str())
+                host.is_some() && host == fields.host.text()
             }
             (Some(_), _) => false,
         }
@@ -108,7 +107,7 @@ fn foreign_host(host: &str) -> Response {
 /// request; empty if none would.
 fn forbidden(message: &str, log: &str, advice: &str) -> Response {
     let response = Response::error(StatusCode::Forbidden, format!("{message}{advice}"));
-    Response { detail: format!("{log}{advice}").into(), ..response }
+    Response { log_detail: format!("{log}{advice}").into(), ..response }
 }
 
 /// The value of a field that is not empty.
@@ -140,260 +139,4 @@ pub(crate) fn parse_host(text: &str) -> Result<String, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use tiny_http::Method;
-
-    use super::*;
-    use crate::http::Fields;
-
-    fn request(method: Method, host: Option<&str>, fields: Fields) -> Request {
-        let host = host.map(|name| {
-            let needs_dns = Host::parse(name.as_bytes()).unwrap().needs_dns;
-            RequestHost { name: name.to_owned(), needs_dns }
-        });
-        Request::plain(method, Fields { host, ..fields })
-    }
-
-    const HOST: &str = "own.example:8080";
-
-    fn allowlist() -> Allowlist {
-        Allowlist {
-            origins: vec!["https://friend.example".to_owned()],
-            hosts: vec!["Friend.example".to_owned()],
-        }
-    }
-
-    fn owned(text: Option<&str>) -> Option<String> {
-        text.map(str::to_owned)
-    }
-
-    fn fields(origin: Option<&str>) -> Fields {
-        Fields { origin: owned(origin), ..Fields::default() }
-    }
-
-    /// What client and log are told of a refusal; nothing of a request that is answered.
-    fn told(checked: Result<(), Response>) -> Option<(String, String)> {
-        let refusal = checked.err()?;
-        assert_eq!(refusal.status, StatusCode::Forbidden);
-        let content = String::from_utf8(refusal.content.bytes().to_vec()).unwrap();
-        Some((content, refusal.detail.into_owned()))
-    }
-
-    /// Checks what every method that changes something, and every other, makes of these two fields.
-    #[track_caller]
-    fn check_origin(sec_fetch_site: Option<&str>, origin: Option<&str>, allowed: bool) {
-        let fields = &Fields { sec_fetch_site: owned(sec_fetch_site), ..fields(origin) };
-        for (method, changes) in [
-            (Method::Post, true),
-            (Method::Put, true),
-            (Method::Delete, true),
-            (Method::Patch, true),
-            (Method::Get, false),
-            (Method::Head, false),
-            (Method::Options, false),
-        ] {
-            let request = request(method, Some(HOST), fields.clone());
-            let expected = if allowed || !changes { Ok(()) } else { Err(cross_origin(&request)) };
-            assert_eq!(told(allowlist().check(&request, false)), told(expected), "{request:?}");
-        }
-    }
-
-    #[test]
-    fn what_the_browser_says_of_the_site_decides() {
-        for site in ["same-origin", "none"] {
-            check_origin(Some(site), None, true);
-            check_origin(Some(site), Some("http://evil.example"), true);
-        }
-        for site in ["cross-site", "same-site", "Same-Origin", "none, none", "unheard-of"] {
-            check_origin(Some(site), None, false);
-            check_origin(Some(site), Some("http://own.example:8080"), false);
-            check_origin(Some(site), Some("https://friend.example"), true);
-        }
-    }
-
-    #[test]
-    fn without_that_the_origin_has_to_be_the_host() {
-        for nothing in [None, Some("")] {
-            check_origin(nothing, None, true);
-            check_origin(None, nothing, true);
-            check_origin(nothing, Some("http://own.example:8080"), true);
-            check_origin(nothing, Some("http://evil.example"), false);
-            check_origin(Some("cross-site"), nothing, false);
-        }
-        for origin in
-            ["http://own.example:8080", "https://own.example:8080", "https://friend.example"]
-        {
-            check_origin(None, Some(origin), true);
-        }
-        for origin in [
-            "null",
-            "own.example:8080",
-            "http://own.example",
-            "http://own.example:80",
-            "http://own.example:8080/",
-            "http://own.example:8080@evil.example",
-            "http://evil.example@own.example:8080",
-            "http://evil.example",
-            "http://own.example:8080.evil.example",
-            "HTTP://own.example:8080",
-            "http://OWN.example:8080",
-            "ftp://own.example:8080",
-            "http://own.example:8080, http://own.example:8080",
-            "https://friend.example, http://evil.example",
-            "http://friend.example",
-            "https://friend.example.evil.example",
-        ] {
-            check_origin(None, Some(origin), false);
-        }
-    }
-
-    #[test]
-    fn an_origin_needs_a_host_to_equal() {
-        let request = request(Method::Post, None, fields(Some("http://")));
-        assert!(allowlist().check(&request, true).is_err());
-    }
-
-    #[test]
-    fn where_the_host_is_checked_foreign_names_are_refused() {
-        let ask = |host, checks_host| {
-            let request = request(Method::Get, host, Fields::default());
-            allowlist().check(&request, checks_host)
-        };
-        for host in [
-            "127.0.0.1",
-            "127.0.0.1:8080",
-            "[::1]",
-            "[::1]:8080",
-            "10.1.2.3:80",
-            "localhost",
-            "LOCALHOST:1",
-            "a.localhost:8080",
-            "localhost.",
-            "LOCALHOST.:80",
-            "a.localhost.",
-            "127.0.0.1.",
-            "friend.example.",
-            "friend.EXAMPLE:8",
-        ] {
-            assert!(ask(Some(host), true).is_ok(), "{host}");
-        }
-        for host in [
-            "evil.example",
-            "localhost.evil.example",
-            "xlocalhost",
-            "127.0.0.1.evil.example",
-            "127.1",
-            "0x7f000001",
-            "localhost..",
-            ".",
-            "friend.example..",
-        ] {
-            assert_eq!(told(ask(Some(host), true)), told(Err(foreign_host(host))));
-            assert!(ask(Some(host), false).is_ok(), "{host}");
-        }
-        assert!(ask(None, true).is_ok());
-    }
-
-    #[test]
-    fn only_an_origin_on_the_list_is_allowed() {
-        for (origin, is_allowed) in [
-            (None, false),
-            (Some("https://friend.example"), true),
-            (Some("http://evil.example"), false),
-            (Some("https://friend.example:443"), false),
-        ] {
-            let request = request(Method::Get, Some(HOST), fields(origin));
-            assert_eq!(allowlist().allowed_origin(&request), origin.filter(|_| is_allowed));
-        }
-    }
-
-    #[test]
-    fn only_a_preflight_of_another_origin_is_one_that_was_refused() {
-        let preflight = Some("PUT");
-        for (method, asked, origin, advice) in [
-            (Method::Options, preflight, Some("http://evil.example"), Some(ALLOW_ORIGIN)),
-            (Method::Options, preflight, Some("null"), Some("")),
-            (Method::Options, preflight, Some("https://friend.example"), None),
-            (Method::Options, preflight, None, None),
-            (Method::Options, None, Some("http://evil.example"), None),
-            (Method::Get, preflight, Some("http://evil.example"), None),
-        ] {
-            let fields = Fields { preflight_method: owned(asked), ..fields(origin) };
-            let refused = allowlist().refused_preflight(&request(method, Some(HOST), fields));
-            let expected = origin.zip(advice).map(|(origin, advice)| {
-                format!("refused a preflight from the origin {origin:?}{advice}")
-            });
-            assert_eq!(refused, expected, "{origin:?}");
-        }
-    }
-
-    #[test]
-    fn options_take_only_what_could_match() {
-        for good in [
-            "https://example.org",
-            "http://localhost:3000",
-            "http://[::1]:81",
-            "http://[::1]",
-            "https://a.:80",
-        ] {
-            assert_eq!(parse_origin(good).as_deref(), Ok(good));
-        }
-        for bad in [
-            "example.org",
-            "https://example.org/",
-            "https://Example.org",
-            "https://",
-            "*",
-            "null",
-            "https://a b",
-            "https://:",
-            "https://a:443",
-            "http://[::1]:80",
-            "https://[A::]",
-        ] {
-            assert!(parse_origin(bad).is_err(), "{bad:?}");
-        }
-        assert_eq!(parse_host("colors.example.org").as_deref(), Ok("colors.example.org"));
-        for bad in ["", "a:80", "http://a", "a/b", "*"] {
-            assert!(parse_host(bad).is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn client_and_operator_are_told_which_option_would_allow_a_request() {
-        let allow_origin = "; --allow-origin with it would allow that";
-        let proxy = "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that";
-        let long = "\u{e9}".repeat(200);
-        for (site, origin, whence, advice) in [
-            (
-                "cross-site",
-                "http://a.example:3000",
-                "the origin \"http://a.example:3000\"",
-                allow_origin,
-            ),
-            ("cross-site", "null", "the origin \"null\"", ""),
-            ("cross-site", "https://a:443", "the origin \"https://a:443\"", ""),
-            ("cross-site", "http://a\n", "the origin \"http://a\\n\"", ""),
-            ("cross-site", &format!("{long}\u{e9}"), &format!("the origin \"{long}\"…"), ""),
-            ("cross-site", &long, &format!("the origin \"{long}\""), ""),
-            ("cross-site", "", "another site, the browser did not say which", ""),
-            ("", "http://a.example", "the origin \"http://a.example\"", proxy),
-            ("", "null", "the origin \"null\"", ""),
-        ] {
-            let fields = Fields { sec_fetch_site: owned(Some(site)), ..fields(Some(origin)) };
-            let refused = allowlist().check(&request(Method::Put, Some(HOST), fields), false);
-            let message = "a page of another origin may not change the list";
-            let log = format!("refused a change from {whence}");
-            assert_eq!(told(refused), told(Err(forbidden(message, &log, advice))));
-        }
-        for (host, advice) in
-            [("evil.example", "; --allow-host with it would allow that"), ("a!b", "")]
-        {
-            let refused =
-                allowlist().check(&request(Method::Get, Some(host), Fields::default()), true);
-            let message = "the service does not have this host name";
-            let log = format!("refused a request to the host \"{host}\"");
-            assert_eq!(told(refused), told(Err(forbidden(message, &log, advice))));
-        }
-    }
-}
+mod tests;

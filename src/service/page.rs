@@ -46,9 +46,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "y0Y+KZAvLTP1Z64QuADs9vGN7Gzq4vvRhmeLBPh0LMg=",
+    "6yDXtusFT1u+hhXlFb01IRHSV163CI4KelA6N0+mtwQ=",
     "'; style-src 'sha256-",
-    "+Vjda3GHqyK2jICld2j88JLpDcQ2YExE9/t4oqhq1+8=",
+    "neA971D4WcS5obNokAsWqM+g3z0mRPALdCCDt0vAzhs=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'"
 );

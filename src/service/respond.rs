@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tiny_http::Method;
 
 use super::matcher::{BasePath, Resource};
-use super::{AccessLog, Answer, RequestContext, Service, Subject, Wait, page};
+use super::{AccessLog, Answer, NotModified, RequestContext, Service, Subject, page};
 use crate::blob::Blob;
 use crate::http::{CommonFields, Content, MediaType, Request, Response, StatusCode, conditions};
 use crate::logging::excerpt;
@@ -59,7 +59,7 @@ impl Service {
         // the table of docs/http.md, Resources; `admit` refuses methods that a resource does not have
         let response = match (resource, &request.method) {
             (resource @ Resource::Asterisk, _) | (resource, Method::Options) => {
-                self.options(&resource, request)
+                self.allowed_methods(&resource, request)
             }
             (Resource::Colors, Method::Post) => {
                 return change(None, json::from_create(content).map(Action::Create));
@@ -137,13 +137,12 @@ impl Service {
     pub(crate) fn respond_to_outcome(&self, outcome: Result<Outcome, DatabaseError>) -> Response {
         let is_change = !matches!(outcome, Ok(Outcome::Unchanged(..)));
         let is_logged = self.options.access_log != AccessLog::None;
-        // only for the log, since the value is parsed for it
-        let logged = |detail: &dyn Fn() -> String| {
-            Cow::Owned(if is_logged { detail() } else { String::new() })
-        };
-        let sent = |color: Color, detail| {
+        // made only if it is logged, since a color's JSON is parsed for it
+        let detail =
+            |text: &dyn Fn() -> String| Cow::Owned(if is_logged { text() } else { String::new() });
+        let sent = |color: Color, log_detail| {
             let response = Response::new(StatusCode::Ok, Content::Shared(color.json));
-            Response { detail, is_change, ..response }
+            Response { log_detail, is_change, ..response }
         };
         match outcome {
             Ok(Outcome::Created { color, is_first }) => {
@@ -152,19 +151,19 @@ impl Service {
                 let location =
                     is_first.then(|| self.options.base.location_of(&color.name())).flatten();
                 let fields = location.map(|path| ("Location", path.into())).into_iter().collect();
-                let detail = logged(&|| format!("name {}", excerpt(&color.name())));
-                Response { status: StatusCode::Created, fields, ..sent(color, detail) }
+                let log_detail = detail(&|| format!("name {}", excerpt(&color.name())));
+                Response { status: StatusCode::Created, fields, ..sent(color, log_detail) }
             }
             Ok(Outcome::Updated(color)) => {
-                let detail = logged(&|| format!("value {}", excerpt(&color.fields().value)));
-                sent(color, detail)
+                let log_detail = detail(&|| format!("value {}", excerpt(&color.fields().value)));
+                sent(color, log_detail)
             }
             Ok(Outcome::Unchanged(color, why)) => sent(color, why.into()),
             Ok(Outcome::Deleted(color)) => sent(color, "".into()),
             Ok(Outcome::Replaced(list, before)) => {
-                let detail = logged(&|| format!("{before} -> {} colors", list.len()));
+                let log_detail = detail(&|| format!("{before} -> {} colors", list.len()));
                 let content = Content::Shared(Arc::clone(list.envelope()));
-                Response { detail, is_change, ..Response::new(StatusCode::Ok, content) }
+                Response { log_detail, is_change, ..Response::new(StatusCode::Ok, content) }
             }
             Ok(Outcome::NotFound) => no_such_color(),
             Ok(Outcome::ConditionFailed) => condition_failed(),
@@ -205,7 +204,6 @@ impl Service {
             connection,
             allowed_origin: request
                 .and_then(|request| self.options.allowlist.allowed_origin(request)),
-            is_preflight: request.is_some_and(Request::is_preflight),
             varies_by_origin: !self.options.allowlist.origins.is_empty(),
             is_private: self.is_private(),
         }
@@ -251,8 +249,8 @@ fn read_or_wait(request: &Request, blob: &Arc<Blob>, subject: impl FnOnce() -> S
     let response = read(request, blob);
     match request.fields().prefer_wait {
         Some(seconds) if response.status == StatusCode::NotModified => {
-            let not_modified = response.with_wait(seconds);
-            Answer::NotModified(Box::new(Wait { subject: subject(), seconds, not_modified }))
+            let response = response.with_wait(seconds);
+            Answer::NotModified(Box::new(NotModified { subject: subject(), seconds, response }))
         }
         _ => Answer::Now(response),
     }
@@ -267,7 +265,7 @@ fn creates(request: &Request) -> bool {
 /// (docs/http.md, Errors).
 fn no_such_color() -> Response {
     let content = Content::Own(b"{\"error\":true}\n".to_vec());
-    Response { detail: "no such color".into(), ..Response::new(StatusCode::NotFound, content) }
+    Response { log_detail: "no such color".into(), ..Response::new(StatusCode::NotFound, content) }
 }
 
 fn condition_failed() -> Response {
@@ -276,19 +274,3 @@ fn condition_failed() -> Response {
         "the condition does not hold, read the current state and decide again",
     )
 }
-
-#[cfg(test)]
-#[path = "respond_tests.rs"]
-mod tests;
-
-#[cfg(test)]
-#[path = "conditional_tests.rs"]
-mod conditional_tests;
-
-#[cfg(test)]
-#[path = "mistake_tests.rs"]
-mod mistake_tests;
-
-#[cfg(test)]
-#[path = "access_tests.rs"]
-mod access_tests;

@@ -87,7 +87,7 @@ impl DatabaseStatus {
             replace(&mut health.failure, failure.cloned())
         };
         if let Some(failure) = failure {
-            self.metrics.failures.add(1);
+            self.metrics.failures.inc();
             if before.as_ref() != Some(failure) {
                 let message = format!("{}: {failure}", self.on_failure);
                 log::error!("{message}");

@@ -111,16 +111,15 @@ type Read<'a, T> = &'a dyn Fn(&Connection) -> Result<T, DatabaseError>;
 /// that there is no later commit.
 type Found<T> = Result<(T, Option<Stamps>), DatabaseError>;
 
-/// Reads the list of a database that may be in use, and changes nothing in it. `check`: also looks
-/// for damage that reading does not find.
-pub(crate) fn read_once(path: &Path, check: bool) -> Result<Colors, DatabaseError> {
-    let read = |connection: &Connection| {
-        if check {
-            rows::check_pages(connection)?;
-        }
-        rows::read_list(connection, &Colors::default())
-    };
-    Ok(read_snapshot(path, &read)?.0)
+/// Reads the list of a database that may be in use, and changes nothing in it.
+pub(crate) fn read_once(path: &Path) -> Result<Colors, DatabaseError> {
+    Ok(read_snapshot(path, &|connection| rows::read_list(connection, &Colors::default()))?.0)
+}
+
+/// The same as [`read_once`], and looks for damage that reading does not find.
+pub(crate) fn read_and_check(path: &Path) -> Result<Colors, DatabaseError> {
+    read_snapshot(path, &rows::check_pages)?;
+    read_once(path)
 }
 
 /// Reads a database. Tries again for [`BUSY_TIME`] while another program is in the middle of

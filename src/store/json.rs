@@ -25,7 +25,13 @@ const QUOTED_CHARS_MAX: usize = 100;
 pub(crate) struct JsonError {
     /// Lower case, no full stop.
     pub(crate) reason: String,
-    /// Counted from 1; 0 if the error is not at a line.
+    /// `None` if the content is wrong as a whole, as when there is none.
+    pub(crate) place: Option<Place>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Counted from 1.
     pub(crate) line: usize,
     /// Counted from 1 in bytes; 0 when the line is empty.
     pub(crate) column: usize,
@@ -33,15 +39,16 @@ pub(crate) struct JsonError {
 
 impl JsonError {
     fn without_place(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), line: 0, column: 0 }
+        Self { reason: reason.into(), place: None }
     }
 }
 
 impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => f.write_str(&self.reason),
-            line => write!(f, "{} at line {line} column {}", self.reason, self.column),
+        f.write_str(&self.reason)?;
+        match &self.place {
+            Some(Place { line, column }) => write!(f, " at line {line} column {column}"),
+            None => Ok(()),
         }
     }
 }
@@ -54,7 +61,7 @@ impl From<serde_json::Error> for JsonError {
             text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
         let reason =
             if error.is_data() { shorten(reason) } else { format!("not valid JSON: {reason}") };
-        Self { reason, line, column }
+        Self { reason, place: Some(Place { line, column }) }
     }
 }
 
@@ -159,7 +166,7 @@ fn text(content: &[u8]) -> Result<&str, JsonError> {
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         let column = 1 + before.iter().rev().take_while(|byte| **byte != b'\n').count();
         let reason = "not valid JSON: it is not UTF-8".to_owned();
-        JsonError { reason, line, column }
+        JsonError { reason, place: Some(Place { line, column }) }
     })
 }
 

@@ -209,7 +209,7 @@ impl Writer {
         }
         self.database.commit()?;
         if is_changed {
-            self.status.metrics.durations.add(1, begun.elapsed());
+            self.status.metrics.durations.observe(begun.elapsed());
             self.list.replace(version);
             self.status.note_saved();
         }

@@ -4,10 +4,12 @@ use serde_json::Value;
 
 use crate::browser::actions::{DELETE, ENTER, ESCAPE, F2, RIGHT};
 use crate::browser::driver::{Browser, browse};
+use crate::browser::tokens::CONTROLS;
 use crate::browser::undoing::{hold, names_of};
 use crate::common::harness::Server;
 
-const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"red","value":"#ee0000"}]"##;
+pub(super) const SEED: &str = r##"[{"name":"red","value":"#ff0000"},
+    {"name":"ink","value":"#191970"},{"name":"red","value":"#ee0000"}]"##;
 
 /// What the console says of a response with this status.
 const FASTER: &str = "412 (Precondition Failed)";
@@ -370,13 +372,12 @@ fn a_read_only_service_shows_no_controls() {
     let Some(browser) = browse() else { return };
     let _server = browser.show(Server::start(&["--read-only"]));
     browser.open_color("aqua");
-    let controls = "return [...document.querySelectorAll('#add, #change, #delete, #choose, #undo')].filter(control => control.checkVisibility({visibilityProperty: true})).length";
-    assert_eq!(browser.run(controls), 0);
+    assert_eq!(browser.run(CONTROLS), 0);
     browser.press(&[F2, DELETE, "C"]);
     browser.expect_text("#said", "Copied #00ffff");
     assert_eq!(browser.run("return document.querySelector('#fields').offsetParent"), Value::Null);
     browser.press(&[ESCAPE, F2, DELETE]);
     assert_eq!(browser.run("return document.querySelector('#opened').open"), false);
     let _server = browser.show(Server::start(&[]));
-    browser.until(controls);
+    browser.until(CONTROLS);
 }

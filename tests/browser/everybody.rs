@@ -1,25 +1,22 @@
-//! The page for everybody: by keyboard alone, on any screen, with preferences, and with the texts
+//! The page for everybody: by keyboard alone, on a phone, with preferences, and with the texts
 //! of strangers.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::json;
 
 use crate::browser::actions::{ALT, DELETE, DOWN, END, ENTER, ESCAPE, F2, HOME, RIGHT, TAB};
 use crate::browser::driver::{Browser, browse};
-use crate::browser::tiles::CUT;
-use crate::common::harness::{Scratch, Server, is_installed, skip};
+use crate::browser::tiles::FITS;
+use crate::common::harness::{Scratch, Server, is_installed};
 
 /// The version of axe-core that the findings are those of.
 const AXE: &str = "axe-core@4.14.1";
 
 /// What the focus is on: the id of the element, or the name of a tile.
 const FOCUS: &str = "const {id, parentElement} = document.activeElement; return id || parentElement.querySelector('.name').textContent";
-
-/// Whether the page is no wider than what is seen of it.
-const FITS: &str = "return document.documentElement.scrollWidth <= innerWidth";
 
 #[test]
 fn everything_can_be_done_with_the_keyboard_alone() {
@@ -214,78 +211,6 @@ fn texts_of_strangers_are_text() {
     assert_eq!(list["data"], json!(expected));
     browser.fill("#query", "<img");
     browser.expect_text("#count", "1 of 13 colors");
-}
-
-#[test]
-fn nothing_is_cut_off_between_320_pixels_and_4k_whether_the_font_is_narrow_or_wide() {
-    let Some(browser) = browse() else { return };
-    check_sizes(&browser);
-    for (directory, family) in [("liberation", "Liberation Sans"), ("dejavu", "DejaVu Sans")] {
-        let directory = format!("/usr/share/fonts/truetype/{directory}");
-        if !Path::new(&directory).is_dir() {
-            return skip(&format!("{family} is not installed"));
-        }
-        let scratch = Scratch::new();
-        let fonts = format!(
-            "<?xml version=\"1.0\"?><!DOCTYPE fontconfig SYSTEM \"fonts.dtd\"><fontconfig><dir>{directory}</dir><cachedir>{}</cachedir>\
-             <match><edit name=\"family\" mode=\"assign\" binding=\"strong\"><string>{family}</string></edit></match></fontconfig>",
-            scratch.file("cache")
-        );
-        check_sizes(&Browser::start(Some(&scratch.write("fonts.conf", fonts))));
-    }
-}
-
-/// Checks the first view on many screens with the fonts of a browser.
-#[track_caller]
-fn check_sizes(browser: &Browser) {
-    let server = Server::start(&[]);
-    for (width, height) in [
-        (320, 256),
-        (320, 640),
-        (414, 896),
-        (768, 1024),
-        (1366, 768),
-        (1440, 900),
-        (1920, 1080),
-        (3840, 2160),
-    ] {
-        browser.resize(width, height);
-        browser.open(&server);
-        browser.expect_controls();
-        assert_eq!(browser.run(FITS), true, "{width}");
-        let outside = "return [...document.querySelectorAll('header *, li')].filter(element => {
-            const {left, right} = element.getBoundingClientRect();
-            return left < 0 || right > document.documentElement.clientWidth + 0.5;
-        }).length";
-        assert_eq!(browser.run(outside), 0, "{width}");
-        assert_eq!(browser.run(CUT), json!([]), "{width}");
-        browser.click("li .open");
-        let swatch = "const {right} = document.querySelector('#swatch').getBoundingClientRect(); return right";
-        assert!(width > 760 || browser.run(swatch) == width, "{width}");
-        browser.press(&[ESCAPE]);
-        browser.expect_closed();
-        let hidden = "return [...document.querySelectorAll('li .value')].filter(value => !value.checkVisibility()).length";
-        assert_eq!(browser.run(hidden), 0, "{width}");
-        // a field shows what fits, so that its placeholder becomes its value for this
-        let cut = "const query = document.querySelector('#query');
-            query.value = query.placeholder;
-            const cut = [...document.querySelectorAll('header :is(button, input, p)')].filter(text => text.scrollWidth > text.clientWidth);
-            query.value = '';
-            return cut.map(text => text.id)";
-        assert_eq!(browser.run(cut), json!([]), "{width}");
-        // WCAG 2.2, 2.5.8
-        let small =
-            "return [...document.querySelectorAll('button, input, select')].filter(target => {
-            const {width, height} = target.getBoundingClientRect();
-            return width && (width < 24 || height < 24);
-        }).length";
-        assert_eq!(browser.run(small), 0, "{width}");
-        let all = "return [...document.querySelectorAll('li')].filter(li => li.getBoundingClientRect().bottom <= innerHeight).length";
-        assert!(
-            width < 1366 || browser.run(all) == 148,
-            "a laptop shows all of them at once: {width}"
-        );
-    }
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::browser::actions::{CONTROL, ESCAPE};
+use crate::browser::changing::SEED;
 use crate::browser::driver::{Browser, browse};
 use crate::browser::undoing::names_of;
 use crate::common::harness::{Scratch, Server, eventually, wait_until};
 
-const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"red","value":"#ee0000"}]"##;
 const NEW: &str = r##"{"data":[{"name":"sea","value":"teal"},{"name":"ink","value":"#000000"},{"name":"red","value":"#ff0000","more":1}]}"##;
 
 #[track_caller]
@@ -106,26 +106,6 @@ fn a_list_that_changes_while_a_file_is_compared_is_compared_anew() {
     browser.click("#replace");
     browser.expect_text("#told", "Replaced 4 colors by 5.");
     assert_eq!(names_of(&server), ["red", "ink", "red", "new", "newer"]);
-}
-
-#[test]
-fn a_file_is_dropped_on_the_page() {
-    /// What dropping a file does.
-    const DROP: &str = "const [content] = arguments;
-        const dataTransfer = new DataTransfer();
-        dataTransfer.items.add(new File([content], 'new.json'));
-        for (const type of ['dragover', 'drop']) document.body.dispatchEvent(new DragEvent(type, {bubbles: true, cancelable: true, dataTransfer}))";
-    let Some(browser) = browse() else { return };
-    let _server = browser.show_to_change(Server::with_seed(SEED, &[]));
-    browser.run_with(DROP, &json!([NEW]));
-    expect_comparison(&browser, "3 colors become 3");
-    let _read_only = browser.show(Server::with_seed(SEED, &["--read-only"]));
-    browser.expect_seen("#corner p");
-    browser.run_with(DROP, &json!([NEW]));
-    browser.expect_value(
-        "return [document.querySelector('#incoming').open, document.body.className]",
-        json!([false, "read-only"]),
-    );
 }
 
 #[test]

@@ -1,18 +1,24 @@
 //! Tiles: every text is whole, there or in the open color, whatever it is, and large enough to
 //! read.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
-use crate::browser::driver::browse;
-use crate::common::harness::Server;
+use crate::browser::actions::ESCAPE;
+use crate::browser::driver::{Browser, browse};
+use crate::common::harness::{Scratch, Server, skip};
 
 /// Texts of which a part is not seen.
-pub(crate) const CUT: &str = "return [...document.querySelectorAll('li .name, li .value')].filter(text => {
+const CUT: &str = "return [...document.querySelectorAll('li .name, li .value')].filter(text => {
         const range = document.createRange();
         range.selectNodeContents(text);
         const [all, seen] = [range.getBoundingClientRect(), text.getBoundingClientRect()];
         return text.scrollWidth > text.clientWidth || text.scrollHeight > text.clientHeight + 1 || all.right > seen.right + 1;
     }).map(text => text.textContent)";
+
+/// Whether the page is no wider than what is seen of it.
+pub(super) const FITS: &str = "return document.documentElement.scrollWidth <= innerWidth";
 
 fn with_names(names: &[&str]) -> Server {
     let colors: Vec<Value> =
@@ -240,4 +246,76 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
     assert_eq!(browser.text("#save"), "Save");
     let _read_only = browser.show(Server::with_seed("[]", &["--read-only"]));
     assert_eq!(browser.run("return document.querySelector('#way').offsetParent"), json!(null));
+}
+
+#[test]
+fn nothing_is_cut_off_between_320_pixels_and_4k_whether_the_font_is_narrow_or_wide() {
+    let Some(browser) = browse() else { return };
+    check_sizes(&browser);
+    for (directory, family) in [("liberation", "Liberation Sans"), ("dejavu", "DejaVu Sans")] {
+        let directory = format!("/usr/share/fonts/truetype/{directory}");
+        if !Path::new(&directory).is_dir() {
+            return skip(&format!("{family} is not installed"));
+        }
+        let scratch = Scratch::new();
+        let fonts = format!(
+            "<?xml version=\"1.0\"?><!DOCTYPE fontconfig SYSTEM \"fonts.dtd\"><fontconfig><dir>{directory}</dir><cachedir>{}</cachedir>\
+             <match><edit name=\"family\" mode=\"assign\" binding=\"strong\"><string>{family}</string></edit></match></fontconfig>",
+            scratch.file("cache")
+        );
+        check_sizes(&Browser::start(Some(&scratch.write("fonts.conf", fonts))));
+    }
+}
+
+/// Checks the first view on many screens with the fonts of a browser.
+#[track_caller]
+fn check_sizes(browser: &Browser) {
+    let server = Server::start(&[]);
+    for (width, height) in [
+        (320, 256),
+        (320, 640),
+        (414, 896),
+        (768, 1024),
+        (1366, 768),
+        (1440, 900),
+        (1920, 1080),
+        (3840, 2160),
+    ] {
+        browser.resize(width, height);
+        browser.open(&server);
+        browser.expect_controls();
+        assert_eq!(browser.run(FITS), true, "{width}");
+        let outside = "return [...document.querySelectorAll('header *, li')].filter(element => {
+            const {left, right} = element.getBoundingClientRect();
+            return left < 0 || right > document.documentElement.clientWidth + 0.5;
+        }).length";
+        assert_eq!(browser.run(outside), 0, "{width}");
+        assert_eq!(browser.run(CUT), json!([]), "{width}");
+        browser.click("li .open");
+        let swatch = "const {right} = document.querySelector('#swatch').getBoundingClientRect(); return right";
+        assert!(width > 760 || browser.run(swatch) == width, "{width}");
+        browser.press(&[ESCAPE]);
+        browser.expect_closed();
+        let hidden = "return [...document.querySelectorAll('li .value')].filter(value => !value.checkVisibility()).length";
+        assert_eq!(browser.run(hidden), 0, "{width}");
+        // a field shows what fits, so that its placeholder becomes its value for this
+        let cut = "const query = document.querySelector('#query');
+            query.value = query.placeholder;
+            const cut = [...document.querySelectorAll('header :is(button, input, p)')].filter(text => text.scrollWidth > text.clientWidth);
+            query.value = '';
+            return cut.map(text => text.id)";
+        assert_eq!(browser.run(cut), json!([]), "{width}");
+        // WCAG 2.2, 2.5.8
+        let small =
+            "return [...document.querySelectorAll('button, input, select')].filter(target => {
+            const {width, height} = target.getBoundingClientRect();
+            return width && (width < 24 || height < 24);
+        }).length";
+        assert_eq!(browser.run(small), 0, "{width}");
+        let all = "return [...document.querySelectorAll('li')].filter(li => li.getBoundingClientRect().bottom <= innerHeight).length";
+        assert!(
+            width < 1366 || browser.run(all) == 148,
+            "a laptop shows all of them at once: {width}"
+        );
+    }
 }

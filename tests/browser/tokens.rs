@@ -8,7 +8,9 @@ use crate::browser::undoing::hold;
 use crate::common::harness::{Scratch, Server};
 
 /// How many of the controls that change something are seen.
-const CONTROLS: &str = "return [...document.querySelectorAll('#add, #change, #delete, #choose, #undo')].filter(control => control.checkVisibility({visibilityProperty: true})).length";
+pub(super) const CONTROLS: &str =
+    "const controls = [...document.querySelectorAll('#add, #change, #delete, #choose, #undo')];
+    return controls.filter(control => control.checkVisibility({visibilityProperty: true})).length";
 
 pub(crate) const TOKEN: &str = "the-right-token-of-32-characters";
 

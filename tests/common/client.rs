@@ -373,3 +373,21 @@ fn check_content(response: &Response, method: &str) {
 pub(crate) fn reset_on_close(stream: &TcpStream) {
     rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)).unwrap();
 }
+
+/// Checks that two lists are the same. Prints where they differ, and not all of them.
+#[track_caller]
+pub(crate) fn assert_same_list(actual: &str, expected: &str) {
+    let same = actual.bytes().zip(expected.bytes()).take_while(|(one, other)| one == other).count();
+    let excerpt = |list: &str| {
+        list.as_bytes()[same.saturating_sub(60)..list.len().min(same + 60)]
+            .escape_ascii()
+            .to_string()
+    };
+    let is_same = actual == expected;
+    assert!(
+        is_same,
+        "the list differs from byte {same} on:\n    is: {}\nshould: {}",
+        excerpt(actual),
+        excerpt(expected)
+    );
+}

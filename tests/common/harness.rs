@@ -183,13 +183,6 @@ impl Server {
         Self::spawn(command)
     }
 
-    /// Starts the service on a free port below strace with these options; `None` if that is not
-    /// installed.
-    pub(crate) fn below_strace(options: &[impl AsRef<OsStr>], arguments: &[&str]) -> Option<Self> {
-        let arguments = [&["--listen", "127.0.0.1:0"], arguments].concat();
-        Some(Self::spawn(colors_below_strace(options, &arguments)?))
-    }
-
     /// Starts a command that is or becomes the service; its first line of output tells where it
     /// listens.
     pub(crate) fn spawn(mut command: Command) -> Self {
@@ -335,22 +328,6 @@ pub(crate) fn figures(text: &str) {
     eprintln!("{}: {text}", std::thread::current().name().unwrap_or_default());
 }
 
-/// The program with these arguments below strace with those options; `None` if that is not
-/// installed.
-pub(crate) fn colors_below_strace(
-    options: &[impl AsRef<OsStr>],
-    arguments: &[&str],
-) -> Option<Command> {
-    if !is_installed("strace") {
-        return None;
-    }
-    let mut command = own_environment("strace");
-    // -D: the service stays the child of this process, and so gets its signals
-    command.args(["-D", "-f"]).args(options).arg(colors(&[]).get_program()).args(arguments);
-    command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
-    Some(command)
-}
-
 /// A seed whose list takes so many bytes in JSON: `color-0` to `color-99` and `red` are short,
 /// those between them have long values, which are read and written much faster than many short
 /// ones.
@@ -361,24 +338,6 @@ pub(crate) fn long_list(bytes: usize) -> String {
         .map(|number| format!(r#"{{"name":"long-{number}","value":"{}"}}"#, "x".repeat(4096 - 31)));
     let red = r##"{"name":"red","value":"#ff0000"}"##.to_owned();
     format!("[{}]", short.chain(long).chain([red]).collect::<Vec<_>>().join(","))
-}
-
-/// Checks that two lists are the same. Prints where they differ, and not all of them.
-#[track_caller]
-pub(crate) fn assert_same_list(actual: &str, expected: &str) {
-    let same = actual.bytes().zip(expected.bytes()).take_while(|(one, other)| one == other).count();
-    let excerpt = |list: &str| {
-        list.as_bytes()[same.saturating_sub(60)..list.len().min(same + 60)]
-            .escape_ascii()
-            .to_string()
-    };
-    let is_same = actual == expected;
-    assert!(
-        is_same,
-        "the list differs from byte {same} on:\n    is: {}\nshould: {}",
-        excerpt(actual),
-        excerpt(expected)
-    );
 }
 
 /// Waits until `probe` gives something, and fails the test if it does not before the deadline.

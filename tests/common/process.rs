@@ -1,13 +1,23 @@
 //! What can be seen of the service's process from outside (proc(5)), and what strace does to it.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::harness::{Server, eventually, is_installed, wait_until};
+use crate::common::harness::{
+    Server, colors, eventually, is_installed, own_environment, wait_until,
+};
 
 impl Server {
+    /// Starts the service on a free port below strace with these options; `None` if that is not
+    /// installed.
+    pub(crate) fn below_strace(options: &[impl AsRef<OsStr>], arguments: &[&str]) -> Option<Self> {
+        let arguments = [&["--listen", "127.0.0.1:0"], arguments].concat();
+        Some(Self::spawn(colors_below_strace(options, &arguments)?))
+    }
+
     /// Processor time it has used, in hundredths of a second; `None` once it has ended.
     pub(crate) fn cpu_ticks(&self) -> Option<u64> {
         cpu_ticks_of(self.pid())
@@ -89,6 +99,22 @@ impl Server {
             .map(|queue| (number(&queue[..8]), number(&queue[9..])))
             .fold((0, 0), |sum, queue| (sum.0 + queue.0, sum.1 + queue.1))
     }
+}
+
+/// The program with these arguments below strace with those options; `None` if that is not
+/// installed.
+pub(crate) fn colors_below_strace(
+    options: &[impl AsRef<OsStr>],
+    arguments: &[&str],
+) -> Option<Command> {
+    if !is_installed("strace") {
+        return None;
+    }
+    let mut command = own_environment("strace");
+    // -D: the service stays the child of this process, and so gets its signals
+    command.args(["-D", "-f"]).args(options).arg(colors(&[]).get_program()).args(arguments);
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
+    Some(command)
 }
 
 /// Options of strace that have this happen to system calls on the log of a database.

@@ -13,7 +13,8 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_s
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::common::harness::{DEADLINE, SEED, Server, assert_same_list, figures, wait_until};
+use crate::common::client::assert_same_list;
+use crate::common::harness::{DEADLINE, SEED, Server, figures, wait_until};
 
 /// A whole request that changes nothing.
 pub(crate) const REQUEST: &str = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -25,8 +26,8 @@ pub(crate) const FIELDS: &str = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\n
 pub(crate) const CONTENT: &str =
     "POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{";
 
-/// Longest that a client waits who is not kept waiting: what a machine that is busy with other things
-/// takes, and far less than the attacks would hold one up.
+/// Longest that a client waits who is not kept waiting: what a machine that is busy with other
+/// things takes, and far less than the attacks would hold one up.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// Threads that may be there after an attack and were not before it.

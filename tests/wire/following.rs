@@ -1,6 +1,6 @@
 //! `--read-only --data FILE` follows a file that others write, whatever they do to it, and writes
-//! nothing itself. The rules by which it reads are tested one by one in `src/store/foreign_reader.rs`, and
-//! real replicas in `litestream`.
+//! nothing itself. The rules by which it reads are tested one by one in
+//! `src/store/foreign_reader.rs`, and real replicas in `litestream`.
 
 use std::collections::BTreeSet;
 use std::fs;

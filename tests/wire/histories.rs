@@ -1,6 +1,7 @@
-//! Short histories of concurrent operations. For each there has to be an order in which no
-//! operation comes before one that had ended when it began, and which explains every answer (Wing
-//! and Gong, "Testing and Verifying Concurrent Objects", 1993).
+//! Random operations, with names that are easily mistaken. Those of one client and a `Vec` have to
+//! agree after every one. For short histories of concurrent ones there has to be an order in which
+//! no operation comes before one that had ended when it began, and which explains every answer
+//! (Wing and Gong, "Testing and Verifying Concurrent Objects", 1993).
 
 use std::collections::{HashMap, HashSet};
 use std::net::TcpStream;
@@ -17,11 +18,10 @@ use crate::common::harness::{Scratch, Server, eventually, stored};
 use crate::common::process::on_log_of;
 
 /// A name by its place in [`NAMES`], and a value, which is a number here.
-pub(super) type Color = (usize, u32);
+type Color = (usize, u32);
 
 /// Names that a path, JSON or a comparison may get wrong.
-pub(super) const NAMES: [&str; 10] =
-    ["a", "a/b", "\"\\\n", "", "A", "a b", "%41", "é", "e\u{301}", ".."];
+const NAMES: [&str; 10] = ["a", "a/b", "\"\\\n", "", "A", "a b", "%41", "é", "e\u{301}", ".."];
 
 /// So many of them are in a history: they meet each other often.
 const COMMON: usize = 3;
@@ -29,7 +29,7 @@ const COMMON: usize = 3;
 const CLIENTS: usize = 4;
 
 #[derive(Clone, Debug)]
-pub(super) enum Operation {
+enum Operation {
     Read(usize),
     ReadAll,
     Create(Color),
@@ -43,7 +43,7 @@ pub(super) enum Operation {
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Answer {
+enum Answer {
     Color(Color),
     /// Whether it has a Location: if its path names it, and clients do not take that for another.
     Created(bool),
@@ -56,15 +56,15 @@ pub(super) enum Answer {
 
 /// An operation of one client.
 #[derive(Debug)]
-pub(super) struct Call {
-    pub(super) operation: Operation,
+struct Call {
+    operation: Operation,
     begun: Instant,
     /// An operation without an answer may have been made, or not.
-    pub(super) ended: Option<(Instant, Answer)>,
+    ended: Option<(Instant, Answer)>,
 }
 
 /// What the specification's list does: the answer, and the list after it.
-pub(super) fn make(operation: &Operation, list: &mut Vec<Color>) -> Answer {
+fn make(operation: &Operation, list: &mut Vec<Color>) -> Answer {
     let place = |list: &[Color], name: usize| list.iter().position(|color| color.0 == name);
     match operation {
         Operation::Read(name) => {
@@ -156,17 +156,17 @@ fn color_of(json: &Value) -> Color {
 }
 
 /// One client with what it has read.
-pub(super) struct Actor {
+struct Actor {
     client: Client,
-    pub(super) random: fastrand::Rng,
+    random: fastrand::Rng,
     /// How many names it takes.
-    pub(super) names: usize,
+    names: usize,
     color_tags: HashMap<Color, String>,
     list_tag: Option<(Vec<Color>, String)>,
 }
 
 impl Actor {
-    pub(super) fn new(address: std::net::SocketAddr, seed: u64) -> Option<Self> {
+    fn new(address: std::net::SocketAddr, seed: u64) -> Option<Self> {
         let client = Client::new(TcpStream::connect(address).ok()?);
         Some(Self {
             client,
@@ -178,7 +178,7 @@ impl Actor {
     }
 
     /// Any operation; with a condition now and then, if there is a tag for it.
-    pub(super) fn choose(&mut self, value: u32) -> Operation {
+    fn choose(&mut self, value: u32) -> Operation {
         let random = &mut self.random;
         let name = random.usize(..self.names);
         let known = self
@@ -221,7 +221,7 @@ impl Actor {
         self.client.try_ask(&request(method, target, &fields, content))
     }
 
-    pub(super) fn call(&mut self, operation: Operation) -> Call {
+    fn call(&mut self, operation: Operation) -> Call {
         let begun = Instant::now();
         let color = |name: usize| {
             let escaped: String = NAMES[name].bytes().map(|byte| format!("%{byte:02X}")).collect();
@@ -398,4 +398,41 @@ fn every_history_that_a_kill_ends_has_an_order() {
         check(&initial, &mut calls);
     }
     assert!(unanswered > ROUNDS as usize, "{unanswered}");
+}
+
+#[test]
+fn the_service_and_the_model_agree() {
+    for seed in 1..=20 {
+        for server in Server::of_both_kinds("[]") {
+            let mut actor = Actor::new(server.address, seed).unwrap();
+            actor.names = NAMES.len();
+            let mut list: Vec<Color> = Vec::new();
+            for step in 0..250 {
+                let operation = choose(&mut actor, &list, step);
+                let call = actor.call(operation);
+                let expected = make(&call.operation, &mut list);
+                let what = format!("seed {seed}, step {step}: {:?}", call.operation);
+                assert_eq!(call.ended.unwrap().1, expected, "{what}");
+                let read = actor.call(Operation::ReadAll).ended.unwrap().1;
+                assert_eq!(read, Answer::List(list.clone()), "{what}");
+            }
+        }
+    }
+}
+
+/// Any operation. The list is seldom replaced, and in part, so that it becomes long.
+fn choose(actor: &mut Actor, list: &[Color], value: u32) -> Operation {
+    if actor.random.u8(..33) == 0 {
+        let mut other = list.to_vec();
+        actor.random.shuffle(&mut other);
+        other.truncate(actor.random.usize(..=other.len()));
+        other.insert(0, (actor.random.usize(..NAMES.len()), value));
+        return Operation::ReplaceAll(other, None);
+    }
+    loop {
+        match actor.choose(value) {
+            Operation::ReplaceAll(..) => {}
+            operation => return operation,
+        }
+    }
 }

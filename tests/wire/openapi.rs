@@ -7,11 +7,9 @@ use serde_json::{Value, json};
 
 use crate::common::client::Response;
 use crate::common::harness::Server;
-use crate::wire::readme::rows;
+use crate::wire::openapi_form::rows_of_document;
 use crate::wire::token::{Guarded, TOKEN};
 use crate::wire::waiting::wait_on;
-
-const HTTP: &str = include_str!("../../docs/http.md");
 
 /// The only documented status that no request brings about: it is there for failures of the disk
 /// and for bugs.
@@ -384,8 +382,11 @@ fn the_health_of_a_stopping_service_is_as_documented() {
 #[test]
 fn the_fields_for_pages_of_allowed_origins_are_documented() {
     let document = Document::new();
-    let server = Server::start(&["--allow-origin", "https://friend.example"]);
-    for operation in document.operations() {
+    let start = |read_only| Server::start(&["--allow-origin", "https://friend.example", read_only]);
+    let servers = ["--read-only=false", "--read-only=true"].map(start);
+    for (operation, server) in servers.iter().flat_map(|server| {
+        document.operations().into_iter().map(move |operation| (operation, server))
+    }) {
         for fields in [
             "",
             "Origin: https://friend.example\r\n",
@@ -396,6 +397,9 @@ fn the_fields_for_pages_of_allowed_origins_are_documented() {
             let expected = Some(if operation.path == "/" { "Accept, Origin" } else { "Origin" });
             assert_eq!(real.field("vary"), expected);
             document.check(&operation, &real);
+            let is_preflight = operation.method == "OPTIONS" && fields.contains("Request-Method");
+            let methods = real.field("allow").filter(|_| is_preflight);
+            assert_eq!(real.field("access-control-allow-methods"), methods, "{real:?}");
             for name in ["Access-Control-Allow-Headers", "Access-Control-Expose-Headers"] {
                 let example = &document.0["components"]["headers"][name]["example"];
                 let sent = real.field(name);
@@ -403,49 +407,4 @@ fn the_fields_for_pages_of_allowed_origins_are_documented() {
             }
         }
     }
-}
-
-#[test]
-fn the_document_for_people_has_the_same_statuses() {
-    let document = Document::new();
-    let operations = document.operations();
-    let refusals: BTreeSet<String> = operations
-        .iter()
-        .flat_map(Operation::statuses)
-        .filter(|status| status.as_str() >= "400")
-        .collect();
-    let rows = rows_of_document("| status |");
-    let told: BTreeSet<String> = rows.iter().flat_map(|row| statuses_in(row[0])).collect();
-    assert_eq!(told, refusals);
-    let methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"];
-    for row in rows_of_document("| resource |") {
-        let path = row[0].trim_matches('`').replace("<name>", "{name}");
-        for (method, cell) in methods.into_iter().zip([1, 1, 2, 3, 4, 5].map(|column| row[column]))
-        {
-            let documented = operations
-                .iter()
-                .find(|operation| operation.path == path && operation.method == method);
-            let shown: BTreeSet<String> = statuses_in(cell).collect();
-            match documented {
-                Some(operation) => assert!(
-                    !shown.is_empty() && shown.is_subset(&operation.statuses()),
-                    "{method} {path}: {cell}"
-                ),
-                None => assert_eq!(cell, "405", "{method} {path}"),
-            }
-        }
-    }
-}
-
-/// The rows of the table in docs/http.md whose head begins like this, cell by cell.
-fn rows_of_document(head: &str) -> Vec<Vec<&'static str>> {
-    rows(HTTP, head)
-        .into_iter()
-        .map(|row| row.trim_matches('|').split('|').map(str::trim).collect())
-        .collect()
-}
-
-/// The numbers of three digits in a text.
-fn statuses_in(text: &str) -> impl Iterator<Item = String> + '_ {
-    text.split(|c: char| !c.is_ascii_digit()).filter(|digits| digits.len() == 3).map(str::to_owned)
 }

@@ -178,8 +178,8 @@ fn changes_go_on_whatever_another_program_does_to_the_files() {
     assert_eq!(stored(&shared.file), list);
 }
 
-/// What another program does, how it is undone, and why the service refuses it; `{}` stands for what
-/// is the same of several.
+/// What another program does, how it is undone, and why the service refuses it; `{}` stands for
+/// what is the same of several.
 const REFUSED: [(&str, &str, &str); 7] = [
     (
         "CREATE TRIGGER t BEFORE INSERT ON Color BEGIN SELECT RAISE(IGNORE); END",

@@ -1,14 +1,16 @@
-//! Power cuts: strace records the system calls of a service, and after each of them the disk is made
-//! as a cut may leave it: what was not synced is there, missing, or torn.
+//! Power cuts: strace records the system calls of a service, and after each of them the disk is
+//! made as a cut may leave it: what was not synced is there, missing, or torn.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
-use crate::common::harness::{Scratch, Server, colors, colors_below_strace, eventually, run};
+use crate::common::harness::{Scratch, Server, colors, eventually, run};
+use crate::common::process::colors_below_strace;
 
-/// The calls of a trace, a line each: strace splits a call where another thread makes one meanwhile.
+/// The calls of a trace, a line each: strace splits a call where another thread makes one
+/// meanwhile.
 fn whole_calls(trace: &str) -> Vec<String> {
     let mut begun = BTreeMap::new();
     let mut whole = Vec::new();
@@ -28,12 +30,12 @@ fn whole_calls(trace: &str) -> Vec<String> {
 /// What a disk writes as a whole, in bytes.
 const SECTOR: usize = 512;
 
-/// How many disks are made after each call: with nothing of what was not synced, with all of it, with
-/// that of the calls before a random one, and with random parts.
+/// How many disks are made after each call: with nothing of what was not synced, with all of it,
+/// with that of the calls before a random one, and with random parts.
 const DISKS: usize = 6;
 
-/// The system calls that change the disk, and those that answer. Processors that came late to Linux,
-/// like aarch64, have unlinkat alone.
+/// The system calls that change the disk, and those that answer. Processors that came late to
+/// Linux, like aarch64, have unlinkat alone.
 const CALLS: &str =
     "trace=openat,?unlink,unlinkat,pwrite64,ftruncate,fsync,fdatasync,sendto,sendmsg,writev";
 

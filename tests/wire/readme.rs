@@ -142,7 +142,7 @@ fn every_command_of_the_contract_prints_what_it_shows() {
 
 #[test]
 fn every_command_for_operators_prints_what_it_shows() {
-    check_commands(OPERATING, 17);
+    check_commands(OPERATING, 16);
 }
 
 #[test]
@@ -154,11 +154,8 @@ fn no_other_document_has_commands_with_output() {
 }
 
 #[test]
-fn the_commands_for_tests_and_releases_are_what_is_checked() {
+fn the_command_for_releases_is_what_is_checked() {
     let run = include_str!("../../.ci/run");
-    let shown: Vec<_> = README.lines().filter(|line| line.starts_with("cargo test")).collect();
-    let checked: Vec<_> = run.lines().filter_map(|line| line.strip_prefix("CI=1 ")).collect();
-    assert_eq!((shown.len(), shown), (1, checked));
     let dist = include_str!("../../.ci/dist");
     let shown: Vec<_> = README.split('`').filter(|word| word.starts_with("make dist")).collect();
     let checked: Vec<_> = dist.lines().filter(|line| line.starts_with("make ")).collect();
@@ -181,13 +178,6 @@ fn every_command_of_readme_for_a_shell_is_run_by_a_script() {
     for (block, (commands, script, call)) in shown.iter().zip(scripts) {
         assert!(block.split("```").next().unwrap().contains(commands), "{commands}");
         assert!(script.contains(call), "{call}");
-    }
-}
-
-#[test]
-fn curl_says_why_it_fails_wherever_it_is_shown() {
-    for (path, document) in DOCUMENTS.iter().filter(|(path, _)| *path != "docs/http.md") {
-        assert!(!document.contains("curl -s ") && !document.contains("curl -sf "), "{path}");
     }
 }
 
@@ -238,7 +228,7 @@ fn tables_of_figures_are_in_the_raw_output_that_is_named_before_them() {
             count += 1;
         }
     }
-    assert_eq!(count, 5);
+    assert_eq!(count, 4);
 }
 
 /// The lines of code of a file: neither empty, nor comments, nor its tests at the end.
@@ -254,7 +244,7 @@ fn lines_of_files(directory: &Path, extensions: &[&str]) -> usize {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        if path.is_dir() {
+        if path.is_dir() && name != "tests" {
             sum += lines_of_files(&path, extensions);
         } else if extensions.iter().any(|extension| name.ends_with(extension))
             && !name.ends_with("tests.rs")
@@ -361,12 +351,6 @@ fn the_installed_documents_have_links_and_paths_to_what_is_installed() {
         {
             let file = scratch.0.join("usr/share/doc/colors").join(name);
             assert!(file.exists(), "{}: {name}", path.display());
-        }
-    }
-    // once, where they say what the paths are in a checkout
-    for path in ["target/release/colors", "packaging/nginx", "packaging/systemd"] {
-        for document in [OPERATING, PROXIES] {
-            assert!(document.lines().skip(8).all(|line| !line.contains(path)), "{path}");
         }
     }
 }

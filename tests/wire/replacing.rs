@@ -1,15 +1,20 @@
-//! `PUT /colors`: what counts as a list, who may replace it, and that it is one step for readers.
-//! What the disk has of it is in `replacing_durably`.
+//! `PUT /colors`: what counts as a list, who may replace it, and that it is one step for readers
+//! and on the disk.
 
+use std::io::Read as _;
 use std::thread;
+use std::time::Instant;
 
-use crate::common::client::Response;
-use crate::common::harness::{Server, assert_same_list};
+use rustix::process::Signal;
+
+use crate::common::client::{Response, assert_same_list, request};
+use crate::common::harness::{Scratch, Server, stored, wait_until};
+use crate::common::process::on_log_of;
 
 const LIST: &str = r#"{"data":[{"name":"a","value":"1"},{"name":"b","value":"2"}]}"#;
 
 /// A list of colors whose names and values are these; whole numbers, so that no escapes are needed.
-pub(super) fn list_of(colors: impl IntoIterator<Item = (usize, usize)>) -> String {
+fn list_of(colors: impl IntoIterator<Item = (usize, usize)>) -> String {
     let colors =
         colors.into_iter().map(|(name, value)| format!(r#"{{"name":"{name}","value":"{value}"}}"#));
     format!(r#"{{"data":[{}]}}"#, colors.collect::<Vec<_>>().join(","))
@@ -68,16 +73,6 @@ fn a_list_that_is_longer_than_a_buffer_may_be_chunked_and_comes_back_whole() {
 }
 
 #[test]
-fn what_is_no_list_is_refused_with_the_place_and_changes_nothing() {
-    for server in Server::of_both_kinds(LIST) {
-        let refused = server.ask("PUT", "/colors", "[\n{\"name\":\"a\",\"value\":\"1\"},\n{}\n]");
-        let message = "color 2: missing field `name` at line 3 column 2";
-        assert_eq!((refused.status, refused.message().as_str()), (400, message));
-        assert_eq!(server.list(), LIST);
-    }
-}
-
-#[test]
 fn readers_have_the_old_list_or_the_new_one() {
     const COLORS: usize = 2000;
     for server in Server::of_both_kinds(&list_of((0..COLORS).map(|number| (number, 0)))) {
@@ -102,5 +97,79 @@ fn readers_have_the_old_list_or_the_new_one() {
             assert!(versions > 0);
         });
         assert!(!server.log().contains("another program"), "{}", server.log());
+    }
+}
+
+/// As many colors as are more than SQLite keeps in memory before a commit, with values that tell
+/// the lists apart: under 1 MiB of JSON.
+fn long_list(version: usize) -> String {
+    list_of((0..20_000).map(|number| (number, 10_usize.pow(18) + version)))
+}
+
+#[test]
+fn after_kill_9_there_is_the_old_list_or_the_new_one() {
+    const ROUNDS: usize = 16;
+    let scratch = Scratch::new();
+    let file = scratch.file("colors.db");
+    Server::with_data(&long_list(0), &file, &["--max-body", "16MiB"]).stop();
+    let mut random = fastrand::Rng::with_seed(28);
+    let mut version = 0;
+    for round in 0..ROUNDS {
+        let server = Server::start(&["--data", &file]);
+        let mut client = server.connect();
+        // how long one takes
+        let begun = Instant::now();
+        version += 1;
+        assert!(client.ask("PUT", "/colors", &long_list(version)).content == long_list(version));
+        let end = begun.elapsed().mul_f64(random.f64() * 1.2);
+        client.send(request("PUT", "/colors", "Host: localhost\r\n", &long_list(version + 1)));
+        // any moment will do
+        let begun = Instant::now();
+        while begun.elapsed() < end {
+            std::thread::yield_now();
+        }
+        server.signal(Signal::KILL);
+        server.wait();
+        let mut answer = Vec::new();
+        // A reset means that there is no answer.
+        let _ = client.stream.read_to_end(&mut answer);
+        let list = stored(&file);
+        if list == long_list(version + 1) {
+            version += 1;
+        } else {
+            assert!(list == long_list(version), "round {round}: neither list");
+            assert!(!answer.starts_with(b"HTTP/1.1 200 "), "round {round}: it was acknowledged");
+        }
+    }
+}
+
+#[test]
+fn on_a_full_disk_the_old_list_stays() {
+    // the head of the log, its first frames, the pages that do not fit into memory, and what the
+    // commit writes
+    for write in [1, 4, 100, 250] {
+        let scratch = Scratch::new();
+        let file = scratch.file("colors.db");
+        Server::with_data(&long_list(0), &file, &[]).stop();
+        let options = on_log_of(&file, "pwrite64", &format!("error=ENOSPC:when={write}+"));
+        let Some(server) = Server::below_strace(&options, &["--data", &file]) else { return };
+        for _ in 0..2 {
+            let message = "the change could not be saved: the disk is full; make room on it";
+            server.ask("PUT", "/colors", &long_list(1)).expect_message(500, message);
+        }
+        assert!(server.list() == long_list(0) && stored(&file) == long_list(0), "{write}");
+        if write == 100 {
+            server.end_strace();
+            wait_until("it recovers by itself", || server.ask("GET", "/health", "").status == 200);
+            assert!(server.list() == long_list(0));
+            server.ask("PUT", "/colors", &long_list(2)).expect_status(200);
+            assert!(stored(&file) == long_list(2));
+            continue;
+        }
+        server.signal(Signal::KILL);
+        server.wait();
+        let again = Server::start(&["--data", &file]);
+        assert!(again.list() == long_list(0), "{write}");
+        again.ask("PUT", "/colors", "[]").expect_status(200);
     }
 }

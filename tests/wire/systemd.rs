@@ -12,10 +12,10 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    DEADLINE, Scratch, Server, colors, colors_below_strace, eventually, is_installed,
-    own_environment, run, skip, wait_until,
+    DEADLINE, Scratch, Server, colors, eventually, is_installed, own_environment, run, skip,
+    wait_until,
 };
-use crate::common::process::on_log_of;
+use crate::common::process::{colors_below_strace, on_log_of};
 
 /// READY as well, in case the first was dropped.
 const HEARTBEAT: &str = "READY=1\nWATCHDOG=1\n";

@@ -2,7 +2,6 @@
 //! changed (RFC 7240 §4.3).
 
 use std::io;
-use std::mem::replace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,28 +12,28 @@ use super::sending::panicked;
 use super::{Connection, LoopContext, Next, RECEIVE_BYTES, State, receive};
 use crate::http::{Request, Response};
 use crate::server::output::Sent;
-use crate::server::waits::WaitGuard;
+use crate::server::watches::Watch;
 use crate::server_state::Phase;
-use crate::service::{Answer, Service, Wait};
+use crate::service::{Answer, NotModified, RequestContext, Service};
 use crate::store::{DatabaseError, Outcome};
 
 /// A request that waits for a change.
 pub(super) struct Waiting {
     pub(super) request: Arc<Request>,
-    pub(super) time: WaitTime,
+    pub(super) wait: Wait,
     /// The response when nothing changes.
     not_modified: Response,
-    guard: WaitGuard,
+    watch: Watch,
 }
 
 /// Since when a request waits for a change, and for how many seconds.
 #[derive(Clone, Copy)]
-pub(super) struct WaitTime {
+pub(super) struct Wait {
     begun: Instant,
     seconds: u16,
 }
 
-impl WaitTime {
+impl Wait {
     pub(super) fn end(&self) -> Instant {
         self.begun + Duration::from_secs(self.seconds.into())
     }
@@ -42,9 +41,9 @@ impl WaitTime {
     /// The response that ends the wait.
     fn end_with(&self, response: Response, now: Instant) -> Response {
         let waited = (now - self.begun).as_secs_f32();
-        let space = if response.detail.is_empty() { "" } else { ", " };
-        let detail = format!("{}{space}waited {waited:.3} s", response.detail).into();
-        Response { detail, ..response.with_wait(self.seconds) }
+        let space = if response.log_detail.is_empty() { "" } else { ", " };
+        let log_detail = format!("{}{space}waited {waited:.3} s", response.log_detail).into();
+        Response { log_detail, ..response.with_wait(self.seconds) }
     }
 }
 
@@ -58,7 +57,7 @@ pub(super) enum Timing {
     /// The same, for a change that the writer had.
     Durable,
     /// That of the pass which ends its wait for a change: the wait is not the service's own time.
-    Waited(WaitTime),
+    Waited(Wait),
 }
 
 impl Connection {
@@ -73,21 +72,24 @@ impl Connection {
         match answer {
             Answer::Now(response) | Answer::Refused(response) => {
                 let response = match timing {
-                    Timing::Waited(time) => time.end_with(response, context.now),
+                    Timing::Waited(wait) => wait.end_with(response, context.now),
                     _ => response,
                 };
                 let next = self.respond(&request, response, context);
                 match timing {
                     Timing::Pass | Timing::Waited(_) => context.answered += 1,
-                    Timing::Long => context.counters().immediate.add(1, self.received.elapsed()),
-                    Timing::Durable => context.counters().durable.add(1, self.received.elapsed()),
+                    Timing::Long => context.counters().immediate.observe(self.received.elapsed()),
+                    Timing::Durable => context.counters().durable.observe(self.received.elapsed()),
                 }
                 return next;
             }
-            Answer::NotModified(wait) => return self.begin_wait(request, *wait, timing, context),
+            Answer::NotModified(current) => {
+                return self.begin_wait(request, *current, timing, context);
+            }
             Answer::Saving => {}
             Answer::Deferred => {
-                let request_context = self.request_context(false, context);
+                let request_context =
+                    RequestContext { may_defer: false, ..self.request_context(context) };
                 let asked = Arc::clone(&request);
                 let ask = move |service: &Service| service.respond(&asked, request_context);
                 context.inbox.defer(context.id, ask);
@@ -101,38 +103,24 @@ impl Connection {
         Ok(Next::Wait(EventFlags::IN))
     }
 
-    /// Takes what came of a change from the writer.
-    pub(super) fn outcome_arrived(
+    /// Responds with what came of a change that the writer had.
+    pub(super) fn handle_outcome(
         &mut self,
+        request: Arc<Request>,
         outcome: Result<Outcome, DatabaseError>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
-        let State::AwaitingAnswer { timing, .. } = &mut self.state else {
-            unreachable!("an outcome comes only when it is waited for")
-        };
-        *timing = Timing::Durable;
+        let timing = Timing::Durable;
         // the envelope of a new list has to be made, which takes long
         if matches!(outcome, Ok(Outcome::Replaced(..))) {
             let respond = move |service: &Service| Answer::Now(service.respond_to_outcome(outcome));
             context.inbox.defer(context.id, respond);
+            self.state = State::AwaitingAnswer { request, timing };
             return Ok(Next::Wait(EventFlags::IN));
         }
         let respond = || context.shared().service.respond_to_outcome(outcome);
         let response = catch_unwind(AssertUnwindSafe(respond)).unwrap_or_else(|_| panicked());
-        self.answer_arrived(Answer::Now(response), context)
-    }
-
-    /// Takes the answer that was waited for.
-    pub(super) fn answer_arrived(
-        &mut self,
-        answer: Answer,
-        context: &mut LoopContext<'_>,
-    ) -> io::Result<Next> {
-        let state = replace(&mut self.state, State::Receiving { is_first: false });
-        let State::AwaitingAnswer { request, timing } = state else {
-            unreachable!("an answer comes only when it is waited for")
-        };
-        self.handle_answer(request, answer, timing, context)
+        self.handle_answer(request, Answer::Now(response), timing, context)
     }
 
     /// Has a request wait until what it names changes, unless the client has sent more, or has not
@@ -140,63 +128,67 @@ impl Connection {
     pub(super) fn begin_wait(
         &mut self,
         request: Arc<Request>,
-        wait: Wait,
+        current: NotModified,
         timing: Timing,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
-        let Wait { subject, seconds, not_modified } = wait;
+        let NotModified { subject, seconds, response: not_modified } = current;
         let may_wait = seconds > 0 && self.parser.is_idle() && context.phase == Phase::Serving;
         if !may_wait || self.output.send(&self.socket)? != Sent::All {
             return self.handle_answer(request, Answer::Now(not_modified), timing, context);
         }
-        let time = match timing {
-            Timing::Waited(time) => time,
-            _ => WaitTime { begun: context.now, seconds },
+        let wait = match timing {
+            Timing::Waited(wait) => wait,
+            _ => Wait { begun: context.now, seconds },
         };
-        let guard = context.inbox.waits.add(&subject, context.id);
-        let waiting = Waiting { request, time, not_modified, guard };
         self.progress = context.now;
-        self.state = State::Waiting(Box::new(waiting));
-        // a change may have come between the first look and the wait
-        self.ask_again(context)
+        let watch = context.inbox.watches.add(&subject, context.id);
+        // a change may have come between the first look and the watch
+        self.ask_again(Box::new(Waiting { request, wait, not_modified, watch }), context)
     }
 
     /// Asks again for what may have changed, and goes on waiting if it has not.
-    pub(super) fn ask_again(&mut self, context: &mut LoopContext<'_>) -> io::Result<Next> {
-        let State::Waiting(waiting) = &self.state else {
-            unreachable!("only who waits asks again")
-        };
+    pub(super) fn ask_again(
+        &mut self,
+        waiting: Box<Waiting>,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Next> {
         match self.ask_service(&waiting.request, context) {
-            Answer::NotModified(_) => Ok(Next::Wait(EventFlags::IN)),
-            answer => self.end_wait(Some(answer), context),
+            Answer::NotModified(_) => self.go_on_waiting(waiting),
+            answer => self.end_wait(*waiting, Some(answer), context),
         }
+    }
+
+    fn go_on_waiting(&mut self, waiting: Box<Waiting>) -> io::Result<Next> {
+        self.state = State::Waiting(waiting);
+        Ok(Next::Wait(EventFlags::IN))
     }
 
     /// Ends a wait with this answer, or without one because nothing has changed.
     pub(super) fn end_wait(
         &mut self,
+        waiting: Waiting,
         answer: Option<Answer>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
-        let state = replace(&mut self.state, State::Receiving { is_first: false });
-        let State::Waiting(waiting) = state else { unreachable!("only a wait is ended") };
-        let Waiting { request, time, not_modified, guard } = *waiting;
-        drop(guard);
+        let Waiting { request, wait, not_modified, watch } = waiting;
+        drop(watch);
         let answer = answer.unwrap_or(Answer::Now(not_modified));
-        self.handle_answer(request, answer, Timing::Waited(time), context)
+        self.handle_answer(request, answer, Timing::Waited(wait), context)
     }
 
     /// Ends a wait when the client sends another request, or has gone.
     pub(super) fn receive_while_waiting(
         &mut self,
+        waiting: Box<Waiting>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
         match receive(&self.socket, &mut context.scratch[..RECEIVE_BYTES])? {
             Some([]) => return Ok(Next::Close),
             Some(received) => self.append_received(received, context.now),
-            None => return Ok(Next::Wait(EventFlags::IN)),
+            None => return self.go_on_waiting(waiting),
         }
-        let next = self.end_wait(None, context);
+        let next = self.end_wait(*waiting, None, context);
         // after that: the 304 is timed by when its own request was received
         self.received = context.now;
         next

@@ -2,7 +2,6 @@
 //! what follows when all is sent.
 
 use std::io;
-use std::time::Instant;
 
 use rustix::event::epoll::EventFlags;
 use rustix::net::Shutdown;
@@ -11,7 +10,7 @@ use tiny_http::Method;
 use super::{AfterSend, Connection, LoopContext, Next, State, receive};
 use crate::http::{CLOSES, Parser, ProtocolError, Request, Response, StatusCode};
 use crate::metrics::Closing;
-use crate::server::access_log;
+use crate::server::access_log::{self, Exchange};
 use crate::server::output::Sent;
 use crate::server_state::Phase;
 
@@ -27,7 +26,6 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
         // the time until the next request begins now
-        self.state = State::Receiving { is_first: false };
         self.progress = context.now;
         let then = self.append_response(request, response, context);
         self.send(then, context)
@@ -57,7 +55,7 @@ impl Connection {
         request: Option<&Request>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
-        context.counters().closed(Closing::NoRoom).add(1);
+        context.counters().closed(Closing::NoRoom).inc();
         self.refuse(request, overloaded(), context)
     }
 
@@ -94,61 +92,57 @@ impl Connection {
         let is_head = request.is_some_and(|request| request.method == Method::Head);
         let common = service.common_fields(request, context.date, connection);
         let bytes = self.output.push(&mut response, is_head, &common);
-        context
-            .counters()
-            .count_response(request.map(|request| &request.method), response.status.code());
-        access_log::log(service, self.peer, self.received, request, &response, bytes);
+        let method = request.map(|request| &request.method);
+        context.counters().responses(method, response.status.code()).inc();
+        let Self { peer, received, .. } = *self;
+        let exchange = Exchange { peer, request, received, response: &response, bytes };
+        access_log::log(service, &exchange);
     }
 
     /// Sends what the socket has room for, and goes on when that is all of the output.
     pub(super) fn send(&mut self, then: AfterSend, context: &LoopContext<'_>) -> io::Result<Next> {
         let sent = self.output.send(&self.socket)?;
+        if sent != Sent::All {
+            // the time for the client to read the rest begins now
+            self.progress = context.now;
+        }
         self.after_send(sent, then, context)
     }
 
-    /// Closes the connection, unless the client has made some room in the socket, which epoll reports
-    /// only when a third of the buffer is free.
-    pub(super) fn send_or_close(
+    /// Sends more of the output. `overdue`: why the connection is closed if the client has made no
+    /// room in the socket; epoll reports that only when a third of the buffer is free.
+    pub(super) fn send_more(
         &mut self,
         then: AfterSend,
-        reason: Closing,
+        overdue: Option<Closing>,
         context: &LoopContext<'_>,
     ) -> io::Result<Next> {
-        match self.output.send(&self.socket)? {
-            Sent::Nothing => Ok(self.close(reason, context)),
-            sent => self.after_send(sent, then, context),
+        let sent = self.output.send(&self.socket)?;
+        match overdue {
+            Some(reason) if sent == Sent::Nothing => return Ok(self.close(reason, context)),
+            // a client that takes nothing gets no more time
+            None if sent == Sent::Nothing => {}
+            _ => self.progress = context.now,
         }
+        self.after_send(sent, then, context)
     }
 
-    /// Goes on after a part of the output, or all of it, was sent.
+    /// Goes on after a part of the output, or all of it, was sent. A connection that ends is closed
+    /// at once only if nothing more can arrive that would have the kernel reset it.
     fn after_send(
         &mut self,
         sent: Sent,
         then: AfterSend,
         context: &LoopContext<'_>,
     ) -> io::Result<Next> {
-        if sent == Sent::All {
-            return self.after_all_sent(then, context.now);
+        if sent != Sent::All {
+            self.state = State::Sending(then);
+            return Ok(if sent == Sent::Turn { Next::Queue } else { Next::Wait(EventFlags::OUT) });
         }
-        // a client that takes nothing gets no more time
-        if sent != Sent::Nothing || !matches!(self.state, State::Sending(_)) {
-            self.progress = context.now;
-        }
-        self.state = State::Sending(then);
-        Ok(if sent == Sent::Turn { Next::Queue } else { Next::Wait(EventFlags::OUT) })
-    }
-
-    /// Goes on after all of the output was sent. A connection that ends is closed at once only if
-    /// nothing more can arrive that would have the kernel reset it.
-    fn after_all_sent(&mut self, then: AfterSend, now: Instant) -> io::Result<Next> {
-        if matches!(then, AfterSend::Answer | AfterSend::Receive) {
-            // the time until the next request begins now
-            if matches!(self.state, State::Sending(_)) {
-                self.state = State::Receiving { is_first: false };
-                self.progress = now;
-            }
-            let may_answer = then == AfterSend::Answer && !self.parser.is_idle();
-            return Ok(if may_answer { Next::Queue } else { Next::Wait(EventFlags::IN) });
+        match then {
+            AfterSend::Answer if !self.parser.is_idle() => return Ok(Next::Queue),
+            AfterSend::Answer | AfterSend::Receive => return Ok(Next::Wait(EventFlags::IN)),
+            AfterSend::Close | AfterSend::Linger => {}
         }
         let is_done = then == AfterSend::Close && self.parser.is_idle();
         if is_done
@@ -159,7 +153,7 @@ impl Connection {
         rustix::net::shutdown(&self.socket, Shutdown::Write)?;
         self.parser = Parser::default();
         self.state = State::Lingering { left: LINGER_BYTES_MAX };
-        self.progress = now;
+        self.progress = context.now;
         Ok(Next::Wait(EventFlags::IN))
     }
 

@@ -27,15 +27,14 @@ impl Pair {
     fn new(value: &str) -> Self {
         let colors = Colors::from_iter([Color::new("red", value)]);
         let options = ServiceOptions { content_max: 100, ..ServiceOptions::default() };
-        let state = Arc::new(ServerState::new(1, 10));
         let store = Store::in_memory(colors, 32 << 20);
-        let service = Service::new(store, options, Arc::clone(&state));
+        let service = Service::new(store, options, ServerState::new(1, 10));
         let limits = Limits {
             request_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(75),
             memory_max: 10_000,
         };
-        let shared = Arc::new(Shared::new(service, state, limits));
+        let shared = Arc::new(Shared::new(service, limits));
         let inbox = Arc::new(Inbox::new(0, Arc::clone(&shared), ThreadPool::new(1)).unwrap());
         let (client, socket) = UnixStream::pair().unwrap();
         let start = Instant::now();
@@ -188,7 +187,7 @@ fn what_is_overdue_is_told_closed_and_counted_by_its_state() {
         let counters = &pair.inbox.shared.service.metrics.workers[0];
         for reason in Closing::ALL {
             let count = u64::from(counted == Some(reason));
-            assert_eq!(counters.closed(reason).read(), count, "{name} {is_evicted} {reason:?}");
+            assert_eq!(counters.closed(reason).get(), count, "{name} {is_evicted} {reason:?}");
         }
     }
 }

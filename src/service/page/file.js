@@ -21,8 +21,6 @@ function colorsOf(text) {
 	});
 }
 
-const read = async file => compare(colorsOf(await file.text()), file.name);
-
 /* Shows what a list would change, and where it is from. */
 function compare(all, source, reason = '') {
 	incoming = {all, source, expected: list};
@@ -90,7 +88,7 @@ at.saveCss.onclick = () => {
 at.choose.onclick = () => at.file.click();
 at.file.onchange = () => {
 	const [file] = at.file.files;
-	attempt(() => read(file));
+	attempt(async () => compare(colorsOf(await file.text()), file.name));
 	at.file.value = '';
 };
 at.replace.onclick = () => {
@@ -107,15 +105,4 @@ at.replace.onclick = () => {
 			say(at.obstacle, error.message);
 		}
 	});
-};
-const hasFile = event => mayChange() && !document.querySelector('dialog[open]') && event.dataTransfer?.types.includes('Files');
-ondragover = event => {
-	if (event.dataTransfer?.types.includes('Files')) event.preventDefault();
-	document.body.classList.toggle('dropping', hasFile(event));
-};
-ondragleave = ({relatedTarget}) => relatedTarget || document.body.classList.remove('dropping');
-ondrop = event => {
-	document.body.classList.remove('dropping');
-	event.preventDefault();
-	if (hasFile(event)) attempt(() => read(event.dataTransfer.files[0]));
 };

@@ -1,33 +1,37 @@
 //! The contract, row by row, without a socket.
 
+mod access;
+mod conditional;
+
+use tiny_http::Method;
+
 use super::*;
-use crate::http::{Fields, Parser, RequestHost};
-use crate::server_state::{Phase, ServerState};
-use crate::service::{Allowlist, ServiceOptions};
-use crate::store::{Color, Colors, Store, Ticket};
+use crate::http::{Fields, Parser, Request, RequestHost, StatusCode};
+use crate::server_state::Phase;
+use crate::store::{Color, Colors};
 
 impl Service {
     /// A service of these colors in memory with one worker.
     pub(crate) fn in_memory(colors: Colors, options: ServiceOptions) -> Self {
-        Self::new(Store::in_memory(colors, 32 << 20), options, ServerState::new(1, 10).into())
+        Self::new(Store::in_memory(colors, 32 << 20), options, ServerState::new(1, 10))
     }
 }
 
 /// A service with the colors `red`, `blue` and a second `red`.
-pub(super) fn service() -> Service {
+fn service() -> Service {
     service_with(ServiceOptions::default())
 }
 
-pub(super) fn service_with(options: ServiceOptions) -> Service {
+fn service_with(options: ServiceOptions) -> Service {
     let color = |name: &str, value: &str| Color::new(name, value);
     let colors =
         Colors::from_iter([color("red", "#f00"), color("blue", "#00f"), color("red", "#e00")]);
     Service::in_memory(colors, options)
 }
 
-pub(super) const LIST: &str = r##"{"data":[{"name":"red","value":"#f00"},{"name":"blue","value":"#00f"},{"name":"red","value":"#e00"}]}"##;
+const LIST: &str = r##"{"data":[{"name":"red","value":"#f00"},{"name":"blue","value":"#00f"},{"name":"red","value":"#e00"}]}"##;
 
-pub(super) fn request(method: Method, target: &str, fields: Fields, content: &str) -> Request {
+fn request(method: Method, target: &str, fields: Fields, content: &str) -> Request {
     Request {
         target: target.to_owned(),
         content: content.as_bytes().to_vec(),
@@ -35,7 +39,7 @@ pub(super) fn request(method: Method, target: &str, fields: Fields, content: &st
     }
 }
 
-pub(super) fn respond(service: &Service, request: &Request) -> Response {
+fn respond(service: &Service, request: &Request) -> Response {
     let ticket = Ticket { worker: 0, connection: 1 };
     let context = RequestContext { checks_host: true, may_defer: false, ticket };
     match service.respond(request, context) {
@@ -46,13 +50,13 @@ pub(super) fn respond(service: &Service, request: &Request) -> Response {
     }
 }
 
-pub(super) fn ask(service: &Service, method: Method, target: &str, content: &str) -> Response {
+fn ask(service: &Service, method: Method, target: &str, content: &str) -> Response {
     respond(service, &request(method, target, Fields::default(), content))
 }
 
 /// The content without the line feed at its end.
 #[track_caller]
-pub(super) fn json(response: &Response) -> &str {
+fn json(response: &Response) -> &str {
     let content = str::from_utf8(response.content.bytes()).unwrap();
     if content.is_empty() {
         ""
@@ -93,7 +97,7 @@ fn reads_answer_the_list_or_the_first_color() {
         let read = |json: &str| serde_json::from_str::<serde_json::Value>(json).unwrap();
         assert_eq!(
             (response.status, read(json(&response))),
-            (StatusCode::Ok, read(include_str!("openapi.json")))
+            (StatusCode::Ok, read(include_str!("../openapi.json")))
         );
         assert!(!json(&response).contains('\n'));
     }
@@ -228,11 +232,8 @@ fn targets_that_name_nothing_say_why() {
 fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
     let service = service();
     let ask = |method, target, origin: Option<&str>, host: Option<&str>| {
-        let fields = Fields {
-            origin: origin.map(str::to_owned),
-            host: host.map(|name| RequestHost { name: name.to_owned(), needs_dns: true }),
-            ..Fields::default()
-        };
+        let host = host.map(|name| RequestHost::ByDns(name.to_owned())).unwrap_or_default();
+        let fields = Fields { origin: origin.map(str::to_owned), host, ..Fields::default() };
         respond(&service, &request(method, target, fields, ""))
     };
     for target in ["/colors/red", "/nowhere", "/%"] {
@@ -242,7 +243,7 @@ fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
             r#"{"error":true,"message":"a page of another origin may not change the list; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that"}"#
         );
         assert_eq!(
-            (refused.status, refused.detail.split(';').next()),
+            (refused.status, refused.log_detail.split(';').next()),
             (
                 StatusCode::Forbidden,
                 Some(r#"refused a change from the origin "http://evil.example""#)
@@ -266,18 +267,94 @@ fn an_allowed_origin_is_answered_with_cors_fields() {
         preflight_method: Some("DELETE".to_owned()),
         ..Fields::default()
     };
-    for (method, status, is_preflight) in
-        [(Method::Options, StatusCode::NoContent, true), (Method::Delete, StatusCode::Ok, false)]
-    {
+    for (method, status, methods) in [
+        (Method::Options, StatusCode::NoContent, Some("GET, HEAD, PUT, DELETE, OPTIONS")),
+        (Method::Delete, StatusCode::Ok, None),
+    ] {
         let request = request(method, "/colors/red", fields.clone(), "");
-        let common = service.common_fields(Some(&request), "", "");
+        let allowed_origin = service.common_fields(Some(&request), "", "").allowed_origin;
+        let response = respond(&service, &request);
         assert_eq!(
-            (respond(&service, &request).status, common.allowed_origin, common.is_preflight),
-            (status, Some(origin), is_preflight)
+            (response.status, allowed_origin, response.field("Access-Control-Allow-Methods")),
+            (status, Some(origin), methods)
         );
     }
     let common = service.common_fields(None, "", "");
     assert!(common.allowed_origin.is_none() && common.varies_by_origin);
+}
+
+#[test]
+fn a_preflight_is_answered_for_every_resource_whatever_its_accept() {
+    let fields =
+        |method: &str| Fields { preflight_method: Some(method.to_owned()), ..Fields::default() };
+    for target in ["/", "/colors", "/colors/no", "/health", "/metrics", "/openapi.json", "*"] {
+        let response = respond(&service(), &request(Method::Options, target, fields("GET"), ""));
+        assert_eq!(
+            (response.status, response.field("Allow").is_some()),
+            (StatusCode::NoContent, true),
+            "{target}"
+        );
+    }
+    let page = respond(&service(), &request(Method::Options, "/", fields("GET"), ""));
+    assert_eq!((page.field("Allow"), page.varies_by_accept), (Some("GET, HEAD, OPTIONS"), true));
+    assert_eq!(ask(&service(), Method::Options, "/", "").status, StatusCode::NotFound);
+    assert_eq!(
+        respond(&service(), &request(Method::Get, "/", fields("GET"), "")).status,
+        StatusCode::NotFound
+    );
+}
+
+#[test]
+fn content_with_a_coding_is_refused_where_it_counts() {
+    let red = r#"{"name":"red","value":"1"}"#;
+    for (method, target, content, status) in [
+        (Method::Post, "/colors", red, 415),
+        (Method::Post, "/colors", "\u{1f}\u{8b}", 415),
+        (Method::Put, "/colors/red", red, 415),
+        (Method::Put, "/colors/red", "", 200),
+        (Method::Put, "/colors/no", red, 404),
+        (Method::Delete, "/colors/red", red, 200),
+        (Method::Get, "/colors", red, 200),
+    ] {
+        let fields = Fields { content_coding: Some("gzip".to_owned()), ..Fields::default() };
+        let response = respond(&service(), &request(method.clone(), target, fields, content));
+        assert_eq!(response.status.code(), status, "{method:?} {target}");
+        if status == 415 {
+            assert_eq!(
+                response.log_detail,
+                r#"the content has the coding "gzip", send it without one"#
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_sent_instead_of_json_is_answered_with_what_to_send() {
+    let form = r##"an object, as in {"name":"red","value":"#f00"}"##;
+    let not_json = format!("this is not JSON; send JSON, without a byte order mark: {form}");
+    for (content, expected) in [
+        ("name=a&value=b", &not_json),
+        ("name,value\nred,#f00\n", &not_json),
+        ("\"name\",\"value\"\n\"red\",\"#f00\"\n", &not_json),
+        ("1,red", &not_json),
+        ("1", &format!("invalid type: integer `1`, expected {form}")),
+        ("<color/>", &not_json),
+        (" ", &not_json),
+        ("\u{feff}{}", &not_json),
+        ("[]", &format!("invalid type: sequence, expected {form}")),
+        (r#"[{"name":"a","value":"b"}]"#, &format!("invalid type: sequence, expected {form}")),
+        (r#""a""#, &format!("invalid type: string \"a\", expected {form}")),
+    ] {
+        for (method, target) in [(Method::Post, "/colors"), (Method::Put, "/colors/red")] {
+            let response = ask(&service(), method, target, content);
+            let message = response.log_detail.split(" at line ").next();
+            assert_eq!(
+                (response.status, message),
+                (StatusCode::BadRequest, Some(expected.as_str())),
+                "{content}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use tiny_http::Method;
 
-use super::Service;
-use super::tests::{LIST, ask, json, request, respond, service};
-use crate::http::StatusCode;
-use crate::http::{Fields, Response};
+use super::{LIST, ask, json, request, respond, service};
+use crate::http::{Fields, Response, StatusCode};
+use crate::service::Service;
+use crate::store::Outcome;
 
 const COLOR: &str = r##"{"name":"red","value":"#1"}"##;
 
@@ -92,6 +92,16 @@ fn a_write_under_the_current_tag_goes_ahead_once() {
         assert!(matches!(status(), StatusCode::Ok | StatusCode::Created), "{write:?}");
         assert_eq!(status(), StatusCode::PreconditionFailed, "{write:?}");
     }
+}
+
+#[test]
+fn a_condition_on_a_list_that_others_change_all_the_time_is_refused_as_documented() {
+    let refused = service().respond_to_outcome(Ok(Outcome::Contended));
+    let read = |json: &str| serde_json::from_str::<serde_json::Value>(json).unwrap();
+    let document = read(include_str!("../openapi.json"));
+    let documented = &document["components"]["responses"]["Contended"];
+    assert_eq!(refused.status, StatusCode::ServiceUnavailable);
+    assert_eq!(read(json(&refused)), documented["content"]["application/json"]["example"]);
 }
 
 #[test]

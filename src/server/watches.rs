@@ -1,4 +1,4 @@
-//! Which connections of a worker wait for a change, and which of them a change concerns. Knows no
+//! Which connections of a worker wait for a change, and which of them a change affects. Knows no
 //! sockets, and no answers.
 
 use std::collections::BTreeSet;
@@ -17,13 +17,13 @@ use crate::store::{Colors, SharedList};
 
 /// The connections of one worker that wait. Whoever changes the list reads two atomics of it, and
 /// takes no lock.
-pub(super) struct Waits {
+pub(super) struct Watches {
     shared: Arc<Shared>,
     /// The number of the worker.
     worker: usize,
     /// Frees long lists.
     pool: ThreadPool,
-    /// The list has changed since [`Waits::take_concerned`].
+    /// The list has changed since [`Watches::take_affected`].
     has_changed: AtomicBool,
     /// Only the worker takes it.
     entries: Mutex<Entries>,
@@ -47,13 +47,13 @@ enum Key {
 }
 
 /// One connection that waits, until this is dropped.
-pub(super) struct WaitGuard {
-    waits: Arc<Waits>,
+pub(super) struct Watch {
+    watches: Arc<Watches>,
     key: Key,
     connection: u64,
 }
 
-impl Waits {
+impl Watches {
     pub(super) fn new(shared: Arc<Shared>, worker: usize, pool: ThreadPool) -> Self {
         let has_changed = AtomicBool::new(false);
         Self { shared, worker, pool, has_changed, entries: Mutex::default() }
@@ -61,7 +61,7 @@ impl Waits {
 
     /// Adds a connection. Ask the service once more after that: a change that came before is not
     /// noticed here.
-    pub(super) fn add(self: &Arc<Self>, subject: &Subject, connection: u64) -> WaitGuard {
+    pub(super) fn add(self: &Arc<Self>, subject: &Subject, connection: u64) -> Watch {
         let mut entries = self.lock();
         let key = match subject {
             Subject::List => Key::List,
@@ -70,7 +70,7 @@ impl Waits {
         entries.ids.insert((key, connection));
         entries.seen.get_or_insert_with(|| self.list().version());
         self.count().store(entries.ids.len(), Relaxed);
-        WaitGuard { waits: Arc::clone(self), key, connection }
+        Watch { watches: Arc::clone(self), key, connection }
     }
 
     /// Notes that the list has changed. True if the worker has to be woken for it.
@@ -84,7 +84,7 @@ impl Waits {
     /// The connections whose subject may have changed since the last call: those that wait for the
     /// list or for a color that differs. If the whole list was replaced, it is all of them, and the
     /// pool frees the list before.
-    pub(super) fn take_concerned(&self) -> Vec<u64> {
+    pub(super) fn take_affected(&self) -> Vec<u64> {
         if !self.has_changed.swap(false, SeqCst) {
             return Vec::new();
         }
@@ -98,15 +98,15 @@ impl Waits {
             self.free(seen);
             return self.all();
         }
-        let mut concerned = Vec::new();
+        let mut affected = Vec::new();
         let mut add = |key| {
             let ids = entries.ids.range((key, 0)..=(key, u64::MAX));
-            concerned.extend(ids.map(|(_, id)| *id));
+            affected.extend(ids.map(|(_, id)| *id));
         };
         add(Key::List);
         seen.diff(&current, |name| add(Key::Color(entries.hasher.hash_one(name))));
         entries.seen = Some(current);
-        concerned
+        affected
     }
 
     /// All connections that wait.
@@ -125,7 +125,7 @@ impl Waits {
 
     /// How many wait.
     fn count(&self) -> &AtomicUsize {
-        &self.shared.state.workers[self.worker].waiting
+        &self.shared.state().workers[self.worker].waiting
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {
@@ -133,18 +133,18 @@ impl Waits {
     }
 }
 
-impl Drop for WaitGuard {
+impl Drop for Watch {
     fn drop(&mut self) {
-        let mut entries = self.waits.lock();
+        let mut entries = self.watches.lock();
         entries.ids.remove(&(self.key, self.connection));
-        self.waits.count().store(entries.ids.len(), Relaxed);
+        self.watches.count().store(entries.ids.len(), Relaxed);
         let was_last = entries.ids.is_empty();
         let unused = entries.seen.take_if(|_| was_last);
         drop(entries);
         if let Some(seen) = unused
-            && !seen.is_version_of(&self.waits.list().version())
+            && !seen.is_version_of(&self.watches.list().version())
         {
-            self.waits.free(seen);
+            self.watches.free(seen);
         }
     }
 }

@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use tiny_http::Method;
 
-use super::Service;
-use super::tests::{LIST, ask, json, request, respond, service_with};
-use crate::http::StatusCode;
-use crate::http::{Challenge, Credentials, Fields, Response};
-use crate::service::{ServiceOptions, Tokens};
+use super::{LIST, ask, json, request, respond, service_with};
+use crate::http::{Challenge, Credentials, Fields, Response, StatusCode};
+use crate::service::{Service, ServiceOptions, Tokens};
 
 /// The service with the token in a file of its own.
 fn with_token(private: bool, read_only: bool) -> Service {

@@ -69,7 +69,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
             "GET /a HTTP/1.1\r\nHOST: \ta:1 \r\nIf-Match: \"a\"\r\nCookie: x\r\nif-match:\t\"\u{e9}\"\r\nOrigin:\r\n\r\n"
         ),
         Fields {
-            host: Some(RequestHost { name: "a:1".to_owned(), needs_dns: true }),
+            host: RequestHost::ByDns("a:1".to_owned()),
             if_match: some("\"a\", \"??\""),
             origin: some(""),
             ..Fields::default()
@@ -85,7 +85,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
             authorization: None,
             content_coding: some("gzip"),
             forwarded_for: None,
-            host: Some(RequestHost { name: "b".to_owned(), needs_dns: true }),
+            host: RequestHost::ByDns("b".to_owned()),
             if_match: None,
             if_none_match: some("*"),
             origin: some("x, y"),
@@ -97,7 +97,9 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
     );
     assert_eq!(fields("GET /a HTTP/1.0\r\n\r\n"), Fields::default());
     let of_localhost = "GET /a HTTP/1.1\r\nHost: localhost:1\r\nOrigin: x\r\n\r\n";
-    assert_eq!(fields(of_localhost).host.unwrap().name, "localhost:1");
+    assert_eq!(fields(of_localhost).host, RequestHost::WithoutDns(some("localhost:1")));
+    let without_origin = "GET /a HTTP/1.1\r\nHost: [::1]\r\nIf-Match: *\r\n\r\n";
+    assert_eq!(fields(without_origin).host, RequestHost::WithoutDns(None));
 }
 
 #[test]
