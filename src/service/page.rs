@@ -11,7 +11,7 @@ use crate::service::BasePath;
 
 /// The page of a service below `base` that takes contents of up to `content_max` bytes.
 pub(super) fn page(base: &BasePath, content_max: usize) -> Arc<Blob> {
-    // without a base path, the link stays relative: a proxy may have one
+    // Without a base path the link stays relative: a proxy may add a path of its own.
     let link = match base.as_str() {
         "" => "\"colors\">/colors".to_owned(),
         base => format!("\"{base}/colors\">{base}/colors"),
@@ -49,8 +49,8 @@ pub(super) const POLICY: &str = concat!(
     "y0Y+KZAvLTP1Z64QuADs9vGN7Gzq4vvRhmeLBPh0LMg=",
     "'; style-src 'sha256-",
     "+Vjda3GHqyK2jICld2j88JLpDcQ2YExE9/t4oqhq1+8=",
-    "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
-     require-trusted-types-for 'script'; trusted-types 'none'"
+    "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );
 
 #[cfg(test)]

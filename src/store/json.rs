@@ -208,7 +208,7 @@ impl<'de> Deserialize<'de> for Colors {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Colors, A::Error> {
                 let colors = (1..).map_while(|number| {
-                    // serde_json takes line and column from the end of this text
+                    // serde_json takes line and column from the end of this text.
                     let wrong = |error| A::Error::custom(format_args!("color {number}: {error}"));
                     array.next_element::<Color>().map_err(wrong).transpose()
                 });
