@@ -1,7 +1,7 @@
 //! `colors`: a JSON web service that keeps an ordered list of named colors. What clients may rely
 //! on is in docs/http.md.
 //!
-//! A map of the code, with one line for each file but `main`, `http/mod` and tests. Each group uses
+//! A map of the code, with one line for each file but `main`, `http` and tests. Each group uses
 //! only those below it. docs/design.md says why there are these.
 //!
 //! - the program
@@ -11,7 +11,7 @@
 //!   - `failure`: why a start fails, in words that say what to do
 //!   - `fuzzing`: what fuzz targets call; in no other build
 //! - `server`: sockets and threads
-//!   - `mod`: the accept loop, and what it shares with the workers
+//!   - `server`: the accept loop, and what it shares with the workers
 //!   - `listen`: addresses, the sockets that listen there, and the files of unix sockets
 //!   - `limits`: how much clients may use, and each connection's part of it
 //!   - `worker`: an event loop, which keeps its connections until they end
@@ -25,7 +25,7 @@
 //!   - `stepped`: a connection that a fuzz target serves; in no other build
 //!   - `access_log`: what the log says about a response
 //! - `service`: the contract, a request in and a response out
-//!   - `mod`: what requests are answered from, and what their answers are
+//!   - `service`: what requests are answered from, and what their answers are
 //!   - `admission`: what the head of a request decides
 //!   - `respond`: the table of resources and methods, and their responses
 //!   - `monitoring`: `/health` and `/metrics`
@@ -34,7 +34,7 @@
 //!   - `token`: who may change the list
 //!   - `page`: the page for browsers
 //! - `store`: the list, in memory and on disk
-//!   - `mod`: the list, and where it is kept
+//!   - `store`: the list, and where it is kept
 //!   - `list`: one mutex around the current version
 //!   - `colors`: one version of the list
 //!   - `color`: a color, which is its JSON
@@ -71,7 +71,7 @@
 //!
 //! # The way of a request
 //!
-//! `server/mod` and `store/mod` begin with all threads, locks and deadlines.
+//! `server` and `store` begin with all threads, locks and deadlines.
 //!
 //! **A read.**
 //!

@@ -23,7 +23,7 @@ use simplelog::{ConfigBuilder, FormatItem, WriteLogger, format_description};
 const QUEUE_LINES: usize = 1024;
 const LINE_BYTES: usize = 16 * 1024; // longer lines are written in parts
 /// How long the thread that writes sleeps after each write, so that a busy access log does not wake
-/// it for each line. [`end`] looks as often whether all lines are written.
+/// it for each line. [`end`] looks at the same interval whether all lines are written.
 const GATHER_TIME: Duration = Duration::from_millis(5);
 /// How long [`end`] waits for the lines to be written: if that takes longer, nobody reads them.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
@@ -78,9 +78,9 @@ fn start_writing() -> io::Result<()> {
 /// Writes a text as it is, and waits for that as [`end`] does for a failure. Call it in place of
 /// [`start`].
 pub(crate) fn print(text: &impl Display) {
-    // Without the thread, the queue writes by itself.
+    // If the thread cannot be started, the queue writes to standard error itself.
     let _ = start_writing();
-    // The queue takes everything.
+    // If standard error cannot be written to, nobody can be told.
     let _ = Queue.write(text.to_string().as_bytes());
     wait_until_written(FAILURE_FLUSH_TIME);
 }
@@ -186,7 +186,8 @@ struct Queue;
 
 impl Write for Queue {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        // without the thread, there is one text: that it could not be started, or a usage error
+        // Without the thread there is only one text: that it could not be started, or a usage
+        // error.
         let Some(queue) = QUEUE.get() else { return io::stderr().write(lines) };
         UNWRITTEN.fetch_add(1, Relaxed);
         if queue.try_send(lines.to_vec()).is_err() {

@@ -34,7 +34,8 @@ colors_save_duration_seconds histogram Time of a save that succeeded.
 colors_read_timestamp_seconds gauge When the file that is followed was last read anew.
 colors_changed_timestamp_seconds gauge When the list that was read was last another one.
 colors_log_lines_dropped_total counter Log lines dropped: standard error was not read fast enough.
-colors_log_warnings_total counter Warnings that were logged, or left out because there were too many.
+colors_log_warnings_total counter Warnings that were logged, or left out because there were too \
+many.
 colors_build_info gauge The version of the program, with the commit unless it is a release.
 process_start_time_seconds gauge Start of the process in seconds since 1970.
 process_cpu_seconds_total counter Processor time in user and in kernel mode.
@@ -136,10 +137,10 @@ pub(crate) struct WorkerCounters {
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
     /// Closed connections by [`Closing`].
     closed: [Counter; Closing::ALL.len()],
-    /// Times of requests that are not in `durable`. The clock is read once per pass, so most requests
-    /// have the time of the pass that answered them, from its start to its end. A request that takes
-    /// long has the time from the start of the pass that received its last byte. The time in the
-    /// kernel's receive buffer, and in the run queue, is not counted.
+    /// Times of requests that are not in `durable`. The clock is read once per pass, so most
+    /// requests have the time of the pass that answered them, from its start to its end. A request
+    /// that takes long has the time from the start of the pass that received its last byte. The
+    /// time in the kernel's receive buffer, and in the run queue, is not counted.
     pub(crate) immediate: Histogram,
     /// Times of changes that the writer decided, whether it had something to save or not: from the
     /// start of the pass that received the last byte to the answer.
@@ -151,7 +152,8 @@ impl WorkerCounters {
         &self.closed[reason as usize]
     }
 
-    /// `method` is `None` for what could not be read as a request.
+    /// Responses by method and by the class of their status. `method` is `None` for what could not
+    /// be read as a request.
     pub(crate) fn responses(&self, method: Option<&Method>, status: u16) -> &Counter {
         let name = method.map_or("other", Method::as_str);
         let method = METHODS.iter().position(|known| *known == name).unwrap_or(METHODS.len() - 1);
@@ -182,7 +184,7 @@ pub(crate) struct Gauges<'a> {
     pub(crate) saves: &'a SaveMetrics,
     /// When the file that is followed was last read; `None` without one.
     pub(crate) read: Option<SystemTime>,
-    /// When such a read last found another list.
+    /// When reading that file last found another list.
     pub(crate) changed: Option<SystemTime>,
 }
 
@@ -201,7 +203,7 @@ impl Metrics {
 
     /// All metrics in the text format of Prometheus, version 0.0.4.
     pub(crate) fn exposition(&self, gauges: &Gauges<'_>) -> String {
-        // in bytes; the text has 7 KiB
+        // In bytes: the text has some 7 KiB.
         let mut text = Exposition { text: String::with_capacity(8 * 1024), family: "" };
         text.family("colors_http_requests_total");
         for (method, name) in METHODS.iter().enumerate() {
@@ -239,8 +241,9 @@ impl Metrics {
         text.family("colors_build_info");
         text.sample(concat!("{version=\"", env!("BUILD_VERSION"), "\"}"), 1);
         text.number("process_start_time_seconds", seconds_since_1970(self.started));
-        // where there is no proc(5), as in an empty root directory, its numbers are left out; the
-        // number of descriptors always, since counting thousands takes milliseconds of a worker
+        // Where there is no proc(5), as in an empty root directory, its numbers are left out. The
+        // number of descriptors is always left out: counting thousands would take milliseconds of a
+        // worker.
         text.optional("process_cpu_seconds_total", processor_seconds());
         text.optional("process_resident_memory_bytes", resident_bytes());
         text.text
@@ -259,8 +262,8 @@ fn seconds_since_1970(time: SystemTime) -> f64 {
 /// The processor time of the process in user and in kernel mode.
 fn processor_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // proc_pid_stat(5): utime and stime are fields 14 and 15, in ticks of 10 ms; field 2, the name,
-    // is in parentheses and may have spaces
+    // proc_pid_stat(5): utime and stime are fields 14 and 15, in ticks of 10 ms. Field 2, the name,
+    // is in parentheses and may have spaces.
     let (_, fields) = stat.rsplit_once(") ")?;
     let times = fields.split(' ').skip(11).take(2);
     Some(times.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0)

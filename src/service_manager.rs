@@ -33,11 +33,11 @@ pub(crate) fn stopping() {
 
 /// Sets what `systemctl status` shows: `ok`, or what is wrong.
 pub(crate) fn status(text: &str) {
-    // a line feed would begin another message
+    // A line feed would begin another message.
     tell(&format!("STATUS={}\n", text.replace('\n', " ")));
 }
 
-/// Sends a message, unless that would have to wait. The first that cannot be sent is worth a
+/// Sends a message, or drops it if sending would block. Only the first that is not sent is worth a
 /// warning.
 fn tell(message: &str) {
     static IS_WARNED: AtomicBool = AtomicBool::new(false);
@@ -47,8 +47,8 @@ fn tell(message: &str) {
     {
         let message = message.trim_end().replace('\n', ", ");
         log::warn!(
-            "cannot tell the service manager {message}: {SOCKET}: {error}; further messages that it \
-             does not take are dropped without a warning"
+            "cannot tell the service manager {message}: {SOCKET}: {error}; further messages that \
+             it does not take are dropped without a warning"
         );
     }
 }
@@ -83,7 +83,8 @@ pub(crate) struct Watchdog {
     heartbeat: Option<Duration>,
     /// When the next heartbeat is due, or the next look after one was withheld.
     due: Instant,
-    /// A worker holds a clone of it from when it is sent one until it drops that.
+    /// Each worker is sent a clone with every heartbeat, and drops it when it has time: as long as
+    /// there are clones, a worker is late.
     ping: Arc<()>,
 }
 
@@ -104,7 +105,7 @@ impl Watchdog {
         }
         send(&self.ping);
         self.due = now + heartbeat;
-        // the first READY may have been dropped; a manager that has it ignores this one
+        // The first READY may have been dropped. A manager that has it ignores this one.
         tell("READY=1\nWATCHDOG=1\n");
     }
 

@@ -13,7 +13,7 @@ use signal_hook::low_level::pipe;
 pub(crate) struct Signals {
     /// SIGTERM and SIGINT. The second such signal ends the process at once, with exit code 1.
     pub(crate) stop: UnixStream,
-    /// Whether one of them has arrived.
+    /// Whether SIGTERM or SIGINT has arrived.
     pub(crate) was_signalled: Arc<AtomicBool>,
     /// SIGHUP. `None` if it is not handled, and so ends the process.
     pub(crate) reload: Option<UnixStream>,

@@ -25,7 +25,7 @@ pub(super) struct ChunkedDecoder {
 enum ChunkPart {
     #[default]
     SizeLine,
-    /// So many more bytes of data, then CR LF.
+    /// How many bytes of data are still to come, before their CR LF.
     Data(usize),
     /// A trailer field, or the empty line that ends the content.
     Trailer,
@@ -48,7 +48,7 @@ impl ChunkedDecoder {
                     let Some(line) = take_line(received, start)? else { return Ok(false) };
                     let extension = memchr(b';', line);
                     self.count_extra(extension.map_or(0, |begin| line.len() - begin))?;
-                    // RFC 9110 §5.6.3: white space may come only before the `;` of an extension
+                    // RFC 9110 §5.6.3: white space may come only before the `;` of an extension.
                     let digits = extension.map_or(line, |begin| line[..begin].trim_ascii_end());
                     self.part = match parse_digits(digits, 16).ok_or(ProtocolError::Chunk)? {
                         0 => ChunkPart::Trailer,
@@ -79,7 +79,7 @@ impl ChunkedDecoder {
                         return Ok(true);
                     }
                     self.count_extra(line.len())?;
-                    // RFC 9112 §5: a field name and a colon
+                    // RFC 9112 §5: a field line begins with its name and a colon.
                     let name = memchr(b':', line).map_or(b"".as_slice(), |end| &line[..end]);
                     if name.is_empty() || !name.iter().all(is_tchar) {
                         return Err(ProtocolError::Chunk);

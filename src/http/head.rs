@@ -68,7 +68,7 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
     else {
         return Err(REQUEST_LINE);
     };
-    // httparse has refused control characters already
+    // httparse has already refused control characters.
     if target.bytes().any(|byte| !byte.is_ascii() || byte == b'#') {
         return malformed("the request target has a character that belongs percent-encoded");
     }
@@ -123,8 +123,8 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     })
 }
 
-/// What is wrong with the end of a request line that httparse does not take for a version it knows:
-/// another version, or the form of the line.
+/// The error of a request line that does not end in a version that httparse knows: it ends in
+/// another version, or the line is malformed.
 fn version_error(head: &[u8]) -> ProtocolError {
     let line_end = memchr(b'\r', head).unwrap_or(head.len());
     let version = head[..line_end].rsplit(|byte| *byte == b' ').next().unwrap_or_default();
@@ -154,7 +154,7 @@ impl<'a> FieldLines<'a> {
                 self.close |= has(b"close");
                 self.keep_alive |= has(b"keep-alive");
             }
-            // RFC 9110 §10.1.1: an expectation in HTTP/1.0 is ignored
+            // RFC 9110 §10.1.1: an expectation in HTTP/1.0 is ignored.
             _ if is("expect") && self.is_1_1 => {
                 if has_other(b"100-continue") {
                     return Err(ProtocolError::Expectation);
@@ -171,23 +171,24 @@ impl<'a> FieldLines<'a> {
             _ if is("content-encoding") && has_other(b"identity") => {
                 join(&mut self.rare().content_coding, value);
             }
-            // `*/*` is what all but browsers send
+            // Nearly all clients but browsers send `*/*`.
             _ if is("accept") && value != b"*/*" && asks_for_html(value) => {
                 self.rare().asks_for_html = true
             }
-            // RFC 7240 §2: of a preference that is given several times, the first counts
+            // RFC 7240 §2: of a preference that is given several times, the first counts.
             _ if is("prefer") => {
                 let fields = self.rare();
                 fields.prefer_wait = fields.prefer_wait.or_else(|| prefer::wait(value));
             }
-            // RFC 9110 §11.6.2: the field is no list; if the service took one of two, a proxy might
-            // have checked the other
+            // RFC 9110 §11.6.2: the field is no list. If the service took one of two, a proxy might
+            // have checked the other.
             _ if is("authorization") => {
                 let credentials = Credentials(value.into());
                 let field = &mut self.rare().authorization;
                 once(field, credentials, ProtocolError::Authorization)?;
             }
-            // each proxy appends its client's address; that client may have sent the others
+            // Each proxy appends the address of its client, which may have sent the addresses
+            // before that.
             _ if is("x-forwarded-for") => {
                 let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
                 let address = str::from_utf8(last).ok().and_then(|last| last.trim().parse().ok());
@@ -212,7 +213,7 @@ impl<'a> FieldLines<'a> {
             None if self.is_1_1 => return Err(ProtocolError::Host),
             None => None,
         };
-        // RFC 9112 §3.2.2: the authority of an absolute-form target replaces Host
+        // RFC 9112 §3.2.2: the authority of an absolute-form target replaces Host.
         match split_absolute_form(target) {
             Some((authority, _)) => Host::parse(authority.as_bytes()).map(Some).ok_or(AUTHORITY),
             None => Ok(host),
@@ -251,8 +252,9 @@ fn once<T>(field: &mut Option<T>, value: T, error: ProtocolError) -> Result<(), 
     if field.replace(value).is_some() { Err(error) } else { Ok(()) }
 }
 
-/// Appends the value of a repeated field line, after a comma (RFC 9110 §5.3). Other characters than
-/// those of ASCII, which none of these fields has, become question marks: each takes one byte still.
+/// Appends the value of a repeated field line, after a comma (RFC 9110 §5.3). None of these fields
+/// has characters outside ASCII. If a client sends some, each of their bytes becomes a question
+/// mark, so that the text takes no more memory than the line.
 fn join(field: &mut Option<String>, value: &[u8]) {
     let ascii = value.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' });
     match field {

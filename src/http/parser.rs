@@ -43,7 +43,7 @@ impl Parser {
         let length = self.received.len();
         let missing = self.missing();
         if length + bytes.len() > self.received.capacity() && missing > 0 {
-            // double the length, but do not go beyond the end of a content whose length is known
+            // Double the length, but do not go beyond the end of a content whose length is known.
             let enough = (2 * length).min(length + missing).max(length + bytes.len());
             self.received.reserve_exact(enough - length);
         }
@@ -122,7 +122,7 @@ impl Parser {
     pub(crate) fn take_expectation(&mut self) -> bool {
         let expects_continue =
             self.incoming.as_mut().is_some_and(|incoming| take(&mut incoming.expects_continue));
-        // RFC 9110 §10.1.1: a 100 may be left out when some of the content has arrived already
+        // RFC 9110 §10.1.1: a 100 may be left out when some of the content has arrived already.
         expects_continue && self.start == self.received.len()
     }
 
@@ -137,14 +137,14 @@ impl Parser {
 
     /// The index in `received` at which the next head ends, if all of it has arrived.
     fn find_head_end(&mut self) -> Result<Option<usize>, ProtocolError> {
-        // RFC 9112 §2.2: an empty line before the request line is ignored
+        // RFC 9112 §2.2: an empty line before the request line is ignored.
         if !self.skipped_empty_line && self.received[self.start..].starts_with(b"\r\n") {
             self.start += 2;
             self.searched = 0;
             self.skipped_empty_line = true;
         }
         let bytes = &self.received[self.start..];
-        // look no further than the limit: the result must not depend on how much arrives at a time
+        // Look no further than the limit: the result must not depend on how much arrives at a time.
         let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX + 1)];
         if bytes.first().is_some_and(|first| !is_tchar(first) && *first != b'\r') {
             return Err(ProtocolError::Malformed("this is not an HTTP request"));

@@ -22,7 +22,7 @@ fn seconds(preference: &[u8]) -> Option<u16> {
     if !name.eq_ignore_ascii_case(b"wait") || !are_parameters || !is_number {
         return None;
     }
-    // digits that do not fit into a u64 are a number above the limit
+    // Digits that do not fit into a u64 are a number above the limit.
     let seconds = parse_digits(&word, 10).unwrap_or(WAIT_SECONDS_MAX);
     Some(seconds.min(WAIT_SECONDS_MAX) as u16)
 }

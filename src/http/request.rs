@@ -11,21 +11,21 @@ pub(crate) struct Request {
     pub(crate) method: Method,
     /// The request target as received: origin-form, absolute-form or `*` (RFC 9112 §3.2).
     pub(crate) target: String,
-    /// `None` if the request has none of these fields, as most requests: so a request is small.
-    /// [`Request::fields`] has the same for all requests.
+    /// `None` for most requests, which have none of these fields: so they take less memory.
+    /// [`Request::fields`] is the same without the `Option`.
     pub(crate) rare_fields: Option<Box<Fields>>,
     /// The content, its transfer coding removed.
     pub(crate) content: Vec<u8>,
-    /// The head announces content, be it empty.
+    /// The head announces content. If that is chunked, it may turn out to be empty.
     pub(crate) has_content: bool,
     /// The client may send another request on this connection (RFC 9112 §9.3).
     pub(crate) keep_alive: bool,
-    /// Bytes of the request line and the fields: what is kept of them takes no more.
+    /// Bytes of the request line and the fields. What is kept of them takes no more memory.
     pub(crate) head_bytes: usize,
 }
 
-/// Further fields that the service evaluates. Texts of repeated fields are joined by commas (RFC
-/// 9110 §5.3).
+/// Fields that most requests lack. The texts of repeated fields are joined by commas (RFC 9110
+/// §5.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
     pub(crate) authorization: Option<Credentials>,
@@ -107,7 +107,7 @@ impl Request {
         self.method == Method::Options && self.fields().preflight_method.is_some()
     }
 
-    /// Bytes of memory that the request counts with: its head and its content.
+    /// Bytes of memory that the request counts for: its head and its content.
     pub(crate) fn memory(&self) -> usize {
         self.head_bytes + self.content.capacity()
     }

@@ -62,8 +62,8 @@ pub(crate) struct Response {
     /// Further fields: names and values.
     pub(crate) fields: Vec<(&'static str, Cow<'static, str>)>,
     pub(crate) varies_by_accept: bool,
-    /// The seconds of the preference `wait`, if it was applied (Preference-Applied, RFC 7240 §3): the
-    /// request has waited so long at most, or would have if nothing else had come.
+    /// Preference-Applied (RFC 7240 §3): the seconds of the preference `wait`, if the request
+    /// waited for a change or could have.
     pub(crate) applied_wait: Option<u16>,
     /// WWW-Authenticate: on a 401, and on OPTIONS if the client would get a 401 for a write.
     pub(crate) challenge: Option<Challenge>,
@@ -73,7 +73,7 @@ pub(crate) struct Response {
     pub(crate) log_detail: Cow<'static, str>,
 }
 
-/// What decides those fields of a response that do not depend on its content.
+/// What decides the fields that do not depend on the content of a response.
 pub(crate) struct CommonFields<'a> {
     /// An IMF-fixdate (RFC 9110 §5.6.7).
     pub(crate) date: &'a str,
@@ -155,7 +155,7 @@ impl Response {
         let code = digits.format(self.status.code());
         push(out, ["HTTP/1.1 ", code, " ", self.status.reason(), "\r\nDate: ", common.date]);
         push(out, [cache_control, PROTECTION_FIELDS]);
-        // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304
+        // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304.
         if !matches!(self.status, StatusCode::NoContent | StatusCode::NotModified) {
             let mut digits = itoa::Buffer::new();
             let length = digits.format(self.content.bytes().len());
@@ -199,7 +199,7 @@ impl Challenge {
     fn field_value(self) -> &'static str {
         match self {
             // RFC 6750 §3.1: no error code when the request has no credentials, or those of another
-            // scheme
+            // scheme.
             Self::NoToken => r#"Bearer realm="colors""#,
             Self::InvalidToken => r#"Bearer realm="colors", error="invalid_token""#,
         }
@@ -222,7 +222,7 @@ fn push<const COUNT: usize>(out: &mut Vec<u8>, parts: [&str; COUNT]) {
 #[derive(Debug, Default)]
 pub(crate) struct Date {
     text: String,
-    /// When the current second is over.
+    /// When `text` is out of date. `None` if there is no text yet.
     end: Option<Instant>,
 }
 
@@ -234,7 +234,7 @@ impl Date {
                 "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
             );
             self.text = time.format(imf_fixdate).expect("it has all that the format names");
-            // the rest of the second
+            // The text holds for the rest of the second.
             self.end = Some(now + Duration::new(0, 1_000_000_000 - time.nanosecond()));
         }
         &self.text
@@ -277,9 +277,10 @@ mod tests {
         written(
             &Response::new(StatusCode::NotFound, Content::Own(b"{\"error\":true}\n".to_vec())),
             &keep_alive_fields(75),
-            "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\nCache-Control: no-cache\r\n\
-             X-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n\
-             X-Frame-Options: DENY\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\
+            "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
+             Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n\
+             Cross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY\r\n\
+             Content-Type: application/json\r\nContent-Length: 15\r\n\
              Connection: keep-alive\r\nKeep-Alive: timeout=75\r\n\r\n",
         );
     }
@@ -293,9 +294,10 @@ mod tests {
         written(
             &response,
             CLOSES,
-            "HTTP/1.1 204 No Content\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\nCache-Control: no-cache\r\n\
-             X-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n\
-             X-Frame-Options: DENY\r\nAllow: GET\r\nConnection: close\r\n\r\n",
+            "HTTP/1.1 204 No Content\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
+             Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n\
+             Cross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY\r\n\
+             Allow: GET\r\nConnection: close\r\n\r\n",
         );
     }
 

@@ -6,14 +6,14 @@ use std::str::FromStr;
 
 /// Whether a byte is allowed in a token, such as a method or a field name (RFC 9110 §5.6.2).
 pub(super) fn is_tchar(byte: &u8) -> bool {
-    matches!(byte, b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z')
-        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
+    matches!(byte, b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'!' | b'#'..=b'\'' | b'*' | b'+')
+        || matches!(byte, b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
 }
 
 /// Splits an absolute-form target into authority and path with query (RFC 9112 §3.2.2). `None` for
 /// any other target. The scheme is `http` or `https`, in upper or lower case (RFC 3986 §3.1).
 pub(crate) fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
-    // origin-form, as nearly all targets are
+    // Nearly all targets are in origin-form.
     if target.starts_with('/') {
         return None;
     }
@@ -54,7 +54,7 @@ impl<'a> Host<'a> {
         if !port.iter().skip(1).all(u8::is_ascii_digit) {
             return None;
         }
-        // as most clients on the same host send it
+        // Most clients on the same host send this name.
         if name == LOCALHOST {
             return Some(Self { text, needs_dns: false });
         }
@@ -105,7 +105,7 @@ fn split_port(host: &[u8]) -> (&[u8], &[u8]) {
 fn is_reg_name(name: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
     let is_allowed = |byte: &u8| is_plain(byte) || b"_~!$&'()*+,;=%".contains(byte);
-    // names in the DNS, as nearly all hosts are, need only the first check
+    // Nearly all hosts are names in the DNS, which need only the first check.
     let is_valid = || name.iter().all(is_allowed) && has_valid_escapes(name);
     !name.is_empty() && (name.iter().all(is_plain) || is_valid())
 }

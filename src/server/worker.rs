@@ -337,5 +337,4 @@ fn poll(epoll: &OwnedFd, events: &mut Vec<epoll::Event>, time: Option<Duration>)
 }
 
 #[cfg(test)]
-#[path = "worker_tests.rs"]
 mod tests;

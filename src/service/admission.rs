@@ -16,9 +16,9 @@ const ALLOWED_FIELDS: &str = "Accept, Authorization, Content-Type, If-Match, If-
 const PREFLIGHT_SECONDS: &str = "600";
 
 impl Service {
-    /// Decides what can be decided by the head of a request, which need not have its content yet:
-    /// Host and Origin, the resource, its methods, and whether a token is needed. Fails with the
-    /// response that refuses the request.
+    /// Checks what the head of a request decides: Host and Origin, the resource, its methods, and
+    /// whether a token is needed. The content need not have arrived. Fails with the response that
+    /// refuses the request.
     pub(crate) fn admit<'a>(
         &self,
         request: &'a Request,
@@ -28,7 +28,7 @@ impl Service {
         let found = matcher::find(&request.method, &request.target, &self.options.base);
         let resource = found.map_err(|error| self.target_error(error))?;
         let admitted = match resource {
-            // a preflight has the Accept of no request (Fetch standard, CORS-preflight fetch)
+            // A preflight has the Accept of no request (Fetch standard, CORS-preflight fetch).
             Resource::Page if !request.fields().asks_for_html && !request.is_preflight() => {
                 Err(self.target_error(TargetError::Unknown))
             }
@@ -42,14 +42,15 @@ impl Service {
         }
     }
 
-    /// Refuses a method that the resource does not have with 405; then a request that needs a valid
-    /// token and has none with 401, before 404 and 412, which would reveal which colors exist.
+    /// Refuses with 405 a method that the resource does not have, then with 401 a request that
+    /// needs a valid token and has none. The 401 comes before 404 and 412, which would reveal which
+    /// colors exist.
     fn check_access(&self, resource: &Resource<'_>, request: &Request) -> Result<(), Response> {
         if !self.methods(resource).any(|method| *method == request.method) {
             let allow = self.allow(resource);
             let message = format!("the method is not allowed here, only {allow}");
             let error = Response::error(StatusCode::MethodNotAllowed, message);
-            // RFC 9110 §15.5.6: a 405 MUST carry Allow
+            // RFC 9110 §15.5.6: a 405 MUST carry Allow.
             return Err(Response { fields: vec![("Allow", allow.into())], ..error });
         }
         let tells_of_colors =
@@ -65,9 +66,8 @@ impl Service {
         Ok(())
     }
 
-    /// The answer to OPTIONS. Where writes need a token that the request does not have, a challenge
-    /// says so, for the page to ask for one: credentials would make a difference (RFC 9110
-    /// §11.6.1).
+    /// The answer to OPTIONS. If a write would need a token that this request does not have, the
+    /// answer has a challenge, which makes the page ask for a token (RFC 9110 §11.6.1).
     pub(super) fn allowed_methods(&self, resource: &Resource<'_>, request: &Request) -> Response {
         let allow = self.allow(resource);
         let is_written = self.methods(resource).any(|method| !is_safe(method));
@@ -121,7 +121,7 @@ impl Service {
         self.options.tokens.as_ref()?.name(request.fields().authorization.as_ref())
     }
 
-    /// Why a request has no token that is valid; `None` as well where everybody may write.
+    /// Why a request has no valid token. `None` if it has one, or if everybody may write.
     fn challenge(&self, request: &Request) -> Option<Challenge> {
         self.options.tokens.as_ref()?.check(request.fields().authorization.as_ref()).err()
     }

@@ -80,9 +80,9 @@ impl BasePath {
 
     /// The path of the color `name`, for a Location field (RFC 3986 §3.3).
     ///
-    /// `None` where it would not lead everybody to the color: where the name has a dot segment,
-    /// which clients remove even as `%2E` (URL standard), and proxies behind `%2F`; where it has a
-    /// NUL, which proxies refuse; and for more than [`LOCATION_BYTES_MAX`].
+    /// `None` if not all clients could follow it: if the name has a dot segment, which clients
+    /// remove even as `%2E` (URL standard), and proxies behind `%2F`; if it has a NUL, which
+    /// proxies refuse; or if the path is longer than [`LOCATION_BYTES_MAX`].
     pub(super) fn location_of(&self, name: &str) -> Option<String> {
         /// All but the unreserved characters of RFC 3986 §2.3.
         const RESERVED: &AsciiSet =
@@ -104,14 +104,14 @@ pub(super) fn find<'a>(
     base: &BasePath,
 ) -> Result<Resource<'a>, TargetError> {
     let absolute_form = split_absolute_form(target);
-    // RFC 9112 §3.2.4: OPTIONS of a URI with neither path nor query means `*`
+    // RFC 9112 §3.2.4: OPTIONS of a URI with neither path nor query means `*`.
     if *method == Method::Options
         && (target == "*" || absolute_form.is_some_and(|(_, path)| path.is_empty()))
     {
         return Ok(Resource::Asterisk);
     }
     let path = match absolute_form {
-        // RFC 9110 §4.2.3: an empty path is the same as "/"
+        // RFC 9110 §4.2.3: an empty path is the same as "/".
         Some((_, path)) => path.strip_prefix('/').unwrap_or(path),
         None => target.strip_prefix('/').ok_or(TargetError::Form)?,
     };
@@ -120,13 +120,13 @@ pub(super) fn find<'a>(
     let has_escapes = path.bytes().any(|byte| byte == b'%');
     let decodes =
         || has_valid_escapes(path.as_bytes()) && percent_decode_str(path).decode_utf8().is_ok();
-    // a malformed path is a 400 wherever it points
+    // A malformed path is a 400 wherever it points.
     if has_escapes && !decodes() {
         return Err(TargetError::Escape);
     }
-    // an array, since `split('/')` would search by memchr, which is slower in short paths
+    // An array, since `split('/')` would search by memchr, which is slower in short paths.
     let mut segments = path.split(['/']).map(|segment| match has_escapes {
-        // RFC 3986 §2.1; `+` stays a plus sign
+        // RFC 3986 §2.1: `+` stays a plus sign.
         true => percent_decode_str(segment).decode_utf8().expect("the whole path decodes"),
         false => Cow::Borrowed(segment),
     });

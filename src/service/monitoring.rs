@@ -40,7 +40,7 @@ impl Service {
         }
         let text = format!("{health}\n").into_bytes();
         // RFC 9110 §13.2.1: conditions count only where the response would be a success without
-        // them
+        // them.
         match fault {
             None => read(request, &Arc::new(Blob::new(text))),
             Some(_) => Response::new(StatusCode::ServiceUnavailable, Content::Own(text)),

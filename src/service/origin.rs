@@ -18,7 +18,7 @@ pub(crate) struct Allowlist {
 
 impl Allowlist {
     /// Refuses with 403 a change from a page of another origin and, if `checks_host`, a request for
-    /// a foreign host. Set that for a listener that DNS rebinding may reach.
+    /// a foreign host. `checks_host` is for listeners that DNS rebinding may reach.
     pub(super) fn check(&self, request: &Request, checks_host: bool) -> Result<(), Response> {
         if let RequestHost::ByDns(name) = &request.fields().host
             && checks_host
@@ -26,7 +26,7 @@ impl Allowlist {
         {
             return Err(foreign_host(host_name(name)));
         }
-        // RFC 9110 §9.2.1: safe methods change nothing
+        // RFC 9110 §9.2.1: safe methods change nothing.
         if request.is_safe() || self.may_change(request) {
             Ok(())
         } else {
@@ -40,14 +40,14 @@ impl Allowlist {
         self.origins.iter().any(|allowed| allowed == origin).then_some(origin)
     }
 
-    /// For the log: that the browser refuses what the page of a preflight wants to ask, since its
-    /// origin is not allowed. The response is an ordinary 204, so nothing else tells.
+    /// What the log says of a preflight whose origin is not allowed: the browser will refuse the
+    /// request that it is for. The response is an ordinary 204, so nothing else tells.
     pub(crate) fn refused_preflight(&self, request: &Request) -> Option<String> {
         let origin = given(&request.fields().origin)?;
         if !request.is_preflight() || self.allowed_origin(request).is_some() {
             return None;
         }
-        // no option takes `null`, or what is no origin at all
+        // No option takes `null`, or what is no origin at all.
         let advice = if parse_origin(origin).is_ok() { ALLOW_ORIGIN } else { "" };
         Some(format!("refused a preflight from the origin {}{advice}", excerpt(origin)))
     }
@@ -81,10 +81,10 @@ fn cross_origin(request: &Request) -> Response {
         None => "refused a change from another site, the browser did not say which".to_owned(),
     };
     let advice = match given(&request.fields().sec_fetch_site) {
-        // no option takes `null`, or what is no origin at all
+        // No option takes `null`, or what is no origin at all.
         _ if origin.is_none_or(|origin| parse_origin(origin).is_err()) => "",
         Some(_) => ALLOW_ORIGIN,
-        // Origin was compared with Host, which a proxy may have changed
+        // Origin was compared with Host, which a proxy may have changed.
         None => {
             "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise \
              --allow-origin with it would allow that"

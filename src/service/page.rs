@@ -11,7 +11,7 @@ use crate::service::BasePath;
 
 /// The page of a service below `base` that takes contents of up to `content_max` bytes.
 pub(super) fn page(base: &BasePath, content_max: usize) -> Arc<Blob> {
-    // without a base path, the link stays relative: a proxy may have one
+    // Without a base path the link stays relative: a proxy may add a path of its own.
     let link = match base.as_str() {
         "" => "\"colors\">/colors".to_owned(),
         base => format!("\"{base}/colors\">{base}/colors"),
@@ -49,8 +49,8 @@ pub(super) const POLICY: &str = concat!(
     "6yDXtusFT1u+hhXlFb01IRHSV163CI4KelA6N0+mtwQ=",
     "'; style-src 'sha256-",
     "neA971D4WcS5obNokAsWqM+g3z0mRPALdCCDt0vAzhs=",
-    "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
-     require-trusted-types-for 'script'; trusted-types 'none'"
+    "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );
 
 #[cfg(test)]

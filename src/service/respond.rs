@@ -1,5 +1,6 @@
 //! The rules of the HTTP contract: [`Service::respond`] answers a request, and
-//! [`Service::respond_to_outcome`] one whose change had to be saved first. No sockets; logs nothing.
+//! [`Service::respond_to_outcome`] one whose change had to be saved first. No sockets; logs
+//! nothing.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -30,8 +31,8 @@ pub(super) fn openapi(base: &BasePath) -> Arc<Blob> {
 }
 
 impl Service {
-    /// Answers a request; an error is a response too. Checks the head again: its token may have been
-    /// withdrawn while the request waited for a change.
+    /// Answers a request; an error is a response too. Checks the head again: its token may have
+    /// been withdrawn while the request waited for a change.
     pub(crate) fn respond(&self, request: &Request, context: RequestContext) -> Answer {
         match self.admit(request, context.checks_host) {
             Ok(resource) => self.operate(resource, request, context),
@@ -48,7 +49,7 @@ impl Service {
     ) -> Answer {
         let is_page = resource == Resource::Page;
         let content = &request.content;
-        // the list that a PUT replaces may be long, and has to be freed
+        // A PUT of the list may replace a long one, which has to be freed.
         let takes_long = content.len() > LONG_CONTENT_BYTES
             || (resource == Resource::Colors && request.method == Method::Put);
         if context.may_defer && !request.is_safe() && takes_long {
@@ -56,7 +57,8 @@ impl Service {
         }
         let list = &self.store.list;
         let change = |name: Option<&str>, action| self.write(request, name, action, context);
-        // the table of docs/http.md, Resources; `admit` refuses methods that a resource does not have
+        // The table of docs/http.md, Resources. `admit` has refused methods that a resource does
+        // not have.
         let response = match (resource, &request.method) {
             (resource @ Resource::Asterisk, _) | (resource, Method::Options) => {
                 self.allowed_methods(&resource, request)
@@ -77,11 +79,11 @@ impl Service {
             }
             (Resource::Color(name), Method::Put) if creates(request) => {
                 let create = json::from_create_named(&name, content).map(Action::CreateAbsent);
-                // where the color exists, 412 comes before what is wrong with the content
+                // Where the color exists, 412 comes before what is wrong with the content.
                 if create.is_err() && list.first(&name).is_some() {
                     condition_failed()
                 } else {
-                    // no name: that the color does not exist is no error here
+                    // Without a name: here it is no error that the color does not exist.
                     return change(None, create);
                 }
             }
@@ -125,7 +127,7 @@ impl Service {
                 Submitted::WouldTakeLong => Answer::Deferred,
             },
             // docs/http.md, Errors: the answer for an unknown name is always the same, even with
-            // invalid content
+            // invalid content.
             Err(_) if name.is_some_and(|name| self.store.list.first(name).is_none()) => {
                 Answer::Now(no_such_color())
             }
@@ -137,7 +139,7 @@ impl Service {
     pub(crate) fn respond_to_outcome(&self, outcome: Result<Outcome, DatabaseError>) -> Response {
         let is_change = !matches!(outcome, Ok(Outcome::Unchanged(..)));
         let is_logged = self.options.access_log != AccessLog::None;
-        // made only if it is logged, since a color's JSON is parsed for it
+        // Made only if it is logged, since the JSON of a color is parsed for it.
         let detail =
             |text: &dyn Fn() -> String| Cow::Owned(if is_logged { text() } else { String::new() });
         let sent = |color: Color, log_detail| {
@@ -147,7 +149,7 @@ impl Service {
         match outcome {
             Ok(Outcome::Created { color, is_first }) => {
                 // RFC 9110 §10.2.2: Location names the created color, so there is none when an
-                // earlier entry has its name
+                // earlier entry has its name.
                 let location =
                     is_first.then(|| self.options.base.location_of(&color.name())).flatten();
                 let fields = location.map(|path| ("Location", path.into())).into_iter().collect();
@@ -173,7 +175,7 @@ impl Service {
                 Response::error(StatusCode::ServiceUnavailable, message)
             }
             Err(error) => {
-                // the writer logs it
+                // The writer logs the error.
                 let message = format!("the change could not be saved: {error}");
                 Response::error(StatusCode::InternalServerError, message)
             }
@@ -182,7 +184,7 @@ impl Service {
 
     fn page(&self, request: &Request) -> Response {
         let mut response = read(request, &self.page);
-        // an error has no tag, and stays JSON
+        // An error has no tag, and stays JSON.
         if response.tag.is_some() {
             response.media_type = MediaType::Html;
             response.fields.push(("Content-Security-Policy", page::POLICY.into()));
@@ -191,8 +193,8 @@ impl Service {
         response
     }
 
-    /// For whom the response is, and the fields for pages of allowed origins. `request` is the part
-    /// that could be parsed.
+    /// What decides the fields that do not depend on the content of the response. `request` is the
+    /// part of the request that could be parsed.
     pub(crate) fn common_fields<'a>(
         &self,
         request: Option<&'a Request>,
@@ -212,7 +214,7 @@ impl Service {
 
 /// The change that a request asks for, unless its content or its conditions are malformed.
 fn change_of(request: &Request, action: Result<Action, JsonError>) -> Result<Change, Response> {
-    // what DELETE ignores may have any coding
+    // DELETE ignores its content, which may have any coding.
     if let Some(coding) = &request.fields().content_coding
         && !request.content.is_empty()
         && request.method != Method::Delete
@@ -220,7 +222,7 @@ fn change_of(request: &Request, action: Result<Action, JsonError>) -> Result<Cha
         let message =
             format!("the content has the coding {}, send it without one", excerpt(coding));
         let error = Response::error(StatusCode::UnsupportedMediaType, message);
-        // RFC 9110 §15.5.16: which content codings would have been accepted
+        // RFC 9110 §15.5.16: Accept-Encoding says which content codings would have been accepted.
         return Err(Response { fields: vec![("Accept-Encoding", "identity".into())], ..error });
     }
     let action =
@@ -256,7 +258,7 @@ fn read_or_wait(request: &Request, blob: &Arc<Blob>, subject: impl FnOnce() -> S
     }
 }
 
-/// Whether a PUT of a color creates it, and is refused where it is there: `If-None-Match: *`.
+/// Whether a PUT of a color creates it: with `If-None-Match: *`, which fails if the color is there.
 fn creates(request: &Request) -> bool {
     request.fields().if_none_match.as_deref() == Some("*")
 }

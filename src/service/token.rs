@@ -61,7 +61,7 @@ impl Tokens {
     /// Reads the file and replaces all tokens by those in it. Fails if the file cannot be read or a
     /// line of it is wrong; then the previous tokens stay.
     pub(crate) fn load(&self) -> io::Result<LoadedTokens> {
-        // O_NONBLOCK, since opening a FIFO would block the accept loop
+        // O_NONBLOCK, since opening a FIFO would block the accept loop.
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(&self.file)?;
         let mut content = Vec::new();
@@ -134,7 +134,7 @@ fn parse(content: &str) -> Result<Vec<Accepted>, String> {
         .clone()
         .map(|(line, number)| parse_line(line).map_err(|rule| wrong(number, rule)))
         .collect::<Result<Vec<_>, _>>()?;
-    // a name is logged: it must not be a token
+    // A name is logged, so it must not be a token.
     let is_token = |name: &Arc<str>| {
         let hash = blake3::hash(name.as_bytes());
         tokens.iter().any(|token| token.hash == hash)
@@ -260,8 +260,10 @@ mod tests {
     #[test]
     fn a_bad_line_is_named_with_the_reason_and_never_shown() {
         let length = "a token has 16 to 512 characters";
-        let name = r#"a name has 1 to 64 letters, digits, "-", "." and "_", and must not be a token itself"#;
-        let character = r#"a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#;
+        let name = "a name has 1 to 64 letters, digits, \"-\", \".\" and \"_\", and must not be a \
+                    token itself";
+        let character = "a token consists of letters, digits, \"-\", \".\", \"_\", \"~\", \"+\", \
+                         \"/\", and \"=\" at its end";
         for (content, expected) in [
             ("", "it has no token".to_owned()),
             ("# none\n\n", "it has no token".to_owned()),

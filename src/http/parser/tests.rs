@@ -50,7 +50,8 @@ fn a_plain_request_keeps_what_matters() {
     check("x-y /a HTTP/1.1\r\nhOsT:\th:80 \r\n\r\n", Ok(("x-y /a", "", true)));
     check("GET http://h/a HTTP/1.1\r\nHost: other\r\n\r\n", Ok(("GET http://h/a", "", true)));
     check(
-        "GET /a HTTP/1.1\r\nCookie: \u{e9}\ta\r\nHost: [::1]:8\r\nIf-Match: \"a\"\r\nX-Empty:\r\nif-match:\t\"\u{e9}\"\r\n\r\n",
+        "GET /a HTTP/1.1\r\nCookie: \u{e9}\ta\r\nHost: [::1]:8\r\nIf-Match: \"a\"\r\n\
+         X-Empty:\r\nif-match:\t\"\u{e9}\"\r\n\r\n",
         Ok(("GET /a", "", true)),
     );
 }
@@ -66,7 +67,8 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(
         fields(
-            "GET /a HTTP/1.1\r\nHOST: \ta:1 \r\nIf-Match: \"a\"\r\nCookie: x\r\nif-match:\t\"\u{e9}\"\r\nOrigin:\r\n\r\n"
+            "GET /a HTTP/1.1\r\nHOST: \ta:1 \r\nIf-Match: \"a\"\r\nCookie: x\r\n\
+             if-match:\t\"\u{e9}\"\r\nOrigin:\r\n\r\n"
         ),
         Fields {
             host: RequestHost::ByDns("a:1".to_owned()),
@@ -77,7 +79,8 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
     );
     assert_eq!(
         fields(
-            "OPTIONS http://b/a HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\nOrigin: x\r\nOrigin: y\r\nSec-Fetch-Site: none\r\nAccept: a/b, text/html\r\n\
+            "OPTIONS http://b/a HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\nOrigin: x\r\n\
+             Origin: y\r\nSec-Fetch-Site: none\r\nAccept: a/b, text/html\r\n\
              Prefer: a=\"b\r\nPrefer: wait=x, wait=9\r\nPrefer: wait=8\r\n\
              Access-Control-Request-Method: PUT\r\nContent-Encoding: gzip\r\n\r\n"
         ),

@@ -38,7 +38,7 @@ fn told(checked: Result<(), Response>) -> Option<(String, String)> {
     Some((content, refusal.log_detail.into_owned()))
 }
 
-/// Checks what every method that changes something, and every other, makes of these two fields.
+/// Checks these two fields with every method, those that change something and the others.
 #[track_caller]
 fn check_origin(sec_fetch_site: Option<&str>, origin: Option<&str>, allowed: bool) {
     let fields = &Fields { sec_fetch_site: owned(sec_fetch_site), ..fields(origin) };
@@ -220,7 +220,8 @@ fn options_take_only_what_could_match() {
 #[test]
 fn client_and_operator_are_told_which_option_would_allow_a_request() {
     let allow_origin = "; --allow-origin with it would allow that";
-    let proxy = "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise --allow-origin with it would allow that";
+    let proxy = "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise \
+                 --allow-origin with it would allow that";
     let long = "\u{e9}".repeat(200);
     for (site, origin, whence, advice) in [
         (

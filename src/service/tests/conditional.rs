@@ -38,7 +38,7 @@ fn a_read_is_304_or_412_or_in_full() {
         ([None, Some("T")], 304),
         ([None, Some("\"x\", W/T")], 304),
         ([None, Some("\"x\"")], 200),
-        // a full response is never wrong
+        // A full response is never wrong.
         ([None, Some("x")], 200),
         ([Some("T"), None], 200),
         ([Some("*"), None], 200),
@@ -46,7 +46,7 @@ fn a_read_is_304_or_412_or_in_full() {
         ([Some("W/T"), None], 412),
         ([Some(""), None], 412),
         ([Some("x"), None], 400),
-        // RFC 9110 §13.2.2: If-Match is evaluated first
+        // RFC 9110 §13.2.2: If-Match is evaluated first.
         ([Some("\"x\""), Some("T")], 412),
         ([Some("T"), Some("T")], 304),
     ] {

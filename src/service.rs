@@ -36,7 +36,7 @@ pub(crate) struct Service {
     pub(crate) server: ServerState,
 }
 
-/// Those of the command line that decide how requests are answered.
+/// The options of the command line that decide how requests are answered.
 #[derive(Default)]
 pub(crate) struct ServiceOptions {
     pub(crate) base: BasePath,
@@ -80,7 +80,8 @@ pub(crate) enum Answer {
     /// When the change is saved, its outcome is delivered, and
     /// [`Service::respond_to_outcome`] makes the response.
     Saving,
-    /// It would take long: ask again where nobody waits, with [`RequestContext::may_defer`] unset.
+    /// The answer would take long: ask again on a thread that no client waits for, with
+    /// [`RequestContext::may_defer`] unset.
     Deferred,
 }
 
@@ -106,9 +107,9 @@ pub(crate) enum Subject {
 /// Which requests are logged: `--access-log`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccessLog {
-    // those that have changed the list
+    // Those that have changed the list.
     Changes,
-    // the words of the other options, and of clap
+    // The words of the other options, and of clap.
     #[value(name = "true", aliases = ["yes", "on", "1", "y", "t"])]
     All,
     #[value(name = "false", aliases = ["no", "off", "0", "n", "f"])]
