@@ -167,7 +167,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // before there are threads: it takes variables out of the environment
+    // It takes variables out of the environment, so there must be no other thread yet.
     let inherited = server::inherited(args.request_timeout);
     let started =
         logging::start(args.log_level).map_err(|error| Failure::System(thread_error(&error)));
@@ -191,8 +191,8 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let source = load::find(args)?;
     let path = source.path();
     let lock = source.lock()?;
-    // from here on SIGTERM does not end the process at once: the files of its sockets have to be
-    // removed
+    // From here on SIGTERM does not end the process at once, since the files of its sockets have to
+    // be removed.
     is_starting.store(false, SeqCst);
     let workers = args.worker_count();
     let memory_limit = server::control_group_limit();
@@ -203,9 +203,9 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
         .map_err(Failure::System)?;
     let listeners = if is_activated { inherited } else { listen_all(args)? };
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
-    // one more for answers that take long
+    // One thread more than workers, for answers that take long.
     let pool = start_pool(workers + 1).map_err(Failure::System)?;
-    // with addresses and threads: a start that is refused for lack of them makes no FILE
+    // FILE is made last: a start that gets no addresses or threads makes none.
     let opened = load::start(source, lock, memory_max)
         .map_err(|error| Failure::System(thread_error(&error)))?;
     let Some(Opened { store, details, is_new }) = wait_for(&opened, &signals)? else {
@@ -218,7 +218,7 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
     let shared = Arc::new(Shared::new(service, limits));
     let mut accept_loop =
         AcceptLoop::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
-    // after everything that can fail: a failed start logs its error alone
+    // Nothing can fail any more. A failed start logs its error alone.
     log_start(args, &endpoints, &details, is_new);
     log_advice(args, &endpoints, is_activated, loaded);
     let ended = accept_loop.run(&signals);
@@ -331,7 +331,8 @@ fn listen_all(args: &Args) -> Result<Vec<Listener>, Failure> {
 
 /// Starts the threads of the workers, and the one for answers that take long.
 fn start_pool(threads: usize) -> io::Result<ThreadPool> {
-    // threadpool panics when it cannot start a thread: the error says all there is to say
+    // The threadpool crate panics when it cannot start a thread. The error that is returned says
+    // so, and the message of the panic is left out.
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let build = || {

@@ -127,7 +127,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(service: Service, limits: Limits) -> Self {
-        // in whole seconds, and not 0, which some clients take for no limit
+        // Keep-Alive has whole seconds. Some clients take 0 for no limit.
         let stays_open = keep_alive_fields(limits.keep_alive.as_secs().max(1));
         let memory = AtomicUsize::new(0);
         Self { service, limits, stays_open, memory, making_room: Mutex::default() }
@@ -254,8 +254,8 @@ impl AcceptLoop {
 
     /// Accepts up to [`ACCEPTS_IN_A_ROW`] connections from a listener.
     fn accept_from(&self, listener: &Listener) {
-        // an open address may be the port that a container publishes on a loopback address, so
-        // with --allow-host its requests are checked as well
+        // An open address may be the port that a container publishes on a loopback address. So with
+        // --allow-host, its requests are checked as well.
         let checks_host = listener.endpoint.is_loopback()
             || (listener.endpoint.is_open()
                 && !self.shared.service.options.allowlist.hosts.is_empty());
@@ -273,7 +273,7 @@ impl AcceptLoop {
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,
-                    // the client closed the connection before it was accepted
+                    // The client closed the connection before it was accepted.
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => return pause(&error),
                 },
@@ -288,7 +288,7 @@ impl AcceptLoop {
         service_manager::stopping();
         self.listeners.iter_mut().for_each(Listener::unlink);
         self.set_phase(Phase::Stopping);
-        // clients see connections in the kernel's queue as established
+        // For clients, connections in the kernel's queue are established.
         while self.listeners.iter().any(has_pending) && begun.elapsed() < LAST_ACCEPTS {
             if self.shared.is_full() {
                 sleep(RETRY_TIME);

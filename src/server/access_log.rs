@@ -43,8 +43,7 @@ pub(super) fn log(service: &Service, exchange: &Exchange<'_>) {
     if !is_logged && (status < 400 || !log::log_enabled!(log::Level::Debug)) {
         return;
     }
-    // the query, which the service ignores, may have a token (RFC 6750 §2.3), which does not belong
-    // in a log
+    // The query is left out: it may have a token (RFC 6750 §2.3), which does not belong in a log.
     let path = |request: &Request| {
         let path = request.target.split('?').next().unwrap_or_default();
         format!("{} {}", request.method, excerpt(path))

@@ -183,9 +183,9 @@ impl Connection {
     /// Receives, answers and sends as far as possible.
     pub(super) fn advance(&mut self, event: Event, context: &mut LoopContext<'_>) -> Next {
         let next = self.handle(event, context).unwrap_or_else(|error| match error.kind() {
-            // by TCP_USER_TIMEOUT
+            // By TCP_USER_TIMEOUT.
             io::ErrorKind::TimedOut => self.close(Closing::Unread, context),
-            // the client has gone
+            // The client has gone.
             _ => Next::Close,
         });
         let request = match &self.state {
@@ -252,7 +252,7 @@ impl Connection {
             (Event::Answer(answer), State::AwaitingAnswer { request, timing }) => {
                 self.handle_answer(request, *answer, timing, context)
             }
-            // the client sent more, or has ended; epoll would report that in every pass
+            // The client sent more, or has ended. Epoll would report that in every pass.
             (Event::Ready, awaiting @ State::AwaitingAnswer { .. }) => {
                 self.state = awaiting;
                 Ok(Next::Wait(EventFlags::empty()))
@@ -306,7 +306,7 @@ impl Connection {
     }
 
     fn append_received(&mut self, received: &[u8], now: Instant) {
-        // more bytes of a request do not give it more time
+        // More bytes of a request do not give it more time.
         if self.parser.is_idle() {
             self.progress = now;
         }
@@ -324,7 +324,7 @@ impl Connection {
             let request = match self.parser.next_request(content_max) {
                 Ok(Some(request)) => request,
                 unfinished => {
-                    // the head decides before the content does, however much of that has arrived
+                    // The head decides before the content does, however much of that has arrived.
                     let admit = |head| context.shared().service.admit(head, checks_host).err();
                     if let Some(refusal) = self.parser.unfinished().and_then(admit) {
                         return self.refuse(None, refusal, context);
@@ -342,13 +342,13 @@ impl Connection {
                 }
             };
             self.is_new = false;
-            // what follows is another request, with a time of its own
+            // What follows is another request, with a time of its own.
             self.progress = context.now;
             if self.quota.is_refused(request.memory() + self.output.memory()) {
                 return self.refuse_for_room(Some(&request), context);
             }
             match self.ask_service(&request, context) {
-                // as if its content had not arrived
+                // Whether its content has arrived makes no difference to the client.
                 Answer::Refused(refusal) if request.has_content => {
                     context.answered += 1;
                     return self.refuse(Some(&request), refusal, context);

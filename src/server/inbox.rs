@@ -86,7 +86,7 @@ impl Inbox {
         self.pool.execute(move || {
             let answer = catch_unwind(AssertUnwindSafe(|| answer(&inbox.shared.service)));
             let answer = answer.unwrap_or_else(|_| Answer::Now(panicked()));
-            // the writer delivers the outcome of a change that has to be saved
+            // If the change has to be saved, the writer delivers its outcome.
             if !matches!(answer, Answer::Saving) {
                 inbox.post(Mail::Event(connection, Event::Answer(Box::new(answer))));
             }

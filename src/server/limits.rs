@@ -84,7 +84,7 @@ pub(crate) fn connections_max(
     listeners: usize,
     workers: usize,
 ) -> io::Result<usize> {
-    // each worker has an epoll instance and an inbox
+    // Each worker has an epoll instance and an eventfd.
     let others = DESCRIPTORS_RESERVED + listeners + 2 * workers;
     if descriptors < others + 2 {
         return Err(io::Error::other(format!(
@@ -107,12 +107,12 @@ pub(crate) fn control_group_limit() -> Option<usize> {
 
 /// `groups` is what `/proc/self/cgroup` has.
 fn lowest_limit(root: &Path, groups: &str) -> Option<usize> {
-    // cgroups(7): version 2 is hierarchy 0, without a list of controllers
+    // Version 2 is hierarchy 0, without a list of controllers (cgroups(7)).
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let own = root.join(group);
     let above = own.ancestors().take_while(|group| group.starts_with(root));
     let files = above.filter_map(|group| fs::read_to_string(group.join("memory.max")).ok());
-    // without a limit it is "max"
+    // Without a limit, the file has "max".
     files.filter_map(|limit| limit.trim_ascii().parse().ok()).min()
 }
 
@@ -196,7 +196,7 @@ mod tests {
             ("system.slice/colors.service/memory.max", "max\n", None),
             ("system.slice/memory.max", "50331648\n", Some(50_331_648)),
             ("system.slice/colors.service/memory.max", "33554432\n", Some(33_554_432)),
-            // in a container the process's own group is the root
+            // In a container, the process's own group is the root.
             ("memory.max", "1048576\n", Some(1_048_576)),
         ] {
             fs::write(root.join(file), text).unwrap();

@@ -55,7 +55,7 @@ impl Endpoint {
     /// covers IPv4, see [`listen`].
     fn covers(&self, other: &Self) -> bool {
         let (Self::Tcp(one), Self::Tcp(two)) = (self, other) else { return self == other };
-        // with port 0 the kernel picks a free one
+        // With port 0, the kernel picks a free one.
         one.port() != 0
             && one.port() == two.port()
             && (one == two || one.ip().is_unspecified() && (one.is_ipv6() || two.is_ipv4()))
@@ -167,8 +167,8 @@ pub(crate) fn listen(endpoint: &Endpoint, mode: u32, unsent: Duration) -> io::Re
         Endpoint::Tcp(address) => {
             let domain = Domain::for_address(*address);
             let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-            // without it, a restart fails while connections of the previous process are in
-            // TIME-WAIT
+            // Without it, a restart fails while connections of the previous process are in
+            // TIME-WAIT.
             socket.set_reuse_address(true)?;
             if address.is_ipv6() {
                 socket.set_only_v6(false)?;
@@ -190,8 +190,8 @@ pub(crate) fn listen(endpoint: &Endpoint, mode: u32, unsent: Duration) -> io::Re
 /// The listening sockets from the service manager (sd_listen_fds(3)). Call it before there are
 /// threads, because it changes the environment.
 pub(crate) fn inherited(unsent: Duration) -> io::Result<Vec<Listener>> {
-    // a parent may pass the variables on to a child that they are not meant for; listenfd accepts
-    // them without LISTEN_PID
+    // A parent may pass the variables on to a child that they are not meant for. The listenfd crate
+    // would accept them without LISTEN_PID.
     let is_ours =
         std::env::var("LISTEN_PID").is_ok_and(|pid| pid.parse() == Ok(std::process::id()));
     let mut sockets = if is_ours { ListenFd::from_env() } else { ListenFd::empty() };
@@ -199,7 +199,7 @@ pub(crate) fn inherited(unsent: Duration) -> io::Result<Vec<Listener>> {
 }
 
 fn inherit(sockets: &mut ListenFd, index: usize, unsent: Duration) -> io::Result<Listener> {
-    // asking for a socket of another kind fails, and leaves the socket in its place
+    // To take a socket as another kind fails, and leaves it in its place.
     let tcp = sockets.take_tcp_listener(index).ok().flatten().map(OwnedFd::from);
     let unix = || sockets.take_unix_listener(index).ok().flatten().map(OwnedFd::from);
     match tcp.or_else(unix).map(Socket::from) {
@@ -216,16 +216,16 @@ fn configure(socket: Socket, unsent: Duration) -> io::Result<Listener> {
     socket.set_nonblocking(true)?;
     let address = socket.local_addr()?;
     if let Some(address) = address.as_socket() {
-        // otherwise the second segment of a response may wait 40 ms for an acknowledgement
+        // Otherwise the second segment of a response may wait 40 ms for an acknowledgement.
         socket.set_tcp_nodelay(true)?;
         socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
-        // by default, the kernel waits for many minutes
+        // By default, the kernel waits for many minutes.
         socket.set_tcp_user_timeout(Some(unsent))?;
         let socket = TcpListener::from(socket).into();
         return Ok(Listener { file: None, socket, endpoint: Endpoint::Tcp(address) });
     }
-    // an inherited socket may have an abstract name instead of a path; ss(8) and systemd write it
-    // with an @
+    // An inherited socket may have an abstract name in place of a path. Both ss(8) and systemd
+    // write it with an @.
     let name = address.as_abstract_namespace().map(|name| format!("@{}", name.escape_ascii()));
     let path = address.as_pathname().map(Path::to_owned).or(name.map(PathBuf::from));
     let socket = UnixListener::from(socket).into();
@@ -250,12 +250,13 @@ impl SocketFile {
     /// without removing it; fails with `AddrInUse` when a process has a socket there.
     fn bind(socket: &Socket, path: &Path, mode: u32) -> io::Result<Self> {
         let address = SockAddr::unix(path)?;
-        // the file starts with the socket's own mode less the umask (bind_bsd in the kernel's
-        // net/unix/af_unix.c), never with a wider one
+        // The new file has the mode of the socket less the umask (unix_bind_bsd in the kernel's
+        // net/unix/af_unix.c). So at no time may more users connect than in the end.
         rustix::fs::fchmod(socket, Mode::from_raw_mode(mode))?;
-        // another start must not find the same stale file, and remove the one bound here
+        // Another start must not find the same stale file, and then remove the one that is bound
+        // here.
         let _lock = lock_directory_of(path);
-        // bind fails where there is a file
+        // To bind fails where there is a file.
         remove_stale(path, &address)?;
         socket.bind(&address)?;
         let file = Self { path: path.to_owned(), identity: identity(path)? };
@@ -295,8 +296,8 @@ fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
     if !file.file_type().is_socket() {
         return Err(io::Error::other("there is a file that is no socket"));
     }
-    // connect(2): a datagram socket gets EPROTOTYPE where there is a stream socket, whether that
-    // listens already or is about to
+    // A datagram socket gets EPROTOTYPE where there is a stream socket (connect(2)), whether that
+    // listens already or is about to.
     match Socket::new(Domain::UNIX, Type::DGRAM, None)?.connect(address) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) if Errno::from_io_error(&error) != Some(Errno::PROTOTYPE) => Err(error),

@@ -62,7 +62,7 @@ impl Output {
         common: &CommonFields<'_>,
     ) -> usize {
         let before = self.buffer.len();
-        // a client that pipelines gets many responses
+        // A client that pipelines gets many responses.
         let room = if before == 0 { RESPONSE_BYTES } else { BATCH_BYTES + COPY_BYTES_MAX };
         self.buffer.reserve(room.saturating_sub(before));
         response.write_head(&mut self.buffer, common);

@@ -51,7 +51,7 @@ impl SteppedConnection {
     pub fn new(socket: UnixStream, list: &[u8], content_max: usize, access: Access) -> Self {
         const MEMORY_MAX: usize = 32 << 20;
         const TIME: Duration = Duration::from_secs(60);
-        // small, so that it fills up
+        // It is small, so that it fills up.
         sockopt::set_socket_send_buffer_size(&socket, 1).expect("it is a socket");
         let access_log = AccessLog::All;
         let mut options = ServiceOptions { access_log, content_max, ..Default::default() };
@@ -92,7 +92,7 @@ impl SteppedConnection {
             Next::Queue => self.event = Event::Resume,
             Next::Wait(EventFlags::OUT) => return Step::Room,
             Next::Wait(EventFlags::IN) if self.is_readable() => {}
-            // nobody changes the list meanwhile
+            // Nobody changes the list meanwhile, so the wait ends by its time.
             Next::Wait(EventFlags::IN)
                 if inbox.shared.state().workers[0].waiting.load(Relaxed) > 0 =>
             {
@@ -101,7 +101,8 @@ impl SteppedConnection {
             Next::Wait(EventFlags::IN) => return Step::Bytes,
             Next::Wait(_) => {
                 inbox.pool.join();
-                // nothing when the connection has dropped all that it takes after the last response
+                // There is no mail when the connection has dropped all that it takes after the last
+                // response.
                 let Some(Mail::Event(_, event)) = inbox.take().pop() else { return Step::Closed };
                 self.event = event;
             }

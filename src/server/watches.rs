@@ -94,7 +94,7 @@ impl Watches {
         if !seen.is_version_of(&current) {
             entries.seen = Some(current);
             drop(entries);
-            // to compare two whole lists takes long
+            // To compare two whole lists takes long.
             self.free(seen);
             return self.all();
         }

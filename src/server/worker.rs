@@ -114,7 +114,7 @@ impl Worker {
                 answered: 0,
             };
             if replace(&mut self.phase, context.phase) != context.phase {
-                // another phase has other deadlines
+                // Another phase has other deadlines.
                 self.next_check = Some(before);
             }
             self.serve_ready(&mut events, &mut context);
@@ -134,7 +134,7 @@ impl Worker {
     /// and puts what is ready into `events`. Returns the time; without a wait, that is still
     /// `before`, when the last pass ended. `is_busy`: the last pass had something to do.
     fn wait(&mut self, events: &mut Vec<epoll::Event>, before: Instant, is_busy: bool) -> Instant {
-        // room for all connections, so that one call reports all that are ready
+        // One call reports all connections that are ready.
         events.reserve(self.connections.len() + 1);
         if is_busy || !self.run_queue.is_empty() {
             poll(&self.epoll, events, Some(Duration::ZERO));
@@ -175,7 +175,8 @@ impl Worker {
             match mail {
                 Mail::Ping(ping) => drop(ping),
                 Mail::TokensChanged => self.resume(self.inbox.watches.all()),
-                // if the connection is closed by now, nobody gets it; a change stands
+                // If the connection is closed by now, nobody gets the event. A change stands all
+                // the same.
                 Mail::Event(id, event) => self.serve(id, event, context),
                 Mail::Connection(connection) => {
                     self.last_id += 1;
@@ -206,7 +207,7 @@ impl Worker {
     }
 
     fn serve(&mut self, id: u64, event: Event, context: &mut LoopContext<'_>) {
-        // before the request is answered: that may need memory for another long representation
+        // First make room: the answer to a request may be another long representation.
         self.close_old_if_new();
         let Some(entry) = self.connections.get_mut(&id) else { return };
         // A connection in the run queue waits for its turn there, and asks for all that it needs
@@ -216,7 +217,7 @@ impl Worker {
             return;
         }
         context.id = id;
-        // one that has panicked may be in any state
+        // A connection that has panicked may be in any state.
         let next = catch_unwind(AssertUnwindSafe(|| entry.connection.advance(event, context)))
             .unwrap_or(Next::Close);
         if let Some(check) = entry.connection.next_check(context) {

@@ -59,7 +59,7 @@ mod tests {
             looks += 1;
             found.then_some(looks)
         };
-        // on a busy machine, the first yield may take so long that there is no second
+        // On a busy machine, the first yield may take so long that there is no second.
         assert_eq!(yielding.until(|| look(false)), None);
         yielding.paused_until = Instant::now();
         assert!(yielding.until(|| look(true)).is_some());

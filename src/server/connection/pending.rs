@@ -111,7 +111,7 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
         let timing = Timing::Durable;
-        // the envelope of a new list has to be made, which takes long
+        // The JSON of a new list has to be made, which takes long.
         if matches!(outcome, Ok(Outcome::Replaced(..))) {
             let respond = move |service: &Service| Answer::Now(service.respond_to_outcome(outcome));
             context.inbox.defer(context.id, respond);
@@ -143,7 +143,7 @@ impl Connection {
         };
         self.progress = context.now;
         let watch = context.inbox.watches.add(&subject, context.id);
-        // a change may have come between the first look and the watch
+        // A change may have come between the first look and the watch.
         self.ask_again(Box::new(Waiting { request, wait, not_modified, watch }), context)
     }
 
@@ -189,7 +189,7 @@ impl Connection {
             None => return self.go_on_waiting(waiting),
         }
         let next = self.end_wait(*waiting, None, context);
-        // after that: the 304 is timed by when its own request was received
+        // Only now, since the 304 is timed by when its own request was received.
         self.received = context.now;
         next
     }

@@ -25,7 +25,7 @@ impl Connection {
         response: Response,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
-        // the time until the next request begins now
+        // The time until the next request begins now.
         self.progress = context.now;
         let then = self.append_response(request, response, context);
         self.send(then, context)
@@ -40,7 +40,8 @@ impl Connection {
     ) -> AfterSend {
         let then = match context.phase {
             _ if !request.keep_alive => AfterSend::Close,
-            // the client does not know, and may be sending its next request
+            // The client does not know yet that this is the last response, and may be sending its
+            // next request.
             Phase::Full | Phase::Stopping => AfterSend::Linger,
             Phase::Serving => AfterSend::Answer,
         };
@@ -103,7 +104,7 @@ impl Connection {
     pub(super) fn send(&mut self, then: AfterSend, context: &LoopContext<'_>) -> io::Result<Next> {
         let sent = self.output.send(&self.socket)?;
         if sent != Sent::All {
-            // the time for the client to read the rest begins now
+            // The time for the client to read the rest begins now.
             self.progress = context.now;
         }
         self.after_send(sent, then, context)
@@ -120,7 +121,7 @@ impl Connection {
         let sent = self.output.send(&self.socket)?;
         match overdue {
             Some(reason) if sent == Sent::Nothing => return Ok(self.close(reason, context)),
-            // a client that takes nothing gets no more time
+            // A client that takes nothing gets no more time.
             None if sent == Sent::Nothing => {}
             _ => self.progress = context.now,
         }
