@@ -11,8 +11,8 @@ pub(crate) struct Request {
     pub(crate) method: Method,
     /// The request target as received: origin-form, absolute-form or `*` (RFC 9112 §3.2).
     pub(crate) target: String,
-    /// `None` for most requests, which have none of these fields: so they take less memory.
-    /// [`Request::fields`] is the same without the `Option`.
+    /// `None` for most requests, which have none of these fields and a host that needs no DNS: so
+    /// they take less memory. [`Request::fields`] is the same without the `Option`.
     pub(crate) rare_fields: Option<Box<Fields>>,
     /// The content, its transfer coding removed.
     pub(crate) content: Vec<u8>,

@@ -6,8 +6,9 @@ use std::str::FromStr;
 
 /// Whether a byte is allowed in a token, such as a method or a field name (RFC 9110 §5.6.2).
 pub(super) fn is_tchar(byte: &u8) -> bool {
-    matches!(byte, b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'!' | b'#'..=b'\'' | b'*' | b'+')
-        || matches!(byte, b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
+    matches!(byte, b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z')
+        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.')
+        || matches!(byte, b'^'..=b'`' | b'|' | b'~')
 }
 
 /// Splits an absolute-form target into authority and path with query (RFC 9112 §3.2.2). `None` for

@@ -382,28 +382,27 @@ fn the_health_of_a_stopping_service_is_as_documented() {
 #[test]
 fn the_fields_for_pages_of_allowed_origins_are_documented() {
     let document = Document::new();
-    let start = |read_only| Server::start(&["--allow-origin", "https://friend.example", read_only]);
-    let servers = ["--read-only=false", "--read-only=true"].map(start);
-    for (operation, server) in servers.iter().flat_map(|server| {
-        document.operations().into_iter().map(move |operation| (operation, server))
-    }) {
-        for fields in [
-            "",
-            "Origin: https://friend.example\r\n",
-            "Origin: https://friend.example\r\nAccess-Control-Request-Method: PUT\r\n",
-        ] {
-            let content = &operation.example_contents()[0];
-            let real = server.ask_with(&operation.method, &operation.target(), fields, content);
-            let expected = Some(if operation.path == "/" { "Accept, Origin" } else { "Origin" });
-            assert_eq!(real.field("vary"), expected);
-            document.check(&operation, &real);
-            let is_preflight = operation.method == "OPTIONS" && fields.contains("Request-Method");
-            let methods = real.field("allow").filter(|_| is_preflight);
-            assert_eq!(real.field("access-control-allow-methods"), methods, "{real:?}");
-            for name in ["Access-Control-Allow-Headers", "Access-Control-Expose-Headers"] {
-                let example = &document.0["components"]["headers"][name]["example"];
-                let sent = real.field(name);
-                assert!(sent.is_none_or(|sent| example == sent), "{name}: {sent:?}");
+    for read_only in ["--read-only=false", "--read-only=true"] {
+        let server = Server::start(&["--allow-origin", "https://friend.example", read_only]);
+        for operation in document.operations() {
+            for fields in [
+                "",
+                "Origin: https://friend.example\r\n",
+                "Origin: https://friend.example\r\nAccess-Control-Request-Method: PUT\r\n",
+            ] {
+                let content = &operation.example_contents()[0];
+                let real = server.ask_with(&operation.method, &operation.target(), fields, content);
+                let vary = if operation.path == "/" { "Accept, Origin" } else { "Origin" };
+                assert_eq!(real.field("vary"), Some(vary));
+                document.check(&operation, &real);
+                let is_preflight = operation.method == "OPTIONS" && fields.ends_with("PUT\r\n");
+                let methods = real.field("allow").filter(|_| is_preflight);
+                assert_eq!(real.field("access-control-allow-methods"), methods, "{real:?}");
+                for name in ["Access-Control-Allow-Headers", "Access-Control-Expose-Headers"] {
+                    let example = &document.0["components"]["headers"][name]["example"];
+                    let sent = real.field(name);
+                    assert!(sent.is_none_or(|sent| example == sent), "{name}: {sent:?}");
+                }
             }
         }
     }
