@@ -7,6 +7,7 @@ mod origin;
 mod page;
 mod respond;
 #[cfg(test)]
+#[path = "service/contract_tests.rs"]
 mod tests;
 mod token;
 
@@ -65,8 +66,9 @@ impl Service {
 pub(crate) struct RequestContext {
     /// A request for a foreign host name is refused.
     pub(crate) checks_host: bool,
-    /// Other clients wait for the answer, so one that takes long should be [`Answer::Deferred`].
-    pub(crate) may_defer: bool,
+    /// No other client waits meanwhile. Otherwise an answer that takes long is
+    /// [`Answer::Deferred`].
+    pub(crate) may_take_long: bool,
     /// Who gets the outcome of a change that has to be saved first.
     pub(crate) ticket: Ticket,
 }
@@ -80,8 +82,8 @@ pub(crate) enum Answer {
     /// When the change is saved, its outcome is delivered, and
     /// [`Service::respond_to_outcome`] makes the response.
     Saving,
-    /// The answer would take long: ask again on a thread that no client waits for, with
-    /// [`RequestContext::may_defer`] unset.
+    /// The answer would take long: ask again on a thread that no other client waits for, with
+    /// [`RequestContext::may_take_long`].
     Deferred,
 }
 

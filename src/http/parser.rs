@@ -275,4 +275,5 @@ impl fmt::Display for ProtocolError {
 }
 
 #[cfg(test)]
+#[path = "parser_tests.rs"]
 mod tests;

@@ -379,7 +379,7 @@ impl Connection {
 
     fn request_context(&self, context: &LoopContext<'_>) -> RequestContext {
         let ticket = Ticket { worker: context.inbox.worker, connection: context.id };
-        RequestContext { checks_host: self.checks_host, may_defer: true, ticket }
+        RequestContext { checks_host: self.checks_host, may_take_long: false, ticket }
     }
 }
 
@@ -393,4 +393,5 @@ fn receive<'a>(socket: &OwnedFd, buffer: &'a mut [u8]) -> io::Result<Option<&'a 
 }
 
 #[cfg(test)]
+#[path = "connection_tests.rs"]
 mod tests;

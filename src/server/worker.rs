@@ -338,4 +338,5 @@ fn poll(epoll: &OwnedFd, events: &mut Vec<epoll::Event>, time: Option<Duration>)
 }
 
 #[cfg(test)]
+#[path = "worker_tests.rs"]
 mod tests;

@@ -139,4 +139,5 @@ pub(crate) fn parse_host(text: &str) -> Result<String, String> {
 }
 
 #[cfg(test)]
+#[path = "origin_tests.rs"]
 mod tests;

@@ -52,7 +52,7 @@ impl Service {
         // A PUT of the list may replace a long one, which has to be freed.
         let takes_long = content.len() > LONG_CONTENT_BYTES
             || (resource == Resource::Colors && request.method == Method::Put);
-        if context.may_defer && !request.is_safe() && takes_long {
+        if !context.may_take_long && !request.is_safe() && takes_long {
             return Answer::Deferred;
         }
         let list = &self.store.list;
@@ -72,7 +72,7 @@ impl Service {
             (Resource::Colors, Method::Get | Method::Head) => {
                 let envelope = match list.ready_envelope() {
                     Some(envelope) => envelope,
-                    None if context.may_defer => return Answer::Deferred,
+                    None if !context.may_take_long => return Answer::Deferred,
                     None => Arc::clone(list.version().envelope()),
                 };
                 return read_or_wait(request, &envelope, || Subject::List);
@@ -121,7 +121,7 @@ impl Service {
         context: RequestContext,
     ) -> Answer {
         match change_of(request, action) {
-            Ok(change) => match self.store.submit(change, context.ticket, !context.may_defer) {
+            Ok(change) => match self.store.submit(change, context.ticket, context.may_take_long) {
                 Submitted::Decided(outcome) => Answer::Now(self.respond_to_outcome(Ok(outcome))),
                 Submitted::Queued => Answer::Saving,
                 Submitted::WouldTakeLong => Answer::Deferred,

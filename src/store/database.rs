@@ -353,4 +353,5 @@ impl Database {
 }
 
 #[cfg(test)]
+#[path = "database_tests.rs"]
 mod tests;

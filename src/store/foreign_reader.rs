@@ -327,4 +327,5 @@ fn check_applied(path: &Path, file: &Stamp) -> Result<(), DatabaseError> {
 }
 
 #[cfg(test)]
+#[path = "foreign_reader_tests.rs"]
 mod tests;

@@ -244,10 +244,10 @@ fn lines_of_files(directory: &Path, extensions: &[&str]) -> usize {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        if path.is_dir() && name != "tests" {
+        if path.is_dir() {
             sum += lines_of_files(&path, extensions);
         } else if extensions.iter().any(|extension| name.ends_with(extension))
-            && !name.ends_with("tests.rs")
+            && !name.ends_with("_tests.rs")
         {
             sum += lines_of_code(&std::fs::read_to_string(&path).unwrap());
         }

@@ -89,7 +89,7 @@ impl Connection {
             Answer::Saving => {}
             Answer::Deferred => {
                 let request_context =
-                    RequestContext { may_defer: false, ..self.request_context(context) };
+                    RequestContext { may_take_long: true, ..self.request_context(context) };
                 let asked = Arc::clone(&request);
                 let ask = move |service: &Service| service.respond(&asked, request_context);
                 context.inbox.defer(context.id, ask);

@@ -1,6 +1,8 @@
 //! The contract, row by row, without a socket.
 
+#[path = "access_tests.rs"]
 mod access;
+#[path = "conditional_tests.rs"]
 mod conditional;
 
 use tiny_http::Method;
@@ -44,7 +46,7 @@ fn request(method: Method, target: &str, fields: Fields, content: &str) -> Reque
 
 fn respond(service: &Service, request: &Request) -> Response {
     let ticket = Ticket { worker: 0, connection: 1 };
-    let context = RequestContext { checks_host: true, may_defer: false, ticket };
+    let context = RequestContext { checks_host: true, may_take_long: true, ticket };
     match service.respond(request, context) {
         Answer::Now(response) | Answer::Refused(response) => response,
         Answer::NotModified(_) | Answer::Saving | Answer::Deferred => {
