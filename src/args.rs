@@ -28,7 +28,7 @@ const PREFIX: &str = "COLORS_";
 const BACKUP_VARIABLES: [&str; 1] = ["COLORS_BACKUPS"];
 
 /// Serves an ordered list of named colors over HTTP, as JSON.
-#[derive(Clone, Debug, Parser)]
+#[derive(Debug, Parser)]
 #[command(version = env!("BUILD_VERSION"), max_term_width = 100, after_help = ENVIRONMENT)]
 #[command(mut_args = with_kind)]
 pub(crate) struct Args {
@@ -136,11 +136,15 @@ impl Args {
             _ => option(id),
         };
         let is_default = matches.value_source("listen") == Some(ValueSource::DefaultValue);
-        let args = Self {
+        let mut args = Self {
             listen_name: (!is_default).then(|| name_of("listen")),
             warnings: warnings(&command),
             ..Self::from_arg_matches(&matches)?
         };
+        if args.read_only && args.data.is_some() && args.seed.is_some() {
+            let seed = name_of("seed");
+            args.warnings.push(format!("{seed} does nothing: others write the list of --data"));
+        }
         match args.conflict(name_of) {
             Some(conflict) => Err(command.error(ErrorKind::ArgumentConflict, conflict)),
             None => Ok(args),

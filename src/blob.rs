@@ -18,13 +18,13 @@ pub(crate) struct Blob {
     bytes: Box<[u8]>,
     /// Computed at its first use.
     tag: OnceLock<Tag>,
-    /// How many of its bytes are in [`TRACKED_BYTES`]: all or none.
-    tracked_bytes: usize,
+    /// Its bytes are in [`TRACKED_BYTES`].
+    is_tracked: bool,
 }
 
 impl Blob {
     pub(crate) fn new(bytes: impl Into<Box<[u8]>>) -> Self {
-        Self { bytes: bytes.into(), tag: OnceLock::new(), tracked_bytes: 0 }
+        Self { bytes: bytes.into(), tag: OnceLock::new(), is_tracked: false }
     }
 
     /// The JSON of a list or of a color. It is tracked until nobody holds it any more, unless it is
@@ -32,15 +32,15 @@ impl Blob {
     pub(crate) fn tracked(bytes: impl Into<Box<[u8]>>) -> Self {
         let mut new = Self::new(bytes);
         if new.bytes.len() >= TRACKED_BYTES_MIN {
-            new.tracked_bytes = new.bytes.len();
-            TRACKED_BYTES.fetch_add(new.tracked_bytes, Relaxed);
+            new.is_tracked = true;
+            TRACKED_BYTES.fetch_add(new.bytes.len(), Relaxed);
         }
         new
     }
 
     /// Its length if it is tracked, or 0.
     pub(crate) fn tracked_bytes(&self) -> usize {
-        self.tracked_bytes
+        if self.is_tracked { self.bytes.len() } else { 0 }
     }
 
     /// The sum of [`Blob::tracked_bytes`] of all blobs in memory.
@@ -64,8 +64,8 @@ impl Blob {
 
 impl Drop for Blob {
     fn drop(&mut self) {
-        if self.tracked_bytes > 0 {
-            TRACKED_BYTES.fetch_sub(self.tracked_bytes, Relaxed);
+        if self.is_tracked {
+            TRACKED_BYTES.fetch_sub(self.bytes.len(), Relaxed);
         }
     }
 }

@@ -65,7 +65,7 @@ pub fn parse<'a>(
                 Ok(Some(request)) => requests.push(ParsedRequest(request)),
                 Ok(None) => break,
                 Err(error) => {
-                    let refused = parser.refuse().map(ParsedRequest);
+                    let refused = parser.abandon().map(ParsedRequest);
                     return (requests, End::Refused(error.to_string(), refused));
                 }
             }
@@ -76,7 +76,7 @@ pub fn parse<'a>(
         assert!(parser.missing() <= content_max);
     }
     let is_idle = parser.is_idle();
-    let end = if is_idle { End::Idle } else { End::CutShort(parser.refuse().map(ParsedRequest)) };
+    let end = if is_idle { End::Idle } else { End::CutShort(parser.abandon().map(ParsedRequest)) };
     (requests, end)
 }
 

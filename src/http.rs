@@ -20,4 +20,4 @@ pub(crate) use response::{
     CLOSES, Challenge, CommonFields, Content, Date, MediaType, Response, keep_alive_fields,
 };
 pub(crate) use status::StatusCode;
-pub(crate) use syntax::{Host, has_valid_escapes, host_name, is_named, split_absolute_form};
+pub(crate) use syntax::{Host, has_valid_escapes, host_has_name, host_name, split_absolute_form};

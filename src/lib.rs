@@ -48,6 +48,7 @@
 //!   - `database_error`: why a database cannot be used
 //!   - `probe`: what is at the path of `--data`, before SQLite opens it
 //!   - `wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
+//!   - `sqlite_locks`: some of SQLite's locks
 //!   - `foreign_reader`: reads a database that other programs may be writing
 //!   - `follower`: polls such a database, and reads it again when it has changed
 //! - `http`: RFC 9110 and 9112 on values

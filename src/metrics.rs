@@ -164,7 +164,7 @@ impl WorkerCounters {
 
 /// What the writer counts of saves. Reads that fail, also those of a follower, count as failures.
 #[derive(Debug, Default)]
-pub(crate) struct SaveMetrics {
+pub(crate) struct DatabaseMetrics {
     /// Times of the saves that succeeded.
     pub(crate) durations: Histogram,
     pub(crate) failures: Counter,
@@ -181,7 +181,7 @@ pub(crate) struct Gauges<'a> {
     pub(crate) colors: usize,
     /// Bytes of the list as JSON.
     pub(crate) list_bytes: usize,
-    pub(crate) saves: &'a SaveMetrics,
+    pub(crate) saves: &'a DatabaseMetrics,
     /// When the file that is followed was last read; `None` without one.
     pub(crate) read: Option<SystemTime>,
     /// When reading that file last found another list.

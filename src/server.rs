@@ -29,7 +29,9 @@
 //! # Locks
 //!
 //! Each is held for a moment: nothing is sent, saved or logged under it, and no whole list is made,
-//! hashed or freed. `making_room` is the exception, but no thread waits for that.
+//! hashed or freed. [`Shared::making_room`] is held longer, while connections are answered and
+//! closed, but no thread waits for it. The crates have locks of their own: around the queue of the
+//! pool, and around the log, whose lines go to a channel.
 //!
 //! | lock | guards | taken inside |
 //! |---|---|---|
@@ -117,7 +119,7 @@ pub(crate) struct Shared {
     pub(crate) service: Service,
     pub(crate) limits: Limits,
     /// The fields about the connection of responses after which it stays open.
-    pub(super) stays_open: String,
+    pub(super) keep_alive_fields: String,
     /// Bytes counted against [`Limits::memory_max`].
     memory: AtomicUsize,
     /// Held by the worker that closes connections to make room, so that no two close one each for
@@ -128,9 +130,9 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(service: Service, limits: Limits) -> Self {
         // Keep-Alive has whole seconds. Some clients take 0 for no limit.
-        let stays_open = keep_alive_fields(limits.keep_alive.as_secs().max(1));
+        let keep_alive_fields = keep_alive_fields(limits.keep_alive.as_secs().max(1));
         let memory = AtomicUsize::new(0);
-        Self { service, limits, stays_open, memory, making_room: Mutex::default() }
+        Self { service, limits, keep_alive_fields, memory, making_room: Mutex::default() }
     }
 
     pub(super) fn state(&self) -> &ServerState {

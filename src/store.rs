@@ -12,8 +12,8 @@
 //! | in FILE | the writer: [`Writer::run`] | the disk, and locks of other programs |
 //! | in a FILE that others write | the follower: [`Follower::run`] | the same |
 //!
-//! Writer and follower are threads of their own. The writer passes each outcome to [`Deliver`]. Who
-//! publishes a new version calls [`Notify`]. Neither of these two functions waits for more than a
+//! Writer and follower are threads of their own. The writer passes each outcome to [`OutcomeHandler`]. Who
+//! publishes a new version calls [`ChangeListener`]. Neither of these two functions waits for more than a
 //! lock. A save that panics has failed. After any other panic of the writer the process ends, since
 //! nothing would be saved any more.
 //!
@@ -52,6 +52,7 @@ pub(crate) mod json;
 mod list;
 pub(crate) mod probe;
 mod rows;
+mod sqlite_locks;
 mod wal_files;
 mod writer;
 
@@ -67,7 +68,7 @@ pub(crate) use database_error::DatabaseError;
 pub(crate) use database_status::DatabaseStatus;
 pub(crate) use follower::Follower;
 pub(crate) use json::JsonError;
-pub(crate) use list::{Notify, SharedList};
+pub(crate) use list::{ChangeListener, SharedList};
 pub(crate) use writer::Writer;
 use writer::WriterMessage;
 
@@ -111,13 +112,18 @@ pub(crate) enum Submitted {
 }
 
 /// Takes the outcome of a change that was saved, or could not be.
-pub(crate) type Deliver = Box<dyn Fn(Ticket, Result<Outcome, DatabaseError>) + Send>;
+pub(crate) type OutcomeHandler = Box<dyn Fn(Ticket, Result<Outcome, DatabaseError>) + Send>;
 
 impl Store {
     /// A list that is in memory alone. [`Writer::new`] and [`Follower::open`] make the other kinds.
     /// `memory_max`: bytes for requests and responses.
     pub(crate) fn in_memory(colors: Colors, memory_max: usize) -> Self {
         Self { list: Arc::new(SharedList::new(colors, memory_max)), storage: Storage::InMemory }
+    }
+
+    /// Whether others write the list.
+    pub(crate) fn is_followed(&self) -> bool {
+        matches!(self.storage, Storage::Followed(..))
     }
 
     /// Whether saving or, of a follower, reading works; `None` for a list in memory.
@@ -130,7 +136,7 @@ impl Store {
 
     /// Sets, once and before the first [`Store::submit`], what takes the outcomes of changes that
     /// are saved, and what is called after each new version of the list.
-    pub(crate) fn connect(&self, deliver: Deliver, notify: Notify) {
+    pub(crate) fn connect(&self, deliver: OutcomeHandler, notify: ChangeListener) {
         if let Storage::Database(writer, _) = &self.storage {
             // Fails if the writer has ended. Then the service ends as well.
             let _ = writer.send(WriterMessage::Connect(deliver));

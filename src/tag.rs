@@ -28,14 +28,14 @@ impl Tag {
 
 /// The tags that a condition names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Tags {
+pub(crate) enum TagCondition {
     /// `*`: any tag.
     Any,
     /// One of these.
     OneOf(Box<[Tag]>),
 }
 
-impl Tags {
+impl TagCondition {
     /// Whether the current tag is among them. `current`, which may take long, is called only where
     /// the answer depends on that tag.
     fn have(&self, current: impl FnOnce() -> Tag) -> bool {
@@ -49,14 +49,15 @@ impl Tags {
 /// The conditions of a request, by the fields of the same names (RFC 9110 §13.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
-    pub(crate) if_match: Option<Tags>,
-    pub(crate) if_none_match: Option<Tags>,
+    pub(crate) if_match: Option<TagCondition>,
+    pub(crate) if_none_match: Option<TagCondition>,
 }
 
 impl Conditions {
     /// Whether the conditions depend on the current tag.
     pub(crate) fn need_tag(&self) -> bool {
-        let has_tags = |tags: &Tags| matches!(tags, Tags::OneOf(tags) if !tags.is_empty());
+        let has_tags =
+            |tags: &TagCondition| matches!(tags, TagCondition::OneOf(tags) if !tags.is_empty());
         [&self.if_match, &self.if_none_match].into_iter().flatten().any(has_tags)
     }
 

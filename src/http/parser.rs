@@ -128,7 +128,7 @@ impl Parser {
 
     /// Drops everything received, so that nothing of it is parsed as a request. Returns what is
     /// known of the refused request; `None` if not even its method is.
-    pub(crate) fn refuse(&mut self) -> Option<Request> {
+    pub(crate) fn abandon(&mut self) -> Option<Request> {
         let Self { received, start, searched, incoming, .. } = take(self);
         incoming
             .map(|incoming| incoming.request)
@@ -228,7 +228,15 @@ impl ProtocolError {
             Self::MethodTooLong | Self::UnknownCoding => StatusCode::NotImplemented,
             Self::ContentTooLarge(_) => StatusCode::ContentTooLarge,
             Self::Expectation => StatusCode::ExpectationFailed,
-            _ => StatusCode::BadRequest,
+            Self::Malformed(_)
+            | Self::BareLineFeed
+            | Self::Host
+            | Self::ContentLength
+            | Self::Authorization
+            | Self::TwoLengths
+            | Self::TransferEncoding
+            | Self::Chunk
+            | Self::UnexpectedEof => StatusCode::BadRequest,
         }
     }
 }

@@ -295,7 +295,7 @@ fn what_is_wrong_does_not_depend_on_what_has_arrived_beyond_it() {
             parser.append(piece);
             parser.next_request(16) == Err(ProtocolError::BareLineFeed)
         });
-        let told = parser.refuse().unwrap();
+        let told = parser.abandon().unwrap();
         assert_eq!(
             (refused, told.target.as_str(), told.fields().origin.as_deref()),
             (true, "/a", Some("b")),

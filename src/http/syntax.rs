@@ -74,7 +74,7 @@ impl<'a> Host<'a> {
 
 /// Whether two hosts have one name, in any case, with or without the dot of the DNS root. The first
 /// may have a port.
-pub(crate) fn is_named(host: &str, name: &str) -> bool {
+pub(crate) fn host_has_name(host: &str, name: &str) -> bool {
     let (own, _) = split_port(host.as_bytes());
     without_root(own).eq_ignore_ascii_case(without_root(name.as_bytes()))
 }

@@ -56,7 +56,7 @@ pub(super) fn log(service: &Service, exchange: &Exchange<'_>) {
     let token = request.and_then(|request| service.token_name(request));
     let token = token.map(|name| format!("{name}@")).unwrap_or_default();
     let space = if detail.is_empty() { "" } else { " " };
-    log::info!(target: "access", "{token}{} {what} {status} {bytes} {taken}us{space}{detail}", client());
+    log::info!("{token}{} {what} {status} {bytes} {taken}us{space}{detail}", client());
 }
 
 /// Whom a request is from. Every client can send X-Forwarded-For, so it counts only on a unix

@@ -263,8 +263,8 @@ impl Connection {
             (Event::Overdue, State::Waiting(waiting)) => self.end_wait(*waiting, None, context),
             (Event::Evicted, State::Waiting(waiting)) => {
                 self.end_wait(*waiting, None, context)?;
-                // It has sent nothing that would reset the connection. If it lingered, it would be
-                // one too many still, and another connection would be closed in its place.
+                // The client has sent nothing for which the kernel would reset the connection. One
+                // that lingered would still be one too many, and another would be closed for it.
                 Ok(self.close(Closing::NoRoom, context))
             }
 
@@ -316,7 +316,7 @@ impl Connection {
     /// Answers the requests in the buffer, up to [`ANSWERS_IN_A_ROW`].
     fn answer_requests(&mut self, context: &mut LoopContext<'_>) -> io::Result<Next> {
         for _ in 0..ANSWERS_IN_A_ROW {
-            if !self.output.has_room() || self.parser.is_idle() {
+            if !self.output.takes_more() || self.parser.is_idle() {
                 break;
             }
             let content_max = context.shared().service.options.content_max;
@@ -333,7 +333,7 @@ impl Connection {
                         return self.refuse_malformed(&error, context);
                     }
                     if self.quota.is_refused(self.parser.memory()) {
-                        return self.refuse_for_room(None, context);
+                        return self.refuse_for_memory(None, context);
                     }
                     if self.parser.take_expectation() {
                         self.output.push_continue();
@@ -345,7 +345,7 @@ impl Connection {
             // What follows is another request, with a time of its own.
             self.progress = context.now;
             if self.quota.is_refused(request.memory() + self.output.memory()) {
-                return self.refuse_for_room(Some(&request), context);
+                return self.refuse_for_memory(Some(&request), context);
             }
             match self.ask_service(&request, context) {
                 // Whether its content has arrived makes no difference to the client.

@@ -116,7 +116,8 @@ fn lowest_limit(root: &Path, groups: &str) -> Option<usize> {
     files.filter_map(|limit| limit.trim_ascii().parse().ok()).min()
 }
 
-/// Bytes that a request counts with while its answer is waited for: its content may become a list.
+/// Bytes that a request counts with while it awaits its answer. The list that is made of its content
+/// takes [`LIST_FACTOR`] times as much.
 pub(super) fn memory_of(request: &Request) -> usize {
     request.memory() * if request.is_safe() { 1 } else { LIST_FACTOR }
 }

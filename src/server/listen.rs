@@ -160,9 +160,13 @@ impl AsFd for Listener {
     }
 }
 
-/// Opens a listening socket. `mode`: the permissions of a unix socket's file. `unsent`: how long
+/// Opens a listening socket. `mode`: the permissions of a unix socket's file. `user_timeout`: how long
 /// the kernel waits for a TCP client to acknowledge data before it gives up the connection.
-pub(crate) fn listen(endpoint: &Endpoint, mode: u32, unsent: Duration) -> io::Result<Listener> {
+pub(crate) fn listen(
+    endpoint: &Endpoint,
+    mode: u32,
+    user_timeout: Duration,
+) -> io::Result<Listener> {
     match endpoint {
         Endpoint::Tcp(address) => {
             let domain = Domain::for_address(*address);
@@ -175,13 +179,13 @@ pub(crate) fn listen(endpoint: &Endpoint, mode: u32, unsent: Duration) -> io::Re
             }
             socket.bind(&(*address).into())?;
             socket.listen(BACKLOG)?;
-            configure(socket, unsent)
+            configure(socket, user_timeout)
         }
         Endpoint::Unix(path) => {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             let file = SocketFile::bind(&socket, path, mode)?;
             socket.listen(BACKLOG)?;
-            let listener = configure(socket, unsent)?;
+            let listener = configure(socket, user_timeout)?;
             Ok(Listener { file: Some(file), ..listener })
         }
     }
@@ -189,21 +193,21 @@ pub(crate) fn listen(endpoint: &Endpoint, mode: u32, unsent: Duration) -> io::Re
 
 /// The listening sockets from the service manager (sd_listen_fds(3)). Call it before there are
 /// threads, because it changes the environment.
-pub(crate) fn inherited(unsent: Duration) -> io::Result<Vec<Listener>> {
+pub(crate) fn inherited(user_timeout: Duration) -> io::Result<Vec<Listener>> {
     // A parent may pass the variables on to a child that they are not meant for. The listenfd crate
     // would accept them without LISTEN_PID.
     let is_ours =
         std::env::var("LISTEN_PID").is_ok_and(|pid| pid.parse() == Ok(std::process::id()));
     let mut sockets = if is_ours { ListenFd::from_env() } else { ListenFd::empty() };
-    (0..sockets.len()).map(|index| inherit(&mut sockets, index, unsent)).collect()
+    (0..sockets.len()).map(|index| inherit(&mut sockets, index, user_timeout)).collect()
 }
 
-fn inherit(sockets: &mut ListenFd, index: usize, unsent: Duration) -> io::Result<Listener> {
+fn inherit(sockets: &mut ListenFd, index: usize, user_timeout: Duration) -> io::Result<Listener> {
     // To take a socket as another kind fails, and leaves it in its place.
     let tcp = sockets.take_tcp_listener(index).ok().flatten().map(OwnedFd::from);
     let unix = || sockets.take_unix_listener(index).ok().flatten().map(OwnedFd::from);
     match tcp.or_else(unix).map(Socket::from) {
-        Some(socket) if socket.is_listener()? => configure(socket, unsent),
+        Some(socket) if socket.is_listener()? => configure(socket, user_timeout),
         _ => Err(io::Error::other(format!(
             "number {} is not a TCP or unix stream socket that listens",
             index + 1
@@ -212,7 +216,7 @@ fn inherit(sockets: &mut ListenFd, index: usize, unsent: Duration) -> io::Result
 }
 
 /// Sets the options of a listening socket; on Linux, accepted connections inherit those of TCP.
-fn configure(socket: Socket, unsent: Duration) -> io::Result<Listener> {
+fn configure(socket: Socket, user_timeout: Duration) -> io::Result<Listener> {
     socket.set_nonblocking(true)?;
     let address = socket.local_addr()?;
     if let Some(address) = address.as_socket() {
@@ -220,7 +224,7 @@ fn configure(socket: Socket, unsent: Duration) -> io::Result<Listener> {
         socket.set_tcp_nodelay(true)?;
         socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
         // By default, the kernel waits for many minutes.
-        socket.set_tcp_user_timeout(Some(unsent))?;
+        socket.set_tcp_user_timeout(Some(user_timeout))?;
         let socket = TcpListener::from(socket).into();
         return Ok(Listener { file: None, socket, endpoint: Endpoint::Tcp(address) });
     }

@@ -25,8 +25,8 @@ const RESPONSE_BYTES: usize = 512;
 /// Largest capacity, in bytes, that the empty buffer keeps for the next response.
 const KEPT_BUFFER_BYTES_MAX: usize = 1024;
 
-/// Bytes that are sent before other connections get their turn; the kernel may take megabytes at a
-/// time. With much less, the kernel timed out clients that read slowly (TCP_USER_TIMEOUT).
+/// Bytes that are sent before other connections get their turn. The kernel may take megabytes at a
+/// time. With much less, it times out clients that read slowly (TCP_USER_TIMEOUT).
 const TURN_BYTES: usize = 512 * 1024;
 
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
@@ -82,7 +82,7 @@ impl Output {
     }
 
     /// Whether another response may be appended before the output is sent.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn takes_more(&self) -> bool {
         matches!(self.content, Content::None) && self.buffer.len() < BATCH_BYTES
     }
 
@@ -170,7 +170,7 @@ mod tests {
             false,
             &COMMON,
         );
-        assert!(length > json.len() && !output.has_room());
+        assert!(length > json.len() && !output.takes_more());
         let (mut rounds, mut received) = (0, Vec::new());
         while output.send(&ours).expect("the reader is there") != Sent::All {
             rounds += 1;
@@ -178,7 +178,7 @@ mod tests {
             let count = theirs.read(&mut some).expect("something was sent");
             received.extend_from_slice(&some[..count]);
         }
-        assert!(output.has_room() && output.memory() <= KEPT_BUFFER_BYTES_MAX);
+        assert!(output.takes_more() && output.memory() <= KEPT_BUFFER_BYTES_MAX);
         drop(ours);
         theirs.read_to_end(&mut received).expect("the rest is there");
         assert!(rounds > 1, "the socket took all at once");

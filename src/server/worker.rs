@@ -22,8 +22,8 @@ use crate::logging;
 use crate::metrics::Closing;
 use crate::server_state::Phase;
 
-/// Shortest time from one look at all deadlines to the next that it plans, so a deadline may be
-/// missed by as much. An event may bring the next look forward.
+/// Least time between two looks at all deadlines, so a deadline may be missed by as much. An event
+/// may bring the next look forward.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The same while there are more connections than the limit, and room has to be made.
@@ -210,8 +210,9 @@ impl Worker {
         // First make room: the answer to a request may be another long representation.
         self.close_old_if_new();
         let Some(entry) = self.connections.get_mut(&id) else { return };
-        // A connection in the run queue waits for its turn there, and asks for all that it needs
-        // then. Only who awaits an answer gets one, and is not in the queue.
+        // A connection in the run queue looks at everything when its turn comes, so no other event
+        // is missed. Outcomes and answers come only to one that awaits them, and is not in the
+        // queue.
         if entry.queued {
             debug_assert!(!matches!(event, Event::Outcome(_) | Event::Answer(_)), "it is lost");
             return;

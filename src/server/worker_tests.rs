@@ -64,7 +64,7 @@ fn talk(worker: &mut Worker, requests: &str) -> String {
 #[cfg_attr(not(debug_assertions), ignore = "nothing panics without checks for overflow")]
 fn a_panic_is_answered_with_500_and_the_requests_behind_it_as_well() {
     let mut worker = worker("#f00");
-    // the page has the number of answers that took up to a second, which overflows
+    // `/metrics` has the number of answers that took up to a second, a sum that overflows
     let counters = &worker.inbox.shared.service.metrics.workers[0];
     counters.immediate.observe_each(u64::MAX, Duration::ZERO);
     counters.immediate.observe(Duration::from_secs(1));

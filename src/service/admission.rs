@@ -28,7 +28,8 @@ impl Service {
         let found = matcher::find(&request.method, &request.target, &self.options.base);
         let resource = found.map_err(|error| self.target_error(error))?;
         let admitted = match resource {
-            // A preflight has the Accept of no request (Fetch standard, CORS-preflight fetch).
+            // A preflight has an Accept of its own, which is not that of the request for which it
+            // asks (Fetch standard, CORS-preflight fetch).
             Resource::Page if !request.fields().asks_for_html && !request.is_preflight() => {
                 Err(self.target_error(TargetError::Unknown))
             }
@@ -86,9 +87,10 @@ impl Service {
         }
     }
 
-    /// The methods of a resource; with `--read-only`, only those that change nothing.
+    /// The methods of a resource. With `--read-only`, or if others write the list, only those that
+    /// change nothing.
     fn methods(&self, resource: &Resource<'_>) -> impl Iterator<Item = &'static Method> {
-        let read_only = self.options.read_only;
+        let read_only = self.options.read_only || self.store.is_followed();
         resource.methods().iter().filter(move |method| !read_only || is_safe(method))
     }
 

@@ -413,6 +413,6 @@ fn nothing_that_arrives_makes_parser_or_service_panic() {
                 );
             }
         }
-        service.common_fields(parser.refuse().as_ref(), "", "");
+        service.common_fields(parser.abandon().as_ref(), "", "");
     }
 }

@@ -63,11 +63,13 @@ impl BasePath {
             return Err("a base path starts with \"/\", as in \"/api\"".to_owned());
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
-        let is_segment = |segment: &str| !segment.is_empty() && segment.chars().all(plain);
+        // Clients remove dot segments (URL standard).
+        let is_segment =
+            |segment: &str| !matches!(segment, "" | "." | "..") && segment.chars().all(plain);
         if !path.split('/').skip(1).all(is_segment) {
             return Err(
                 "a base path consists of segments of letters, digits, \"-\", \".\", \"_\" and \
-                        \"~\", as in \"/api/v1\""
+                        \"~\", none of them \".\" or \"..\", as in \"/api/v1\""
                     .to_owned(),
             );
         }
@@ -266,7 +268,7 @@ mod tests {
                 "{text:?}"
             );
         }
-        for text in ["api", "//", "/a//b", "/a b", "/a%20b", "/\u{e9}", "/a?b"] {
+        for text in ["api", "//", "/a//b", "/a b", "/a%20b", "/\u{e9}", "/a?b", "/..", "/a/./b"] {
             assert!(BasePath::parse(text).is_err(), "{text:?}");
         }
     }

@@ -10,7 +10,7 @@ use super::Service;
 use super::respond::read;
 use crate::blob::Blob;
 use crate::http::{Content, MediaType, Request, Response, StatusCode};
-use crate::metrics::{Gauges, SaveMetrics};
+use crate::metrics::{DatabaseMetrics, Gauges};
 use crate::server_state::Phase;
 use crate::store::{DatabaseStatus, Storage};
 
@@ -50,7 +50,7 @@ impl Service {
     pub(super) fn metrics(&self) -> Response {
         let status = self.store.status();
         let times = status.map(DatabaseStatus::now).unwrap_or_default();
-        let no_saves = SaveMetrics::default();
+        let no_saves = DatabaseMetrics::default();
         let version = self.store.list.version();
         let text = self.metrics.exposition(&Gauges {
             connections: self.server.connections(),

@@ -3,7 +3,7 @@
 //! from; curl and other programs do not, and pass the check against CSRF. The host is checked for
 //! all of them.
 
-use crate::http::{Host, Request, RequestHost, Response, StatusCode, host_name, is_named};
+use crate::http::{Host, Request, RequestHost, Response, StatusCode, host_has_name, host_name};
 use crate::logging::excerpt;
 
 /// What the operator allows besides the service's own pages and names.
@@ -22,7 +22,7 @@ impl Allowlist {
     pub(super) fn check(&self, request: &Request, checks_host: bool) -> Result<(), Response> {
         if let RequestHost::ByDns(name) = &request.fields().host
             && checks_host
-            && !self.hosts.iter().any(|allowed| is_named(name, allowed))
+            && !self.hosts.iter().any(|allowed| host_has_name(name, allowed))
         {
             return Err(foreign_host(host_name(name)));
         }

@@ -3,6 +3,7 @@
 //! nothing.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use tiny_http::Method;
@@ -184,8 +185,8 @@ impl Service {
 
     fn page(&self, request: &Request) -> Response {
         let mut response = read(request, &self.page);
-        // An error has no tag, and stays JSON.
-        if response.tag.is_some() {
+        // An error stays JSON.
+        if response.status.code() < 400 {
             response.media_type = MediaType::Html;
             response.fields.push(("Content-Security-Policy", page::POLICY.into()));
             response.fields.push(("Referrer-Policy", "no-referrer".into()));
@@ -225,9 +226,13 @@ fn change_of(request: &Request, action: Result<Action, JsonError>) -> Result<Cha
         // RFC 9110 §15.5.16: Accept-Encoding says which content codings would have been accepted.
         return Err(Response { fields: vec![("Accept-Encoding", "identity".into())], ..error });
     }
-    let action =
-        action.map_err(|error| Response::error(StatusCode::BadRequest, error.to_string()))?;
-    Ok(Change::new(action, conditions(request)?))
+    let action = action.map_err(bad_request)?;
+    let conditions = conditions(request).map_err(bad_request)?;
+    Ok(Change::new(action, conditions))
+}
+
+fn bad_request(error: impl Display) -> Response {
+    Response::error(StatusCode::BadRequest, error.to_string())
 }
 
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC
@@ -235,7 +240,7 @@ fn change_of(request: &Request, action: Result<Action, JsonError>) -> Result<Cha
 pub(super) fn read(request: &Request, blob: &Arc<Blob>) -> Response {
     let tag = blob.tag();
     let mut response = match conditions(request) {
-        Err(malformed) => return malformed,
+        Err(malformed) => return bad_request(malformed),
         Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {
             Response::new(StatusCode::NotModified, Content::None)

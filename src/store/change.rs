@@ -56,6 +56,7 @@ pub(crate) enum Outcome {
 
 impl Change {
     pub(crate) fn new(action: Action, conditions: Conditions) -> Self {
+        // The conditions of the other actions are on one color.
         let is_of_list = matches!(action, Action::Create(_) | Action::ReplaceAll(_));
         let needs_tag_of_list = is_of_list && conditions.need_tag();
         Self { action, conditions, needs_tag_of_list }
@@ -122,7 +123,7 @@ fn create(color: &Color, colors: &Colors) -> (Outcome, Option<Edit>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tag::{Tag, Tags};
+    use crate::tag::{Tag, TagCondition};
 
     fn color(name: &str, value: &str) -> Color {
         Color::new(name, value)
@@ -139,8 +140,8 @@ mod tests {
     /// Decides on an action under an If-Match: `*` or a tag.
     fn decide(action: Action, if_match: Option<&str>) -> (Outcome, Option<Edit>) {
         let tags = |text| match text {
-            "*" => Tags::Any,
-            text => Tags::OneOf(Tag::parse(text).into_iter().collect()),
+            "*" => TagCondition::Any,
+            text => TagCondition::OneOf(Tag::parse(text).into_iter().collect()),
         };
         let conditions = Conditions { if_match: if_match.map(tags), if_none_match: None };
         Change::new(action, conditions).decide(&list())

@@ -284,7 +284,7 @@ impl Database {
     }
 
     fn put(&mut self, sql: &str, id: i64, color: &Color) -> Result<(), DatabaseError> {
-        self.files.make_room_for(color.json_len() as u64)?;
+        self.files.allocate_for(color.json_len() as u64)?;
         let fields = color.fields();
         self.execute(sql, (id, fields.name, fields.value))
     }

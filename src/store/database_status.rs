@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::DatabaseError;
-use crate::metrics::SaveMetrics;
+use crate::metrics::DatabaseMetrics;
 use crate::service_manager;
 
 /// A save or a read that takes longer counts as failed. The time of a save does not include its
@@ -20,13 +20,13 @@ pub(crate) struct DatabaseStatus {
     on_failure: &'static str,
     /// Message for the log when a save or a read succeeds again.
     on_recovery: &'static str,
-    current: Mutex<Health>,
-    pub(crate) metrics: SaveMetrics,
+    current: Mutex<Progress>,
+    pub(crate) metrics: DatabaseMetrics,
 }
 
 /// How saves and reads have gone so far.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Health {
+pub(crate) struct Progress {
     /// Why the last save or read failed; `None` if it succeeded.
     pub(super) failure: Option<DatabaseError>,
     /// When the save or the read that is under way began, or last began to wait for the write lock.
@@ -41,14 +41,19 @@ pub(crate) struct Health {
 
 impl DatabaseStatus {
     pub(super) fn new(on_failure: &'static str, on_recovery: &'static str) -> Self {
-        Self { on_failure, on_recovery, current: Mutex::default(), metrics: SaveMetrics::default() }
+        Self {
+            on_failure,
+            on_recovery,
+            current: Mutex::default(),
+            metrics: DatabaseMetrics::default(),
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Health> {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn now(&self) -> Health {
+    pub(crate) fn now(&self) -> Progress {
         self.lock().clone()
     }
 

@@ -5,7 +5,7 @@
 //! SQLite alone cannot do that. Its read-only connections refuse a FILE-wal of 32 bytes, which a
 //! kill leaves ("locking protocol"), and a FILE-wal without FILE-shm. They make a new FILE-wal when
 //! another program removes it meanwhile. And no function of SQLite says whether a commit is under
-//! way. So this file knows some of SQLite's lock bytes. The locks are listed in [`database`].
+//! way. So this reader looks at some of SQLite's locks itself. They are listed in [`database`].
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -14,34 +14,18 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use nix::fcntl::{FcntlArg, fcntl};
-use nix::libc::{self, off_t};
+use nix::libc;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::database::{self, BUSY_PAUSE, BUSY_TIME};
+use super::sqlite_locks::{IN_USE, RESERVED, WRITER, is_locked, lock_shared, set_lock};
 use super::{Colors, DatabaseError, probe, rows};
 
 /// Two steps of the clock of a file system, which are 1 to 10 ms long. A file that is changed twice
 /// within one step keeps its timestamp. A younger timestamp therefore does not prove that the file
 /// is unchanged.
 const CLOCK_STEPS: Duration = Duration::from_millis(20);
-
-/// The bytes of FILE that SQLite locks (`os_unix.c`, `sqlite3PendingByte`), each with its length. A
-/// reader has a read lock on `SHARED`, which it takes while nobody has `PENDING`. A program that
-/// changes FILE without a WAL has a write lock on `RESERVED` from the beginning of its transaction,
-/// and on all three while it writes FILE.
-const PENDING: (off_t, off_t) = (0x4000_0000, 1);
-const RESERVED: (off_t, off_t) = (0x4000_0001, 1);
-pub(super) const SHARED: (off_t, off_t) = (0x4000_0002, 510);
-
-/// The byte of FILE-shm that a writer locks until what it has written to FILE-wal is synced and can
-/// be read (`wal.c`, `WAL_WRITE_LOCK`).
-const WRITER: (off_t, off_t) = (120, 1);
-
-/// The byte of FILE-shm that every program locks as long as it uses FILE-wal (`os_unix.c`,
-/// `UNIX_SHM_DMS`). A program that is killed loses the lock.
-const IN_USE: (off_t, off_t) = (128, 1);
 
 /// Where the header of a database has the version of its format for readers: 2 with a write-ahead
 /// log (<https://sqlite.org/fileformat2.html>, section 1.3).
@@ -105,7 +89,7 @@ impl Stamps {
 }
 
 /// What a caller reads from a connection, which sees the database as it was after one commit.
-type Read<'a, T> = &'a dyn Fn(&Connection) -> Result<T, DatabaseError>;
+type Reader<'a, T> = &'a dyn Fn(&Connection) -> Result<T, DatabaseError>;
 
 /// What was read, and the stamps of the files at that time. `None` if equal stamps would not prove
 /// that there is no later commit.
@@ -124,7 +108,7 @@ pub(crate) fn read_and_check(path: &Path) -> Result<Colors, DatabaseError> {
 
 /// Reads a database. Tries again for [`BUSY_TIME`] while another program is in the middle of
 /// changing it.
-pub(super) fn read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
+pub(super) fn read_snapshot<T>(path: &Path, read: Reader<'_, T>) -> Found<T> {
     let begun = Instant::now();
     loop {
         match try_read_snapshot(&probe::resolve(path), read) {
@@ -136,7 +120,7 @@ pub(super) fn read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
 }
 
 /// One try of [`read_snapshot`]. `path`: without links.
-fn try_read_snapshot<T>(path: &Path, read: Read<'_, T>) -> Found<T> {
+fn try_read_snapshot<T>(path: &Path, read: Reader<'_, T>) -> Found<T> {
     let failed = |error: io::Error| probe::refused("read", path, &error);
     if !probe::inspect(path)? {
         return Err(DatabaseError::Missing);
@@ -192,7 +176,7 @@ fn open_shm_in_use(path: &Path) -> Result<Option<File>, DatabaseError> {
 /// Reads through FILE-wal and FILE-shm, as SQLite's other readers do. Needs the lock on FILE:
 /// without that, a program that closes the database could remove FILE-wal, and SQLite would make it
 /// again.
-fn read_through_wal<T>(path: &Path, before: Stamps, shm: &File, read: Read<'_, T>) -> Found<T> {
+fn read_through_wal<T>(path: &Path, before: Stamps, shm: &File, read: Reader<'_, T>) -> Found<T> {
     let failed = |error: io::Error| probe::refused("read", path, &error);
     // Readers see a commit only when it is synced. A sync changes no stamp, so equal stamps prove
     // nothing while a program writes.
@@ -212,7 +196,7 @@ fn read_in_place<T>(
     before: Stamps,
     file: &File,
     has_wal: bool,
-    read: Read<'_, T>,
+    read: Reader<'_, T>,
 ) -> Found<T> {
     let failed = |error: io::Error| probe::refused("read", path, &error);
     let [Some(opened), wal] = &before.0 else { return Err(DatabaseError::Changing) };
@@ -271,45 +255,6 @@ fn is_unchanged(file: &File, opened: &Stamp) -> io::Result<bool> {
         now.status_changed = opened.status_changed;
     }
     Ok(now == *opened)
-}
-
-/// Locks FILE as SQLite's readers do, until `file` is closed. False if a program is writing it. The
-/// lock belongs to the open file description (fcntl_locking(2)). A lock of the process would end
-/// when SQLite closes a descriptor of the same file.
-fn lock_shared(file: &File) -> io::Result<bool> {
-    let is_locked =
-        set_lock(file, libc::F_RDLCK, PENDING)? && set_lock(file, libc::F_RDLCK, SHARED)?;
-    set_lock(file, libc::F_UNLCK, PENDING)?;
-    Ok(is_locked)
-}
-
-/// Takes or gives up a lock on a range: the offset of its first byte, and its length. False if
-/// another program has a lock that excludes this one.
-pub(super) fn set_lock(file: &File, kind: i32, range: (off_t, off_t)) -> io::Result<bool> {
-    match fcntl(file, FcntlArg::F_OFD_SETLK(&range_lock(kind, range))) {
-        Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(false),
-        set => set.map(|_| true).map_err(io::Error::from),
-    }
-}
-
-/// Whether another program has a lock that excludes this one.
-fn is_locked(file: &File, kind: i32, range: (off_t, off_t)) -> io::Result<bool> {
-    let mut lock = range_lock(kind, range);
-    fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock))?;
-    Ok(i32::from(lock.l_type) != libc::F_UNLCK)
-}
-
-/// A read lock, a write lock or none on a range. `off_t` has 32 bits on some processors. That is
-/// enough for the ranges above, and glibc, from 2.28 on, makes of them the 64 bits that the kernel
-/// takes.
-fn range_lock(kind: i32, (start, length): (off_t, off_t)) -> libc::flock {
-    libc::flock {
-        l_type: kind as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: start,
-        l_len: length,
-        l_pid: 0,
-    }
 }
 
 /// Fails while Litestream is applying a change, and if Litestream was killed while it did so. After

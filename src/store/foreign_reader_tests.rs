@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 
 use super::*;
+use crate::store::sqlite_locks::{PENDING, SHARED};
 
 /// A directory with `FILE`, a database of one color without FILE-wal. Removed when dropped.
 struct Directory(PathBuf);

@@ -27,11 +27,11 @@ pub(crate) struct SharedList {
     /// Bytes that old representations, which are still being sent, may take.
     old_max: usize,
     /// Set once, by [`Store::connect`](super::Store::connect).
-    pub(super) notify: OnceLock<Notify>,
+    pub(super) notify: OnceLock<ChangeListener>,
 }
 
 /// Called after each new version is there to be read.
-pub(crate) type Notify = Box<dyn Fn() + Send + Sync>;
+pub(crate) type ChangeListener = Box<dyn Fn() + Send + Sync>;
 
 impl SharedList {
     /// `memory_max`: bytes for requests and responses.
@@ -150,7 +150,7 @@ mod tests {
     use super::super::colors::Edit;
     use super::super::{Action, Change};
     use super::*;
-    use crate::tag::{Conditions, Tag, Tags};
+    use crate::tag::{Conditions, Tag, TagCondition};
 
     impl SharedList {
         fn envelope(&self) -> Arc<Blob> {
@@ -173,7 +173,7 @@ mod tests {
 
     /// A change that needs the tag of the list.
     fn replace_unless_empty(colors: Colors) -> Change {
-        let if_none_match = Some(Tags::OneOf([Tag::of(b"")].into()));
+        let if_none_match = Some(TagCondition::OneOf([Tag::of(b"")].into()));
         let conditions = Conditions { if_match: None, if_none_match };
         Change::new(Action::ReplaceAll(colors), conditions)
     }

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use nix::libc::F_WRLCK;
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
-use super::foreign_reader::{SHARED, set_lock};
+use super::sqlite_locks::{SHARED, set_lock};
 use super::{DatabaseError, probe};
 
 /// The wal-index in FILE-shm consists of blocks of this many bytes, each for this many frames of
@@ -74,10 +74,12 @@ impl SharedMemory {
     }
 
     /// Allocates what SQLite will map for a FILE-wal of this many frames, and a block more.
-    fn make_room(&mut self, frames: u64) -> Result<(), DatabaseError> {
+    fn allocate(&mut self, frames: u64) -> Result<(), DatabaseError> {
         let needed = SHM_BLOCK_BYTES * (frames / SHM_BLOCK_FRAMES + 2);
         if needed > self.allocated {
-            match fallocate(&self.file, FallocateFlags::empty(), 0, needed) {
+            let allocated =
+                retry_on_intr(|| fallocate(&self.file, FallocateFlags::empty(), 0, needed));
+            match allocated {
                 Ok(()) => self.allocated = needed,
                 // The file system cannot allocate in advance.
                 Err(Errno::OPNOTSUPP) => self.allocated = self.length(),
@@ -130,7 +132,7 @@ impl WalFiles {
         let opened = [given.to_owned(), beside("-wal"), beside("-shm")].map(|path| (path, None));
         let mut shm = SharedMemory::open(path)?;
         let wal = fs::metadata(&opened[1].0).map_or(0, |file| file.len());
-        shm.make_room(wal / PAGE_BYTES_MIN)?;
+        shm.allocate(wal / PAGE_BYTES_MIN)?;
         Ok(Self {
             opened,
             shm,
@@ -164,10 +166,10 @@ impl WalFiles {
         let [whole_file, whole_wal] = self.whole_lengths;
         self.whole_lengths = [whole_file.max(file), whole_wal.max(wal)];
         self.shm.check()?;
-        // A save adds each page that it changes to FILE-wal once. Without new text it cannot change
-        // more pages than FILE and FILE-wal have.
-        self.wal_bytes_max = file + 2 * wal;
-        self.make_room_for(0)
+        // What FILE-wal has, and each page that the save changes once. Without new text, it cannot
+        // change more pages than FILE and FILE-wal have.
+        self.wal_bytes_max = wal + (file + wal);
+        self.allocate_for(0)
     }
 
     /// Returns FILE or FILE-wal if that has become shorter since it was last known to be whole.
@@ -208,9 +210,9 @@ impl WalFiles {
 
     /// Makes room in FILE-shm for a save that adds this many bytes of text. The pages of its rows
     /// have at most twice as many bytes.
-    pub(super) fn make_room_for(&mut self, text: u64) -> Result<(), DatabaseError> {
+    pub(super) fn allocate_for(&mut self, text: u64) -> Result<(), DatabaseError> {
         self.wal_bytes_max += 2 * text;
-        self.shm.make_room(self.wal_bytes_max / self.page_bytes)
+        self.shm.allocate(self.wal_bytes_max / self.page_bytes)
     }
 }
 

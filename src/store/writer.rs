@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use super::POLL_INTERVAL;
 use super::database::{BUSY_TIME, TRY_TIME};
 use super::{
-    Change, Colors, Database, DatabaseError, DatabaseStatus, Deliver, Outcome, SharedList, Storage,
-    Store, Ticket,
+    Change, Colors, Database, DatabaseError, DatabaseStatus, Outcome, OutcomeHandler, SharedList,
+    Storage, Store, Ticket,
 };
 use crate::logging;
 
@@ -28,7 +28,7 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// What the store sends to the writer.
 pub(crate) enum WriterMessage {
     /// Before the first change: what takes the outcomes.
-    Connect(Deliver),
+    Connect(OutcomeHandler),
     Change(Change, Ticket),
     /// Save what came before, and close the database. The sender gets what [`Database::close`] has
     /// returned.
@@ -70,7 +70,7 @@ impl Writer {
 
     fn save_until_closed(mut self) {
         let mut unsaved = Vec::new();
-        let mut connected: Option<Deliver> = None;
+        let mut connected: Option<OutcomeHandler> = None;
         let mut closed = None;
         let mut tag_first = false;
         while closed.is_none() || !unsaved.is_empty() {
@@ -141,6 +141,8 @@ impl Writer {
             let known = self.list.version();
             match self.database.begin(&known, has_failed) {
                 Err(DatabaseError::Busy) if begun.elapsed() + TRY_TIME < BUSY_TIME => {
+                    // The write lock may be there, and another lock not.
+                    self.database.roll_back();
                     self.status.restart_clock();
                     self.publish_external()?;
                 }
@@ -227,7 +229,7 @@ mod tests {
 
     use super::super::{Action, Color, database, file_lock};
     use super::*;
-    use crate::tag::{Conditions, Tag, Tags};
+    use crate::tag::{Conditions, Tag, TagCondition};
 
     /// A store of an empty list in this directory, its writer, which does not run yet, and the
     /// outcomes of its changes.
@@ -243,7 +245,7 @@ mod tests {
         (store, writer, outcomes)
     }
 
-    fn submit(store: &Store, action: Action, if_match: Option<Tags>) {
+    fn submit(store: &Store, action: Action, if_match: Option<TagCondition>) {
         let conditions = Conditions { if_match, if_none_match: None };
         let ticket = Ticket { worker: 0, connection: 0 };
         store.submit(Change::new(action, conditions), ticket, true);
@@ -258,7 +260,7 @@ mod tests {
         let directory = scratch("tag");
         let (store, writer, outcomes) = open(&directory);
         let long: Colors = (0..5_000).map(|name| Color::new(&name.to_string(), "")).collect();
-        let if_match = Some(Tags::OneOf([Tag::of(b"")].into()));
+        let if_match = Some(TagCondition::OneOf([Tag::of(b"")].into()));
         submit(&store, Action::Create(Color::new("a", "")), if_match);
         (0..12).for_each(|_| submit(&store, Action::ReplaceAll(long.clone()), None));
         let writing = thread::spawn(|| writer.run());

@@ -52,6 +52,15 @@ fn fault(server: &Server) -> (u16, String) {
     (status, json["status"].as_str().unwrap().to_owned())
 }
 
+#[test]
+fn a_seed_beside_a_file_that_others_write_is_a_warning() {
+    let scratch = Scratch::new();
+    let file = scratch.file("colors.db");
+    Server::start(&["--data", &file]).stop();
+    let log = Server::start(&["--read-only", "--data", &file, "--seed", "none"]).stop();
+    assert!(log.contains("[WARN] --seed does nothing: others write the list of --data\n"), "{log}");
+}
+
 /// A service on `live.db`, with a writer that replaces its list all the time, while `bring` brings
 /// `live.db` to the file that is followed, again and again. Two followers read it for some seconds:
 /// no list is mixed, and the next ones come.

@@ -98,8 +98,8 @@ impl Connection {
         let timing = if matches!(timing, Timing::Pass) { Timing::Long } else { timing };
         self.state = State::AwaitingAnswer { request, timing };
         self.output.send(&self.socket)?;
-        // Nothing is received now, but epoll watches for IN already, few clients send more, and
-        // epoll_ctl takes time.
+        // Epoll goes on to watch for IN: few clients send more before their answer, and to stop
+        // watching costs a system call. If a client does send more, `Ready` stops it.
         Ok(Next::Wait(EventFlags::IN))
     }
 

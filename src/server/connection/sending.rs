@@ -45,13 +45,13 @@ impl Connection {
             Phase::Full | Phase::Stopping => AfterSend::Linger,
             Phase::Serving => AfterSend::Answer,
         };
-        let stays_open = context.shared().stays_open.as_str();
-        let connection = if then == AfterSend::Answer { stays_open } else { CLOSES };
+        let keep_alive_fields = context.shared().keep_alive_fields.as_str();
+        let connection = if then == AfterSend::Answer { keep_alive_fields } else { CLOSES };
         self.push(Some(request), response, connection, context);
         then
     }
 
-    pub(super) fn refuse_for_room(
+    pub(super) fn refuse_for_memory(
         &mut self,
         request: Option<&Request>,
         context: &mut LoopContext<'_>,
@@ -76,7 +76,7 @@ impl Connection {
         response: Response,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Next> {
-        let unfinished = self.parser.refuse();
+        let unfinished = self.parser.abandon();
         self.push(request.or(unfinished.as_ref()), response, CLOSES, context);
         self.send(AfterSend::Linger, context)
     }
