@@ -90,7 +90,7 @@ impl Parser {
         Ok(())
     }
 
-    /// The next request, if all of it has arrived. After an error, call [`Parser::refuse`].
+    /// The next request, if all of it has arrived. After an error, call [`Parser::abandon`].
     pub(crate) fn next_request(
         &mut self,
         content_max: usize,

@@ -23,7 +23,7 @@ pub(super) struct Inbox {
     pub(super) worker: usize,
     pub(super) shared: Arc<Shared>,
     /// Which of its connections wait for a change of the list.
-    pub(super) watches: Arc<Watches>,
+    pub(super) watches: Watches,
     /// Each worker has one of its threads for good. The one that is left makes the answers that
     /// take long, one after the other, so that they delay only the clients who asked for them, and
     /// frees long lists.
@@ -43,7 +43,7 @@ pub(super) enum Mail {
 impl Inbox {
     pub(super) fn new(worker: usize, shared: Arc<Shared>, pool: ThreadPool) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let watches = Arc::new(Watches::new(Arc::clone(&shared), worker, pool.clone()));
+        let watches = Watches::default();
         Ok(Self { mail: Mutex::default(), eventfd, worker, shared, watches, pool })
     }
 
@@ -67,13 +67,6 @@ impl Inbox {
     pub(super) fn wake(&self) {
         // It fails only when the counter is at its end, 2^64 - 2, and then the eventfd is readable.
         let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
-    }
-
-    /// Tells the worker of a new version of the list, if one of its connections waits for that.
-    pub(super) fn note_change(&self) {
-        if self.watches.note_change() {
-            self.wake();
-        }
     }
 
     /// Has a thread of the pool answer the connection with this id, however long that takes.

@@ -9,21 +9,14 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use threadpool::ThreadPool;
-
-use super::Shared;
+use super::inbox::Inbox;
 use crate::service::Subject;
 use crate::store::{Colors, SharedList};
 
-/// The connections of one worker that wait. Whoever changes the list reads two atomics of it, and
-/// takes no lock.
+/// The connections of one worker that wait.
+#[derive(Default)]
 pub(super) struct Watches {
-    shared: Arc<Shared>,
-    /// The number of the worker.
-    worker: usize,
-    /// Frees long lists.
-    pool: ThreadPool,
-    /// The list has changed since [`Watches::take_affected`].
+    /// The list has changed since [`Inbox::take_affected`].
     has_changed: AtomicBool,
     /// Only the worker takes it.
     entries: Mutex<Entries>,
@@ -48,47 +41,45 @@ enum Key {
 
 /// One connection that waits, until this is dropped.
 pub(super) struct Watch {
-    watches: Arc<Watches>,
+    inbox: Arc<Inbox>,
     key: Key,
     connection: u64,
 }
 
-impl Watches {
-    pub(super) fn new(shared: Arc<Shared>, worker: usize, pool: ThreadPool) -> Self {
-        let has_changed = AtomicBool::new(false);
-        Self { shared, worker, pool, has_changed, entries: Mutex::default() }
-    }
-
-    /// Adds a connection. Ask the service once more after that: a change that came before is not
-    /// noticed here.
-    pub(super) fn add(self: &Arc<Self>, subject: &Subject, connection: u64) -> Watch {
-        let mut entries = self.lock();
+impl Inbox {
+    /// Adds a connection of the worker. Ask the service once more after that: a change that came
+    /// before is not noticed here.
+    pub(super) fn watch(self: &Arc<Self>, subject: &Subject, connection: u64) -> Watch {
+        let mut entries = self.entries();
         let key = match subject {
             Subject::List => Key::List,
             Subject::Color(name) => Key::Color(entries.hasher.hash_one(&**name)),
         };
         entries.ids.insert((key, connection));
         entries.seen.get_or_insert_with(|| self.list().version());
-        self.count().store(entries.ids.len(), Relaxed);
-        Watch { watches: Arc::clone(self), key, connection }
+        self.waiting().store(entries.ids.len(), Relaxed);
+        Watch { inbox: Arc::clone(self), key, connection }
     }
 
-    /// Notes that the list has changed. True if the worker has to be woken for it.
+    /// Wakes the worker for a new version of the list, if one of its connections waits for that.
+    /// Reads two atomics, and takes no lock.
     ///
     /// Call it when the new version can be read. If a connection is added meanwhile, this may still
-    /// count 0. That connection asks after it is added, and so finds the new version.
-    pub(super) fn note_change(&self) -> bool {
-        self.count().load(Relaxed) > 0 && !self.has_changed.swap(true, SeqCst)
+    /// find none. That connection asks after it is added, and so finds the new version.
+    pub(super) fn note_change(&self) {
+        if self.waiting().load(Relaxed) > 0 && !self.watches.has_changed.swap(true, SeqCst) {
+            self.wake();
+        }
     }
 
     /// The connections whose subject may have changed since the last call: those that wait for the
     /// list or for a color that differs. If the whole list was replaced, it is all of them, and the
     /// pool frees the list before.
     pub(super) fn take_affected(&self) -> Vec<u64> {
-        if !self.has_changed.swap(false, SeqCst) {
+        if !self.watches.has_changed.swap(false, SeqCst) {
             return Vec::new();
         }
-        let mut entries = self.lock();
+        let mut entries = self.entries();
         let Some(seen) = entries.seen.take() else { return Vec::new() };
         let current = self.list().version();
         if !seen.is_version_of(&current) {
@@ -96,7 +87,7 @@ impl Watches {
             drop(entries);
             // To compare two whole lists takes long.
             self.free(seen);
-            return self.all();
+            return self.watching();
         }
         let mut affected = Vec::new();
         let mut add = |key| {
@@ -110,11 +101,11 @@ impl Watches {
     }
 
     /// All connections that wait.
-    pub(super) fn all(&self) -> Vec<u64> {
-        self.lock().ids.iter().map(|(_, id)| *id).collect()
+    pub(super) fn watching(&self) -> Vec<u64> {
+        self.entries().ids.iter().map(|(_, id)| *id).collect()
     }
 
-    /// Frees a list that was replaced, which takes long.
+    /// Has the pool free a list that was replaced, which takes long.
     fn free(&self, list: Colors) {
         self.pool.execute(move || drop(list));
     }
@@ -123,28 +114,28 @@ impl Watches {
         &self.shared.service.store.list
     }
 
-    /// How many wait.
-    fn count(&self) -> &AtomicUsize {
+    /// How many connections of the worker wait.
+    fn waiting(&self) -> &AtomicUsize {
         &self.shared.state().workers[self.worker].waiting
     }
 
-    fn lock(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.watches.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let mut entries = self.watches.lock();
+        let mut entries = self.inbox.entries();
         entries.ids.remove(&(self.key, self.connection));
-        self.watches.count().store(entries.ids.len(), Relaxed);
+        self.inbox.waiting().store(entries.ids.len(), Relaxed);
         let was_last = entries.ids.is_empty();
         let unused = entries.seen.take_if(|_| was_last);
         drop(entries);
         if let Some(seen) = unused
-            && !seen.is_version_of(&self.watches.list().version())
+            && !seen.is_version_of(&self.inbox.list().version())
         {
-            self.watches.free(seen);
+            self.inbox.free(seen);
         }
     }
 }

@@ -160,7 +160,7 @@ impl Worker {
         }
         if has_mail {
             self.take_mail(context);
-            self.resume(self.inbox.watches.take_affected());
+            self.resume(self.inbox.take_affected());
         }
         for _ in 0..self.run_queue.len().min(RESUMED_PER_PASS) {
             if let Some(id) = self.run_queue.pop_front() {
@@ -174,7 +174,7 @@ impl Worker {
         for mail in self.inbox.take() {
             match mail {
                 Mail::Ping(ping) => drop(ping),
-                Mail::TokensChanged => self.resume(self.inbox.watches.all()),
+                Mail::TokensChanged => self.resume(self.inbox.watching()),
                 // If the connection is closed by now, nobody gets the event. A change stands all
                 // the same.
                 Mail::Event(id, event) => self.serve(id, event, context),

@@ -142,7 +142,7 @@ impl Connection {
             _ => Wait { begun: context.now, seconds },
         };
         self.progress = context.now;
-        let watch = context.inbox.watches.add(&subject, context.id);
+        let watch = context.inbox.watch(&subject, context.id);
         // A change may have come between the first look and the watch.
         self.ask_again(Box::new(Waiting { request, wait, not_modified, watch }), context)
     }
