@@ -5,7 +5,7 @@ mod pending;
 mod sending;
 
 use std::io;
-use std::mem::take;
+use std::mem::replace;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,12 +51,11 @@ const OLD_TIME: Duration = Duration::from_millis(100);
 /// The keep-alive time when the service is stopping; a busy client sends its next request sooner.
 const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
-/// What a connection waits for.
-#[derive(Default)]
+/// What a connection waits for. `since`: when the client last made progress.
 enum State {
-    /// A request, or the rest of one.
-    #[default]
-    Receiving,
+    /// A request, or the rest of one. The client made progress when it connected, when it had all
+    /// responses, or when it began the request.
+    Receiving { since: Instant },
     /// The answer to a request, which takes long, or whose change has to be saved first. Nothing is
     /// received meanwhile, so that requests are answered in order. No timeout closes the
     /// connection, since its request stays in memory, and has to be counted, until the answer.
@@ -64,17 +63,28 @@ enum State {
     /// A change of what its request names (RFC 7240 §4.3).
     Waiting(Box<Waiting>),
     /// Room in the socket for more of the output.
-    Sending(AfterSend),
+    Sending { then: AfterSend, since: Instant },
     /// The end of the client's side, after the last response. About `left` bytes more are received
     /// and dropped.
-    Lingering { left: usize },
+    Lingering { left: usize, since: Instant },
+    /// Nothing: the connection is to be dropped.
+    Closed,
+}
+
+/// The state that follows an event, and what the worker has to do in it.
+struct Transition(State, Next);
+
+impl Transition {
+    fn close() -> Self {
+        Self(State::Closed, Next::Close)
+    }
 }
 
 /// What follows when the whole output is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterSend {
     /// There may be whole requests in the buffer: answer them.
-    Answer,
+    Resume,
     /// There is none: receive more.
     Receive,
     /// The client has said that it sends nothing more.
@@ -150,9 +160,6 @@ pub(super) struct Connection {
     state: State,
     /// No whole request has arrived yet.
     is_new: bool,
-    /// When the client last made progress that counts for [`Connection::deadline`]: it connected,
-    /// began a request, got an answer, or took some of the output.
-    progress: Instant,
     /// When the pass began in which the last bytes were received.
     received: Instant,
     quota: Quota,
@@ -172,9 +179,8 @@ impl Connection {
             checks_host,
             parser: Parser::default(),
             output: Output::default(),
-            state: State::Receiving,
+            state: State::Receiving { since: now },
             is_new: true,
-            progress: now,
             received: now,
             quota,
         }
@@ -182,12 +188,15 @@ impl Connection {
 
     /// Receives, answers and sends as far as possible.
     pub(super) fn advance(&mut self, event: Event, context: &mut LoopContext<'_>) -> Next {
-        let next = self.handle(event, context).unwrap_or_else(|error| match error.kind() {
+        let state = replace(&mut self.state, State::Closed);
+        let handled = self.handle(event, state, context);
+        let Transition(state, next) = handled.unwrap_or_else(|error| match error.kind() {
             // By TCP_USER_TIMEOUT.
             io::ErrorKind::TimedOut => self.close(Closing::Unread, context),
             // The client has gone.
-            _ => Next::Close,
+            _ => Transition::close(),
         });
+        self.state = state;
         let request = match &self.state {
             State::AwaitingAnswer { request, .. } => memory_of(request),
             State::Waiting(waiting) => memory_of(&waiting.request),
@@ -200,23 +209,36 @@ impl Connection {
     /// When the connection is overdue; `None` while an answer is made.
     pub(super) fn deadline(&self, phase: Phase, limits: &Limits) -> Option<Instant> {
         let is_stopping = phase == Phase::Stopping;
-        let time = match &self.state {
-            State::AwaitingAnswer { .. } => return None,
-            State::Receiving if !self.parser.is_idle() => limits.request_timeout,
-            State::Receiving if is_stopping => STOPPING_KEEP_ALIVE.min(limits.keep_alive),
-            State::Receiving if self.is_new => limits.request_timeout,
-            State::Receiving => limits.keep_alive + KEEP_ALIVE_GRACE,
-            State::Waiting(_) if is_stopping => Duration::ZERO,
-            State::Waiting(waiting) => return Some(waiting.wait.end()),
-            State::Sending(_) => limits.request_timeout,
-            State::Lingering { .. } => LINGER_TIME,
+        let deadline = match &self.state {
+            State::AwaitingAnswer { .. } | State::Closed => return None,
+            State::Receiving { since } => {
+                let is_idle = self.parser.is_idle();
+                let time = if is_idle && is_stopping {
+                    STOPPING_KEEP_ALIVE.min(limits.keep_alive)
+                } else if is_idle && !self.is_new {
+                    limits.keep_alive + KEEP_ALIVE_GRACE
+                } else {
+                    limits.request_timeout
+                };
+                *since + time
+            }
+            State::Waiting(waiting) if is_stopping => waiting.wait.begun,
+            State::Waiting(waiting) => waiting.wait.end(),
+            State::Sending { since, .. } => *since + limits.request_timeout,
+            State::Lingering { since, .. } => *since + LINGER_TIME,
         };
-        Some(self.progress + time)
+        Some(deadline)
     }
 
-    /// Since when the client has made no progress, see `progress`; `None` while an answer is made.
+    /// When the client last made progress; `None` while an answer is made.
     pub(super) fn stalled_since(&self) -> Option<Instant> {
-        (!matches!(self.state, State::AwaitingAnswer { .. })).then_some(self.progress)
+        match &self.state {
+            State::AwaitingAnswer { .. } | State::Closed => None,
+            State::Waiting(waiting) => Some(waiting.wait.begun),
+            State::Receiving { since }
+            | State::Sending { since, .. }
+            | State::Lingering { since, .. } => Some(*since),
+        }
     }
 
     /// When the worker has to look at the connection at the latest, although nothing has happened
@@ -228,18 +250,22 @@ impl Connection {
         self.deadline(context.phase, &context.shared().limits)
     }
 
-    /// What each event means in each state. All else is called from here. Takes the state out of
-    /// the connection: if the handler sets no other, it receives the next request.
-    fn handle(&mut self, event: Event, context: &mut LoopContext<'_>) -> io::Result<Next> {
-        match (event, take(&mut self.state)) {
-            (Event::Ready, State::Receiving) => self.receive_requests(context),
-            (Event::Resume, State::Receiving) => self.answer_requests(context),
-            (Event::Overdue, State::Receiving) if !self.parser.is_idle() => {
+    /// What each event means in each state. All else is called from here.
+    fn handle(
+        &mut self,
+        event: Event,
+        state: State,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Transition> {
+        match (event, state) {
+            (Event::Ready, State::Receiving { since }) => self.receive_requests(since, context),
+            (Event::Resume, State::Receiving { since }) => self.answer_requests(since, context),
+            (Event::Overdue, State::Receiving { .. }) if !self.parser.is_idle() => {
                 context.counters().closed(Closing::Request).inc();
                 self.refuse(None, timed_out(), context)
             }
-            (Event::Overdue, State::Receiving) => Ok(self.close(Closing::Idle, context)),
-            (Event::Evicted, State::Receiving) => {
+            (Event::Overdue, State::Receiving { .. }) => Ok(self.close(Closing::Idle, context)),
+            (Event::Evicted, State::Receiving { .. }) => {
                 if !self.parser.is_idle() {
                     self.refuse(None, overloaded(), context)?;
                 }
@@ -254,8 +280,7 @@ impl Connection {
             }
             // The client sent more, or has ended. Epoll would report that in every pass.
             (Event::Ready, awaiting @ State::AwaitingAnswer { .. }) => {
-                self.state = awaiting;
-                Ok(Next::Wait(EventFlags::empty()))
+                Ok(Transition(awaiting, Next::Wait(EventFlags::empty())))
             }
 
             (Event::Ready, State::Waiting(waiting)) => self.receive_while_waiting(waiting, context),
@@ -268,53 +293,58 @@ impl Connection {
                 Ok(self.close(Closing::NoRoom, context))
             }
 
-            (Event::Ready | Event::Resume, State::Sending(then)) => {
-                self.send_more(then, None, context)
+            (Event::Ready | Event::Resume, State::Sending { then, since }) => {
+                self.send_more(then, since, None, context)
             }
-            (Event::Overdue, State::Sending(then)) => {
-                self.send_more(then, Some(Closing::Unread), context)
+            (Event::Overdue, State::Sending { then, since }) => {
+                self.send_more(then, since, Some(Closing::Unread), context)
             }
-            (Event::Evicted, State::Sending(then)) => {
-                self.send_more(then, Some(Closing::NoRoom), context)
+            (Event::Evicted, State::Sending { then, since }) => {
+                self.send_more(then, since, Some(Closing::NoRoom), context)
             }
 
-            (Event::Ready, State::Lingering { left }) => self.drop_received(left, context.scratch),
-            (Event::Overdue | Event::Evicted, State::Lingering { .. }) => Ok(Next::Close),
+            (Event::Ready, State::Lingering { left, since }) => {
+                self.drop_received(left, since, context.scratch)
+            }
+            (Event::Overdue | Event::Evicted, State::Lingering { .. }) => Ok(Transition::close()),
             _ => unreachable!("no such event comes in this state"),
         }
     }
 
     /// Closes the connection; counts and logs the reason.
-    fn close(&self, reason: Closing, context: &LoopContext<'_>) -> Next {
+    fn close(&self, reason: Closing, context: &LoopContext<'_>) -> Transition {
         context.counters().closed(reason).inc();
         log::debug!("closed {}: {}", access_log::client(self.peer, None), reason.label());
-        Next::Close
+        Transition::close()
     }
 
-    fn receive_requests(&mut self, context: &mut LoopContext<'_>) -> io::Result<Next> {
+    fn receive_requests(
+        &mut self,
+        since: Instant,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Transition> {
         self.received = context.now;
+        let was_idle = self.parser.is_idle();
         let length = self.parser.missing().clamp(RECEIVE_BYTES, context.scratch.len());
         match receive(&self.socket, &mut context.scratch[..length])? {
-            Some([]) if self.parser.is_idle() => return Ok(Next::Close),
-            Some([]) => {
-                return self.refuse_malformed(&ProtocolError::UnexpectedEof, context);
+            Some([]) if was_idle => Ok(Transition::close()),
+            Some([]) => self.refuse_malformed(&ProtocolError::UnexpectedEof, context),
+            Some(received) => {
+                self.parser.append(received);
+                // More bytes of a request do not give it more time.
+                let since = if was_idle { context.now } else { since };
+                self.answer_requests(since, context)
             }
-            Some(received) => self.append_received(received, context.now),
-            None => {}
+            None => self.answer_requests(since, context),
         }
-        self.answer_requests(context)
-    }
-
-    fn append_received(&mut self, received: &[u8], now: Instant) {
-        // More bytes of a request do not give it more time.
-        if self.parser.is_idle() {
-            self.progress = now;
-        }
-        self.parser.append(received);
     }
 
     /// Answers the requests in the buffer, up to [`ANSWERS_IN_A_ROW`].
-    fn answer_requests(&mut self, context: &mut LoopContext<'_>) -> io::Result<Next> {
+    fn answer_requests(
+        &mut self,
+        mut since: Instant,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Transition> {
         for _ in 0..ANSWERS_IN_A_ROW {
             if !self.output.takes_more() || self.parser.is_idle() {
                 break;
@@ -338,12 +368,12 @@ impl Connection {
                     if self.parser.take_expectation() {
                         self.output.push_continue();
                     }
-                    return self.send(AfterSend::Receive, context);
+                    return self.send(AfterSend::Receive, since, context);
                 }
             };
             self.is_new = false;
             // What follows is another request, with a time of its own.
-            self.progress = context.now;
+            since = context.now;
             if self.quota.is_refused(request.memory() + self.output.memory()) {
                 return self.refuse_for_memory(Some(&request), context);
             }
@@ -356,8 +386,8 @@ impl Connection {
                 Answer::Now(response) | Answer::Refused(response) => {
                     context.answered += 1;
                     let then = self.append_response(&request, response, context);
-                    if then != AfterSend::Answer {
-                        return self.send(then, context);
+                    if then != AfterSend::Resume {
+                        return self.send(then, since, context);
                     }
                 }
                 answer => {
@@ -366,7 +396,7 @@ impl Connection {
                 }
             }
         }
-        self.send(AfterSend::Answer, context)
+        self.send(AfterSend::Resume, since, context)
     }
 
     /// Asks the service. After a panic the list is consistent: whatever can panic comes before the

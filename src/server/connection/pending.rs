@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 
 use super::sending::panicked;
-use super::{Connection, LoopContext, Next, RECEIVE_BYTES, State, receive};
+use super::{Connection, LoopContext, Next, RECEIVE_BYTES, State, Transition, receive};
 use crate::http::{Request, Response};
 use crate::server::output::Sent;
 use crate::server::watches::Watch;
@@ -29,7 +29,7 @@ pub(super) struct Waiting {
 /// Since when a request waits for a change, and for how many seconds.
 #[derive(Clone, Copy)]
 pub(super) struct Wait {
-    begun: Instant,
+    pub(super) begun: Instant,
     seconds: u16,
 }
 
@@ -47,16 +47,17 @@ impl Wait {
     }
 }
 
-/// Which time of a request is counted.
+/// How the duration of a request is measured.
 #[derive(Clone, Copy)]
 pub(super) enum Timing {
-    /// That of the pass which received and answers it.
+    /// From the start to the end of the pass that receives and answers it.
     Pass,
     /// From its last byte to the answer, which takes long.
     Long,
     /// The same, for a change that the writer had.
     Durable,
-    /// That of the pass which ends its wait for a change: the wait is not the service's own time.
+    /// From the start to the end of the pass that ends its wait for a change. The wait itself is not
+    /// the service's own time.
     Waited(Wait),
 }
 
@@ -68,20 +69,20 @@ impl Connection {
         answer: Answer,
         timing: Timing,
         context: &mut LoopContext<'_>,
-    ) -> io::Result<Next> {
+    ) -> io::Result<Transition> {
         match answer {
             Answer::Now(response) | Answer::Refused(response) => {
                 let response = match timing {
                     Timing::Waited(wait) => wait.end_with(response, context.now),
                     _ => response,
                 };
-                let next = self.respond(&request, response, context);
+                let transition = self.finish(&request, response, context);
                 match timing {
                     Timing::Pass | Timing::Waited(_) => context.answered += 1,
                     Timing::Long => context.counters().immediate.observe(self.received.elapsed()),
                     Timing::Durable => context.counters().durable.observe(self.received.elapsed()),
                 }
-                return next;
+                return transition;
             }
             Answer::NotModified(current) => {
                 return self.begin_wait(request, *current, timing, context);
@@ -96,11 +97,10 @@ impl Connection {
             }
         }
         let timing = if matches!(timing, Timing::Pass) { Timing::Long } else { timing };
-        self.state = State::AwaitingAnswer { request, timing };
         self.output.send(&self.socket)?;
         // Epoll goes on to watch for IN: few clients send more before their answer, and to stop
         // watching costs a system call. If a client does send more, `Ready` stops it.
-        Ok(Next::Wait(EventFlags::IN))
+        Ok(Transition(State::AwaitingAnswer { request, timing }, Next::Wait(EventFlags::IN)))
     }
 
     /// Responds with what came of a change that the writer had.
@@ -109,14 +109,14 @@ impl Connection {
         request: Arc<Request>,
         outcome: Result<Outcome, DatabaseError>,
         context: &mut LoopContext<'_>,
-    ) -> io::Result<Next> {
+    ) -> io::Result<Transition> {
         let timing = Timing::Durable;
         // The JSON of a new list has to be made, which takes long.
         if matches!(outcome, Ok(Outcome::Replaced(..))) {
             let respond = move |service: &Service| Answer::Now(service.respond_to_outcome(outcome));
             context.inbox.defer(context.id, respond);
-            self.state = State::AwaitingAnswer { request, timing };
-            return Ok(Next::Wait(EventFlags::IN));
+            let state = State::AwaitingAnswer { request, timing };
+            return Ok(Transition(state, Next::Wait(EventFlags::IN)));
         }
         let respond = || context.shared().service.respond_to_outcome(outcome);
         let response = catch_unwind(AssertUnwindSafe(respond)).unwrap_or_else(|_| panicked());
@@ -131,7 +131,7 @@ impl Connection {
         current: NotModified,
         timing: Timing,
         context: &mut LoopContext<'_>,
-    ) -> io::Result<Next> {
+    ) -> io::Result<Transition> {
         let NotModified { subject, seconds, response: not_modified } = current;
         let may_wait = seconds > 0 && self.parser.is_idle() && context.phase == Phase::Serving;
         if !may_wait || self.output.send(&self.socket)? != Sent::All {
@@ -141,7 +141,6 @@ impl Connection {
             Timing::Waited(wait) => wait,
             _ => Wait { begun: context.now, seconds },
         };
-        self.progress = context.now;
         let watch = context.inbox.watch(&subject, context.id);
         // A change may have come between the first look and the watch.
         self.ask_again(Box::new(Waiting { request, wait, not_modified, watch }), context)
@@ -152,16 +151,11 @@ impl Connection {
         &mut self,
         waiting: Box<Waiting>,
         context: &mut LoopContext<'_>,
-    ) -> io::Result<Next> {
+    ) -> io::Result<Transition> {
         match self.ask_service(&waiting.request, context) {
-            Answer::NotModified(_) => self.go_on_waiting(waiting),
+            Answer::NotModified(_) => Ok(go_on_waiting(waiting)),
             answer => self.end_wait(*waiting, Some(answer), context),
         }
-    }
-
-    fn go_on_waiting(&mut self, waiting: Box<Waiting>) -> io::Result<Next> {
-        self.state = State::Waiting(waiting);
-        Ok(Next::Wait(EventFlags::IN))
     }
 
     /// Ends a wait with this answer, or without one because nothing has changed.
@@ -170,7 +164,7 @@ impl Connection {
         waiting: Waiting,
         answer: Option<Answer>,
         context: &mut LoopContext<'_>,
-    ) -> io::Result<Next> {
+    ) -> io::Result<Transition> {
         let Waiting { request, wait, not_modified, watch } = waiting;
         drop(watch);
         let answer = answer.unwrap_or(Answer::Now(not_modified));
@@ -182,15 +176,19 @@ impl Connection {
         &mut self,
         waiting: Box<Waiting>,
         context: &mut LoopContext<'_>,
-    ) -> io::Result<Next> {
+    ) -> io::Result<Transition> {
         match receive(&self.socket, &mut context.scratch[..RECEIVE_BYTES])? {
-            Some([]) => return Ok(Next::Close),
-            Some(received) => self.append_received(received, context.now),
-            None => return self.go_on_waiting(waiting),
+            Some([]) => return Ok(Transition::close()),
+            Some(received) => self.parser.append(received),
+            None => return Ok(go_on_waiting(waiting)),
         }
-        let next = self.end_wait(*waiting, None, context);
+        let transition = self.end_wait(*waiting, None, context);
         // Only now, since the 304 is timed by when its own request was received.
         self.received = context.now;
-        next
+        transition
     }
+}
+
+fn go_on_waiting(waiting: Box<Waiting>) -> Transition {
+    Transition(State::Waiting(waiting), Next::Wait(EventFlags::IN))
 }

@@ -2,12 +2,13 @@
 //! what follows when all is sent.
 
 use std::io;
+use std::time::Instant;
 
 use rustix::event::epoll::EventFlags;
 use rustix::net::Shutdown;
 use tiny_http::Method;
 
-use super::{AfterSend, Connection, LoopContext, Next, State, receive};
+use super::{AfterSend, Connection, LoopContext, Next, State, Transition, receive};
 use crate::http::{CLOSES, Parser, ProtocolError, Request, Response, StatusCode};
 use crate::metrics::Closing;
 use crate::server::access_log::{self, Exchange};
@@ -18,17 +19,15 @@ use crate::server_state::Phase;
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 impl Connection {
-    /// Appends a response to the output, and sends that.
-    pub(super) fn respond(
+    /// Appends the response to a request that was waited for to the output, and sends that.
+    pub(super) fn finish(
         &mut self,
         request: &Request,
         response: Response,
         context: &mut LoopContext<'_>,
-    ) -> io::Result<Next> {
-        // The time until the next request begins now.
-        self.progress = context.now;
+    ) -> io::Result<Transition> {
         let then = self.append_response(request, response, context);
-        self.send(then, context)
+        self.send(then, context.now, context)
     }
 
     /// Appends the response to a request to the output. Returns what follows.
@@ -43,10 +42,10 @@ impl Connection {
             // The client does not know yet that this is the last response, and may be sending its
             // next request.
             Phase::Full | Phase::Stopping => AfterSend::Linger,
-            Phase::Serving => AfterSend::Answer,
+            Phase::Serving => AfterSend::Resume,
         };
         let keep_alive_fields = context.shared().keep_alive_fields.as_str();
-        let connection = if then == AfterSend::Answer { keep_alive_fields } else { CLOSES };
+        let connection = if then == AfterSend::Resume { keep_alive_fields } else { CLOSES };
         self.push(Some(request), response, connection, context);
         then
     }
@@ -55,7 +54,7 @@ impl Connection {
         &mut self,
         request: Option<&Request>,
         context: &mut LoopContext<'_>,
-    ) -> io::Result<Next> {
+    ) -> io::Result<Transition> {
         context.counters().closed(Closing::NoRoom).inc();
         self.refuse(request, overloaded(), context)
     }
@@ -64,7 +63,7 @@ impl Connection {
         &mut self,
         error: &ProtocolError,
         context: &mut LoopContext<'_>,
-    ) -> io::Result<Next> {
+    ) -> io::Result<Transition> {
         self.refuse(None, Response::error(error.status(), error.to_string()), context)
     }
 
@@ -75,10 +74,10 @@ impl Connection {
         request: Option<&Request>,
         response: Response,
         context: &mut LoopContext<'_>,
-    ) -> io::Result<Next> {
+    ) -> io::Result<Transition> {
         let unfinished = self.parser.abandon();
         self.push(request.or(unfinished.as_ref()), response, CLOSES, context);
-        self.send(AfterSend::Linger, context)
+        self.send(AfterSend::Linger, context.now, context)
     }
 
     /// Appends a response to the output, counts it, and logs it.
@@ -100,32 +99,37 @@ impl Connection {
         access_log::log(service, &exchange);
     }
 
-    /// Sends what the socket has room for, and goes on when that is all of the output.
-    pub(super) fn send(&mut self, then: AfterSend, context: &LoopContext<'_>) -> io::Result<Next> {
+    /// Sends what the socket has room for, and goes on when that is all of the output. `since`: when
+    /// the client last made progress, for the state after that.
+    pub(super) fn send(
+        &mut self,
+        then: AfterSend,
+        since: Instant,
+        context: &LoopContext<'_>,
+    ) -> io::Result<Transition> {
         let sent = self.output.send(&self.socket)?;
-        if sent != Sent::All {
-            // The time for the client to read the rest begins now.
-            self.progress = context.now;
-        }
-        self.after_send(sent, then, context)
+        // The time for the client to read the rest begins now.
+        let since = if sent == Sent::All { since } else { context.now };
+        self.after_send(sent, then, since, context.now)
     }
 
-    /// Sends more of the output. `overdue`: why the connection is closed if the client has made no
-    /// room in the socket; epoll reports that only when a third of the buffer is free.
+    /// Sends more of the output. `overdue`: the reason to close if the socket takes nothing now.
+    /// Epoll reports room only when a third of the buffer is free, so try before closing.
     pub(super) fn send_more(
         &mut self,
         then: AfterSend,
+        since: Instant,
         overdue: Option<Closing>,
         context: &LoopContext<'_>,
-    ) -> io::Result<Next> {
+    ) -> io::Result<Transition> {
         let sent = self.output.send(&self.socket)?;
-        match overdue {
+        let since = match overdue {
             Some(reason) if sent == Sent::Nothing => return Ok(self.close(reason, context)),
             // A client that takes nothing gets no more time.
-            None if sent == Sent::Nothing => {}
-            _ => self.progress = context.now,
-        }
-        self.after_send(sent, then, context)
+            None if sent == Sent::Nothing => since,
+            _ => context.now,
+        };
+        self.after_send(sent, then, since, context.now)
     }
 
     /// Goes on after a part of the output, or all of it, was sent. A connection that ends is closed
@@ -134,39 +138,48 @@ impl Connection {
         &mut self,
         sent: Sent,
         then: AfterSend,
-        context: &LoopContext<'_>,
-    ) -> io::Result<Next> {
+        since: Instant,
+        now: Instant,
+    ) -> io::Result<Transition> {
         if sent != Sent::All {
-            self.state = State::Sending(then);
-            return Ok(if sent == Sent::Turn { Next::Queue } else { Next::Wait(EventFlags::OUT) });
+            let next = if sent == Sent::Turn { Next::Queue } else { Next::Wait(EventFlags::OUT) };
+            return Ok(Transition(State::Sending { then, since }, next));
         }
+        let read = Next::Wait(EventFlags::IN);
         match then {
-            AfterSend::Answer if !self.parser.is_idle() => return Ok(Next::Queue),
-            AfterSend::Answer | AfterSend::Receive => return Ok(Next::Wait(EventFlags::IN)),
+            AfterSend::Resume if !self.parser.is_idle() => {
+                return Ok(Transition(State::Receiving { since }, Next::Queue));
+            }
+            AfterSend::Resume | AfterSend::Receive => {
+                return Ok(Transition(State::Receiving { since }, read));
+            }
             AfterSend::Close | AfterSend::Linger => {}
         }
         let is_done = then == AfterSend::Close && self.parser.is_idle();
         if is_done
             && receive(&self.socket, &mut [0; 1024])?.is_none_or(|received| received.is_empty())
         {
-            return Ok(Next::Close);
+            return Ok(Transition::close());
         }
         rustix::net::shutdown(&self.socket, Shutdown::Write)?;
         self.parser = Parser::default();
-        self.state = State::Lingering { left: LINGER_BYTES_MAX };
-        self.progress = context.now;
-        Ok(Next::Wait(EventFlags::IN))
+        Ok(Transition(State::Lingering { left: LINGER_BYTES_MAX, since: now }, read))
     }
 
-    pub(super) fn drop_received(&mut self, left: usize, scratch: &mut [u8]) -> io::Result<Next> {
+    pub(super) fn drop_received(
+        &mut self,
+        left: usize,
+        since: Instant,
+        scratch: &mut [u8],
+    ) -> io::Result<Transition> {
         let dropped = receive(&self.socket, scratch)?.map(|received| received.len());
         let left = left.saturating_sub(dropped.unwrap_or(0));
-        self.state = State::Lingering { left };
-        Ok(match dropped {
-            Some(0) => Next::Close,
+        let next = match dropped {
+            Some(0) => return Ok(Transition::close()),
             _ if left == 0 => Next::Wait(EventFlags::empty()),
             _ => Next::Wait(EventFlags::IN),
-        })
+        };
+        Ok(Transition(State::Lingering { left, since }, next))
     }
 }
 
