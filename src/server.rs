@@ -256,8 +256,8 @@ impl AcceptLoop {
 
     /// Accepts up to [`ACCEPTS_IN_A_ROW`] connections from a listener.
     fn accept_from(&self, listener: &Listener) {
-        // An open address may be the port that a container publishes on a loopback address. So with
-        // --allow-host, its requests are checked as well.
+        // A container may publish the port of an open address on a loopback address of the host,
+        // where DNS rebinding reaches it. --allow-host asks for the check.
         let checks_host = listener.endpoint.is_loopback()
             || (listener.endpoint.is_open()
                 && !self.shared.service.options.allowlist.hosts.is_empty());

@@ -12,10 +12,10 @@
 //! | in FILE | the writer: [`Writer::run`] | the disk, and locks of other programs |
 //! | in a FILE that others write | the follower: [`Follower::run`] | the same |
 //!
-//! Writer and follower are threads of their own. The writer passes each outcome to [`OutcomeHandler`]. Who
-//! publishes a new version calls [`ChangeListener`]. Neither of these two functions waits for more than a
-//! lock. A save that panics has failed. After any other panic of the writer the process ends, since
-//! nothing would be saved any more.
+//! Writer and follower are threads of their own. The writer passes each outcome to
+//! [`OutcomeHandler`]. Who publishes a new version calls [`ChangeListener`]. Neither of these two
+//! functions waits for more than a lock. A save that panics has failed. After any other panic of
+//! the writer the process ends, since nothing would be saved any more.
 //!
 //! # Locks
 //!

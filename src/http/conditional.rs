@@ -16,9 +16,10 @@ impl fmt::Display for MalformedTags {
     }
 }
 
-/// The conditions of a request. A malformed If-None-Match on a safe method is ignored: a full response is never wrong.
+/// The conditions of a request. A malformed If-None-Match on a safe method is ignored: a full
+/// response is never wrong.
 pub(crate) fn conditions(request: &Request) -> Result<Conditions, MalformedTags> {
-    let Some(fields) = &request.rare_fields else { return Ok(Conditions::default()) };
+    let fields = request.fields();
     let if_match = parse("If-Match", &fields.if_match, Comparison::Strong)?;
     let if_none_match = match parse("If-None-Match", &fields.if_none_match, Comparison::Weak) {
         Err(_) if request.is_safe() => None,

@@ -57,8 +57,8 @@ enum State {
     /// responses, or when it began the request.
     Receiving { since: Instant },
     /// The answer to a request, which takes long, or whose change has to be saved first. Nothing is
-    /// received meanwhile, so that requests are answered in order. No timeout closes the
-    /// connection, since its request stays in memory, and has to be counted, until the answer.
+    /// received meanwhile, so that requests are answered in order. There is no deadline: until the
+    /// writer or the pool has answered, the request stays in memory, and has to be counted.
     AwaitingAnswer { request: Arc<Request>, timing: Timing },
     /// A change of what its request names (RFC 7240 §4.3).
     Waiting(Box<Waiting>),

@@ -116,8 +116,8 @@ fn lowest_limit(root: &Path, groups: &str) -> Option<usize> {
     files.filter_map(|limit| limit.trim_ascii().parse().ok()).min()
 }
 
-/// Bytes that a request counts with while it awaits its answer. The list that is made of its content
-/// takes [`LIST_FACTOR`] times as much.
+/// Bytes that a request counts with while it awaits its answer. The list that is made of its
+/// content takes [`LIST_FACTOR`] times as much.
 pub(super) fn memory_of(request: &Request) -> usize {
     request.memory() * if request.is_safe() { 1 } else { LIST_FACTOR }
 }
@@ -147,8 +147,8 @@ impl Quota {
         }
     }
 
-    /// Whether the connection would exceed [`Limits::memory_max`] with this many bytes. While the
-    /// others have none, it is always let through.
+    /// Whether the connection would exceed [`Limits::memory_max`] with this many bytes. A
+    /// connection alone may exceed it: otherwise a longer content could never be sent.
     pub(super) fn is_refused(&self, bytes: usize) -> bool {
         let others = self.shared.memory.load(Relaxed).saturating_sub(self.memory);
         bytes > UNCOUNTED_BYTES && others > 0 && others + bytes > self.shared.limits.memory_max

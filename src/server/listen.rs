@@ -160,8 +160,8 @@ impl AsFd for Listener {
     }
 }
 
-/// Opens a listening socket. `mode`: the permissions of a unix socket's file. `user_timeout`: how long
-/// the kernel waits for a TCP client to acknowledge data before it gives up the connection.
+/// Opens a listening socket. `mode`: the permissions of a unix socket's file. `user_timeout`: how
+/// long the kernel waits for a TCP client to acknowledge data before it gives up the connection.
 pub(crate) fn listen(
     endpoint: &Endpoint,
     mode: u32,

@@ -26,7 +26,8 @@ const RESPONSE_BYTES: usize = 512;
 const KEPT_BUFFER_BYTES_MAX: usize = 1024;
 
 /// Bytes that are sent before other connections get their turn. The kernel may take megabytes at a
-/// time. With much less, it times out clients that read slowly (TCP_USER_TIMEOUT).
+/// time. If a
+/// turn is much shorter, it times out clients that read slowly (TCP_USER_TIMEOUT).
 const TURN_BYTES: usize = 512 * 1024;
 
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
@@ -48,7 +49,7 @@ pub(super) enum Sent {
     All,
     /// [`TURN_BYTES`] or more: the socket may have room for more.
     Turn,
-    Some,
+    Part,
     Nothing,
 }
 
@@ -117,7 +118,7 @@ impl Output {
             };
             match sent {
                 Ok(0) | Err(Errno::AGAIN | Errno::INTR) => {
-                    return Ok(if self.sent > before { Sent::Some } else { Sent::Nothing });
+                    return Ok(if self.sent > before { Sent::Part } else { Sent::Nothing });
                 }
                 sent => self.sent += sent?,
             }

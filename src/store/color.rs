@@ -19,7 +19,8 @@ const LONG_BYTES: usize = 16 * 1024;
 const NAME_BEGIN: &[u8] = br#"{"name":"#;
 
 /// A color is a pointer to its JSON, which makes copies short: a change of the list copies whole
-/// nodes of the tree, with the colors beside the one that changes. Colors are equal when they have the same name and value.
+/// nodes of the tree, with the colors beside the one that changes. Colors are equal when they have
+/// the same name and value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Color {
     /// Name and value as JSON, with a line feed at the end.

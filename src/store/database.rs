@@ -62,7 +62,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Params, TransactionBehavior};
 
 use super::colors::Edit;
-use super::rows::{self, check_pages, read_list, value};
+use super::rows::{self, check_pages, query_value, read_list};
 use super::wal_files::{self, WalFiles};
 use super::{Color, Colors, DatabaseError, probe};
 
@@ -108,7 +108,7 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
     // syncs the directory, so that FILE and the removal of its journal are durable.
     connection.execute_batch("PRAGMA cache_spill=OFF; PRAGMA synchronous=EXTRA")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if value::<i64>(&transaction, "SELECT count(*) FROM sqlite_schema")? > 0 {
+    if query_value::<i64>(&transaction, "SELECT count(*) FROM sqlite_schema")? > 0 {
         return Ok(false);
     }
     transaction.pragma_update(None, "application_id", probe::APPLICATION_ID)?;
@@ -162,13 +162,13 @@ impl Database {
         // A start that fails later leaves FILE-wal as it is.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_wal)?;
         check_pages(&connection)?;
-        if value::<String>(&connection, "PRAGMA journal_mode")? != "wal" {
+        if query_value::<String>(&connection, "PRAGMA journal_mode")? != "wal" {
             // The change of the mode writes only the header of FILE. That is within one sector of
             // the disk, so it needs no journal. A journal that a kill left behind would keep out
             // programs that may only read FILE.
             connection.execute_batch("PRAGMA journal_mode=OFF")?;
         }
-        if value::<String>(&connection, "PRAGMA journal_mode=WAL")? != "wal" {
+        if query_value::<String>(&connection, "PRAGMA journal_mode=WAL")? != "wal" {
             return Err(DatabaseError::Unusable(
                 "its file system has no shared memory for a WAL; name a file on a local disk with \
                  --data"
@@ -181,8 +181,8 @@ impl Database {
         // SQLite makes FILE-wal at the first transaction.
         connection.execute_batch("BEGIN")?;
         let colors = read_list(&connection, &Colors::default())?;
-        let data_version = Some(value(&connection, DATA_VERSION)?);
-        files.note_opened(value(&connection, "PRAGMA page_size")?)?;
+        let data_version = Some(query_value(&connection, DATA_VERSION)?);
+        files.note_opened(query_value(&connection, "PRAGMA page_size")?)?;
         wait_for_locks(&mut connection, TRY_TIME)?;
         // SQLite syncs the directory as well before the first change, but ignores a failure.
         probe::sync_directory(path)?;
@@ -229,7 +229,7 @@ impl Database {
     ) -> Result<Option<Colors>, DatabaseError> {
         self.check_files(known)?;
         self.execute(sql, [])?;
-        let data_version = Some(value(&self.connection, DATA_VERSION)?);
+        let data_version = Some(query_value(&self.connection, DATA_VERSION)?);
         if data_version == self.data_version {
             return Ok(None);
         }

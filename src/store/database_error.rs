@@ -8,8 +8,8 @@ use rusqlite::{ErrorCode, ffi};
 use super::probe::{APPLICATION_ID, VERSION};
 
 /// Why a database cannot be opened, read or written. `Display` names the cause and what to do.
-/// Clients read this text as well, so it names the files beside FILE without their directory. The
-/// log of a start has the whole path before the text.
+/// Clients read this text as well, so it names files without their directory. A refusal of the
+/// system is the exception, since its path says what to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DatabaseError {
     /// When another process holds a lock for longer than the service waits for it.

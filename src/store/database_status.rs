@@ -59,10 +59,12 @@ impl DatabaseStatus {
 
     /// Why changes are not saved, or the list is not read; `None` if they are.
     pub(crate) fn fault(&self) -> Option<String> {
-        if let Some(failure) = self.now().failure {
+        let now = self.now();
+        if let Some(failure) = now.failure {
             return Some(format!("{}: {failure}", self.on_failure));
         }
-        (self.elapsed() > HANG_TIME)
+        now.begun
+            .is_some_and(|begun| begun.elapsed() > HANG_TIME)
             .then(|| format!("the database has not answered for {} s", HANG_TIME.as_secs()))
     }
 
@@ -87,9 +89,9 @@ impl DatabaseStatus {
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(DatabaseError::Panicked));
         let failure = result.as_ref().err();
         let before = {
-            let mut health = self.lock();
-            health.begun = None;
-            replace(&mut health.failure, failure.cloned())
+            let mut progress = self.lock();
+            progress.begun = None;
+            replace(&mut progress.failure, failure.cloned())
         };
         if let Some(failure) = failure {
             self.metrics.failures.inc();
@@ -111,10 +113,10 @@ impl DatabaseStatus {
 
     pub(super) fn note_read(&self, is_changed: bool) {
         let now = Some(SystemTime::now());
-        let mut health = self.lock();
-        health.read = now;
-        if is_changed || health.changed.is_none() {
-            health.changed = now;
+        let mut progress = self.lock();
+        progress.read = now;
+        if is_changed || progress.changed.is_none() {
+            progress.changed = now;
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::blob::Blob;
 /// Old representations may take this many times the memory for requests and responses.
 const OLD_FACTOR: usize = 2;
 
-/// Old representations may take more memory than the limit, so that a long list can be sent to its
-/// end: this many times the longest of them.
+/// One old representation may always be sent to its end, however long it is. So the limit is this
+/// many times the longest of them, if that is more.
 const LONGEST_FACTOR: usize = 2;
 
 /// How often a change that needs the tag of the list is tried. Each try computes the tag without
@@ -88,8 +88,8 @@ impl SharedList {
     /// Too much is more than `old_max`, and more than [`LONGEST_FACTOR`] times the longest old one
     /// of `sent`.
     ///
-    /// Every tracked blob that the list does not have is old. That includes the colors of a change
-    /// that is not made yet, which the limit of memory for requests bounds.
+    /// Every tracked blob that the list does not have is old, also the colors of a change that
+    /// still waits for the writer. The limit of memory for requests bounds those.
     pub(crate) fn old_to_close(&self, sent: impl Iterator<Item = Arc<Blob>>) -> Vec<Arc<Blob>> {
         let version = self.version();
         let old_bytes = Blob::all_tracked_bytes().saturating_sub(version.tracked_bytes());

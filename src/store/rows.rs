@@ -18,13 +18,13 @@ pub(super) const DELETE: &str = "DELETE FROM color WHERE id = ?1";
 pub(super) const DELETE_ALL: &str = "DELETE FROM color";
 
 /// The value that a query finds in its one row and column.
-pub(super) fn value<T: FromSql>(connection: &Connection, query: &str) -> rusqlite::Result<T> {
+pub(super) fn query_value<T: FromSql>(connection: &Connection, query: &str) -> rusqlite::Result<T> {
     connection.prepare_cached(query)?.query_row([], |row| row.get(0))
 }
 
 /// Fails if SQLite finds damage. Reading the list does not find all of it.
 pub(super) fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
-    match value::<String>(connection, "PRAGMA quick_check(1)")?.as_str() {
+    match query_value::<String>(connection, "PRAGMA quick_check(1)")?.as_str() {
         "ok" => Ok(()),
         damage => Err(DatabaseError::Damaged(damage.replace('\n', " "))),
     }
@@ -33,10 +33,10 @@ pub(super) fn check_pages(connection: &Connection) -> Result<(), DatabaseError> 
 /// Reads the list. A color that `known` has with the same id shares the memory of that one.
 pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
     // The probe has checked the header in FILE. FILE-wal may have a later one.
-    if value::<i32>(connection, "PRAGMA application_id")? != probe::APPLICATION_ID {
+    if query_value::<i32>(connection, "PRAGMA application_id")? != probe::APPLICATION_ID {
         return Err(DatabaseError::Foreign);
     }
-    if value::<i32>(connection, "PRAGMA user_version")? > probe::VERSION {
+    if query_value::<i32>(connection, "PRAGMA user_version")? > probe::VERSION {
         return Err(DatabaseError::Newer);
     }
     check_schema(connection)?;
@@ -69,7 +69,7 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
 fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
     // The text becomes part of a message, which is one line.
     let text = |query: &str| {
-        value::<String>(connection, query).map(|text| text.replace(char::is_control, " "))
+        query_value::<String>(connection, query).map(|text| text.replace(char::is_control, " "))
     };
     let found = text(
         "SELECT ifnull(max(sql), '') FROM sqlite_schema \

@@ -194,8 +194,8 @@ impl WalFiles {
         self.lengths()[0] >= PAGE_BYTES_MIN
     }
 
-    /// The lengths in bytes of FILE and FILE-wal. A FILE-wal that was moved away counts as whole:
-    /// SQLite still has it open, and whether it was cut cannot be found out by its name.
+    /// The lengths in bytes of FILE and FILE-wal. A FILE-wal that was removed counts as whole:
+    /// SQLite still writes to it, and its length cannot be read by its name.
     fn lengths(&self) -> [u64; 2] {
         let [(file, _), (wal, opened), _] = &self.opened;
         let file = fs::metadata(file).map_or(0, |file| file.len());

@@ -96,7 +96,7 @@ impl Writer {
             // all others of the same commit. If the previous commit ran out of time before it came
             // to any, they go first.
             let needs_tag = |(change, _): &(Change, Ticket)| change.needs_tag_of_list;
-            unsaved.sort_by_key(|unsaved| needs_tag(unsaved) != tag_first);
+            unsaved.sort_by_key(|change| needs_tag(change) != tag_first);
             if !unsaved.is_empty() {
                 let outcomes = self.save(&unsaved);
                 let (saved, rest) = unsaved.split_at(outcomes.len());

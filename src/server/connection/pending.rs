@@ -56,8 +56,8 @@ pub(super) enum Timing {
     Long,
     /// The same, for a change that the writer had.
     Durable,
-    /// From the start to the end of the pass that ends its wait for a change. The wait itself is not
-    /// the service's own time.
+    /// From the start to the end of the pass that ends its wait for a change. The wait itself is
+    /// not the service's own time.
     Waited(Wait),
 }
 

@@ -99,8 +99,8 @@ impl Connection {
         access_log::log(service, &exchange);
     }
 
-    /// Sends what the socket has room for, and goes on when that is all of the output. `since`: when
-    /// the client last made progress, for the state after that.
+    /// Sends what the socket has room for, and goes on when that is all of the output. `since`:
+    /// when the client last made progress, for the state after that.
     pub(super) fn send(
         &mut self,
         then: AfterSend,
