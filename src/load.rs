@@ -77,7 +77,7 @@ pub(crate) fn find(args: &Args) -> Result<Source, Failure> {
     if args.read_only {
         return Ok(Source::Followed(file.to_owned()));
     }
-    let (path, has_list) = probe::writable(file).map_err(|error| unusable(file, error))?;
+    let (path, has_list) = probe::locate_writable(file).map_err(|error| unusable(file, error))?;
     // The start rolls back a journal, which may leave FILE without a list.
     let is_finished = has_list && !probe::has_journal(&path);
     let seed = (!is_finished).then(|| read_seed(args)).transpose()?;

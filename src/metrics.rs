@@ -63,7 +63,7 @@ pub(crate) enum Closing {
 }
 
 impl Closing {
-    pub(crate) const ALL: [Self; 5] =
+    pub(crate) const ALL: [Self; Self::NoRoom as usize + 1] =
         [Self::Idle, Self::Request, Self::Unread, Self::OldList, Self::NoRoom];
 
     /// The value of the label `reason`.
@@ -137,7 +137,8 @@ pub(crate) struct WorkerCounters {
     responses: [[Counter; CLASSES.len()]; METHODS.len()],
     /// Closed connections by [`Closing`].
     closed: [Counter; Closing::ALL.len()],
-    /// Times of requests that are not in `durable`. The clock is read once per pass, so most
+    /// Times of requests that the service has answered and that are not in `durable`. Refusals of
+    /// what has not arrived as a whole are in neither. The clock is read once per pass, so most
     /// requests have the time of the pass that answered them, from its start to its end. A request
     /// that takes long has the time from the start of the pass that received its last byte. The
     /// time in the kernel's receive buffer, and in the run queue, is not counted.

@@ -12,9 +12,9 @@
 //! | log | writes log lines | standard error |
 //!
 //! A worker never waits for a client, a disk or another thread, but for the moment that a lock is
-//! held. So whatever one client does, the others of its worker are served. Answers that take long
-//! are those that need the JSON or the tag of a long list, which nobody has made yet, and those to
-//! changes with a long content.
+//! held. So whatever one client does, the others of its worker are served. Three answers take long:
+//! the first read of a long list after a change, a change with a condition on such a list, and a
+//! change of the whole list or with more than 16 KiB of content.
 //!
 //! # Who wakes whom
 //!
@@ -59,9 +59,10 @@
 //! | the client to close | 2 s | closed |
 //! | an answer that is made | no limit: the writer has its own | |
 //!
-//! Above the connection limit ([`Phase::Full`]), workers look every 20 ms, and the connections that
-//! have stalled longest, for half a second at least, get [`Event::Evicted`]. Old lists that take
-//! too much memory end the connections that read them within 100 ms (`Worker::close_old`).
+//! Above the connection limit ([`Phase::AboveLimit`]), workers look every 20 ms, and the
+//! connections that have stalled longest, for half a second at least, get [`Event::Evicted`]. Old
+//! lists that take too much memory end the connections that read them within 100 ms
+//! (`Worker::close_old`).
 
 mod access_log;
 mod connection;
@@ -199,7 +200,7 @@ impl AcceptLoop {
     /// Waits for connections and accepts them. True if the service has to stop.
     fn accept_ready(&mut self, signals: &Signals) -> io::Result<bool> {
         let is_above_limit = self.shared.excess() > 0;
-        let phase = if is_above_limit { Phase::Full } else { Phase::Serving };
+        let phase = if is_above_limit { Phase::AboveLimit } else { Phase::Serving };
         if phase != self.shared.state().phase() {
             self.set_phase(phase);
         }

@@ -17,7 +17,7 @@ pub(crate) enum Phase {
     Serving,
     /// There are more connections than [`ServerState::connections_max`]: each response closes its
     /// connection, and connections that have stalled are closed to make room.
-    Full,
+    AboveLimit,
     /// Each response closes its connection, and `/health` says so.
     Stopping,
 }
@@ -41,8 +41,11 @@ impl ServerState {
     }
 
     pub(crate) fn phase(&self) -> Phase {
-        const PHASES: [Phase; 3] = [Phase::Serving, Phase::Full, Phase::Stopping];
-        PHASES[usize::from(self.phase.load(Relaxed))]
+        match self.phase.load(Relaxed) {
+            0 => Phase::Serving,
+            1 => Phase::AboveLimit,
+            _ => Phase::Stopping,
+        }
     }
 
     /// For the accept loop alone.

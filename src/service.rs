@@ -78,7 +78,7 @@ pub(crate) enum Answer {
     /// The head of the request is refused.
     Refused(Response),
     /// What the client has is current, and it would rather wait for a change.
-    NotModified(Box<NotModified>),
+    MayWait(Box<NotModified>),
     /// When the change is saved, its outcome is delivered, and
     /// [`Service::respond_to_outcome`] makes the response.
     Saving,

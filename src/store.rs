@@ -1,5 +1,5 @@
 //! The list and how it is kept: one mutex around its current version, which all workers share, and
-//! one writer for the database. Knows no HTTP, and no sockets.
+//! one writer for the database. Knows entity tags and conditions, and nothing else of HTTP.
 //!
 //! # Threads
 //!

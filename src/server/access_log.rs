@@ -15,7 +15,7 @@ pub(super) struct Exchange<'a> {
     /// `None` for bytes that are no request.
     pub(super) request: Option<&'a Request>,
     /// When the request was received.
-    pub(super) received: Instant,
+    pub(super) received_at: Instant,
     pub(super) response: &'a Response,
     /// The length of the response, head and content.
     pub(super) bytes: usize,
@@ -25,7 +25,7 @@ pub(super) struct Exchange<'a> {
 /// the request was received, and the reason of an error, or what a change has made. Otherwise
 /// errors alone, at debug.
 pub(super) fn log(service: &Service, exchange: &Exchange<'_>) {
-    let Exchange { peer, request, received, response, bytes } = *exchange;
+    let Exchange { peer, request, received_at, response, bytes } = *exchange;
     let client = || client(peer, request.and_then(|request| request.fields().forwarded_for));
     let status = response.status.code();
     let detail = &response.log_detail;
@@ -52,7 +52,7 @@ pub(super) fn log(service: &Service, exchange: &Exchange<'_>) {
     if !is_logged {
         return log::debug!("refused {} {what} with {status}: {detail}", client());
     }
-    let taken = received.elapsed().as_micros();
+    let taken = received_at.elapsed().as_micros();
     let token = request.and_then(|request| service.token_name(request));
     let token = token.map(|name| format!("{name}@")).unwrap_or_default();
     let space = if detail.is_empty() { "" } else { " " };

@@ -96,8 +96,8 @@ enum AfterSend {
 pub(super) enum Event {
     /// What [`Next::Wait`] waits for is there, or the connection has ended.
     Ready,
-    /// The other connections have been served: go on with the output, with the requests in the
-    /// buffer, or ask again for what may have changed.
+    /// Its turn in the run queue has come. It was queued by [`Next::Queue`], or because what its
+    /// request waits for may have changed.
     Resume,
     /// From the writer: what came of a change, or why it could not be saved.
     Outcome(Result<Outcome, DatabaseError>),
@@ -161,7 +161,7 @@ pub(super) struct Connection {
     /// No whole request has arrived yet.
     is_new: bool,
     /// When the pass began in which the last bytes were received.
-    received: Instant,
+    received_at: Instant,
     quota: Quota,
 }
 
@@ -181,7 +181,7 @@ impl Connection {
             output: Output::default(),
             state: State::Receiving { since: now },
             is_new: true,
-            received: now,
+            received_at: now,
             quota,
         }
     }
@@ -323,7 +323,7 @@ impl Connection {
         since: Instant,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        self.received = context.now;
+        self.received_at = context.now;
         let was_idle = self.parser.is_idle();
         let length = self.parser.missing().clamp(RECEIVE_BYTES, context.scratch.len());
         match receive(&self.socket, &mut context.scratch[..length])? {
@@ -362,7 +362,7 @@ impl Connection {
                     if let Err(error) = unfinished {
                         return self.refuse_malformed(&error, context);
                     }
-                    if self.quota.is_refused(self.parser.memory()) {
+                    if self.quota.would_exceed(self.parser.memory()) {
                         return self.refuse_for_memory(None, context);
                     }
                     if self.parser.take_expectation() {
@@ -374,7 +374,7 @@ impl Connection {
             self.is_new = false;
             // What follows is another request, with a time of its own.
             since = context.now;
-            if self.quota.is_refused(request.memory() + self.output.memory()) {
+            if self.quota.would_exceed(request.memory() + self.output.memory()) {
                 return self.refuse_for_memory(Some(&request), context);
             }
             match self.ask_service(&request, context) {

@@ -156,7 +156,7 @@ fn every_state_has_a_deadline_in_every_phase_but_while_an_answer_is_made() {
     {
         assert_eq!(name, expected_name);
         assert_eq!(pair.deadline(Phase::Serving), deadline, "{name}");
-        assert_eq!(pair.deadline(Phase::Full), deadline, "{name}");
+        assert_eq!(pair.deadline(Phase::AboveLimit), deadline, "{name}");
         assert_eq!(pair.deadline(Phase::Stopping), stopping, "{name}");
     }
 }
@@ -241,7 +241,7 @@ fn a_wait_ends_with_another_request_the_end_of_the_client_a_stop_and_the_limit()
     for (phase, event, next) in [
         (Phase::Stopping, Event::Overdue, Next::Wait(EventFlags::IN)),
         // its place is needed at once
-        (Phase::Full, Event::Evicted, Next::Close),
+        (Phase::AboveLimit, Event::Evicted, Next::Close),
     ] {
         let mut pair = wait(1);
         pair.phase = phase;
@@ -264,7 +264,7 @@ fn a_change_before_the_wait_is_not_missed() {
     parser.append(text.as_bytes());
     let request = parser.next_request(0).unwrap().unwrap();
     let next = pair.with_context(|connection, context| connection.ask_service(&request, context));
-    let Answer::NotModified(wait) = next else { panic!("the tag is current") };
+    let Answer::MayWait(wait) = next else { panic!("the tag is current") };
     pair.change_red("2");
     let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {
         let begun = connection.begin_wait(Arc::new(request), *wait, Timing::Pass, context);

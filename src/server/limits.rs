@@ -149,7 +149,7 @@ impl Quota {
 
     /// Whether the connection would exceed [`Limits::memory_max`] with this many bytes. A
     /// connection alone may exceed it: otherwise a longer content could never be sent.
-    pub(super) fn is_refused(&self, bytes: usize) -> bool {
+    pub(super) fn would_exceed(&self, bytes: usize) -> bool {
         let others = self.shared.memory.load(Relaxed).saturating_sub(self.memory);
         bytes > UNCOUNTED_BYTES && others > 0 && others + bytes > self.shared.limits.memory_max
     }

@@ -26,8 +26,7 @@ const RESPONSE_BYTES: usize = 512;
 const KEPT_BUFFER_BYTES_MAX: usize = 1024;
 
 /// Bytes that are sent before other connections get their turn. The kernel may take megabytes at a
-/// time. If a
-/// turn is much shorter, it times out clients that read slowly (TCP_USER_TIMEOUT).
+/// time. If a turn is much shorter, it times out clients that read slowly (TCP_USER_TIMEOUT).
 const TURN_BYTES: usize = 512 * 1024;
 
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);

@@ -97,6 +97,8 @@ impl Inbox {
         add(Key::List);
         seen.diff(&current, |name| add(Key::Color(entries.hasher.hash_one(name))));
         entries.seen = Some(current);
+        // Freeing the old version may take long: without the lock.
+        drop(entries);
         affected
     }
 

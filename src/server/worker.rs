@@ -91,6 +91,8 @@ impl Worker {
         // choose this worker, as the one with the least load.
         while catch_unwind(AssertUnwindSafe(|| self.serve_all())).is_err() {
             self.connections.clear();
+            // Otherwise the next change might not wake the worker.
+            self.inbox.take_affected();
         }
     }
 
@@ -263,14 +265,15 @@ impl Worker {
         for id in overdue {
             self.serve(id, Event::Overdue, context);
         }
-        if context.phase == Phase::Full {
+        if context.phase == Phase::AboveLimit {
             self.make_room(now, context);
         }
         self.close_old();
         let deadlines =
             self.connections.values().filter_map(|entry| entry.connection.next_check(context));
         let first = deadlines.min().map(|first| first.max(now + TICK));
-        self.next_check = if context.phase == Phase::Full { Some(now + FULL_TICK) } else { first };
+        self.next_check =
+            if context.phase == Phase::AboveLimit { Some(now + FULL_TICK) } else { first };
     }
 
     /// At the connection limit, closes as many stalled connections as there are clients above it,

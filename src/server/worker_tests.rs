@@ -108,11 +108,11 @@ fn connections_are_refused_more_memory_than_all_may_use_together() {
     let worker = worker("#f00");
     let quota = || Quota::new(Arc::clone(&worker.inbox.shared), 0);
     let (mut one, other) = (quota(), quota());
-    assert!(!other.is_refused(10_001));
+    assert!(!other.would_exceed(10_001));
     one.set_memory(5_000);
-    assert!(other.is_refused(5_001) && !other.is_refused(5_000) && !one.is_refused(10_001));
+    assert!(other.would_exceed(5_001) && !other.would_exceed(5_000) && !one.would_exceed(10_001));
     drop(one);
-    assert!(!other.is_refused(10_001));
+    assert!(!other.would_exceed(10_001));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
     client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     add(&worker, socket);
     pass_at(&mut worker, Instant::now(), Worker::take_mail);
-    worker.inbox.shared.state().set_phase(Phase::Full);
+    worker.inbox.shared.state().set_phase(Phase::AboveLimit);
     let _others: Vec<_> =
         (0..10).map(|_| Quota::new(Arc::clone(&worker.inbox.shared), 1)).collect();
     let end_overdue = |worker: &mut Worker, seconds: u32| {

@@ -49,7 +49,7 @@ fn respond(service: &Service, request: &Request) -> Response {
     let context = RequestContext { checks_host: true, may_take_long: true, ticket };
     match service.respond(request, context) {
         Answer::Now(response) | Answer::Refused(response) => response,
-        Answer::NotModified(_) | Answer::Saving | Answer::Deferred => {
+        Answer::MayWait(_) | Answer::Saving | Answer::Deferred => {
             panic!("nothing is to be waited for")
         }
     }

@@ -257,7 +257,7 @@ fn read_or_wait(request: &Request, blob: &Arc<Blob>, subject: impl FnOnce() -> S
     match request.fields().prefer_wait {
         Some(seconds) if response.status == StatusCode::NotModified => {
             let response = response.with_wait(seconds);
-            Answer::NotModified(Box::new(NotModified { subject: subject(), seconds, response }))
+            Answer::MayWait(Box::new(NotModified { subject: subject(), seconds, response }))
         }
         _ => Answer::Now(response),
     }

@@ -136,7 +136,7 @@ pub(super) fn sync_directory(path: &Path) -> Result<(), DatabaseError> {
 
 /// Where the file of `--data` is, without links, and whether it has a list. Fails if this process
 /// may not write the file, or may not create files in its directory.
-pub(crate) fn writable(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
+pub(crate) fn locate_writable(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
     let has_list = inspect(file)?;
     let path = resolve(file);
     let check = |path: &Path, access| {

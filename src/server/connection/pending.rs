@@ -79,12 +79,16 @@ impl Connection {
                 let transition = self.finish(&request, response, context);
                 match timing {
                     Timing::Pass | Timing::Waited(_) => context.answered += 1,
-                    Timing::Long => context.counters().immediate.observe(self.received.elapsed()),
-                    Timing::Durable => context.counters().durable.observe(self.received.elapsed()),
+                    Timing::Long => {
+                        context.counters().immediate.observe(self.received_at.elapsed())
+                    }
+                    Timing::Durable => {
+                        context.counters().durable.observe(self.received_at.elapsed())
+                    }
                 }
                 return transition;
             }
-            Answer::NotModified(current) => {
+            Answer::MayWait(current) => {
                 return self.begin_wait(request, *current, timing, context);
             }
             Answer::Saving => {}
@@ -153,7 +157,7 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         match self.ask_service(&waiting.request, context) {
-            Answer::NotModified(_) => Ok(go_on_waiting(waiting)),
+            Answer::MayWait(_) => Ok(go_on_waiting(waiting)),
             answer => self.end_wait(*waiting, Some(answer), context),
         }
     }
@@ -184,7 +188,7 @@ impl Connection {
         }
         let transition = self.end_wait(*waiting, None, context);
         // Only now, since the 304 is timed by when its own request was received.
-        self.received = context.now;
+        self.received_at = context.now;
         transition
     }
 }

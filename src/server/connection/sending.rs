@@ -19,7 +19,7 @@ use crate::server_state::Phase;
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 impl Connection {
-    /// Appends the response to a request that was waited for to the output, and sends that.
+    /// Appends the response to a request whose answer came later, and sends it.
     pub(super) fn finish(
         &mut self,
         request: &Request,
@@ -41,7 +41,7 @@ impl Connection {
             _ if !request.keep_alive => AfterSend::Close,
             // The client does not know yet that this is the last response, and may be sending its
             // next request.
-            Phase::Full | Phase::Stopping => AfterSend::Linger,
+            Phase::AboveLimit | Phase::Stopping => AfterSend::Linger,
             Phase::Serving => AfterSend::Resume,
         };
         let keep_alive_fields = context.shared().keep_alive_fields.as_str();
@@ -94,8 +94,8 @@ impl Connection {
         let bytes = self.output.push(&mut response, is_head, &common);
         let method = request.map(|request| &request.method);
         context.counters().responses(method, response.status.code()).inc();
-        let Self { peer, received, .. } = *self;
-        let exchange = Exchange { peer, request, received, response: &response, bytes };
+        let Self { peer, received_at, .. } = *self;
+        let exchange = Exchange { peer, request, received_at, response: &response, bytes };
         access_log::log(service, &exchange);
     }
 
