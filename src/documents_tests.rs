@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, CommandFactory as _};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::args::Args;
+use crate::options::Options;
 
 /// Makes the tests write the files instead of comparing them: `WRITE_DOCUMENTS=1 cargo test
 /// documents`.
@@ -39,12 +39,12 @@ fn date() -> String {
 
 /// Fills the template: `@NAME@` stands for what is made here.
 fn man_page() -> String {
-    let mut command = Args::command();
+    let mut command = Options::command();
     command.build();
     let synopsis: String =
         command.get_arguments().filter(|option| !option.is_hide_set()).map(synopsis_of).collect();
     let mut options = Vec::new();
-    Man::new(Args::command()).render_options_section(&mut options).unwrap();
+    Man::new(Options::command()).render_options_section(&mut options).unwrap();
     TEMPLATE
         .replace("@DATE@", &date())
         .replace("@VERSION@", env!("CARGO_PKG_VERSION"))
@@ -69,7 +69,7 @@ fn synopsis_of(option: &Arg) -> String {
 /// Makes the script that completes the options in a shell.
 fn completions(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Args::command(), "colors", &mut script);
+    clap_complete::generate(shell, &mut Options::command(), "colors", &mut script);
     script
 }
 
@@ -105,7 +105,7 @@ fn the_synopsis_has_each_value_as_it_is_given() {
 fn bash_completions() -> String {
     let script = String::from_utf8(completions(Shell::Bash)).unwrap();
     let (before, after) = script.split_once("    prev=\"$3\"\n").expect("it sets the word before");
-    let command = Args::command();
+    let command = Options::command();
     let names = command
         .get_arguments()
         .filter(|option| option.is_require_equals_set())

@@ -6,7 +6,6 @@
 //!
 //! - the program
 //!   - `lib`: from the start to the end, in reading order
-//!   - `args`: options, from the command line and the environment
 //!   - `load`: where the list comes from at the start
 //!   - `failure`: why a start fails, in words that say what to do
 //!   - `fuzzing`: what fuzz targets call; in no other build
@@ -62,6 +61,8 @@
 //!   - `response`: a response as a value, and its head as bytes; the value of Date
 //!   - `status`: the statuses of responses
 //! - what all of them may use
+//!   - `options`: options, from the command line and the environment; it knows the types of all
+//!     values, also those of the groups above
 //!   - `blob`: bytes with a tag that many share
 //!   - `tag`: entity tags, and conditions on them
 //!   - `server_state`: the phase of the server, and how many connections there are
@@ -108,7 +109,6 @@
 
 #![forbid(unsafe_code)]
 
-mod args;
 mod blob;
 #[cfg(test)]
 mod documents_tests;
@@ -119,6 +119,7 @@ mod http;
 mod load;
 mod logging;
 mod metrics;
+mod options;
 mod server;
 mod server_state;
 mod service;
@@ -137,12 +138,12 @@ use std::time::{Duration, Instant};
 
 use threadpool::ThreadPool;
 
-use crate::args::Args;
 use crate::failure::Failure;
 use crate::load::Opened;
-use crate::server::{AcceptLoop, Endpoint, Limits, Listener, Shared};
+use crate::options::Options;
+use crate::server::{AcceptLoop, Endpoint, Listener, Shared};
 use crate::server_state::ServerState;
-use crate::service::{Allowlist, LoadedTokens, Service, ServiceOptions, Tokens};
+use crate::service::{LoadedTokens, Service, Tokens};
 use crate::signals::Signals;
 
 /// Bytes of stack of a worker, and of the writer; the deepest call needs a quarter of it.
@@ -161,48 +162,48 @@ const SIGNAL_PAUSE: Duration = Duration::from_millis(20);
 /// Runs the program until it is told to stop. Exit codes: 0, 1 for a failure at run time, 2 for a
 /// mistake on the command line.
 pub fn main() -> ExitCode {
-    let args = match Args::read() {
-        Ok(args) => args,
+    let options = match Options::read() {
+        Ok(options) => Arc::new(options),
         Err(mistake) => {
             logging::print(&mistake);
             return ExitCode::from(2);
         }
     };
     // It takes variables out of the environment, so there must be no other thread yet.
-    let inherited = server::inherited(args.request_timeout);
+    let inherited = server::inherited(options.request_timeout);
     let started =
-        logging::start(args.log_level).map_err(|error| Failure::System(thread_error(&error)));
-    let ended = started.and_then(|()| match &args.data {
-        Some(file) if args.dump => load::dump(file),
-        _ if args.check => check(&args),
-        _ => run(&args, inherited),
+        logging::start(options.log_level).map_err(|error| Failure::System(thread_error(&error)));
+    let ended = started.and_then(|()| match &options.data {
+        Some(file) if options.dump => load::dump(file),
+        _ if options.check => check(&options),
+        _ => run(&options, inherited),
     });
     logging::end(ended.as_ref().err());
     if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// The service, from its start to its end.
-fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> {
+fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> {
     let inherited = inherited.map_err(Failure::Inherited)?;
     let is_activated = !inherited.is_empty();
     let is_starting = Arc::new(AtomicBool::new(true));
     let signals =
-        Signals::handle(&is_starting, args.token_file.is_some()).map_err(Failure::System)?;
-    let (tokens, loaded) = load_tokens(args)?.unzip();
-    let source = load::find(args)?;
+        Signals::handle(&is_starting, options.token_file.is_some()).map_err(Failure::System)?;
+    let (tokens, loaded) = load_tokens(options)?.unzip();
+    let source = load::find(options)?;
     let path = source.path();
     let lock = source.lock()?;
     // From here on SIGTERM does not end the process at once, since the files of its sockets have to
     // be removed.
     is_starting.store(false, SeqCst);
-    let workers = args.worker_count();
+    let workers = options.worker_count();
     let memory_limit = server::control_group_limit();
     let memory_max = server::memory_max(memory_limit);
-    let sockets = if is_activated { inherited.len() } else { args.listen.len() };
+    let sockets = if is_activated { inherited.len() } else { options.listen.len() };
     let descriptors = server::raise_descriptor_limit();
     let connections_max = server::connections_max(descriptors, memory_limit, sockets, workers)
         .map_err(Failure::System)?;
-    let listeners = if is_activated { inherited } else { listen_all(args)? };
+    let listeners = if is_activated { inherited } else { listen_all(options)? };
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
     // One thread more than workers, for answers that take long.
     let pool = start_pool(workers + 1).map_err(Failure::System)?;
@@ -213,15 +214,13 @@ fn run(args: &Args, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure>
         return Ok(());
     };
     let state = ServerState::new(workers, connections_max);
-    let service = Service::new(store, service_options(args, tokens), state);
-    let limits =
-        Limits { request_timeout: args.request_timeout, keep_alive: args.keep_alive, memory_max };
-    let shared = Arc::new(Shared::new(service, limits));
+    let service = Service::new(store, Arc::clone(options), tokens, state);
+    let shared = Arc::new(Shared::new(service, memory_max));
     let mut accept_loop =
         AcceptLoop::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
     // Nothing can fail any more. A failed start logs its error alone.
-    log_start(args, &endpoints, &details, is_new);
-    log_advice(args, &endpoints, is_activated, loaded);
+    log_start(options, &endpoints, &details, is_new);
+    log_advice(options, &endpoints, is_activated, loaded);
     let ended = accept_loop.run(&signals);
     let deadline = Instant::now() + STOP_TIME;
     accept_loop.stop(deadline - CLOSE_TIME);
@@ -256,21 +255,9 @@ fn wait_for(
     }
 }
 
-/// The options of the service.
-fn service_options(args: &Args, tokens: Option<Tokens>) -> ServiceOptions {
-    ServiceOptions {
-        base: args.base_path.clone(),
-        read_only: args.read_only,
-        access_log: args.access_log,
-        allowlist: Allowlist { origins: args.allow_origin.clone(), hosts: args.allow_host.clone() },
-        content_max: args.max_body,
-        tokens,
-    }
-}
-
 /// Logs where the service listens, and what list it has.
-fn log_start(args: &Args, endpoints: &[Endpoint], details: &str, is_new: bool) {
-    let base = args.base_path.as_str();
+fn log_start(options: &Options, endpoints: &[Endpoint], details: &str, is_new: bool) {
+    let base = options.base_path.as_str();
     let place = |endpoint: &Endpoint| format!("{endpoint}{}{base}", endpoint.separator(base));
     let places: Vec<String> = endpoints.iter().map(place).collect();
     let level = if is_new { log::Level::Warn } else { log::Level::Info };
@@ -280,13 +267,13 @@ fn log_start(args: &Args, endpoints: &[Endpoint], details: &str, is_new: bool) {
 
 /// Logs which settings may not be as intended, and which tokens there are.
 fn log_advice(
-    args: &Args,
+    options: &Options,
     endpoints: &[Endpoint],
     is_activated: bool,
     loaded: Option<LoadedTokens>,
 ) {
-    args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
-    if let (true, Some(name)) = (is_activated, &args.listen_name) {
+    options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    if let (true, Some(name)) = (is_activated, &options.listen_name) {
         log::warn!(
             "{name} does nothing: the service manager hands over the sockets; change the .socket \
              unit"
@@ -295,7 +282,7 @@ fn log_advice(
     if let Some(loaded) = loaded {
         loaded.log();
     } else if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.is_open())
-        && !args.read_only
+        && !options.read_only
     {
         log::warn!(
             "whoever reaches {endpoint} may change the list: --token-file, --read-only or a \
@@ -306,28 +293,28 @@ fn log_advice(
 
 /// `--check`: reads what a start would read, and fails where it would; listens nowhere, and changes
 /// nothing.
-fn check(args: &Args) -> Result<(), Failure> {
-    let colors = load::check(args)?;
-    load_tokens(args)?;
-    args.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+fn check(options: &Options) -> Result<(), Failure> {
+    let colors = load::check(options)?;
+    load_tokens(options)?;
+    options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
     writeln!(io::stdout(), "the options are fine: {colors}").map_err(Failure::Output)
 }
 
 /// The tokens of the token file, if there is one.
-fn load_tokens(args: &Args) -> Result<Option<(Tokens, LoadedTokens)>, Failure> {
-    let Some(file) = args.token_file.as_deref() else { return Ok(None) };
-    let tokens = Tokens::new(file, args.private);
+fn load_tokens(options: &Options) -> Result<Option<(Tokens, LoadedTokens)>, Failure> {
+    let Some(file) = options.token_file.as_deref() else { return Ok(None) };
+    let tokens = Tokens::new(file);
     let loaded =
         tokens.load().map_err(|error| Failure::TokenFile(file.display().to_string(), error))?;
     Ok(Some((tokens, loaded)))
 }
 
-fn listen_all(args: &Args) -> Result<Vec<Listener>, Failure> {
+fn listen_all(options: &Options) -> Result<Vec<Listener>, Failure> {
     let listen = |endpoint: &Endpoint| {
-        server::listen(endpoint, args.unix_mode, args.request_timeout)
+        server::listen(endpoint, options.unix_mode, options.request_timeout)
             .map_err(|error| Failure::Listen(endpoint.to_string(), error))
     };
-    args.listen.iter().map(listen).collect()
+    options.listen.iter().map(listen).collect()
 }
 
 /// Starts the threads of the workers, and the one for answers that take long.

@@ -8,8 +8,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
 use crate::STACK_BYTES;
-use crate::args::Args;
 use crate::failure::Failure;
+use crate::options::Options;
 use crate::store::{
     Colors, Database, DatabaseError, Follower, Store, Writer, database, file_lock, foreign_reader,
     json, probe,
@@ -70,18 +70,23 @@ pub(crate) struct Opened {
 type Background = Box<dyn FnOnce()>;
 
 /// Finds the list, and reads the seed if FILE is to be made from it.
-pub(crate) fn find(args: &Args) -> Result<Source, Failure> {
-    let Some(file) = args.data.as_deref() else {
-        return read_seed(args).map(|(colors, name)| Source::InMemory(colors, name));
+pub(crate) fn find(options: &Options) -> Result<Source, Failure> {
+    let Some(file) = options.data.as_deref() else {
+        return read_seed(options).map(|(colors, name)| Source::InMemory(colors, name));
     };
-    if args.read_only {
+    if options.read_only {
         return Ok(Source::Followed(file.to_owned()));
     }
     let (path, has_list) = probe::locate_writable(file).map_err(|error| unusable(file, error))?;
     // The start rolls back a journal, which may leave FILE without a list.
     let is_finished = has_list && !probe::has_journal(&path);
-    let seed = (!is_finished).then(|| read_seed(args)).transpose()?;
-    Ok(Source::Database { given: file.to_owned(), path, seed, is_seed_given: args.seed.is_some() })
+    let seed = (!is_finished).then(|| read_seed(options)).transpose()?;
+    Ok(Source::Database {
+        given: file.to_owned(),
+        path,
+        seed,
+        is_seed_given: options.seed.is_some(),
+    })
 }
 
 /// Starts a thread that opens the list and sends it: FILE, which it may have to make. From then on
@@ -151,8 +156,8 @@ fn open(
 
 /// `--check`: describes the list that a start would have, and fails where the start would. Changes
 /// nothing, since a service may be running on the same file.
-pub(crate) fn check(args: &Args) -> Result<String, Failure> {
-    match find(args)? {
+pub(crate) fn check(options: &Options) -> Result<String, Failure> {
+    match find(options)? {
         Source::InMemory(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
         Source::Followed(file) => {
             let colors =
@@ -186,9 +191,9 @@ fn unusable(file: &Path, error: DatabaseError) -> Failure {
 }
 
 /// Reads the seed. Returns its colors and its name.
-fn read_seed(args: &Args) -> Result<(Colors, String), Failure> {
+fn read_seed(options: &Options) -> Result<(Colors, String), Failure> {
     let default = || Some(Path::new(SEED_FILE)).filter(|file| file.exists());
-    let (name, content) = match args.seed.as_deref().or_else(default) {
+    let (name, content) = match options.seed.as_deref().or_else(default) {
         None => ("the built-in seed".to_owned(), Ok(BUILT_IN.to_vec())),
         Some(file) => (file.display().to_string(), fs::read(file)),
     };

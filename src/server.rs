@@ -90,10 +90,8 @@ use threadpool::ThreadPool;
 
 use connection::{Connection, Event};
 use inbox::{Inbox, Mail};
-pub(crate) use limits::{
-    Limits, connections_max, control_group_limit, memory_max, raise_descriptor_limit,
-};
 use limits::{Quota, spare_connections};
+pub(crate) use limits::{connections_max, control_group_limit, memory_max, raise_descriptor_limit};
 pub(crate) use listen::{Endpoint, Listener, clash, inherited, listen};
 use worker::Worker;
 
@@ -118,10 +116,11 @@ const ACCEPTS_IN_A_ROW: usize = 64;
 /// What the accept loop and all workers share.
 pub(crate) struct Shared {
     pub(crate) service: Service,
-    pub(crate) limits: Limits,
+    /// Most bytes of requests and responses in the buffers of all connections together.
+    pub(crate) memory_max: usize,
     /// The fields about the connection of responses after which it stays open.
     pub(super) keep_alive_fields: String,
-    /// Bytes counted against [`Limits::memory_max`].
+    /// Bytes counted against [`Shared::memory_max`].
     memory: AtomicUsize,
     /// Held by the worker that closes connections to make room, so that no two close one each for
     /// the same client.
@@ -129,11 +128,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(service: Service, limits: Limits) -> Self {
+    pub(crate) fn new(service: Service, memory_max: usize) -> Self {
         // Keep-Alive has whole seconds. Some clients take 0 for no limit.
-        let keep_alive_fields = keep_alive_fields(limits.keep_alive.as_secs().max(1));
+        let keep_alive_fields = keep_alive_fields(service.options.keep_alive.as_secs().max(1));
         let memory = AtomicUsize::new(0);
-        Self { service, limits, keep_alive_fields, memory, making_room: Mutex::default() }
+        Self { service, memory_max, keep_alive_fields, memory, making_room: Mutex::default() }
     }
 
     pub(super) fn state(&self) -> &ServerState {
@@ -242,7 +241,7 @@ impl AcceptLoop {
     fn reload_tokens(&self, reload: &UnixStream) {
         // One reload is enough for several signals; it fails when there is nothing to read.
         let _ = rustix::io::read(reload, &mut [0; 64]);
-        let Some(tokens) = &self.shared.service.options.tokens else { return };
+        let Some(tokens) = &self.shared.service.tokens else { return };
         match tokens.load() {
             Ok(loaded) => {
                 loaded.log();
@@ -260,8 +259,7 @@ impl AcceptLoop {
         // A container may publish the port of an open address on a loopback address of the host,
         // where DNS rebinding reaches it. --allow-host asks for the check.
         let checks_host = listener.endpoint.is_loopback()
-            || (listener.endpoint.is_open()
-                && !self.shared.service.options.allowlist.hosts.is_empty());
+            || (listener.endpoint.is_open() && !self.shared.service.options.allow_host.is_empty());
         for _ in 0..ACCEPTS_IN_A_ROW {
             if self.shared.is_full() {
                 return;

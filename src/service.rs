@@ -13,23 +13,24 @@ mod token;
 
 use std::sync::Arc;
 
-use clap::ValueEnum;
-
 pub(crate) use matcher::BasePath;
-pub(crate) use origin::{Allowlist, parse_host, parse_origin};
+pub(crate) use origin::{parse_host, parse_origin, refused_preflight};
 use respond::openapi;
 pub(crate) use token::{LoadedTokens, Tokens};
 
 use crate::blob::Blob;
 use crate::http::Response;
 use crate::metrics::Metrics;
+use crate::options::Options;
 use crate::server_state::ServerState;
 use crate::store::{Store, Ticket};
 
 /// What requests are answered from.
 pub(crate) struct Service {
     pub(crate) store: Store,
-    pub(crate) options: ServiceOptions,
+    pub(crate) options: Arc<Options>,
+    /// A write needs one of these; `None` when everybody may write.
+    pub(crate) tokens: Option<Tokens>,
     /// The document that [`openapi`] returned for the base path.
     openapi: Arc<Blob>,
     page: Arc<Blob>,
@@ -37,27 +38,17 @@ pub(crate) struct Service {
     pub(crate) server: ServerState,
 }
 
-/// The options of the command line that decide how requests are answered.
-#[derive(Default)]
-pub(crate) struct ServiceOptions {
-    pub(crate) base: BasePath,
-    /// POST, PUT and DELETE are not allowed.
-    pub(crate) read_only: bool,
-    pub(crate) access_log: AccessLog,
-    pub(crate) allowlist: Allowlist,
-    /// Most bytes of content in one request: `--max-body`. The connection refuses longer contents,
-    /// and the page asks for none.
-    pub(crate) content_max: usize,
-    /// A write needs one of these; `None` when everybody may write.
-    pub(crate) tokens: Option<Tokens>,
-}
-
 impl Service {
-    pub(crate) fn new(store: Store, options: ServiceOptions, server: ServerState) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        options: Arc<Options>,
+        tokens: Option<Tokens>,
+        server: ServerState,
+    ) -> Self {
         let metrics = Metrics::new(server.workers.len());
-        let openapi = openapi(&options.base);
-        let page = page::page(&options.base, options.content_max);
-        Self { store, options, openapi, page, metrics, server }
+        let openapi = openapi(&options.base_path);
+        let page = page::page(&options);
+        Self { store, options, tokens, openapi, page, metrics, server }
     }
 }
 
@@ -104,17 +95,4 @@ pub(crate) enum Subject {
     List,
     /// The first color of this name.
     Color(Box<str>),
-}
-
-/// Which requests are logged: `--access-log`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AccessLog {
-    // Those that have changed the list.
-    Changes,
-    // The words of the other options, and of clap.
-    #[value(name = "true", aliases = ["yes", "on", "1", "y", "t"])]
-    All,
-    #[value(name = "false", aliases = ["no", "off", "0", "n", "f"])]
-    #[default]
-    None,
 }

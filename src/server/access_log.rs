@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use crate::http::{Challenge, Request, Response, StatusCode};
 use crate::logging::{self, excerpt};
-use crate::service::{AccessLog, Service};
+use crate::options::AccessLog;
+use crate::service::{Service, refused_preflight};
 
 /// A response, and what it answers.
 pub(super) struct Exchange<'a> {
@@ -34,7 +35,7 @@ pub(super) fn log(service: &Service, exchange: &Exchange<'_>) {
     } else if response.status == StatusCode::Forbidden {
         logging::FORBIDDEN.log(format_args!("{detail}"));
     } else if let Some(refused) =
-        request.and_then(|request| service.options.allowlist.refused_preflight(request))
+        request.and_then(|request| refused_preflight(&service.options, request))
     {
         logging::PREFLIGHTS.log(format_args!("{refused}"));
     }

@@ -20,11 +20,12 @@ use self::pending::{Timing, Waiting};
 pub(super) use self::sending::panicked;
 use self::sending::{overloaded, timed_out};
 use super::inbox::Inbox;
-use super::limits::{Limits, Quota, memory_of};
+use super::limits::{Quota, memory_of};
 use super::output::Output;
 use super::{Shared, access_log};
 use crate::http::{Parser, ProtocolError, Request};
 use crate::metrics::{Closing, WorkerCounters};
+use crate::options::Options;
 use crate::server_state::Phase;
 use crate::service::{Answer, RequestContext};
 use crate::store::{DatabaseError, Outcome, Ticket};
@@ -207,24 +208,24 @@ impl Connection {
     }
 
     /// When the connection is overdue; `None` while an answer is made.
-    pub(super) fn deadline(&self, phase: Phase, limits: &Limits) -> Option<Instant> {
+    pub(super) fn deadline(&self, phase: Phase, options: &Options) -> Option<Instant> {
         let is_stopping = phase == Phase::Stopping;
         let deadline = match &self.state {
             State::AwaitingAnswer { .. } | State::Closed => return None,
             State::Receiving { since } => {
                 let is_idle = self.parser.is_idle();
                 let time = if is_idle && is_stopping {
-                    STOPPING_KEEP_ALIVE.min(limits.keep_alive)
+                    STOPPING_KEEP_ALIVE.min(options.keep_alive)
                 } else if is_idle && !self.is_new {
-                    limits.keep_alive + KEEP_ALIVE_GRACE
+                    options.keep_alive + KEEP_ALIVE_GRACE
                 } else {
-                    limits.request_timeout
+                    options.request_timeout
                 };
                 *since + time
             }
             State::Waiting(waiting) if is_stopping => waiting.wait.begun,
             State::Waiting(waiting) => waiting.wait.end(),
-            State::Sending { since, .. } => *since + limits.request_timeout,
+            State::Sending { since, .. } => *since + options.request_timeout,
             State::Lingering { since, .. } => *since + LINGER_TIME,
         };
         Some(deadline)
@@ -247,7 +248,7 @@ impl Connection {
         if self.output.shared_content().is_some() {
             return Some(context.now + OLD_TIME);
         }
-        self.deadline(context.phase, &context.shared().limits)
+        self.deadline(context.phase, &context.shared().service.options)
     }
 
     /// What each event means in each state. All else is called from here.
@@ -349,7 +350,7 @@ impl Connection {
             if !self.output.takes_more() || self.parser.is_idle() {
                 break;
             }
-            let content_max = context.shared().service.options.content_max;
+            let content_max = context.shared().service.options.max_body;
             let checks_host = self.checks_host;
             let request = match self.parser.next_request(content_max) {
                 Ok(Some(request)) => request,

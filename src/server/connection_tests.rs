@@ -7,7 +7,7 @@ use threadpool::ThreadPool;
 
 use super::*;
 use crate::server_state::ServerState;
-use crate::service::{Service, ServiceOptions};
+use crate::service::Service;
 use crate::store::{Action, Change, Color, Colors, Store};
 
 /// A connection and the other end of its socket.
@@ -26,15 +26,10 @@ impl Pair {
     /// A connection to a service with one color.
     fn new(value: &str) -> Self {
         let colors = Colors::from_iter([Color::new("red", value)]);
-        let options = ServiceOptions { content_max: 100, ..ServiceOptions::default() };
+        let options = Options { max_body: 100, ..Options::default() };
         let store = Store::in_memory(colors, 32 << 20);
-        let service = Service::new(store, options, ServerState::new(1, 10));
-        let limits = Limits {
-            request_timeout: Duration::from_secs(30),
-            keep_alive: Duration::from_secs(75),
-            memory_max: 10_000,
-        };
-        let shared = Arc::new(Shared::new(service, limits));
+        let service = Service::new(store, options.into(), None, ServerState::new(1, 10));
+        let shared = Arc::new(Shared::new(service, 10_000));
         let inbox = Arc::new(Inbox::new(0, Arc::clone(&shared), ThreadPool::new(1)).unwrap());
         let (client, socket) = UnixStream::pair().unwrap();
         let start = Instant::now();
@@ -93,7 +88,7 @@ impl Pair {
 
     /// After how many seconds since the start the connection is overdue.
     fn deadline(&self, phase: Phase) -> Option<u64> {
-        let deadline = self.connection.deadline(phase, &self.inbox.shared.limits)?;
+        let deadline = self.connection.deadline(phase, &self.inbox.shared.service.options)?;
         Some((deadline - self.start).as_secs())
     }
 

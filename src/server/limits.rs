@@ -6,7 +6,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -42,16 +41,6 @@ const DESCRIPTORS_RESERVED: usize = 32;
 /// Most connections above the limit, for clients that wait until others are closed for them: an
 /// eighth of the limit, if that is less.
 const SPARE_CONNECTIONS_MAX: usize = 64;
-
-/// Limits for clients.
-pub(crate) struct Limits {
-    /// `--request-timeout`.
-    pub(crate) request_timeout: Duration,
-    /// `--keep-alive`.
-    pub(crate) keep_alive: Duration,
-    /// Bytes of requests and responses in the buffers of all connections together.
-    pub(crate) memory_max: usize,
-}
 
 /// How much memory the buffers of all connections may take together where [`control_group_limit`]
 /// is this: a sixteenth of it. Old lists may take twice as much. The rest is for the list, the
@@ -122,7 +111,7 @@ pub(super) fn memory_of(request: &Request) -> usize {
     request.memory() * if request.is_safe() { 1 } else { LIST_FACTOR }
 }
 
-/// One connection's part of the connection limit and of [`Limits::memory_max`], until it is
+/// One connection's part of the connection limit and of [`Shared::memory_max`], until it is
 /// dropped.
 pub(super) struct Quota {
     shared: Arc<Shared>,
@@ -147,11 +136,11 @@ impl Quota {
         }
     }
 
-    /// Whether the connection would exceed [`Limits::memory_max`] with this many bytes. A
+    /// Whether the connection would exceed [`Shared::memory_max`] with this many bytes. A
     /// connection alone may exceed it: otherwise a longer content could never be sent.
     pub(super) fn would_exceed(&self, bytes: usize) -> bool {
         let others = self.shared.memory.load(Relaxed).saturating_sub(self.memory);
-        bytes > UNCOUNTED_BYTES && others > 0 && others + bytes > self.shared.limits.memory_max
+        bytes > UNCOUNTED_BYTES && others > 0 && others + bytes > self.shared.memory_max
     }
 }
 

@@ -11,12 +11,13 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::{RecvFlags, recv, sockopt};
 use threadpool::ThreadPool;
 
+use super::Shared;
 use super::connection::{Connection, Event, LoopContext, Next};
 use super::inbox::{Inbox, Mail};
 use super::limits::Quota;
-use super::{Limits, Shared};
+use crate::options::{AccessLog, Options};
 use crate::server_state::{Phase, ServerState};
-use crate::service::{AccessLog, BasePath, Service, ServiceOptions, Tokens};
+use crate::service::{BasePath, Service, Tokens};
 use crate::store::{Store, json};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,20 +54,26 @@ impl SteppedConnection {
         const TIME: Duration = Duration::from_secs(60);
         // It is small, so that it fills up.
         sockopt::set_socket_send_buffer_size(&socket, 1).expect("it is a socket");
-        let access_log = AccessLog::All;
-        let mut options = ServiceOptions { access_log, content_max, ..Default::default() };
+        let mut options = Options {
+            request_timeout: TIME,
+            keep_alive: TIME,
+            max_body: content_max,
+            access_log: AccessLog::All,
+            ..Options::default()
+        };
+        let mut tokens = None;
         match access {
-            Access::Open => options.allowlist.origins.push("http://a".to_owned()),
+            Access::Open => options.allow_origin.push("http://a".to_owned()),
             Access::Strict => {
-                options.base = BasePath::parse("/a").expect("it is one");
-                options.tokens = Some(Tokens::new(Path::new("/dev/null"), true));
+                options.base_path = BasePath::parse("/a").expect("it is one");
+                options.private = true;
+                tokens = Some(Tokens::new(Path::new("/dev/null")));
             }
         }
         let colors = json::from_list(list).expect("these are colors");
         let store = Store::in_memory(colors, MEMORY_MAX);
-        let service = Service::new(store, options, ServerState::new(1, 10));
-        let limits = Limits { request_timeout: TIME, keep_alive: TIME, memory_max: MEMORY_MAX };
-        let shared = Arc::new(Shared::new(service, limits));
+        let service = Service::new(store, options.into(), tokens, ServerState::new(1, 10));
+        let shared = Arc::new(Shared::new(service, MEMORY_MAX));
         let quota = Quota::new(Arc::clone(&shared), 0);
         let checks_host = access == Access::Strict;
         let connection = Connection::new(socket.into(), None, checks_host, quota, Instant::now());

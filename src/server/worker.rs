@@ -255,9 +255,9 @@ impl Worker {
     /// Ends what has passed its deadline by `now`, makes room at the connection limit, and finds
     /// out when to look again.
     fn end_overdue(&mut self, now: Instant, context: &mut LoopContext<'_>) {
-        let limits = &context.shared().limits;
+        let options = &context.shared().service.options;
         let is_overdue = |entry: &Entry| {
-            let deadline = entry.connection.deadline(context.phase, limits);
+            let deadline = entry.connection.deadline(context.phase, options);
             deadline.is_some_and(|deadline| deadline <= now)
         };
         let overdue = self.connections.iter().filter(|(_, entry)| is_overdue(entry));

@@ -5,20 +5,21 @@ use threadpool::ThreadPool;
 
 use super::super::limits::Quota;
 use super::*;
-use crate::server::{Limits, Shared};
+use crate::options::Options;
+use crate::server::Shared;
 use crate::server_state::ServerState;
-use crate::service::{Service, ServiceOptions};
+use crate::service::Service;
 use crate::store::{Color, Colors, Store};
 
 /// A worker without a thread, of a service with one color.
 fn worker(value: &str) -> Worker {
     let colors = Colors::from_iter([Color::new("red", value)]);
     let store = Store::in_memory(colors, 32 << 20);
-    let options = ServiceOptions { content_max: 100, ..ServiceOptions::default() };
-    let service = Service::new(store, options, ServerState::new(2, 10));
     let time = Duration::from_secs(10);
-    let limits = Limits { request_timeout: time, keep_alive: time, memory_max: 10_000 };
-    let shared = Arc::new(Shared::new(service, limits));
+    let options =
+        Options { request_timeout: time, keep_alive: time, max_body: 100, ..Options::default() };
+    let service = Service::new(store, options.into(), None, ServerState::new(2, 10));
+    let shared = Arc::new(Shared::new(service, 10_000));
     Worker::new(Inbox::new(0, shared, ThreadPool::new(1)).unwrap().into()).unwrap()
 }
 

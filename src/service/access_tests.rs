@@ -7,7 +7,8 @@ use tiny_http::Method;
 
 use super::{LIST, ask, json, request, respond, service_with};
 use crate::http::{Challenge, Credentials, Fields, Response, StatusCode};
-use crate::service::{Service, ServiceOptions, Tokens};
+use crate::options::Options;
+use crate::service::{Service, Tokens};
 
 /// The service with the token in a file of its own.
 fn with_token(private: bool, read_only: bool) -> Service {
@@ -15,11 +16,10 @@ fn with_token(private: bool, read_only: bool) -> Service {
     let name = format!("colors-token-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
     let file = std::env::temp_dir().join(name);
     std::fs::write(&file, "abcdefgh01234567").unwrap();
-    let tokens = Tokens::new(Path::new(&file), private);
+    let tokens = Tokens::new(Path::new(&file));
     tokens.load().unwrap();
     std::fs::remove_file(&file).unwrap();
-    let tokens = Some(tokens);
-    service_with(ServiceOptions { tokens, read_only, ..ServiceOptions::default() })
+    service_with(Options { private, read_only, ..Options::default() }, Some(tokens))
 }
 
 fn ask_with(service: &Service, method: Method, target: &str, token: &str) -> Response {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tiny_http::Method;
 
-use super::Service;
 use super::matcher::{self, Resource, TargetError};
+use super::{Service, origin};
 use crate::http::{Challenge, Content, Request, Response, StatusCode, is_safe};
 
 /// The fields that a page of an allowed origin may send.
@@ -24,8 +24,8 @@ impl Service {
         request: &'a Request,
         checks_host: bool,
     ) -> Result<Resource<'a>, Response> {
-        self.options.allowlist.check(request, checks_host)?;
-        let found = matcher::find(&request.method, &request.target, &self.options.base);
+        origin::check(&self.options, request, checks_host)?;
+        let found = matcher::find(&request.method, &request.target, &self.options.base_path);
         let resource = found.map_err(|error| self.target_error(error))?;
         let admitted = match resource {
             // A preflight has an Accept of its own, which is not that of the request for which it
@@ -56,7 +56,7 @@ impl Service {
         }
         let tells_of_colors =
             matches!(resource, Resource::Colors | Resource::Color(_) | Resource::Metrics);
-        let is_private_read = self.is_private() && request.method != Method::Options;
+        let is_private_read = self.options.private && request.method != Method::Options;
         if tells_of_colors
             && (is_private_read || !request.is_safe())
             && let Some(challenge) = self.challenge(request)
@@ -73,7 +73,7 @@ impl Service {
         let allow = self.allow(resource);
         let is_written = self.methods(resource).any(|method| !is_safe(method));
         let mut fields = vec![("Allow", allow.clone().into())];
-        if request.is_preflight() && self.options.allowlist.allowed_origin(request).is_some() {
+        if request.is_preflight() && origin::allowed_origin(&self.options, request).is_some() {
             fields.extend([
                 ("Access-Control-Allow-Methods", allow.into()),
                 ("Access-Control-Allow-Headers", ALLOWED_FIELDS.into()),
@@ -100,7 +100,7 @@ impl Service {
     }
 
     fn target_error(&self, error: TargetError) -> Response {
-        let base = self.options.base.as_str();
+        let base = self.options.base_path.as_str();
         let (status, message) = match error {
             TargetError::Unknown => {
                 (StatusCode::NotFound, format!("no such resource, the list is at {base}/colors"))
@@ -120,16 +120,11 @@ impl Service {
 
     /// The name of the token that a request has, for the log.
     pub(crate) fn token_name(&self, request: &Request) -> Option<Arc<str>> {
-        self.options.tokens.as_ref()?.name(request.fields().authorization.as_ref())
+        self.tokens.as_ref()?.name(request.fields().authorization.as_ref())
     }
 
     /// Why a request has no valid token. `None` if it has one, or if everybody may write.
     fn challenge(&self, request: &Request) -> Option<Challenge> {
-        self.options.tokens.as_ref()?.check(request.fields().authorization.as_ref()).err()
-    }
-
-    /// Whether reads of colors and metrics need a token, too.
-    pub(super) fn is_private(&self) -> bool {
-        self.options.tokens.as_ref().is_some_and(|tokens| tokens.private)
+        self.tokens.as_ref()?.check(request.fields().authorization.as_ref()).err()
     }
 }

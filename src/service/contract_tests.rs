@@ -14,21 +14,22 @@ use crate::store::{Color, Colors};
 
 impl Service {
     /// A service of these colors in memory with one worker.
-    pub(crate) fn in_memory(colors: Colors, options: ServiceOptions) -> Self {
-        Self::new(Store::in_memory(colors, 32 << 20), options, ServerState::new(1, 10))
+    fn in_memory(colors: Colors, options: Options, tokens: Option<Tokens>) -> Self {
+        let store = Store::in_memory(colors, 32 << 20);
+        Self::new(store, options.into(), tokens, ServerState::new(1, 10))
     }
 }
 
 /// A service with the colors `red`, `blue` and a second `red`.
 fn service() -> Service {
-    service_with(ServiceOptions::default())
+    service_with(Options::default(), None)
 }
 
-fn service_with(options: ServiceOptions) -> Service {
+fn service_with(options: Options, tokens: Option<Tokens>) -> Service {
     let color = |name: &str, value: &str| Color::new(name, value);
     let colors =
         Colors::from_iter([color("red", "#f00"), color("blue", "#00f"), color("red", "#e00")]);
-    Service::in_memory(colors, options)
+    Service::in_memory(colors, options, tokens)
 }
 
 const LIST: &str = concat!(
@@ -192,8 +193,8 @@ fn allowed(response: &Response) -> String {
 
 #[test]
 fn read_only_allows_only_reads() {
-    let options = ServiceOptions { read_only: true, ..ServiceOptions::default() };
-    let service = service_with(options);
+    let options = Options { read_only: true, ..Options::default() };
+    let service = service_with(options, None);
     for (method, target) in [
         (Method::Post, "/colors"),
         (Method::Put, "/colors"),
@@ -269,8 +270,8 @@ fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
 #[test]
 fn an_allowed_origin_is_answered_with_cors_fields() {
     let origin = "https://friend.example";
-    let allowlist = Allowlist { origins: vec![origin.to_owned()], hosts: vec![] };
-    let service = service_with(ServiceOptions { allowlist, ..ServiceOptions::default() });
+    let options = Options { allow_origin: vec![origin.to_owned()], ..Options::default() };
+    let service = service_with(options, None);
     let fields = Fields {
         origin: Some(origin.to_owned()),
         preflight_method: Some("DELETE".to_owned()),

@@ -5,68 +5,60 @@
 
 use crate::http::{Host, Request, RequestHost, Response, StatusCode, host_has_name, host_name};
 use crate::logging::excerpt;
+use crate::options::Options;
 
-/// What the operator allows besides the service's own pages and names.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Allowlist {
-    /// Origins whose pages may read and change the list, as browsers serialize them:
-    /// `https://example.org`.
-    pub(crate) origins: Vec<String>,
-    /// Host names, without port, besides `localhost`.
-    pub(crate) hosts: Vec<String>,
+/// Refuses with 403 a change from a page of another origin and, if `checks_host`, a request for a
+/// foreign host. `checks_host` is for listeners that DNS rebinding may reach.
+pub(super) fn check(
+    options: &Options,
+    request: &Request,
+    checks_host: bool,
+) -> Result<(), Response> {
+    if let RequestHost::ByDns(name) = &request.fields().host
+        && checks_host
+        && !options.allow_host.iter().any(|allowed| host_has_name(name, allowed))
+    {
+        return Err(foreign_host(host_name(name)));
+    }
+    // RFC 9110 §9.2.1: safe methods change nothing.
+    if request.is_safe() || may_change(options, request) {
+        Ok(())
+    } else {
+        Err(cross_origin(request))
+    }
 }
 
-impl Allowlist {
-    /// Refuses with 403 a change from a page of another origin and, if `checks_host`, a request for
-    /// a foreign host. `checks_host` is for listeners that DNS rebinding may reach.
-    pub(super) fn check(&self, request: &Request, checks_host: bool) -> Result<(), Response> {
-        if let RequestHost::ByDns(name) = &request.fields().host
-            && checks_host
-            && !self.hosts.iter().any(|allowed| host_has_name(name, allowed))
-        {
-            return Err(foreign_host(host_name(name)));
-        }
-        // RFC 9110 §9.2.1: safe methods change nothing.
-        if request.is_safe() || self.may_change(request) {
-            Ok(())
-        } else {
-            Err(cross_origin(request))
-        }
-    }
+/// The Origin of a request, if the operator allows it. The two are compared byte for byte.
+pub(super) fn allowed_origin<'a>(options: &Options, request: &'a Request) -> Option<&'a str> {
+    let origin = request.fields().origin.as_deref()?;
+    options.allow_origin.iter().any(|allowed| allowed == origin).then_some(origin)
+}
 
-    /// The Origin of a request, if the operator allows it. The two are compared byte for byte.
-    pub(super) fn allowed_origin<'a>(&self, request: &'a Request) -> Option<&'a str> {
-        let origin = request.fields().origin.as_deref()?;
-        self.origins.iter().any(|allowed| allowed == origin).then_some(origin)
+/// What the log says of a preflight whose origin is not allowed: the browser will refuse the
+/// request that it is for. The response is an ordinary 204, so nothing else tells.
+pub(crate) fn refused_preflight(options: &Options, request: &Request) -> Option<String> {
+    let origin = given(&request.fields().origin)?;
+    if !request.is_preflight() || allowed_origin(options, request).is_some() {
+        return None;
     }
+    // No option takes `null`, or what is no origin at all.
+    let advice = if parse_origin(origin).is_ok() { ALLOW_ORIGIN } else { "" };
+    Some(format!("refused a preflight from the origin {}{advice}", excerpt(origin)))
+}
 
-    /// What the log says of a preflight whose origin is not allowed: the browser will refuse the
-    /// request that it is for. The response is an ordinary 204, so nothing else tells.
-    pub(crate) fn refused_preflight(&self, request: &Request) -> Option<String> {
-        let origin = given(&request.fields().origin)?;
-        if !request.is_preflight() || self.allowed_origin(request).is_some() {
-            return None;
+/// Whether a request is from a page of the service, from an allowed one, or from no browser: the
+/// algorithm of `http.CrossOriginProtection` of Go 1.25. An empty field, which no browser sends,
+/// counts as none, as in Go.
+fn may_change(options: &Options, request: &Request) -> bool {
+    let fields = request.fields();
+    match (given(&fields.sec_fetch_site), given(&fields.origin)) {
+        (Some("same-origin" | "none"), _) | (None, None) => true,
+        _ if allowed_origin(options, request).is_some() => true,
+        (None, Some(origin)) => {
+            let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+            host.is_some() && host == fields.host.text()
         }
-        // No option takes `null`, or what is no origin at all.
-        let advice = if parse_origin(origin).is_ok() { ALLOW_ORIGIN } else { "" };
-        Some(format!("refused a preflight from the origin {}{advice}", excerpt(origin)))
-    }
-
-    /// Whether a request is from a page of the service, from an allowed one, or from no browser:
-    /// the algorithm of `http.CrossOriginProtection` of Go 1.25. An empty field, which no browser
-    /// sends, counts as none, as in Go.
-    fn may_change(&self, request: &Request) -> bool {
-        let fields = request.fields();
-        match (given(&fields.sec_fetch_site), given(&fields.origin)) {
-            (Some("same-origin" | "none"), _) | (None, None) => true,
-            _ if self.allowed_origin(request).is_some() => true,
-            (None, Some(origin)) => {
-                let host =
-                    origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-                host.is_some() && host == fields.host.text()
-            }
-            (Some(_), _) => false,
-        }
+        (Some(_), _) => false,
     }
 }
 

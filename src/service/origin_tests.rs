@@ -15,10 +15,11 @@ fn request(method: Method, host: Option<&str>, fields: Fields) -> Request {
 
 const HOST: &str = "own.example:8080";
 
-fn allowlist() -> Allowlist {
-    Allowlist {
-        origins: vec!["https://friend.example".to_owned()],
-        hosts: vec!["Friend.example".to_owned()],
+fn options() -> Options {
+    Options {
+        allow_origin: vec!["https://friend.example".to_owned()],
+        allow_host: vec!["Friend.example".to_owned()],
+        ..Options::default()
     }
 }
 
@@ -45,7 +46,7 @@ fn may_change(sec_fetch_site: Option<&str>, origin: Option<&str>) -> bool {
     let fields = &Fields { sec_fetch_site: owned(sec_fetch_site), ..fields(origin) };
     let ask = |method| {
         let request = request(method, Some(HOST), fields.clone());
-        let refusal = told(allowlist().check(&request, false));
+        let refusal = told(super::check(&options(), &request, false));
         assert!(refusal.is_none() || refusal == told(Err(cross_origin(&request))), "{request:?}");
         refusal.is_none()
     };
@@ -106,14 +107,14 @@ fn without_that_the_origin_has_to_be_the_host() {
 #[test]
 fn an_origin_needs_a_host_to_equal() {
     let request = request(Method::Post, None, fields(Some("http://")));
-    assert!(allowlist().check(&request, true).is_err());
+    assert!(super::check(&options(), &request, true).is_err());
 }
 
 #[test]
 fn where_the_host_is_checked_foreign_names_are_refused() {
     let ask = |host, checks_host| {
         let request = request(Method::Get, host, Fields::default());
-        allowlist().check(&request, checks_host)
+        super::check(&options(), &request, checks_host)
     };
     for host in [
         "127.0.0.1",
@@ -159,7 +160,7 @@ fn only_an_origin_on_the_list_is_allowed() {
         (Some("https://friend.example:443"), false),
     ] {
         let request = request(Method::Get, Some(HOST), fields(origin));
-        assert_eq!(allowlist().allowed_origin(&request), origin.filter(|_| is_allowed));
+        assert_eq!(super::allowed_origin(&options(), &request), origin.filter(|_| is_allowed));
     }
 }
 
@@ -175,7 +176,7 @@ fn only_a_preflight_of_another_origin_is_one_that_was_refused() {
         (Method::Get, preflight, Some("http://evil.example"), None),
     ] {
         let fields = Fields { preflight_method: owned(asked), ..fields(origin) };
-        let refused = allowlist().refused_preflight(&request(method, Some(HOST), fields));
+        let refused = super::refused_preflight(&options(), &request(method, Some(HOST), fields));
         let expected = origin.zip(advice).map(|(origin, advice)| {
             format!("refused a preflight from the origin {origin:?}{advice}")
         });
@@ -238,14 +239,15 @@ fn client_and_operator_are_told_which_option_would_allow_a_request() {
         ("", "null", "the origin \"null\"", ""),
     ] {
         let fields = Fields { sec_fetch_site: owned(Some(site)), ..fields(Some(origin)) };
-        let refused = allowlist().check(&request(Method::Put, Some(HOST), fields), false);
+        let refused = super::check(&options(), &request(Method::Put, Some(HOST), fields), false);
         let message = "a page of another origin may not change the list";
         let log = format!("refused a change from {whence}");
         assert_eq!(told(refused), told(Err(forbidden(message, &log, advice))));
     }
     for (host, advice) in [("evil.example", "; --allow-host with it would allow that"), ("a!b", "")]
     {
-        let refused = allowlist().check(&request(Method::Get, Some(host), Fields::default()), true);
+        let refused =
+            super::check(&options(), &request(Method::Get, Some(host), Fields::default()), true);
         let message = "the service does not have this host name";
         let log = format!("refused a request to the host \"{host}\"");
         assert_eq!(told(refused), told(Err(forbidden(message, &log, advice))));

@@ -7,16 +7,16 @@
 use std::sync::Arc;
 
 use crate::blob::Blob;
-use crate::service::BasePath;
+use crate::options::Options;
 
-/// The page of a service below `base` that takes contents of up to `content_max` bytes.
-pub(super) fn page(base: &BasePath, content_max: usize) -> Arc<Blob> {
+/// The page of a service with these options.
+pub(super) fn page(options: &Options) -> Arc<Blob> {
     // Without a base path the link stays relative: a proxy may add a path of its own.
-    let link = match base.as_str() {
+    let link = match options.base_path.as_str() {
         "" => "\"colors\">/colors".to_owned(),
         base => format!("\"{base}/colors\">{base}/colors"),
     };
-    let limit = format!("data-content-max=\"{content_max}\"");
+    let limit = format!("data-content-max=\"{}\"", options.max_body);
     let html =
         HTML.replacen("data-content-max", &limit, 1).replacen("\"colors\">/colors", &link, 1);
     Arc::new(Blob::new(html.into_bytes()))

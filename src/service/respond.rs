@@ -9,10 +9,11 @@ use std::sync::Arc;
 use tiny_http::Method;
 
 use super::matcher::{BasePath, Resource};
-use super::{AccessLog, Answer, NotModified, RequestContext, Service, Subject, page};
+use super::{Answer, NotModified, RequestContext, Service, Subject, origin, page};
 use crate::blob::Blob;
 use crate::http::{CommonFields, Content, MediaType, Request, Response, StatusCode, conditions};
 use crate::logging::excerpt;
+use crate::options::AccessLog;
 use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, Submitted, json};
 
 /// To parse a longer content takes more time than the rest of a request.
@@ -152,7 +153,7 @@ impl Service {
                 // RFC 9110 §10.2.2: Location names the created color, so there is none when an
                 // earlier entry has its name.
                 let location =
-                    is_first.then(|| self.options.base.location_of(&color.name())).flatten();
+                    is_first.then(|| self.options.base_path.location_of(&color.name())).flatten();
                 let fields = location.map(|path| ("Location", path.into())).into_iter().collect();
                 let log_detail = detail(&|| format!("name {}", excerpt(&color.name())));
                 Response { status: StatusCode::Created, fields, ..sent(color, log_detail) }
@@ -206,9 +207,9 @@ impl Service {
             date,
             connection,
             allowed_origin: request
-                .and_then(|request| self.options.allowlist.allowed_origin(request)),
-            varies_by_origin: !self.options.allowlist.origins.is_empty(),
-            is_private: self.is_private(),
+                .and_then(|request| origin::allowed_origin(&self.options, request)),
+            varies_by_origin: !self.options.allow_origin.is_empty(),
+            is_private: self.options.private,
         }
     }
 }

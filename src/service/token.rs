@@ -30,8 +30,6 @@ const NAME_SYNTAX: &str =
 /// The tokens of a file. A client that has one may change the list.
 pub(crate) struct Tokens {
     file: PathBuf,
-    /// Reads of colors and metrics need a token, too.
-    pub(super) private: bool,
     accepted: RwLock<Vec<Accepted>>,
 }
 
@@ -50,8 +48,8 @@ pub(crate) struct LoadedTokens {
 
 impl Tokens {
     /// Without tokens until [`Tokens::load`] reads the file.
-    pub(crate) fn new(file: &Path, private: bool) -> Self {
-        Self { file: file.to_owned(), private, accepted: RwLock::default() }
+    pub(crate) fn new(file: &Path) -> Self {
+        Self { file: file.to_owned(), accepted: RwLock::default() }
     }
 
     pub(crate) fn file(&self) -> &Path {
@@ -219,7 +217,7 @@ mod tests {
             vec![named("a.B-_9", "abcdefgh01234567"), named(&longest, "AZ-._~+/01234567==")];
         expected.extend(nameless(&["abcdefgh01234568"]));
         assert_eq!(parsed(&content).unwrap(), expected);
-        let tokens = Tokens::new(Path::new("tokens"), false);
+        let tokens = Tokens::new(Path::new("tokens"));
         *tokens.accepted.write().unwrap() = expected;
         for (authorization, name) in [
             ("Bearer abcdefgh01234567", Some("a.B-_9")),
@@ -289,7 +287,7 @@ mod tests {
     }
 
     fn tokens(accepted: &[&str]) -> Tokens {
-        let tokens = Tokens::new(Path::new("tokens"), false);
+        let tokens = Tokens::new(Path::new("tokens"));
         *tokens.accepted.write().unwrap() = nameless(accepted);
         tokens
     }

@@ -10,11 +10,13 @@ use std::time::Duration;
 use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _, Parser, ValueHint};
+use clap::{
+    Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum, ValueHint,
+};
 use log::LevelFilter;
 
 use crate::server::{Endpoint, clash};
-use crate::service::{AccessLog, BasePath, parse_host, parse_origin};
+use crate::service::{BasePath, parse_host, parse_origin};
 
 /// The last paragraph of the help.
 const ENVIRONMENT: &str = "\
@@ -31,7 +33,7 @@ const BACKUP_VARIABLES: [&str; 1] = ["COLORS_BACKUPS"];
 #[derive(Debug, Parser)]
 #[command(version = env!("BUILD_VERSION"), max_term_width = 100, after_help = ENVIRONMENT)]
 #[command(mut_args = with_kind)]
-pub(crate) struct Args {
+pub(crate) struct Options {
     /// Address, port, or unix:PATH; repeatable
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_delimiter = ',')]
     pub(crate) listen: Vec<Endpoint>,
@@ -115,7 +117,7 @@ pub(crate) struct Args {
     pub(crate) warnings: Vec<String>,
 }
 
-impl Args {
+impl Options {
     /// Reads the command line and the environment. Fails on a mistake in them; exits after `--help`
     /// and `--version`.
     pub(crate) fn read() -> clap::error::Result<Self> {
@@ -136,18 +138,18 @@ impl Args {
             _ => option(id),
         };
         let is_default = matches.value_source("listen") == Some(ValueSource::DefaultValue);
-        let mut args = Self {
+        let mut options = Self {
             listen_name: (!is_default).then(|| name_of("listen")),
             warnings: warnings(&command),
             ..Self::from_arg_matches(&matches)?
         };
-        if args.read_only && args.data.is_some() && args.seed.is_some() {
+        if options.read_only && options.data.is_some() && options.seed.is_some() {
             let seed = name_of("seed");
-            args.warnings.push(format!("{seed} does nothing: others write the list of --data"));
+            options.warnings.push(format!("{seed} does nothing: others write the list of --data"));
         }
-        match args.conflict(name_of) {
+        match options.conflict(name_of) {
             Some(conflict) => Err(command.error(ErrorKind::ArgumentConflict, conflict)),
-            None => Ok(args),
+            None => Ok(options),
         }
     }
 
@@ -172,6 +174,26 @@ impl Args {
         // At least two workers, so that one long answer does not delay all other clients.
         let of_system = || available_parallelism().map_or(2, |count| count.get().clamp(2, 256));
         self.workers.unwrap_or_else(of_system)
+    }
+}
+
+/// Which requests are logged: `--access-log`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AccessLog {
+    // Those that have changed the list.
+    Changes,
+    // The words of the other options, and of clap.
+    #[value(name = "true", aliases = ["yes", "on", "1", "y", "t"])]
+    All,
+    #[value(name = "false", aliases = ["no", "off", "0", "n", "f"])]
+    None,
+}
+
+/// The options of a command line without any, whatever the environment has.
+#[cfg(any(test, fuzzing))]
+impl Default for Options {
+    fn default() -> Self {
+        Self::parse_from(["colors"])
     }
 }
 
@@ -306,7 +328,7 @@ mod tests {
 
     #[test]
     fn the_definition_is_sound() {
-        Args::command().debug_assert();
+        Options::command().debug_assert();
     }
 
     #[test]
@@ -366,7 +388,7 @@ mod tests {
 
     #[test]
     fn the_help_fits_100_columns() {
-        let help = Args::command().render_help().to_string();
+        let help = Options::command().render_help().to_string();
         assert!(help.lines().all(|line| line.len() <= 100), "{help}");
     }
 }
