@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use time::OffsetDateTime;
@@ -217,6 +217,13 @@ fn push<const COUNT: usize>(out: &mut Vec<u8>, parts: [&str; COUNT]) {
     parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
 }
 
+/// This time in UTC. The formats have four digits for a year: what a wrong clock says beyond the year
+/// 9999 counts as its end.
+pub(crate) fn utc(time: SystemTime) -> OffsetDateTime {
+    let end_of_9999 = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    time.min(end_of_9999).into()
+}
+
 /// The current time as an IMF-fixdate (RFC 9110 §5.6.7). The clock is read, and the text made, once
 /// per second.
 #[derive(Debug, Default)]
@@ -229,7 +236,7 @@ pub(crate) struct Date {
 impl Date {
     pub(crate) fn at(&mut self, now: Instant) -> &str {
         if self.end.is_none_or(|end| now >= end) {
-            let time = OffsetDateTime::now_utc();
+            let time = utc(SystemTime::now());
             let imf_fixdate = format_description!(
                 "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
             );
@@ -251,8 +258,6 @@ impl Response {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{SystemTime, UNIX_EPOCH};
-
     use super::*;
 
     #[track_caller]
@@ -308,6 +313,12 @@ mod tests {
             response.content.bytes(),
             b"{\"error\":true,\"message\":\"missing field \\\"name\\\"\"}\n"
         );
+    }
+
+    #[test]
+    fn a_year_has_four_digits_whatever_the_clock_says() {
+        let year = |seconds| utc(UNIX_EPOCH + Duration::from_secs(seconds)).year();
+        assert_eq!([year(253_402_300_799), year(253_402_300_800)], [9999, 9999]);
     }
 
     #[test]

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::Service;
 use super::respond::read;
 use crate::blob::Blob;
-use crate::http::{Content, MediaType, Request, Response, StatusCode};
+use crate::http::{Content, MediaType, Request, Response, StatusCode, utc};
 use crate::metrics::{DatabaseMetrics, Gauges};
 use crate::server_state::Phase;
 use crate::store::{DatabaseStatus, Storage};
@@ -71,8 +70,8 @@ impl Service {
 
 /// A time in UTC and whole seconds, as in `1994-11-06T08:49:37Z`.
 fn rfc3339(time: SystemTime) -> String {
-    let time = OffsetDateTime::from(time).truncate_to_second();
-    time.format(&Rfc3339).expect("a time of this system has a year of four digits")
+    let time = utc(time).truncate_to_second();
+    time.format(&Rfc3339).expect("its year has four digits")
 }
 
 #[cfg(test)]
