@@ -61,8 +61,8 @@ pub(crate) static CONNECTIONS: Limiter =
 
 /// Starts logging at this level, panics included.
 pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
-    let plain = (!is_journal()).then(|| plain(Queue));
-    log::set_boxed_logger(Box::new(Logger { plain })).expect("the logger is set once, here");
+    let logger = Logger::new(Queue, is_journal());
+    log::set_boxed_logger(Box::new(logger)).expect("the logger is set once, here");
     log::set_max_level(level);
     std::panic::set_hook(Box::new(|panic| FAULTS.log(format_args!("{panic}"))));
     start_writing()
@@ -204,6 +204,8 @@ impl Write for Queue {
 
 /// Writes what is in the queue to standard error, several lines at a time.
 fn write_forever(lines: &Receiver<Vec<u8>>) {
+    // Past the queue, which may be full when lines are dropped.
+    let logger = Logger::new(io::stderr(), is_journal());
     let mut reported = 0;
     while let Ok(first) = lines.recv() {
         let taken: Vec<_> = once(first).chain(lines.try_iter().take(QUEUE_LINES)).collect();
@@ -213,20 +215,11 @@ fn write_forever(lines: &Receiver<Vec<u8>>) {
         if dropped > reported && log::log_enabled!(Level::Warn) {
             let count = dropped - replace(&mut reported, dropped);
             let what = "log lines were dropped: standard error was not read fast enough";
-            warn_past_queue(format_args!("{count} {what}"));
+            let text = format_args!("{count} {what}");
+            logger.log(&Record::builder().level(Level::Warn).args(text).build());
         }
         UNWRITTEN.fetch_sub(taken.len(), Relaxed);
         sleep(GATHER_TIME);
-    }
-}
-
-/// Logs a warning from the thread that writes, without the queue, which may be full.
-fn warn_past_queue(text: fmt::Arguments<'_>) {
-    let record = Record::builder().level(Level::Warn).args(text).build();
-    match is_journal() {
-        // A failure of the log cannot be logged.
-        true => drop(io::stderr().write_all(journal_lines(&record).as_bytes())),
-        false => plain(io::stderr()).log(&record),
     }
 }
 
@@ -238,10 +231,29 @@ fn is_journal() -> bool {
     std::env::var("JOURNAL_STREAM").is_ok_and(|journal| journal == identity)
 }
 
-/// Counts warnings, and queues lines. The level is set for the whole program, not here.
+/// Counts warnings, and has simplelog make lines. The level is set for the whole program, not here.
 struct Logger {
-    /// `None` for the journal, which adds the time and the name of the program (sd-daemon(3)).
-    plain: Option<Box<WriteLogger<LineWriter<Queue>>>>,
+    /// simplelog writes a line in a dozen pieces, which the [`LineWriter`] joins.
+    lines: Box<WriteLogger<LineWriter<Box<dyn Write + Send>>>>,
+    is_journal: bool,
+}
+
+impl Logger {
+    /// The journal adds the time and the name of the program, and takes the level from the priority.
+    fn new(to: impl Write + Send + 'static, is_journal: bool) -> Self {
+        let time_and_level = if is_journal { LevelFilter::Off } else { LevelFilter::Error };
+        let config = ConfigBuilder::new()
+            .set_time_level(time_and_level)
+            .set_max_level(time_and_level)
+            .set_thread_level(LevelFilter::Off)
+            .set_target_level(LevelFilter::Off)
+            .set_location_level(LevelFilter::Off)
+            .set_time_format_custom(TIME_FORMAT)
+            .build();
+        let to: Box<dyn Write + Send> = Box::new(to);
+        let to = LineWriter::with_capacity(LINE_BYTES, to);
+        Self { lines: WriteLogger::new(LevelFilter::Trace, config, to), is_journal }
+    }
 }
 
 impl Log for Logger {
@@ -253,58 +265,81 @@ impl Log for Logger {
         if record.level() == Level::Warn {
             WARNINGS.fetch_add(1, Relaxed);
         }
-        match &self.plain {
-            Some(plain) => plain.log(record),
-            // The queue counts the lines that it cannot take.
-            None => drop(Queue.write(journal_lines(record).as_bytes())),
+        let level = record.level();
+        // simplelog formats under its lock. An argument that panics would be logged within that.
+        let mut text = record.args().to_string();
+        if self.is_journal {
+            text = with_priority(level, &text);
         }
+        self.lines.log(&Record::builder().level(level).args(format_args!("{text}")).build());
     }
 
     fn flush(&self) {}
 }
 
-/// Makes lines with a time and a level. simplelog writes a line in a dozen pieces, which the
-/// [`LineWriter`] joins.
-fn plain<W: Write + Send + 'static>(to: W) -> Box<WriteLogger<LineWriter<W>>> {
-    let config = ConfigBuilder::new()
-        .set_thread_level(LevelFilter::Off)
-        .set_target_level(LevelFilter::Off)
-        .set_location_level(LevelFilter::Off)
-        .set_time_format_custom(TIME_FORMAT)
-        .build();
-    WriteLogger::new(LevelFilter::Trace, config, LineWriter::with_capacity(LINE_BYTES, to))
-}
-
-/// The record with its priority before each line, since the journal makes an entry of each line.
-fn journal_lines(record: &Record<'_>) -> String {
-    let priority = match record.level() {
-        Level::Error => 3,
-        Level::Warn => 4,
-        Level::Info => 6,
-        Level::Debug | Level::Trace => 7,
+/// Puts the priority before each line, since the journal makes an entry of each (sd-daemon(3)).
+fn with_priority(level: Level, text: &str) -> String {
+    let priority = match level {
+        Level::Error => "<3>",
+        Level::Warn => "<4>",
+        Level::Info => "<6>",
+        Level::Debug | Level::Trace => "<7>",
     };
-    record.args().to_string().lines().map(|line| format!("<{priority}>{line}\n")).collect()
+    format!("{priority}{}", text.replace('\n', &format!("\n{priority}")))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use time::OffsetDateTime;
 
     use super::*;
 
+    /// What comes of the lines that a logger is given.
+    fn logged(is_journal: bool, log: impl FnOnce(&dyn Log)) -> String {
+        let (mut lines, writer) = io::pipe().unwrap();
+        let logger = Logger::new(writer, is_journal);
+        log(&logger);
+        drop(logger);
+        io::read_to_string(&mut lines).unwrap()
+    }
+
     #[test]
-    fn every_line_has_the_priority_of_its_level() {
+    fn every_line_of_the_journal_has_the_priority_of_its_level() {
         for (level, expected) in [
             (Level::Error, "<3>a\n<3>b\n"),
             (Level::Warn, "<4>a\n<4>b\n"),
             (Level::Info, "<6>a\n<6>b\n"),
             (Level::Debug, "<7>a\n<7>b\n"),
         ] {
-            assert_eq!(
-                journal_lines(&Record::builder().level(level).args(format_args!("a\nb")).build()),
-                expected
-            );
+            let text = logged(true, |logger| {
+                logger.log(&Record::builder().level(level).args(format_args!("a\nb")).build());
+            });
+            assert_eq!(text, expected);
         }
+    }
+
+    /// Logs a line, as the hook of a panic does, and panics.
+    struct Faulty<'a>(&'a dyn Log);
+
+    impl Display for Faulty<'_> {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.log(&Record::builder().args(format_args!("by the hook")).build());
+            panic!("an argument of a log line");
+        }
+    }
+
+    #[test]
+    fn an_argument_that_panics_leaves_the_log_usable() {
+        let text = logged(true, |logger| {
+            let log = || {
+                logger.log(&Record::builder().args(format_args!("{}", Faulty(logger))).build());
+            };
+            assert!(catch_unwind(AssertUnwindSafe(log)).is_err());
+            logger.log(&Record::builder().args(format_args!("afterwards")).build());
+        });
+        assert_eq!(text, "<6>by the hook\n<6>afterwards\n");
     }
 
     #[test]
