@@ -39,6 +39,7 @@
 //!   - `color`: a color, which is its JSON
 //!   - `json`: content and files that become colors
 //!   - `change`: what a change does to a version
+//!   - `difference`: the edits that lead from one list to another
 //!   - `writer`: group commit, and looks for what other programs have committed
 //!   - `database_status`: whether the database can be saved to, or read
 //!   - `database`: an open database, its locks and saves

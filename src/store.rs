@@ -45,6 +45,7 @@ mod colors;
 pub(crate) mod database;
 mod database_error;
 mod database_status;
+mod difference;
 pub(crate) mod file_lock;
 mod follower;
 pub(crate) mod foreign_reader;

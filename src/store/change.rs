@@ -1,8 +1,9 @@
-//! Decides what a change does to a list: the outcome, and the edit to make. Knows no locks and no
+//! Decides what a change does to a list: the outcome, and the edits to make. Knows no locks and no
 //! files.
 
 use super::color::Color;
 use super::colors::{Colors, Edit};
+use super::difference::edits_between;
 use crate::tag::Conditions;
 
 /// A change of the list that a client asked for.
@@ -54,6 +55,16 @@ pub(crate) enum Outcome {
     Contended,
 }
 
+impl Outcome {
+    /// Puts the version that the edits have led to in place of the list that a client has sent.
+    /// Both have the same colors. So the response and later reads have one envelope.
+    pub(super) fn set_list(&mut self, version: &Colors) {
+        if let Self::Replaced(list, _) = self {
+            list.clone_from(version);
+        }
+    }
+}
+
 impl Change {
     pub(crate) fn new(action: Action, conditions: Conditions) -> Self {
         // The conditions of the other actions are on one color.
@@ -62,8 +73,13 @@ impl Change {
         Self { action, conditions, needs_tag_of_list }
     }
 
-    /// Returns the outcome, and the edit to make; `None` if nothing changes.
-    pub(super) fn decide(&self, colors: &Colors) -> (Outcome, Option<Edit>) {
+    /// The list that is to replace the whole one.
+    pub(super) fn new_list(&self) -> Option<&Colors> {
+        if let Action::ReplaceAll(list) = &self.action { Some(list) } else { None }
+    }
+
+    /// Returns the outcome, and the edits to make; none if nothing changes.
+    pub(super) fn decide(&self, colors: &Colors) -> (Outcome, Vec<Edit>) {
         let found = match &self.action {
             Action::Update(name, _) | Action::Delete(name) => colors.find(name),
             Action::CreateAbsent(color) => colors.find(&color.name()),
@@ -71,33 +87,34 @@ impl Change {
         };
         match (&self.action, found) {
             // RFC 9110 §13.2.1: a missing color comes before a failed condition
-            (Action::Update(..) | Action::Delete(_), None) => (Outcome::NotFound, None),
-            (Action::CreateAbsent(_), Some(_)) => (Outcome::ConditionFailed, None),
+            (Action::Update(..) | Action::Delete(_), None) => (Outcome::NotFound, vec![]),
+            (Action::CreateAbsent(_), Some(_)) => (Outcome::ConditionFailed, vec![]),
             // RFC 9110 §13.1.1: without a color, no If-Match holds
             (Action::CreateAbsent(_), None) if self.conditions.if_match.is_some() => {
-                (Outcome::ConditionFailed, None)
+                (Outcome::ConditionFailed, vec![])
             }
             (Action::CreateAbsent(color), None) => create(color, colors),
             _ if !self.conditions_hold(found.map(|(_, color)| color), colors) => {
-                (Outcome::ConditionFailed, None)
+                (Outcome::ConditionFailed, vec![])
             }
             (Action::Update(_, None), Some((_, color))) => {
-                (Outcome::Unchanged(color.clone(), "no value"), None)
+                (Outcome::Unchanged(color.clone(), "no value"), vec![])
             }
             (Action::Update(_, Some(updated)), Some((_, color))) if updated == color => {
-                (Outcome::Unchanged(color.clone(), "same value"), None)
+                (Outcome::Unchanged(color.clone(), "same value"), vec![])
             }
             (Action::Update(_, Some(updated)), Some((id, _))) => {
-                (Outcome::Updated(updated.clone()), Some(Edit::Replace(id, updated.clone())))
+                (Outcome::Updated(updated.clone()), vec![Edit::Replace(id, updated.clone())])
             }
             (Action::Delete(_), Some((id, color))) => {
-                (Outcome::Deleted(color.clone()), Some(Edit::Remove(id)))
+                (Outcome::Deleted(color.clone()), vec![Edit::Remove(id)])
             }
             (Action::Create(color), _) => create(color, colors),
-            (Action::ReplaceAll(list), _) => (
-                Outcome::Replaced(list.clone(), colors.len()),
-                Some(Edit::ReplaceAll(list.clone())),
-            ),
+            (Action::ReplaceAll(list), _) => {
+                let edits = edits_between(colors, list);
+                let edits = edits.unwrap_or_else(|| vec![Edit::ReplaceAll(list.clone())]);
+                (Outcome::Replaced(list.clone(), colors.len()), edits)
+            }
         }
     }
 
@@ -108,7 +125,7 @@ impl Change {
     }
 }
 
-fn create(color: &Color, colors: &Colors) -> (Outcome, Option<Edit>) {
+fn create(color: &Color, colors: &Colors) -> (Outcome, Vec<Edit>) {
     let is_first = colors.find(&color.name()).is_none();
     let edit = match colors.next_id() {
         Some(id) => Edit::Append(id, color.clone()),
@@ -117,7 +134,7 @@ fn create(color: &Color, colors: &Colors) -> (Outcome, Option<Edit>) {
             colors.iter().map(|(_, color)| color).chain([color]).cloned().collect(),
         ),
     };
-    (Outcome::Created { color: color.clone(), is_first }, Some(edit))
+    (Outcome::Created { color: color.clone(), is_first }, vec![edit])
 }
 
 #[cfg(test)]
@@ -138,7 +155,7 @@ mod tests {
     }
 
     /// Decides on an action under an If-Match: `*` or a tag.
-    fn decide(action: Action, if_match: Option<&str>) -> (Outcome, Option<Edit>) {
+    fn decide(action: Action, if_match: Option<&str>) -> (Outcome, Vec<Edit>) {
         let tags = |text| match text {
             "*" => TagCondition::Any,
             text => TagCondition::OneOf(Tag::parse(text).into_iter().collect()),
@@ -151,9 +168,9 @@ mod tests {
     fn a_create_appends_and_says_whether_its_path_names_it() {
         for (name, is_first) in [("a", false), ("b", true)] {
             let color = color(name, "3");
-            let (outcome, edit) = decide(Action::Create(color.clone()), None);
+            let (outcome, edits) = decide(Action::Create(color.clone()), None);
             assert_eq!(outcome, Outcome::Created { color: color.clone(), is_first });
-            assert_eq!(edit, Some(Edit::Append(3, color)));
+            assert_eq!(edits, vec![Edit::Append(3, color)]);
         }
     }
 
@@ -161,9 +178,13 @@ mod tests {
     fn a_create_of_what_is_absent_is_refused_where_it_is_not() {
         let create = |name: &str| Action::CreateAbsent(color(name, "3"));
         let created = Outcome::Created { color: color("b", "3"), is_first: true };
-        assert_eq!(decide(create("b"), None), (created, Some(Edit::Append(3, color("b", "3")))));
+        assert_eq!(decide(create("b"), None), (created, vec![Edit::Append(3, color("b", "3"))]));
         for (name, if_match) in [("a", None), ("a", Some("*")), ("b", Some("*"))] {
-            assert_eq!(decide(create(name), if_match), (Outcome::ConditionFailed, None), "{name}");
+            assert_eq!(
+                decide(create(name), if_match),
+                (Outcome::ConditionFailed, vec![]),
+                "{name}"
+            );
         }
     }
 
@@ -174,17 +195,17 @@ mod tests {
         };
         assert_eq!(
             update(Some("3")),
-            (Outcome::Updated(color("a", "3")), Some(Edit::Replace(1, color("a", "3"))))
+            (Outcome::Updated(color("a", "3")), vec![Edit::Replace(1, color("a", "3"))])
         );
-        assert_eq!(update(None), (Outcome::Unchanged(color("a", "1"), "no value"), None));
-        assert_eq!(update(Some("1")), (Outcome::Unchanged(color("a", "1"), "same value"), None));
+        assert_eq!(update(None), (Outcome::Unchanged(color("a", "1"), "no value"), vec![]));
+        assert_eq!(update(Some("1")), (Outcome::Unchanged(color("a", "1"), "same value"), vec![]));
     }
 
     #[test]
     fn a_delete_removes_the_first() {
         assert_eq!(
             decide(Action::Delete("a".into()), None),
-            (Outcome::Deleted(color("a", "1")), Some(Edit::Remove(1)))
+            (Outcome::Deleted(color("a", "1")), vec![Edit::Remove(1)])
         );
     }
 
@@ -193,7 +214,7 @@ mod tests {
         let other = Colors::from_iter([color("b", "1")]);
         assert_eq!(
             decide(replace(&other), None),
-            (Outcome::Replaced(other.clone(), 2), Some(Edit::ReplaceAll(other)))
+            (Outcome::Replaced(other.clone(), 2), vec![Edit::ReplaceAll(other)])
         );
     }
 
@@ -203,11 +224,11 @@ mod tests {
         let update = |name: &str| Action::Update(name.into(), Some(color(name, "3")));
         let of_a_color = [update("a"), Action::Delete("a".into())];
         for action in of_a_color.iter().chain([&create, &replace]) {
-            assert_eq!(decide(action.clone(), Some("\"x\"")), (Outcome::ConditionFailed, None));
-            assert!(decide(action.clone(), Some("*")).1.is_some());
+            assert_eq!(decide(action.clone(), Some("\"x\"")), (Outcome::ConditionFailed, vec![]));
+            assert!(decide(action.clone(), Some("*")).1.len() == 1);
         }
         for action in [update("b"), Action::Delete("b".into())] {
-            assert_eq!(decide(action, Some("\"x\"")), (Outcome::NotFound, None));
+            assert_eq!(decide(action, Some("\"x\"")), (Outcome::NotFound, vec![]));
         }
         let tag = color("a", "1").json.tag().to_string();
         assert_eq!(
@@ -215,8 +236,10 @@ mod tests {
             Outcome::Deleted(color("a", "1"))
         );
         for action in [create, replace] {
-            assert!(decide(action.clone(), Some(&list().envelope().tag().to_string())).1.is_some());
-            assert_eq!(decide(action, Some(&tag)), (Outcome::ConditionFailed, None));
+            assert!(
+                decide(action.clone(), Some(&list().envelope().tag().to_string())).1.len() == 1
+            );
+            assert_eq!(decide(action, Some(&tag)), (Outcome::ConditionFailed, vec![]));
         }
     }
 }

@@ -91,7 +91,7 @@ impl Colors {
     }
 
     /// All colors in order, with their ids.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, &Color)> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (i64, &Color)> {
         self.colors.iter().map(|(id, color)| (*id, color))
     }
 
@@ -224,6 +224,11 @@ impl Colors {
                 }
             }
         }
+    }
+
+    /// Whether this is the same version: a clone, and not an equal list.
+    pub(super) fn is_same_version(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.envelope, &other.envelope)
     }
 
     /// Whether both lists have the same ids.

@@ -14,9 +14,9 @@ const OLD_FACTOR: usize = 2;
 /// many times the longest of them, if that is more.
 const LONGEST_FACTOR: usize = 2;
 
-/// How often a change that needs the tag of the list is tried. Each try computes the tag without
-/// the lock, and is in vain if another client has changed the list meanwhile.
-const TAG_TRIES_MAX: usize = 3;
+/// How often a change is tried that is slow to decide on. Each try decides without the lock, and is
+/// in vain if another client has changed the list meanwhile.
+const TRIES_MAX: usize = 3;
 
 /// Longest envelope, in bytes, that a worker makes at once: with its tag, in a fifth of a
 /// millisecond.
@@ -105,39 +105,63 @@ impl SharedList {
     /// Makes a change, or finds that it cannot be made. `None` if that would take long, and must
     /// not: the change needs the tag of a long list, which has to be computed first.
     pub(super) fn make(&self, change: &Change, may_take_long: bool) -> Option<Outcome> {
-        for _ in 0..TAG_TRIES_MAX {
-            if change.needs_tag_of_list {
-                let version = self.version();
-                let has_tag = version.tagged_envelope().is_some();
-                if !may_take_long && !has_tag && version.envelope_len() > SHORT_LIST_BYTES {
-                    return None;
-                }
-                // Decides without the lock, since that computes the tag.
-                if let (outcome, None) = change.decide(&version) {
-                    return Some(outcome);
-                }
-            }
-            let mut current = self.lock();
-            if !change.needs_tag_of_list || current.tagged_envelope().is_some() {
-                let (outcome, edit) = change.decide(&current);
-                let Some(edit) = edit else { return Some(outcome) };
-                let before = current.apply(edit);
-                drop(current);
+        // A new list is compared with the one that it replaces, which takes as long as a tag.
+        if !change.needs_tag_of_list && change.new_list().is_none() {
+            let (outcome, before) = {
+                let mut current = self.lock();
+                let (outcome, edits) = change.decide(&current);
+                (outcome, edits.into_iter().map(|edit| current.apply(edit)).collect::<Vec<_>>())
+            };
+            if !before.is_empty() {
                 self.notify();
-                // Freed without the lock: a long list or color takes long.
-                drop(before);
+            }
+            // Freed without the lock: a long color takes long.
+            drop(before);
+            return Some(outcome);
+        }
+        for _ in 0..TRIES_MAX {
+            let before = self.version();
+            let has_tag = before.tagged_envelope().is_some();
+            let is_short = before.envelope_len() <= SHORT_LIST_BYTES;
+            if change.needs_tag_of_list && !may_take_long && !has_tag && !is_short {
+                return None;
+            }
+            let (mut outcome, edits) = change.decide(&before);
+            if edits.is_empty() {
+                return Some(outcome);
+            }
+            let mut version = before.clone();
+            edits.into_iter().for_each(|edit| drop(version.apply(edit)));
+            outcome.set_list(&version);
+            let is_current = {
+                let mut current = self.lock();
+                let is_current = current.is_same_version(&before);
+                if is_current {
+                    // Frees nothing: `before` has the same memory.
+                    *current = version;
+                }
+                is_current
+            };
+            if is_current {
+                self.notify();
                 return Some(outcome);
             }
         }
-        Some(Outcome::Contended)
+        match change.new_list() {
+            Some(list) if !change.needs_tag_of_list => {
+                let colors = self.replace(list.clone());
+                Some(Outcome::Replaced(list.clone(), colors))
+            }
+            _ => Some(Outcome::Contended),
+        }
     }
 
-    /// Publishes a new version of the list.
-    pub(super) fn replace(&self, colors: Colors) {
+    /// Publishes a new version of the list. Returns how many colors there were.
+    pub(super) fn replace(&self, colors: Colors) -> usize {
         let before = { replace(&mut *self.lock(), colors) };
         self.notify();
-        // Freed without the lock: a long list takes long.
-        drop(before);
+        // `before` is freed without the lock: a long list takes long.
+        before.len()
     }
 }
 

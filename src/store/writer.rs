@@ -182,8 +182,8 @@ impl Writer {
             Err(error) => {
                 let version = self.list.version();
                 let outcomes = changes.iter().map(|(change, _)| match change.decide(&version) {
-                    (outcome, None) => Ok(outcome),
-                    (_, Some(_)) => Err(error.clone()),
+                    (outcome, edits) if edits.is_empty() => Ok(outcome),
+                    _ => Err(error.clone()),
                 });
                 outcomes.collect()
             }
@@ -198,13 +198,14 @@ impl Writer {
         let mut outcomes = Vec::new();
         let mut is_changed = false;
         for (change, _) in changes {
-            let (outcome, edit) = change.decide(&version);
-            outcomes.push(outcome);
-            if let Some(edit) = edit {
+            let (mut outcome, edits) = change.decide(&version);
+            is_changed |= !edits.is_empty();
+            for edit in edits {
                 self.database.write(&edit)?;
                 version.apply(edit);
-                is_changed = true;
             }
+            outcome.set_list(&version);
+            outcomes.push(outcome);
             if begun.elapsed() > BATCH_TIME {
                 break;
             }

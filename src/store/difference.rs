@@ -1,0 +1,152 @@
+//! Which edits lead from one list to another. Knows no locks and no files.
+
+use super::Color;
+use super::colors::{Colors, Edit};
+
+/// The edits that lead from `old` to a list with the colors of `new`: one for each color that is
+/// not the same in both. `None` if the whole list is better replaced: if a color comes before one
+/// that stays, where no id is free, or if there would be more edits than colors
+/// in the new one.
+///
+/// Colors are found by their names, and kept in their order. So duplicates are entries like any
+/// other, and whatever is not found in place is removed, or appended.
+pub(super) fn edits_between(old: &Colors, new: &Colors) -> Option<Vec<Edit>> {
+    let most = old.len().min(new.len());
+    let pairs = old.iter().zip(new.iter());
+    let prefix = pairs.take_while(|((_, old), (_, new))| old == new).count();
+    let pairs = old.iter().rev().zip(new.iter().rev()).take(most - prefix);
+    let suffix = pairs.take_while(|((_, old), (_, new))| old == new).count();
+    // A color at the end may be another one than before, and only have the same name and value.
+    edits_within(old, new, prefix, suffix).or_else(|| edits_within(old, new, prefix, 0))
+}
+
+/// The same for lists whose first `prefix` and last `suffix` colors stay.
+fn edits_within(old: &Colors, new: &Colors, prefix: usize, suffix: usize) -> Option<Vec<Edit>> {
+    let middle = |colors: &Colors| prefix..colors.len() - suffix;
+    let mut wanted = new.iter().take(middle(new).end).skip(prefix).peekable();
+    let mut edits = Vec::new();
+    for (id, color) in old.iter().take(middle(old).end).skip(prefix) {
+        let is_same =
+            |(_, wanted): &(i64, &Color)| *wanted == color || wanted.name() == color.name();
+        match wanted.next_if(is_same) {
+            Some((_, wanted)) if wanted == color => {}
+            Some((_, wanted)) => edits.push(Edit::Replace(id, wanted.clone())),
+            None => edits.push(Edit::Remove(id)),
+        }
+    }
+    if suffix > 0 && wanted.peek().is_some() {
+        return None;
+    }
+    let mut next_id = old.next_id();
+    for (_, color) in wanted {
+        let id = next_id?;
+        edits.push(Edit::Append(id, color.clone()));
+        next_id = id.checked_add(1);
+    }
+    // To replace the list takes an edit for each color of the new one.
+    (edits.len() <= new.len()).then_some(edits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names and values; the model of a list.
+    type Model = Vec<(&'static str, &'static str)>;
+
+    fn colors(model: &Model) -> Colors {
+        model.iter().map(|(name, value)| Color::new(name, value)).collect()
+    }
+
+    /// The edits from a list to another, checked: they lead there, also in the index of names.
+    #[track_caller]
+    fn edits(old: &Colors, model: &Model) -> Option<Vec<Edit>> {
+        let new = colors(model);
+        let edits = edits_between(old, &new)?;
+        let mut edited = old.clone();
+        edits.iter().cloned().for_each(|edit| drop(edited.apply(edit)));
+        assert_eq!(edited, new, "{model:?}");
+        assert_eq!(edited.envelope().bytes(), new.envelope().bytes());
+        for (name, _) in model {
+            let values = |colors: &Colors| {
+                colors.named(name).map(|(_, color)| color.clone()).collect::<Vec<_>>()
+            };
+            assert_eq!(values(&edited), values(&new), "{name}");
+        }
+        Some(edits)
+    }
+
+    #[test]
+    fn a_color_that_changes_is_one_edit() {
+        let list = vec![("a", "1"), ("b", "1"), ("a", "2"), ("c", "1")];
+        let old = colors(&list);
+        assert_eq!(edits(&old, &list), Some(vec![]));
+        for (place, id) in (0..list.len()).zip(1..) {
+            let mut new = list.clone();
+            new[place].1 = "9";
+            let replaced = Color::new(new[place].0, "9");
+            assert_eq!(edits(&old, &new), Some(vec![Edit::Replace(id, replaced)]));
+            new.remove(place);
+            assert_eq!(edits(&old, &new), Some(vec![Edit::Remove(id)]));
+        }
+        for name in ["a", "c", "d"] {
+            let appended = Color::new(name, "1");
+            let new = [&list[..], &[(name, "1")]].concat();
+            assert_eq!(edits(&old, &new), Some(vec![Edit::Append(5, appended)]));
+        }
+    }
+
+    #[test]
+    fn a_list_that_edits_do_not_lead_to_is_replaced() {
+        let old = colors(&vec![("a", "1"), ("b", "1"), ("c", "1")]);
+        for new in [
+            vec![("d", "1"), ("a", "1"), ("b", "1"), ("c", "1")],
+            vec![("c", "1"), ("b", "1"), ("a", "1")],
+            vec![("d", "1"), ("e", "1"), ("f", "1")],
+        ] {
+            assert_eq!(edits(&old, &new), None, "{new:?}");
+        }
+        // another program has used the highest id
+        let full = Colors::with_ids([(i64::MAX, Color::new("a", "1"))].into_iter().collect());
+        assert_eq!(edits(&full, &vec![("a", "1"), ("b", "1")]), None);
+        let replaced = Some(vec![Edit::Replace(i64::MAX, Color::new("a", "2"))]);
+        assert_eq!(edits(&full, &vec![("a", "2")]), replaced);
+    }
+
+    /// Lists of few names and values, so that there are many duplicates, far from each other, and
+    /// some operations away, against a `Vec`.
+    #[test]
+    fn edits_lead_from_any_list_to_any_other() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let (mut found, mut short) = (0, 0);
+        for _ in 0..20_000 {
+            let color = |random: &mut fastrand::Rng| {
+                let name = *random.choice(&["a", "b", "c", "d\"", ""]).unwrap();
+                (name, *random.choice(&["1", "2"]).unwrap())
+            };
+            let model: Model = (0..random.usize(..9)).map(|_| color(&mut random)).collect();
+            let mut old = colors(&model);
+            if random.bool() {
+                // ids that others have chosen
+                let ids = (-3..).step_by(random.usize(1..5));
+                let colors = ids.zip(old.iter().map(|(_, color)| color.clone()));
+                old = Colors::with_ids(colors.collect());
+            }
+            let mut new = model.clone();
+            let operations = random.usize(..4);
+            for _ in 0..operations {
+                match (random.u8(..4), random.usize(..=new.len())) {
+                    (0, place) if place < new.len() => drop(new.remove(place)),
+                    (1, place) if place < new.len() => new[place].1 = "3",
+                    (2, place) if random.u8(..4) == 0 => new.insert(place, color(&mut random)),
+                    _ => new.push(color(&mut random)),
+                }
+            }
+            if let Some(edits) = edits(&old, &new) {
+                found += 1;
+                short += usize::from(edits.len() <= operations);
+            }
+        }
+        assert!(found > 15_000 && short > 12_000, "{found} {short}");
+    }
+}
