@@ -173,3 +173,17 @@ fn on_a_full_disk_the_old_list_stays() {
         again.ask("PUT", "/colors", "[]").expect_status(200);
     }
 }
+
+#[test]
+fn a_list_with_one_other_color_is_one_page_on_the_disk() {
+    let list =
+        |value| list_of((0..20_000).map(|number| (number, if number == 9 { value } else { 0 })));
+    let (_scratch, file, server) = Server::kept(&list(0));
+    server.ask("PUT", "/colors", &list(1)).expect_content(&list(1));
+    // The list has some 700 KiB. A page has 4 KiB.
+    let written = std::fs::metadata(format!("{file}-wal")).unwrap().len();
+    assert!((4096..64 * 1024).contains(&written), "{written}");
+    assert_eq!(server.list(), list(1));
+    server.stop();
+    assert_eq!(stored(&file), list(1));
+}
