@@ -238,7 +238,8 @@ fn lines_of_code(text: &str) -> usize {
     lines.filter(|line| !line.is_empty() && !line.starts_with("//")).count()
 }
 
-/// The lines of code of the files with one of these extensions, tests left out.
+/// The lines of code of the files with one of these extensions, without tests and what only fuzz
+/// targets use.
 fn lines_of_files(directory: &Path, extensions: &[&str]) -> usize {
     let mut sum = 0;
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -248,6 +249,7 @@ fn lines_of_files(directory: &Path, extensions: &[&str]) -> usize {
             sum += lines_of_files(&path, extensions);
         } else if extensions.iter().any(|extension| name.ends_with(extension))
             && !name.ends_with("_tests.rs")
+            && !["fuzzing.rs", "stepped.rs"].contains(&name)
         {
             sum += lines_of_code(&std::fs::read_to_string(&path).unwrap());
         }
@@ -257,32 +259,48 @@ fn lines_of_files(directory: &Path, extensions: &[&str]) -> usize {
 
 #[test]
 fn the_packages_and_lines_that_the_design_costs_are_counted() {
-    let packages = |manifest: &str| {
-        let (_, rest) = manifest.split_once("\n[dependencies]\n").unwrap();
-        let lines = rest.lines().take_while(|line| !line.starts_with('['));
-        lines.filter(|line| line.contains(" = ")).count()
-    };
-    let here = packages(include_str!("../../Cargo.toml"));
+    let manifest = include_str!("../../Cargo.toml");
+    let (_, rest) = manifest.split_once("\n[dependencies]\n").unwrap();
+    let lines = rest.lines().take_while(|line| !line.starts_with('['));
+    let here: Vec<_> = lines.filter_map(|line| Some(line.split_once(" = ")?.0)).collect();
+    let plain = rows(DESIGN, "| package | here |");
+    for row in &plain {
+        let name = row.split([' ', '|']).nth(2).unwrap();
+        assert!(here.contains(&name), "{name}");
+    }
+    let counts = format!("The {} became {}, ", plain.len(), here.len());
+    assert!(DESIGN.contains(&counts), "{counts}");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let peer = ["tiny_http.rs", "api.rs"].map(|name| root.join("benches/peers").join(name));
-    let peer = peer.map(|path| std::fs::read_to_string(path).unwrap());
-    let used =
-        peer.iter().flat_map(|text| text.lines()).filter_map(|line| line.strip_prefix("use "));
-    let used: BTreeSet<_> = used.filter_map(|path| path.split("::").next()).collect();
-    let there = used.iter().filter(|name| !["std", "crate"].contains(name)).count();
-    let row = format!("\n| {there} packages | {here}, ");
-    assert!(DESIGN.contains(&row), "{row}");
-    let peer = peer.map(|text| lines_of_code(&text));
+    let peer = peer.map(|path| lines_of_code(&std::fs::read_to_string(path).unwrap()));
+    let costs = DESIGN.rsplit_once("It costs code:").unwrap().1.replace('\n', " ");
     for (after, actual) in [
-        ("some ", lines_of_files(&root.join("src"), &[".rs"])),
+        (" some ", lines_of_files(&root.join("src"), &[".rs"])),
         ("lines of Rust and ", lines_of_files(&root.join("src"), &[".html", ".css", ".js"])),
         ("has some ", peer.iter().sum()),
     ] {
-        let (_, rest) = DESIGN.rsplit_once("It costs code: ").unwrap().1.split_once(after).unwrap();
-        let shown = rest.split([' ', '.']).next().unwrap().replace(',', "");
+        let shown = costs.split_once(after).unwrap().1.split([' ', '.']).next().unwrap();
+        let shown = shown.replace(',', "");
         // so that not every change of a few lines changes it
         let ratio = shown.parse::<f64>().unwrap() / actual as f64;
         assert!((0.9..1.1).contains(&ratio), "{after}{shown}: {actual}");
+    }
+}
+
+#[test]
+fn what_the_design_names_is_in_the_files_that_it_names() {
+    for row in rows(DESIGN, "| plain design | here | in |") {
+        let places = row.rsplit(" | ").next().unwrap();
+        for place in places.split("; ") {
+            let mut words = place.split('`').skip(1).step_by(2);
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(words.next().unwrap());
+            let text = std::fs::read_to_string(&path).unwrap();
+            for name in words.map(|name| name.rsplit("::").next().unwrap()) {
+                let is_there =
+                    ["(", "<"].iter().any(|end| text.contains(&format!("fn {name}{end}")));
+                assert!(is_there, "{}: {name}", path.display());
+            }
+        }
     }
 }
 
