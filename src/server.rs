@@ -22,8 +22,8 @@
 //!   [`Inbox`]; its eventfd wakes the worker.
 //! - A change goes to the writer through a channel. The outcome comes back by [`Ticket`] as
 //!   [`Mail::Event`], and so does what the pool has answered.
-//! - Whoever publishes a new version of the list calls [`Inbox::note_change`] of each worker, which
-//!   wakes those workers alone that have connections waiting for a change.
+//! - Whoever publishes a new version of the list says what it has changed: [`Watches::mark`] of each
+//!   worker. A worker is woken only if one of its connections waits for that.
 //! - Signals write to a stream that the accept loop polls.
 //!
 //! # Locks
@@ -36,8 +36,8 @@
 //! | lock | guards | taken inside |
 //! |---|---|---|
 //! | [`Shared::making_room`] | that only one worker at a time closes connections to make room; the others go on without it | |
-//! | `Watches::entries` | which connections of a worker wait for a change; only that worker takes it | `making_room` |
-//! | `SharedList::current` | the current version of the list; locked to clone it, or to edit it in memory | `making_room`, `Watches::entries` |
+//! | `Watches::entries` | which connections of a worker wait for a change, and what has changed | `making_room` |
+//! | `SharedList::current` | the current version of the list; locked to clone it, or to edit it in memory | `making_room` |
 //! | `Inbox::mail` | what other threads have posted | |
 //! | `Tokens::accepted` | the hashes of the tokens | `making_room` |
 //! | `DatabaseStatus::current` | whether saving works | |
@@ -101,7 +101,7 @@ use crate::server_state::{Phase, ServerState};
 use crate::service::Service;
 use crate::service_manager::{self, Watchdog};
 use crate::signals::Signals;
-use crate::store::{DatabaseStatus, Store, Ticket};
+use crate::store::{DatabaseStatus, Edit, Store, Ticket};
 
 /// How long after the signal connections are still accepted from the kernel's queue.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
@@ -115,6 +115,7 @@ const ACCEPTS_IN_A_ROW: usize = 64;
 
 /// What the accept loop and all workers share.
 pub(crate) struct Shared {
+    pub(crate) server: Arc<ServerState>,
     pub(crate) service: Service,
     /// Most bytes of requests and responses in the buffers of all connections together.
     pub(crate) memory_max: usize,
@@ -132,27 +133,25 @@ impl Shared {
         // Keep-Alive has whole seconds. Some clients take 0 for no limit.
         let keep_alive_fields = keep_alive_fields(service.options.keep_alive.as_secs().max(1));
         let memory = AtomicUsize::new(0);
-        Self { service, memory_max, keep_alive_fields, memory, making_room: Mutex::default() }
-    }
-
-    pub(super) fn state(&self) -> &ServerState {
-        &self.service.server
+        let server = Arc::clone(&service.server);
+        let making_room = Mutex::default();
+        Self { server, service, memory_max, keep_alive_fields, memory, making_room }
     }
 
     /// How many connections there are above the limit: clients who wait until as many others are
     /// closed.
     pub(super) fn excess(&self) -> usize {
-        self.state().connections().saturating_sub(self.state().connections_max)
+        self.server.connections().saturating_sub(self.server.connections_max)
     }
 
     /// Whether no further connection is accepted.
     pub(super) fn is_full(&self) -> bool {
-        self.excess() >= spare_connections(self.state().connections_max)
+        self.excess() >= spare_connections(self.server.connections_max)
     }
 
     /// The worker for the next connection: the one that has the fewest.
     pub(super) fn next_worker(&self) -> usize {
-        let workers = self.state().workers.iter();
+        let workers = self.server.workers.iter();
         let connections = workers.map(|worker| worker.open.load(Relaxed)).enumerate();
         connections.min_by_key(|(_, connections)| *connections).expect("there is a worker").0
     }
@@ -173,7 +172,7 @@ impl AcceptLoop {
         pool: &ThreadPool,
     ) -> io::Result<Self> {
         let mut inboxes = Vec::new();
-        for worker in 0..shared.state().workers.len() {
+        for worker in 0..shared.server.workers.len() {
             let inbox = Arc::new(Inbox::new(worker, Arc::clone(&shared), pool.clone())?);
             let worker = Worker::new(Arc::clone(&inbox))?;
             pool.execute(|| worker.run());
@@ -200,7 +199,7 @@ impl AcceptLoop {
     fn accept_ready(&mut self, signals: &Signals) -> io::Result<bool> {
         let is_above_limit = self.shared.excess() > 0;
         let phase = if is_above_limit { Phase::AboveLimit } else { Phase::Serving };
-        if phase != self.shared.state().phase() {
+        if phase != self.shared.server.phase() {
             self.set_phase(phase);
         }
         let time = if is_above_limit {
@@ -234,7 +233,7 @@ impl AcceptLoop {
 
     /// Sets the phase, and wakes the workers, which have other deadlines in it.
     fn set_phase(&self, phase: Phase) {
-        self.shared.state().set_phase(phase);
+        self.shared.server.set_phase(phase);
         self.inboxes.iter().for_each(|inbox| inbox.wake());
     }
 
@@ -297,10 +296,10 @@ impl AcceptLoop {
             self.listeners.iter().for_each(|listener| self.accept_from(listener));
         }
         self.listeners.clear();
-        while self.shared.state().connections() > 0 && Instant::now() < deadline {
+        while self.shared.server.connections() > 0 && Instant::now() < deadline {
             sleep(RETRY_TIME);
         }
-        let connections = self.shared.state().connections();
+        let connections = self.shared.server.connections();
         if connections > 0 {
             let seconds = begun.elapsed().as_secs_f32();
             log::warn!(
@@ -318,7 +317,13 @@ fn connect(store: &Store, inboxes: &[Arc<Inbox>]) {
         askers[ticket.worker].post(Mail::Event(ticket.connection, Event::Outcome(outcome)));
     };
     let watchers = inboxes.to_vec();
-    let notify = move || watchers.iter().for_each(|inbox| inbox.note_change());
+    let notify = move |edits: &[Edit]| {
+        for inbox in &watchers {
+            if inbox.watches.mark(edits) {
+                inbox.wake();
+            }
+        }
+    };
     store.connect(Box::new(deliver), Box::new(notify));
 }
 

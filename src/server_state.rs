@@ -1,6 +1,7 @@
 //! How the server is: its phase, and how many connections each worker has. The server sets it and
 //! decides by it; the service reads it, for `/health` and `/metrics`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 pub(crate) struct ServerState {
@@ -34,10 +35,10 @@ pub(crate) struct WorkerConnections {
 }
 
 impl ServerState {
-    pub(crate) fn new(workers: usize, connections_max: usize) -> Self {
+    pub(crate) fn new(workers: usize, connections_max: usize) -> Arc<Self> {
         let phase = AtomicU8::new(Phase::Serving as u8);
         let workers = (0..workers).map(|_| WorkerConnections::default()).collect();
-        Self { phase, workers, connections_max }
+        Arc::new(Self { phase, workers, connections_max })
     }
 
     pub(crate) fn phase(&self) -> Phase {

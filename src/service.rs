@@ -35,7 +35,7 @@ pub(crate) struct Service {
     openapi: Arc<Blob>,
     page: Arc<Blob>,
     pub(crate) metrics: Metrics,
-    pub(crate) server: ServerState,
+    pub(crate) server: Arc<ServerState>,
 }
 
 impl Service {
@@ -43,7 +43,7 @@ impl Service {
         store: Store,
         options: Arc<Options>,
         tokens: Option<Tokens>,
-        server: ServerState,
+        server: Arc<ServerState>,
     ) -> Self {
         let metrics = Metrics::new(server.workers.len());
         let openapi = openapi(&options.base_path);

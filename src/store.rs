@@ -63,7 +63,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use change::{Action, Change, Outcome};
 pub(crate) use color::Color;
-pub(crate) use colors::Colors;
+pub(crate) use colors::{Colors, Edit};
 pub(crate) use database::Database;
 pub(crate) use database_error::DatabaseError;
 pub(crate) use database_status::DatabaseStatus;

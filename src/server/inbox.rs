@@ -23,7 +23,7 @@ pub(super) struct Inbox {
     pub(super) worker: usize,
     pub(super) shared: Arc<Shared>,
     /// Which of its connections wait for a change of the list.
-    pub(super) watches: Watches,
+    pub(super) watches: Arc<Watches>,
     /// Each worker has one of its threads for good. The one that is left makes the answers that
     /// take long, one after the other, so that they delay only the clients who asked for them, and
     /// frees long lists.
@@ -43,7 +43,7 @@ pub(super) enum Mail {
 impl Inbox {
     pub(super) fn new(worker: usize, shared: Arc<Shared>, pool: ThreadPool) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let watches = Watches::default();
+        let watches = Arc::new(Watches::new(Arc::clone(&shared.server), worker));
         Ok(Self { mail: Mutex::default(), eventfd, worker, shared, watches, pool })
     }
 

@@ -101,7 +101,7 @@ impl SteppedConnection {
             Next::Wait(EventFlags::IN) if self.is_readable() => {}
             // Nobody changes the list meanwhile, so the wait ends by its time.
             Next::Wait(EventFlags::IN)
-                if inbox.shared.state().workers[0].waiting.load(Relaxed) > 0 =>
+                if inbox.shared.server.workers[0].waiting.load(Relaxed) > 0 =>
             {
                 self.event = Event::Overdue;
             }

@@ -1,33 +1,37 @@
-//! Which connections of a worker wait for a change, and which of them a change affects. Knows no
+//! Which connections of a worker wait for a change, and which of them a change concerns. Knows no
 //! sockets, and no answers.
+//!
+//! Who publishes a version of the list marks what it has changed ([`Watches::mark`]); the worker
+//! takes the marks, and has those connections ask the service again. A connection is added before
+//! it asks. A change that is published after that marks it, and a change that was published before
+//! is in the answer. So nobody is forgotten, and no two versions are compared.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{
-    AtomicBool, AtomicUsize,
-    Ordering::{Relaxed, SeqCst},
-};
+use std::mem::take;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::inbox::Inbox;
+use crate::server_state::ServerState;
 use crate::service::Subject;
-use crate::store::{Colors, SharedList};
+use crate::store::Edit;
 
 /// The connections of one worker that wait.
-#[derive(Default)]
 pub(super) struct Watches {
-    /// The list has changed since [`Inbox::take_affected`].
-    has_changed: AtomicBool,
-    /// Only the worker takes it.
     entries: Mutex<Entries>,
+    server: Arc<ServerState>,
+    /// The number of the worker.
+    worker: usize,
 }
 
 #[derive(Default)]
 struct Entries {
     /// Each with the id of a connection, so that those of one subject are neighbors.
     ids: BTreeSet<(Key, u64)>,
-    /// The list that all of them know, or a later one; `None` when nobody waits.
-    seen: Option<Colors>,
+    /// What has changed since [`Watches::take_affected`], as far as somebody waits for it.
+    marks: BTreeSet<Key>,
+    /// Everything has.
+    all_changed: bool,
     hasher: RandomState,
 }
 
@@ -41,103 +45,101 @@ enum Key {
 
 /// One connection that waits, until this is dropped.
 pub(super) struct Watch {
-    inbox: Arc<Inbox>,
+    watches: Arc<Watches>,
     key: Key,
     connection: u64,
 }
 
-impl Inbox {
-    /// Adds a connection of the worker. Ask the service once more after that: a change that came
-    /// before is not noticed here.
-    pub(super) fn watch(self: &Arc<Self>, subject: &Subject, connection: u64) -> Watch {
-        let mut entries = self.entries();
+impl Entries {
+    /// The connections that wait for this.
+    fn of(&self, key: Key) -> impl Iterator<Item = u64> {
+        self.ids.range((key, 0)..=(key, u64::MAX)).map(|(_, id)| *id)
+    }
+
+    fn mark(&mut self, key: Key) {
+        if self.of(key).next().is_some() {
+            self.marks.insert(key);
+        }
+    }
+
+    fn has_marks(&self) -> bool {
+        self.all_changed || !self.marks.is_empty()
+    }
+}
+
+impl Watches {
+    pub(super) fn new(server: Arc<ServerState>, worker: usize) -> Self {
+        Self { entries: Mutex::default(), server, worker }
+    }
+
+    /// Adds a connection. Ask the service after that.
+    pub(super) fn add(self: &Arc<Self>, subject: &Subject, connection: u64) -> Watch {
+        let mut entries = self.lock();
         let key = match subject {
             Subject::List => Key::List,
             Subject::Color(name) => Key::Color(entries.hasher.hash_one(&**name)),
         };
         entries.ids.insert((key, connection));
-        entries.seen.get_or_insert_with(|| self.list().version());
-        self.waiting().store(entries.ids.len(), Relaxed);
-        Watch { inbox: Arc::clone(self), key, connection }
+        self.count().store(entries.ids.len(), Relaxed);
+        Watch { watches: Arc::clone(self), key, connection }
     }
 
-    /// Wakes the worker for a new version of the list, if one of its connections waits for that.
-    /// Reads two atomics, and takes no lock.
+    /// Marks what the edits have changed that have led to a new version of the list. True if the
+    /// worker has to be woken for it. Reads one atomic, and takes no lock, if nobody waits.
     ///
-    /// Call it when the new version can be read. If a connection is added meanwhile, this may still
-    /// find none. That connection asks after it is added, and so finds the new version.
-    pub(super) fn note_change(&self) {
-        if self.waiting().load(Relaxed) > 0 && !self.watches.has_changed.swap(true, SeqCst) {
-            self.wake();
+    /// Call it when the new version can be read. If a connection is added meanwhile, this may not
+    /// find it. That connection asks after it is added, and so finds the new version: both took the
+    /// lock around the list.
+    pub(super) fn mark(&self, edits: &[Edit]) -> bool {
+        if self.count().load(Relaxed) == 0 {
+            return false;
         }
+        let mut entries = self.lock();
+        let had_marks = entries.has_marks();
+        // More edits than connections are more work than to ask for all of these.
+        let names = edits.iter().take(entries.ids.len() + 1).map(Edit::color);
+        match names.collect::<Option<Vec<_>>>() {
+            Some(colors) if colors.len() <= entries.ids.len() => {
+                entries.mark(Key::List);
+                for color in colors {
+                    let key = Key::Color(entries.hasher.hash_one(&*color.name()));
+                    entries.mark(key);
+                }
+            }
+            _ => entries.all_changed = true,
+        }
+        !had_marks && entries.has_marks()
     }
 
-    /// The connections whose subject may have changed since the last call: those that wait for the
-    /// list or for a color that differs. If the whole list was replaced, it is all of them, and the
-    /// pool frees the list before.
+    /// The connections that wait for what has changed since the last call, each once.
     pub(super) fn take_affected(&self) -> Vec<u64> {
-        if !self.watches.has_changed.swap(false, SeqCst) {
-            return Vec::new();
+        let mut entries = self.lock();
+        let marks = take(&mut entries.marks);
+        if take(&mut entries.all_changed) {
+            return entries.ids.iter().map(|(_, id)| *id).collect();
         }
-        let mut entries = self.entries();
-        let Some(seen) = entries.seen.take() else { return Vec::new() };
-        let current = self.list().version();
-        if !seen.is_version_of(&current) {
-            entries.seen = Some(current);
-            drop(entries);
-            // To compare two whole lists takes long.
-            self.free(seen);
-            return self.watching();
-        }
-        let mut affected = Vec::new();
-        let mut add = |key| {
-            let ids = entries.ids.range((key, 0)..=(key, u64::MAX));
-            affected.extend(ids.map(|(_, id)| *id));
-        };
-        add(Key::List);
-        seen.diff(&current, |name| add(Key::Color(entries.hasher.hash_one(name))));
-        entries.seen = Some(current);
-        // Freeing the old version may take long: without the lock.
-        drop(entries);
-        affected
+        marks.into_iter().flat_map(|key| entries.of(key)).collect()
     }
 
     /// All connections that wait.
-    pub(super) fn watching(&self) -> Vec<u64> {
-        self.entries().ids.iter().map(|(_, id)| *id).collect()
+    pub(super) fn all(&self) -> Vec<u64> {
+        self.lock().ids.iter().map(|(_, id)| *id).collect()
     }
 
-    /// Has the pool free a list that was replaced, which takes long.
-    fn free(&self, list: Colors) {
-        self.pool.execute(move || drop(list));
+    /// How many connections wait.
+    fn count(&self) -> &AtomicUsize {
+        &self.server.workers[self.worker].waiting
     }
 
-    fn list(&self) -> &SharedList {
-        &self.shared.service.store.list
-    }
-
-    /// How many connections of the worker wait.
-    fn waiting(&self) -> &AtomicUsize {
-        &self.shared.state().workers[self.worker].waiting
-    }
-
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.watches.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let mut entries = self.inbox.entries();
+        let mut entries = self.watches.lock();
         entries.ids.remove(&(self.key, self.connection));
-        self.inbox.waiting().store(entries.ids.len(), Relaxed);
-        let was_last = entries.ids.is_empty();
-        let unused = entries.seen.take_if(|_| was_last);
-        drop(entries);
-        if let Some(seen) = unused
-            && !seen.is_version_of(&self.inbox.list().version())
-        {
-            self.inbox.free(seen);
-        }
+        self.watches.count().store(entries.ids.len(), Relaxed);
     }
 }

@@ -92,7 +92,7 @@ impl Worker {
         while catch_unwind(AssertUnwindSafe(|| self.serve_all())).is_err() {
             self.connections.clear();
             // Otherwise the next change might not wake the worker.
-            self.inbox.take_affected();
+            self.inbox.watches.take_affected();
         }
     }
 
@@ -109,7 +109,7 @@ impl Worker {
             let mut context = LoopContext {
                 inbox: &inbox,
                 id: INBOX,
-                phase: inbox.shared.state().phase(),
+                phase: inbox.shared.server.phase(),
                 now,
                 date: date.at(now),
                 scratch: &mut scratch,
@@ -162,7 +162,7 @@ impl Worker {
         }
         if has_mail {
             self.take_mail(context);
-            self.resume(self.inbox.take_affected());
+            self.resume(self.inbox.watches.take_affected());
         }
         for _ in 0..self.run_queue.len().min(RESUMED_PER_PASS) {
             if let Some(id) = self.run_queue.pop_front() {
@@ -176,7 +176,7 @@ impl Worker {
         for mail in self.inbox.take() {
             match mail {
                 Mail::Ping(ping) => drop(ping),
-                Mail::TokensChanged => self.resume(self.inbox.watching()),
+                Mail::TokensChanged => self.resume(self.inbox.watches.all()),
                 // If the connection is closed by now, nobody gets the event. A change stands all
                 // the same.
                 Mail::Event(id, event) => self.serve(id, event, context),
@@ -283,7 +283,7 @@ impl Worker {
         if matches!(guard, Err(TryLockError::WouldBlock)) {
             return;
         }
-        let share = context.shared().excess().div_ceil(context.shared().state().workers.len());
+        let share = context.shared().excess().div_ceil(context.shared().server.workers.len());
         let connections = self.connections.iter();
         let mut stalled: Vec<(Instant, u64)> = connections
             .filter_map(|(id, entry)| Some((entry.connection.stalled_since()?, *id)))

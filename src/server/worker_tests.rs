@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::server::Shared;
 use crate::server_state::ServerState;
 use crate::service::Service;
-use crate::store::{Color, Colors, Store};
+use crate::store::{Action, Change, Color, Colors, Store, Ticket};
 
 /// A worker without a thread, of a service with one color.
 fn worker(value: &str) -> Worker {
@@ -33,7 +33,7 @@ fn pass_at<T>(
     let mut context = LoopContext {
         inbox: &inbox,
         id: INBOX,
-        phase: inbox.shared.state().phase(),
+        phase: inbox.shared.server.phase(),
         now,
         date: "",
         scratch: &mut [0; 8192],
@@ -123,7 +123,7 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
     client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     add(&worker, socket);
     pass_at(&mut worker, Instant::now(), Worker::take_mail);
-    worker.inbox.shared.state().set_phase(Phase::AboveLimit);
+    worker.inbox.shared.server.set_phase(Phase::AboveLimit);
     let _others: Vec<_> =
         (0..10).map(|_| Quota::new(Arc::clone(&worker.inbox.shared), 1)).collect();
     let end_overdue = |worker: &mut Worker, seconds: u32| {
@@ -145,4 +145,76 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
         ),
         (0, 1)
     );
+}
+
+/// Takes what has come to the inbox, and serves the run queue.
+fn wake(worker: &mut Worker) {
+    let mut events = vec![epoll::Event { flags: EventFlags::IN, data: EventData::new_u64(INBOX) }];
+    pass_at(worker, Instant::now(), |worker, context| worker.serve_ready(&mut events, context));
+}
+
+/// Clients ask, colors change and change back, and the worker looks, in random order. In the end,
+/// whoever still waits has the tag of what is there.
+#[test]
+fn nobody_who_waits_is_forgotten() {
+    const RED: &str = "/colors/red";
+    const TARGETS: [&str; 6] = [RED, RED, RED, RED, RED, "/colors"];
+    let mut random = fastrand::Rng::with_seed(4);
+    for _ in 0..300 {
+        let mut worker = worker("0");
+        let shared = Arc::clone(&worker.inbox.shared);
+        crate::server::connect(&shared.service.store, &[Arc::clone(&worker.inbox)]);
+        let mut sockets = TARGETS.map(|_| {
+            let (socket, other) = UnixStream::pair().unwrap();
+            socket.set_nonblocking(true).unwrap();
+            add(&worker, other);
+            socket
+        });
+        wake(&mut worker);
+        // the tags with which they wait
+        let mut waiting: [Option<String>; 6] = Default::default();
+        let list = &shared.service.store.list;
+        let tag_of = |target: &str| match target {
+            "/colors" => list.version().envelope().tag().to_string(),
+            _ => list.first("red").unwrap().json.tag().to_string(),
+        };
+        for _ in 0..random.usize(..40) {
+            let client = random.usize(..6);
+            match random.u8(..5) {
+                0 => wake(&mut worker),
+                1 | 2 => {
+                    let color = Color::new("red", if random.bool() { "0" } else { "1" });
+                    let action = Action::Update("red".to_owned(), Some(color));
+                    let ticket = Ticket { worker: 0, connection: 0 };
+                    let change = Change::new(action, Default::default());
+                    shared.service.store.submit(change, ticket, true);
+                }
+                _ => {
+                    if sockets[client].read(&mut [0; 4096]).is_ok() {
+                        waiting[client] = None;
+                    }
+                    if waiting[client].is_none() {
+                        let (target, tag) = (TARGETS[client], tag_of(TARGETS[client]));
+                        let request = format!(
+                            "GET {target} HTTP/1.1\r\nHost: a\r\nIf-None-Match: {tag}\r\n\
+                             Prefer: wait=300\r\n\r\n"
+                        );
+                        sockets[client].write_all(request.as_bytes()).unwrap();
+                        waiting[client] = Some(tag);
+                        let id = client as u64 + 1;
+                        pass_at(&mut worker, Instant::now(), |worker, context| {
+                            worker.serve(id, Event::Ready, context)
+                        });
+                    }
+                }
+            }
+        }
+        (0..2).for_each(|_| wake(&mut worker));
+        for ((socket, tag), target) in sockets.iter_mut().zip(waiting).zip(TARGETS) {
+            let has_waited = socket.read(&mut [0; 4096]).is_err();
+            if let Some(tag) = tag.filter(|_| has_waited) {
+                assert_eq!(tag, tag_of(target), "{target}");
+            }
+        }
+    }
 }

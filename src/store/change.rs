@@ -107,7 +107,7 @@ impl Change {
                 (Outcome::Updated(updated.clone()), vec![Edit::Replace(id, updated.clone())])
             }
             (Action::Delete(_), Some((id, color))) => {
-                (Outcome::Deleted(color.clone()), vec![Edit::Remove(id)])
+                (Outcome::Deleted(color.clone()), vec![Edit::Remove(id, color.clone())])
             }
             (Action::Create(color), _) => create(color, colors),
             (Action::ReplaceAll(list), _) => {
@@ -205,7 +205,7 @@ mod tests {
     fn a_delete_removes_the_first() {
         assert_eq!(
             decide(Action::Delete("a".into()), None),
-            (Outcome::Deleted(color("a", "1")), vec![Edit::Remove(1)])
+            (Outcome::Deleted(color("a", "1")), vec![Edit::Remove(1, color("a", "1"))])
         );
     }
 

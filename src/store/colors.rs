@@ -6,7 +6,6 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::mem::{replace, take};
 use std::sync::{Arc, OnceLock};
 
-use imbl::ordmap::DiffItem;
 use imbl::{OrdMap, OrdSet};
 
 use super::color::Color;
@@ -24,8 +23,7 @@ pub(crate) struct Colors {
     /// The hash of the name and the id of every color that is not in `index`: an earlier one has
     /// its name, or at least its hash.
     duplicates: OrdSet<(u64, i64)>,
-    /// Has random keys, so that no client can choose names with the same hash. All versions of one
-    /// list have the same keys, by which [`Colors::is_version_of`] recognizes them.
+    /// Has random keys, so that no client can choose names with the same hash.
     hasher: RandomState,
     /// Bytes of all colors as JSON, without the commas between them.
     bytes: usize,
@@ -37,15 +35,27 @@ pub(crate) struct Colors {
 
 /// One step from a version to the next.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Edit {
+pub(crate) enum Edit {
     /// Adds this color at the end of the list, with an id above all others.
     Append(i64, Color),
     /// Puts this color, which has the same name, in place of the one with this id.
     Replace(i64, Color),
-    /// Removes the color with this id.
-    Remove(i64),
+    /// Removes this color, which has this id.
+    Remove(i64, Color),
     /// Puts this list in place of the whole one.
     ReplaceAll(Colors),
+}
+
+impl Edit {
+    /// A color with the name that this concerns; `None` for the whole list.
+    pub(crate) fn color(&self) -> Option<&Color> {
+        match self {
+            Self::Append(_, color) | Self::Replace(_, color) | Self::Remove(_, color) => {
+                Some(color)
+            }
+            Self::ReplaceAll(_) => None,
+        }
+    }
 }
 
 impl Colors {
@@ -125,29 +135,30 @@ impl Colors {
 
     /// Applies an edit that was decided for this version. Returns what the edit removes, which may
     /// take long to free.
-    pub(super) fn apply(&mut self, edit: Edit) -> impl Sized + use<> {
+    pub(super) fn apply(&mut self, edit: &Edit) -> impl Sized + use<> {
         let envelope = take(&mut self.envelope);
         let mut color_before = None;
         let mut list_before = None;
         match edit {
             Edit::Append(id, color) => {
-                self.add_bytes(&color);
-                self.add_to_index(id, &color);
-                self.colors.insert(id, color);
+                self.add_bytes(color);
+                self.add_to_index(*id, color);
+                self.colors.insert(*id, color.clone());
             }
             Edit::Replace(id, color) => {
-                self.add_bytes(&color);
-                let before = self.colors.insert(id, color).expect("it was found in the list");
+                self.add_bytes(color);
+                let before =
+                    self.colors.insert(*id, color.clone()).expect("it was found in the list");
                 self.subtract_bytes(&before);
                 color_before = Some(before);
             }
-            Edit::Remove(id) => {
-                let color = self.colors.remove(&id).expect("it was found in the list");
+            Edit::Remove(id, _) => {
+                let color = self.colors.remove(id).expect("it was found in the list");
                 self.subtract_bytes(&color);
-                self.remove_from_index(id, &color);
+                self.remove_from_index(*id, &color);
                 color_before = Some(color);
             }
-            Edit::ReplaceAll(colors) => list_before = Some(replace(self, colors)),
+            Edit::ReplaceAll(colors) => list_before = Some(replace(self, colors.clone())),
         }
         (envelope, color_before, list_before)
     }
@@ -202,30 +213,6 @@ impl Colors {
             })
     }
 
-    /// Whether one of these is an earlier version of the other, so that they share memory. If not,
-    /// the list was replaced, or another program has changed it.
-    pub(crate) fn is_version_of(&self, other: &Self) -> bool {
-        self.hasher.hash_one(()) == other.hasher.hash_one(())
-    }
-
-    /// Calls `found` with the name of each color that only one of two versions has, or that has
-    /// another value there. Both have to be versions of one list ([`Colors::is_version_of`]): then
-    /// the time grows with the number of differences, not with the list.
-    pub(crate) fn diff(&self, other: &Self, mut found: impl FnMut(&str)) {
-        for item in self.colors.diff(&other.colors) {
-            match item {
-                DiffItem::Add(_, color) | DiffItem::Remove(_, color) => found(&color.name()),
-                DiffItem::Update { old: (_, old), new: (_, new) } => {
-                    found(&old.name());
-                    // The last color was removed, and a new one has got its id.
-                    if new.name() != old.name() {
-                        found(&new.name());
-                    }
-                }
-            }
-        }
-    }
-
     /// Whether this is the same version: a clone, and not an equal list.
     pub(super) fn is_same_version(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.envelope, &other.envelope)
@@ -256,8 +243,6 @@ impl PartialEq for Colors {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     fn color(name: &str, value: &str) -> Color {
@@ -285,13 +270,13 @@ mod tests {
             color("b", "3"),
             color("a", "4"),
         ]);
-        colors.apply(Edit::Replace(2, color("a", "9")));
+        colors.apply(&Edit::Replace(2, color("a", "9")));
         for (name, removed, next) in
             [("a", "9", Some("2")), ("x", "0", None), ("a", "2", Some("4")), ("a", "4", None)]
         {
             let (id, color_found) = colors.find(name).unwrap();
             assert_eq!(color_found, &color(name, removed));
-            colors.apply(Edit::Remove(id));
+            colors.apply(&Edit::Remove(id, color(name, "")));
             assert_eq!(found(&colors, name), next.map(|next| color(name, next)));
         }
         assert_eq!(colors, Colors::from_iter([color("b", "3")]));
@@ -320,67 +305,16 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_makes_a_version_of_a_list_and_a_new_list_is_none() {
-        let list = Colors::from_iter([color("a", "1")]);
-        let mut edited = list.clone();
-        edited.apply(Edit::Append(2, color("b", "2")));
-        assert!(list.is_version_of(&edited));
-        assert!(!list.is_version_of(&Colors::from_iter([color("a", "1")])));
-        edited.apply(Edit::ReplaceAll(list.iter().map(|(_, color)| color.clone()).collect()));
-        assert!(!list.is_version_of(&edited));
-    }
-
-    #[test]
     fn the_envelope_has_all_colors_and_a_line_feed() {
         let mut colors = Colors::default();
         assert_eq!(json(&colors), "{\"data\":[]}\n");
-        colors.apply(Edit::Append(1, color("a", "1")));
-        colors.apply(Edit::Append(2, color("b", "2")));
+        colors.apply(&Edit::Append(1, color("a", "1")));
+        colors.apply(&Edit::Append(2, color("b", "2")));
         assert_eq!(
             json(&colors),
             "{\"data\":[{\"name\":\"a\",\"value\":\"1\"},{\"name\":\"b\",\"value\":\"2\"}]}\n"
         );
         assert_eq!(colors.envelope_len(), json(&colors).len());
-    }
-
-    /// The names that differ are those that a comparison of both lists finds.
-    #[test]
-    fn versions_differ_in_the_names_whose_colors_do() {
-        let mut random = fastrand::Rng::with_seed(2);
-        for _ in 0..300 {
-            let mut old = Colors::from_iter(
-                (0..random.usize(..400)).map(|number| color(&(number / 2).to_string(), "")),
-            );
-            let mut new = old.clone();
-            for step in 0..random.usize(..12) {
-                // Sometimes both versions change, so that neither comes from the other.
-                let version = if random.u8(..4) == 0 { &mut old } else { &mut new };
-                let ids: Vec<i64> = version.iter().map(|(id, _)| id).collect();
-                let edit = match (random.u8(..3), random.choice(&ids)) {
-                    (0, Some(id)) => Edit::Remove(*id),
-                    (1, Some(id)) => {
-                        let name = version.get(*id).unwrap().name().into_owned();
-                        Edit::Replace(*id, color(&name, &random.u8(..3).to_string()))
-                    }
-                    _ => Edit::Append(version.next_id().unwrap(), color(&step.to_string(), "new")),
-                };
-                version.apply(edit);
-            }
-            let ids = old.iter().chain(new.iter()).map(|(id, _)| id).collect::<BTreeSet<i64>>();
-            let differ = ids.iter().filter(|id| old.get(**id) != new.get(**id));
-            let colors = differ.flat_map(|id| [old.get(*id), new.get(*id)]).flatten();
-            let expected: BTreeSet<String> =
-                colors.map(|color| color.name().into_owned()).collect();
-            let mut found = BTreeSet::new();
-            old.diff(&new, |name| {
-                found.insert(name.to_owned());
-            });
-            assert_eq!(found, expected);
-            assert_eq!(
-                old == new,
-                old.iter().map(|(_, color)| color).eq(new.iter().map(|(_, color)| color))
-            );
-        }
     }
 
     /// Random edits agree with a `Vec`, and versions that are kept do not change.
@@ -402,20 +336,20 @@ mod tests {
                 (0 | 1, ..) => {
                     model.push((name.clone(), step));
                     let id = colors.next_id().unwrap();
-                    colors.apply(Edit::Append(id, color(name, &step.to_string())));
+                    colors.apply(&Edit::Append(id, color(name, &step.to_string())));
                 }
                 (2, Some(place), Some(id)) => {
                     model[place].1 = step;
-                    colors.apply(Edit::Replace(id, color(name, &step.to_string())));
+                    colors.apply(&Edit::Replace(id, color(name, &step.to_string())));
                 }
                 (_, Some(place), Some(id)) => {
                     model.remove(place);
-                    colors.apply(Edit::Remove(id));
+                    colors.apply(&Edit::Remove(id, color(name, "")));
                 }
                 _ if step % 500 == 0 => {
                     model.truncate(random.usize(..=model.len()));
                     let all = model.iter().map(|(name, value)| color(name, &value.to_string()));
-                    colors.apply(Edit::ReplaceAll(Colors::from_iter(all)));
+                    colors.apply(&Edit::ReplaceAll(Colors::from_iter(all)));
                 }
                 _ => {}
             }

@@ -275,7 +275,7 @@ impl Database {
         match edit {
             Edit::Append(id, color) => self.put(rows::INSERT, *id, color),
             Edit::Replace(id, color) => self.put(rows::UPDATE, *id, color),
-            Edit::Remove(id) => self.execute(rows::DELETE, [id]),
+            Edit::Remove(id, _) => self.execute(rows::DELETE, [id]),
             Edit::ReplaceAll(list) => {
                 self.execute(rows::DELETE_ALL, [])?;
                 list.iter().try_for_each(|(id, color)| self.put(rows::INSERT, id, color))

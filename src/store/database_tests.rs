@@ -53,7 +53,7 @@ impl Scratch {
             .into_iter()
             .try_for_each(|edit| {
                 self.database.write(&edit)?;
-                version.apply(edit);
+                version.apply(&edit);
                 Ok(())
             })
             .and_then(|()| self.database.commit());
@@ -89,7 +89,9 @@ fn edits_are_made_by_id() {
     scratch.save([append(7, "b"), append(9, "b")]).unwrap();
     assert!(!scratch.begin());
     let replaced = Color::new("b", "é\0\"\n");
-    scratch.save([Edit::Replace(7, replaced.clone()), Edit::Remove(1)]).unwrap();
+    scratch
+        .save([Edit::Replace(7, replaced.clone()), Edit::Remove(1, Color::new("", ""))])
+        .unwrap();
     let colors = scratch.read();
     assert_eq!((ids(&colors), &colors), (vec![7, 9], &list([(7, replaced), color(9, "b")])));
     assert!(!scratch.begin());
@@ -130,7 +132,7 @@ fn what_another_program_commits_is_the_list_at_the_next_poll_and_the_next_save()
     // The write lock is held during a save, and not longer.
     other.busy_timeout(Duration::ZERO).unwrap();
     other.execute(insert, []).unwrap_err();
-    scratch.save([Edit::Remove(11)]).unwrap();
+    scratch.save([Edit::Remove(11, Color::new("", ""))]).unwrap();
     other.execute(insert, []).unwrap();
     assert!(scratch.begin());
     assert_eq!(ids(&scratch.colors), [12, 13]);

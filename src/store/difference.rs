@@ -31,7 +31,7 @@ fn edits_within(old: &Colors, new: &Colors, prefix: usize, suffix: usize) -> Opt
         match wanted.next_if(is_same) {
             Some((_, wanted)) if wanted == color => {}
             Some((_, wanted)) => edits.push(Edit::Replace(id, wanted.clone())),
-            None => edits.push(Edit::Remove(id)),
+            None => edits.push(Edit::Remove(id, color.clone())),
         }
     }
     if suffix > 0 && wanted.peek().is_some() {
@@ -64,7 +64,7 @@ mod tests {
         let new = colors(model);
         let edits = edits_between(old, &new)?;
         let mut edited = old.clone();
-        edits.iter().cloned().for_each(|edit| drop(edited.apply(edit)));
+        edits.iter().for_each(|edit| drop(edited.apply(edit)));
         assert_eq!(edited, new, "{model:?}");
         assert_eq!(edited.envelope().bytes(), new.envelope().bytes());
         for (name, _) in model {
@@ -87,7 +87,8 @@ mod tests {
             let replaced = Color::new(new[place].0, "9");
             assert_eq!(edits(&old, &new), Some(vec![Edit::Replace(id, replaced)]));
             new.remove(place);
-            assert_eq!(edits(&old, &new), Some(vec![Edit::Remove(id)]));
+            let removed = Color::new(list[place].0, list[place].1);
+            assert_eq!(edits(&old, &new), Some(vec![Edit::Remove(id, removed)]));
         }
         for name in ["a", "c", "d"] {
             let appended = Color::new(name, "1");

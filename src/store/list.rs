@@ -4,7 +4,7 @@
 use std::mem::replace;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::{Change, Color, Colors, Outcome};
+use super::{Change, Color, Colors, Edit, Outcome};
 use crate::blob::Blob;
 
 /// Old representations may take this many times the memory for requests and responses.
@@ -30,8 +30,9 @@ pub(crate) struct SharedList {
     pub(super) notify: OnceLock<ChangeListener>,
 }
 
-/// Called after each new version is there to be read.
-pub(crate) type ChangeListener = Box<dyn Fn() + Send + Sync>;
+/// Called after each new version is there to be read, with the edits that have led to it. If the
+/// list was replaced, or another program has changed it, that is [`Edit::ReplaceAll`].
+pub(crate) type ChangeListener = Box<dyn Fn(&[Edit]) + Send + Sync>;
 
 impl SharedList {
     /// `memory_max`: bytes for requests and responses.
@@ -40,9 +41,9 @@ impl SharedList {
         Self { current: Mutex::new(colors), old_max, notify: OnceLock::new() }
     }
 
-    fn notify(&self) {
+    fn notify(&self, edits: &[Edit]) {
         if let Some(notify) = self.notify.get() {
-            notify();
+            notify(edits);
         }
     }
 
@@ -107,13 +108,14 @@ impl SharedList {
     pub(super) fn make(&self, change: &Change, may_take_long: bool) -> Option<Outcome> {
         // A new list is compared with the one that it replaces, which takes as long as a tag.
         if !change.needs_tag_of_list && change.new_list().is_none() {
-            let (outcome, before) = {
+            let (outcome, edits, before) = {
                 let mut current = self.lock();
                 let (outcome, edits) = change.decide(&current);
-                (outcome, edits.into_iter().map(|edit| current.apply(edit)).collect::<Vec<_>>())
+                let before: Vec<_> = edits.iter().map(|edit| current.apply(edit)).collect();
+                (outcome, edits, before)
             };
-            if !before.is_empty() {
-                self.notify();
+            if !edits.is_empty() {
+                self.notify(&edits);
             }
             // Freed without the lock: a long color takes long.
             drop(before);
@@ -131,7 +133,7 @@ impl SharedList {
                 return Some(outcome);
             }
             let mut version = before.clone();
-            edits.into_iter().for_each(|edit| drop(version.apply(edit)));
+            edits.iter().for_each(|edit| drop(version.apply(edit)));
             outcome.set_list(&version);
             let is_current = {
                 let mut current = self.lock();
@@ -143,7 +145,7 @@ impl SharedList {
                 is_current
             };
             if is_current {
-                self.notify();
+                self.notify(&edits);
                 return Some(outcome);
             }
         }
@@ -156,10 +158,15 @@ impl SharedList {
         }
     }
 
-    /// Publishes a new version of the list. Returns how many colors there were.
+    /// Publishes a list that takes the place of the current one. Returns how many colors there were.
     pub(super) fn replace(&self, colors: Colors) -> usize {
-        let before = { replace(&mut *self.lock(), colors) };
-        self.notify();
+        self.publish(colors.clone(), &[Edit::ReplaceAll(colors)])
+    }
+
+    /// Publishes the version to which these edits have led. Returns how many colors there were.
+    pub(super) fn publish(&self, version: Colors, edits: &[Edit]) -> usize {
+        let before = { replace(&mut *self.lock(), version) };
+        self.notify(edits);
         // `before` is freed without the lock: a long list takes long.
         before.len()
     }
@@ -171,7 +178,6 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use super::super::colors::Edit;
     use super::super::{Action, Change};
     use super::*;
     use crate::tag::{Conditions, Tag, TagCondition};
@@ -205,7 +211,7 @@ mod tests {
     /// Publishes a version with one more color.
     fn append(list: &SharedList, name: &str) {
         let mut version = list.version();
-        version.apply(Edit::Append(version.next_id().unwrap(), Color::new(name, "")));
+        version.apply(&Edit::Append(version.next_id().unwrap(), Color::new(name, "")));
         list.replace(version);
     }
 

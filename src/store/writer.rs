@@ -196,14 +196,14 @@ impl Writer {
         let begun = Instant::now();
         let mut version = self.list.version();
         let mut outcomes = Vec::new();
-        let mut is_changed = false;
+        let mut edits = Vec::new();
         for (change, _) in changes {
-            let (mut outcome, edits) = change.decide(&version);
-            is_changed |= !edits.is_empty();
-            for edit in edits {
-                self.database.write(&edit)?;
+            let (mut outcome, made) = change.decide(&version);
+            for edit in &made {
+                self.database.write(edit)?;
                 version.apply(edit);
             }
+            edits.extend(made);
             outcome.set_list(&version);
             outcomes.push(outcome);
             if begun.elapsed() > BATCH_TIME {
@@ -211,9 +211,9 @@ impl Writer {
             }
         }
         self.database.commit()?;
-        if is_changed {
+        if !edits.is_empty() {
             self.status.metrics.durations.observe(begun.elapsed());
-            self.list.replace(version);
+            self.list.publish(version, &edits);
             self.status.note_saved();
         }
         Ok(outcomes)
@@ -242,7 +242,7 @@ mod tests {
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
         let (store, writer) = Writer::new(database, colors, 1 << 20);
         let (sender, outcomes) = mpsc::channel();
-        store.connect(Box::new(move |_, outcome| sender.send(outcome).unwrap()), Box::new(|| ()));
+        store.connect(Box::new(move |_, outcome| sender.send(outcome).unwrap()), Box::new(|_| ()));
         (store, writer, outcomes)
     }
 

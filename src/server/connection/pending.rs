@@ -145,7 +145,7 @@ impl Connection {
             Timing::Waited(wait) => wait,
             _ => Wait { begun: context.now, seconds },
         };
-        let watch = context.inbox.watch(&subject, context.id);
+        let watch = context.inbox.watches.add(&subject, context.id);
         // A change may have come between the first look and the watch.
         self.ask_again(Box::new(Waiting { request, wait, not_modified, watch }), context)
     }
