@@ -15,7 +15,7 @@ pub(crate) use conditional::conditions;
 pub(crate) use parser::{Parser, ProtocolError};
 #[cfg(test)]
 pub(crate) use request::Fields;
-pub(crate) use request::{Credentials, Request, RequestHost, is_safe};
+pub(crate) use request::{Credentials, METHODS, Request, RequestHost, is_safe};
 pub(crate) use response::{
     CLOSES, Challenge, CommonFields, Content, Date, MediaType, Response, keep_alive_fields, utc,
 };

@@ -26,9 +26,9 @@
 //! - `service`: the contract, a request in and a response out
 //!   - `service`: what requests are answered from, and what their answers are
 //!   - `admission`: what the head of a request decides
-//!   - `respond`: the table of resources and methods, and their responses
+//!   - `respond`: the operations, and their responses
 //!   - `monitoring`: `/health` and `/metrics`
-//!   - `matcher`: what a path names
+//!   - `matcher`: which operation a request asks for
 //!   - `origin`: which web pages may do what
 //!   - `token`: who may change the list
 //!   - `page`: the page for browsers

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tiny_http::Method;
 
+use crate::http::METHODS;
 use crate::logging;
 
 /// The metric families, one per line: name, type and help.
@@ -42,9 +43,8 @@ process_cpu_seconds_total counter Processor time in user and in kernel mode.
 process_resident_memory_bytes gauge Resident memory.
 ";
 
-/// The values of the label `method`. All other methods are `other`: a client must not be able to
-/// create time series.
-const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"];
+/// The label `method` of all but [`METHODS`]: a client must not be able to create time series.
+const OTHER: &str = "other";
 
 /// Why the service has closed a connection. Those that their clients close, or that end with their
 /// last response, are not counted.
@@ -133,8 +133,8 @@ impl Histogram {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerCounters {
-    /// Responses by [`METHODS`] and [`CLASSES`].
-    responses: [[Counter; CLASSES.len()]; METHODS.len()],
+    /// Responses by [`METHODS`], [`OTHER`] last, and by [`CLASSES`].
+    responses: [[Counter; CLASSES.len()]; METHODS.len() + 1],
     /// Closed connections by [`Closing`].
     closed: [Counter; Closing::ALL.len()],
     /// Times of requests that the service has answered and that are not in `durable`. Refusals of
@@ -156,10 +156,9 @@ impl WorkerCounters {
     /// Responses by method and by the class of their status. `method` is `None` for what could not
     /// be read as a request.
     pub(crate) fn responses(&self, method: Option<&Method>, status: u16) -> &Counter {
-        let name = method.map_or("other", Method::as_str);
-        let method = METHODS.iter().position(|known| *known == name).unwrap_or(METHODS.len() - 1);
+        let method = METHODS.iter().position(|known| Some(known) == method);
         let class = usize::from(status / 100).saturating_sub(2).min(CLASSES.len() - 1);
-        &self.responses[method][class]
+        &self.responses[method.unwrap_or(METHODS.len())][class]
     }
 }
 
@@ -207,7 +206,7 @@ impl Metrics {
         // In bytes: the text has some 7 KiB.
         let mut text = Exposition { text: String::with_capacity(8 * 1024), family: "" };
         text.family("colors_http_requests_total");
-        for (method, name) in METHODS.iter().enumerate() {
+        for (method, name) in METHODS.iter().map(Method::as_str).chain([OTHER]).enumerate() {
             for (class, status) in CLASSES.iter().enumerate() {
                 let count = self.sum(|worker| &worker.responses[method][class]);
                 text.sample(&format!("{{method=\"{name}\",status=\"{status}\"}}"), count);

@@ -87,6 +87,10 @@ impl fmt::Debug for Credentials {
     }
 }
 
+/// The methods that some resource has, in the order in which Allow lists them.
+pub(crate) const METHODS: [Method; 6] =
+    [Method::Get, Method::Head, Method::Post, Method::Put, Method::Delete, Method::Options];
+
 /// Whether a method is safe: it changes nothing (RFC 9110 §9.2.1).
 pub(crate) fn is_safe(method: &Method) -> bool {
     matches!(method, Method::Get | Method::Head | Method::Options)

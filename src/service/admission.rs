@@ -1,13 +1,12 @@
-//! What the head of a request decides: whether it is allowed, which resource it is for, and whether
-//! that has the method.
+//! What the head of a request decides: which operation it asks for, and whether it is allowed.
 
 use std::sync::Arc;
 
 use tiny_http::Method;
 
-use super::matcher::{self, Resource, TargetError};
+use super::matcher::{self, Operation, Target, TargetError};
 use super::{Service, origin};
-use crate::http::{Challenge, Content, Request, Response, StatusCode, is_safe};
+use crate::http::{Challenge, Content, METHODS, Request, Response, StatusCode, is_safe};
 
 /// The fields that a page of an allowed origin may send.
 const ALLOWED_FIELDS: &str = "Accept, Authorization, Content-Type, If-Match, If-None-Match, Prefer";
@@ -16,62 +15,56 @@ const ALLOWED_FIELDS: &str = "Accept, Authorization, Content-Type, If-Match, If-
 const PREFLIGHT_SECONDS: &str = "600";
 
 impl Service {
-    /// Checks what the head of a request decides: Host and Origin, the resource, its methods, and
+    /// Checks what the head of a request decides: Host and Origin, the target, the method, and
     /// whether a token is needed. The content need not have arrived. Fails with the response that
     /// refuses the request.
     pub(crate) fn admit<'a>(
         &self,
         request: &'a Request,
         checks_host: bool,
-    ) -> Result<Resource<'a>, Response> {
+    ) -> Result<Operation<'a>, Response> {
         origin::check(&self.options, request, checks_host)?;
-        let found = matcher::find(&request.method, &request.target, &self.options.base_path);
-        let resource = found.map_err(|error| self.target_error(error))?;
-        let admitted = match resource {
-            // A preflight has an Accept of its own, which is not that of the request for which it
-            // asks (Fetch standard, CORS-preflight fetch).
-            Resource::Page if !request.fields().asks_for_html && !request.is_preflight() => {
-                Err(self.target_error(TargetError::Unknown))
-            }
-            _ => self.check_access(&resource, request),
-        };
-        match admitted {
-            Ok(()) => Ok(resource),
-            Err(refusal) => {
-                Err(Response { varies_by_accept: resource == Resource::Page, ..refusal })
-            }
-        }
+        let target = matcher::parse(&request.method, &request.target, &self.options.base_path)
+            .map_err(|error| self.target_error(error))?;
+        self.find(&target, request)
+            .map_err(|refusal| Response { varies_by_accept: target.is_page(), ..refusal })
     }
 
-    /// Refuses with 405 a method that the resource does not have, then with 401 a request that
-    /// needs a valid token and has none. The 401 comes before 404 and 412, which would reveal which
-    /// colors exist.
-    fn check_access(&self, resource: &Resource<'_>, request: &Request) -> Result<(), Response> {
-        if !self.methods(resource).any(|method| *method == request.method) {
-            let allow = self.allow(resource);
-            let message = format!("the method is not allowed here, only {allow}");
-            let error = Response::error(StatusCode::MethodNotAllowed, message);
-            // RFC 9110 §15.5.6: a 405 MUST carry Allow.
-            return Err(Response { fields: vec![("Allow", allow.into())], ..error });
+    /// Refuses with 404 a target that names nothing, then with 405 a method that it does not have,
+    /// then with 401 a request that needs a valid token and has none. The 401 comes before 404 and
+    /// 412, which would reveal which colors exist.
+    fn find<'a>(&self, target: &Target<'a>, request: &Request) -> Result<Operation<'a>, Response> {
+        // A preflight has an Accept of its own, which is not that of the request for which it asks
+        // (Fetch standard, CORS-preflight fetch).
+        if target.is_page() && !request.fields().asks_for_html && !request.is_preflight() {
+            return Err(self.target_error(TargetError::Unknown));
         }
-        let tells_of_colors =
-            matches!(resource, Resource::Colors | Resource::Color(_) | Resource::Metrics);
-        let is_private_read = self.options.private && request.method != Method::Options;
-        if tells_of_colors
-            && (is_private_read || !request.is_safe())
-            && let Some(challenge) = self.challenge(request)
-        {
+        let operation = match target.operation(&request.method) {
+            Some(operation) if self.takes(&request.method) => operation,
+            _ if target.operation(&Method::Get).is_none() => {
+                return Err(self.target_error(TargetError::Unknown));
+            }
+            _ => {
+                let allow = self.allow(target);
+                let message = format!("the method is not allowed here, only {allow}");
+                let error = Response::error(StatusCode::MethodNotAllowed, message);
+                // RFC 9110 §15.5.6: a 405 MUST carry Allow.
+                return Err(Response { fields: vec![("Allow", allow.into())], ..error });
+            }
+        };
+        let needs_token = !request.is_safe() || (self.options.private && operation.is_private());
+        if needs_token && let Some(challenge) = self.challenge(request) {
             let error = Response::error(StatusCode::Unauthorized, challenge.message());
             return Err(Response { challenge: Some(challenge), ..error });
         }
-        Ok(())
+        Ok(operation)
     }
 
     /// The answer to OPTIONS. If a write would need a token that this request does not have, the
     /// answer has a challenge, which makes the page ask for a token (RFC 9110 §11.6.1).
-    pub(super) fn allowed_methods(&self, resource: &Resource<'_>, request: &Request) -> Response {
-        let allow = self.allow(resource);
-        let is_written = self.methods(resource).any(|method| !is_safe(method));
+    pub(super) fn allowed_methods(&self, target: &Target<'_>, request: &Request) -> Response {
+        let allow = self.allow(target);
+        let is_written = self.methods(target).any(|method| !is_safe(method));
         let mut fields = vec![("Allow", allow.clone().into())];
         if request.is_preflight() && origin::allowed_origin(&self.options, request).is_some() {
             fields.extend([
@@ -82,21 +75,27 @@ impl Service {
         }
         Response {
             fields,
+            varies_by_accept: target.is_page(),
             challenge: self.challenge(request).filter(|_| is_written),
             ..Response::new(StatusCode::NoContent, Content::None)
         }
     }
 
-    /// The methods of a resource. With `--read-only`, or if others write the list, only those that
-    /// change nothing.
-    fn methods(&self, resource: &Resource<'_>) -> impl Iterator<Item = &'static Method> {
-        let read_only = self.options.read_only || self.store.is_followed();
-        resource.methods().iter().filter(move |method| !read_only || is_safe(method))
+    /// Whether the service takes this method at all: with `--read-only`, or if others write the
+    /// list, only one that changes nothing.
+    fn takes(&self, method: &Method) -> bool {
+        is_safe(method) || !(self.options.read_only || self.store.is_followed())
+    }
+
+    /// The methods of a target. The service itself has all.
+    fn methods(&self, target: &Target<'_>) -> impl Iterator<Item = &'static Method> {
+        let has = |method: &Method| self.takes(method) && target.operation(method).is_some();
+        METHODS.iter().filter(move |method| has(method))
     }
 
     /// The value of Allow (RFC 9110 §10.2.1).
-    fn allow(&self, resource: &Resource<'_>) -> String {
-        self.methods(resource).map(Method::as_str).collect::<Vec<_>>().join(", ")
+    fn allow(&self, target: &Target<'_>) -> String {
+        self.methods(target).map(Method::as_str).collect::<Vec<_>>().join(", ")
     }
 
     fn target_error(&self, error: TargetError) -> Response {

@@ -127,16 +127,24 @@ fn what_else_is_wrong_wins_over_the_condition() {
 #[test]
 fn a_put_that_creates_is_refused_where_the_color_is_whatever_its_content() {
     let service = service();
-    let put = |name: &str, content: &str| {
-        let fields = Fields { if_none_match: Some("*".to_owned()), ..Fields::default() };
+    let put = |name: &str, content: &str, coding: Option<&str>| {
+        let fields = Fields {
+            if_none_match: Some("*".to_owned()),
+            content_coding: coding.map(str::to_owned),
+            ..Fields::default()
+        };
         let target = format!("/colors/{name}");
         respond(&service, &request(Method::Put, &target, fields, content)).status
     };
-    for content in [r#"{"value":"1"}"#, "", "{}", r#"{"value":1}"#, "{"] {
-        assert_eq!(put("red", content), StatusCode::PreconditionFailed, "{content}");
+    let value = r#"{"value":"1"}"#;
+    for content in [value, "", "{}", r#"{"value":1}"#, "{"] {
+        for coding in [None, Some("gzip")] {
+            assert_eq!(put("red", content, coding), StatusCode::PreconditionFailed, "{content}");
+        }
     }
     for content in ["", "{}", r#"{"value":1}"#, "{"] {
-        assert_eq!(put("new", content), StatusCode::BadRequest, "{content}");
+        assert_eq!(put("new", content, None), StatusCode::BadRequest, "{content}");
     }
-    assert_eq!(put("new", r#"{"value":"1"}"#), StatusCode::Created);
+    assert_eq!(put("new", value, Some("gzip")), StatusCode::UnsupportedMediaType);
+    assert_eq!(put("new", value, None), StatusCode::Created);
 }

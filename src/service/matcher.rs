@@ -1,4 +1,5 @@
-//! The matcher: decides what a request target names. Knows nothing of the colors that exist.
+//! The matcher: decides which operation a request asks for, by its method and its target. Knows
+//! nothing of the colors that exist.
 
 use std::borrow::Cow;
 
@@ -10,31 +11,68 @@ use crate::http::{has_valid_escapes, split_absolute_form};
 /// Longest path in a Location, in bytes: nginx takes 4 KiB of response head, most others 8 KiB.
 const LOCATION_BYTES_MAX: usize = 3500;
 
+/// What a request asks for. An operation on one color has its name.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Resource<'a> {
-    /// The list.
-    Colors,
-    /// The first color with this name, if there is one.
-    Color(Cow<'a, str>),
+pub(crate) enum Operation<'a> {
+    ReadAll,
+    Create,
+    ReplaceAll,
+    ReadOne(Cow<'a, str>),
+    /// With `If-None-Match: *`, a create.
+    Update(Cow<'a, str>),
+    Delete(Cow<'a, str>),
     Health,
     Metrics,
     OpenApi,
-    /// The base path itself, where clients that ask for HTML find the page.
     Page,
-    /// The service itself: the target `*` of OPTIONS (RFC 9110 §9.3.7).
-    Asterisk,
+    /// Which methods there are.
+    Options(Target<'a>),
 }
 
-impl Resource<'_> {
-    /// The methods that the resource has without `--read-only`, as Allow lists them.
-    pub(super) fn methods(&self) -> &'static [Method] {
+/// What a request target names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target<'a> {
+    /// One or two segments below the base path, decoded. The base path itself is one empty segment.
+    Path(Cow<'a, str>, Option<Cow<'a, str>>),
+    /// The service itself (RFC 9110 §9.3.7), which only OPTIONS names, by `*`.
+    Service,
+}
+
+impl<'a> Target<'a> {
+    /// The endpoints of the specification, and the further ones (docs/http.md, Resources). HEAD is
+    /// a GET whose content is not sent. `None` if nothing is there, or it has no such method; all
+    /// that is there has GET.
+    pub(super) fn operation(&self, method: &Method) -> Option<Operation<'a>> {
         use Method::{Delete, Get, Head, Options, Post, Put};
-        match self {
-            Self::Colors => &[Get, Head, Post, Put, Options],
-            Self::Color(_) => &[Get, Head, Put, Delete, Options],
-            Self::Health | Self::Metrics | Self::OpenApi | Self::Page => &[Get, Head, Options],
-            Self::Asterisk => &[Get, Head, Post, Put, Delete, Options],
-        }
+        let Self::Path(first, second) = self else {
+            return Some(Operation::Options(Self::Service));
+        };
+        Some(match (method, first.as_ref(), second) {
+            (Get | Head, "colors", None) => Operation::ReadAll,
+            (Post, "colors", None) => Operation::Create,
+            (Put, "colors", None) => Operation::ReplaceAll,
+            (Get | Head, "colors", Some(name)) => Operation::ReadOne(name.clone()),
+            (Put, "colors", Some(name)) => Operation::Update(name.clone()),
+            (Delete, "colors", Some(name)) => Operation::Delete(name.clone()),
+            (Get | Head, "health", None) => Operation::Health,
+            (Get | Head, "metrics", None) => Operation::Metrics,
+            (Get | Head, "openapi.json", None) => Operation::OpenApi,
+            (Get | Head, "", None) => Operation::Page,
+            (Options, ..) if self.operation(&Get).is_some() => Operation::Options(self.clone()),
+            _ => return None,
+        })
+    }
+
+    /// The target of the page, which is there only for clients that ask for HTML.
+    pub(super) fn is_page(&self) -> bool {
+        matches!(self, Self::Path(first, None) if first.is_empty())
+    }
+}
+
+impl Operation<'_> {
+    /// Whether `--private` protects it: it tells of the colors.
+    pub(super) fn is_private(&self) -> bool {
+        matches!(self, Self::ReadAll | Self::ReadOne(_) | Self::Metrics)
     }
 }
 
@@ -96,21 +134,21 @@ impl BasePath {
     }
 }
 
-/// Finds the resource that `target` names below `base`. With OPTIONS, the target `*` names one too.
+/// Parses a request target that is below `base`. With OPTIONS, the target `*` is one too.
 ///
 /// The path is split at `/` first, then each segment is percent-decoded, so `%2F` is part of a
 /// name; the query is ignored.
-pub(super) fn find<'a>(
+pub(super) fn parse<'a>(
     method: &Method,
     target: &'a str,
     base: &BasePath,
-) -> Result<Resource<'a>, TargetError> {
+) -> Result<Target<'a>, TargetError> {
     let absolute_form = split_absolute_form(target);
     // RFC 9112 §3.2.4: OPTIONS of a URI with neither path nor query means `*`.
     if *method == Method::Options
         && (target == "*" || absolute_form.is_some_and(|(_, path)| path.is_empty()))
     {
-        return Ok(Resource::Asterisk);
+        return Ok(Target::Service);
     }
     let path = match absolute_form {
         // RFC 9110 §4.2.3: an empty path is the same as "/".
@@ -136,13 +174,8 @@ pub(super) fn find<'a>(
     if !base.all(|expected| segments.next().as_deref() == Some(expected)) {
         return Err(TargetError::Unknown);
     }
-    match (segments.next().as_deref(), segments.next(), segments.next()) {
-        (Some("colors"), None, None) => Ok(Resource::Colors),
-        (Some("colors"), Some(name), None) => Ok(Resource::Color(name)),
-        (Some("health"), None, None) => Ok(Resource::Health),
-        (Some("metrics"), None, None) => Ok(Resource::Metrics),
-        (Some("openapi.json"), None, None) => Ok(Resource::OpenApi),
-        (None | Some(""), None, None) => Ok(Resource::Page),
+    match (segments.next(), segments.next(), segments.next()) {
+        (first, second, None) => Ok(Target::Path(first.unwrap_or_default(), second)),
         _ => Err(TargetError::Unknown),
     }
 }
@@ -151,84 +184,93 @@ pub(super) fn find<'a>(
 mod tests {
     use super::*;
 
-    fn color(name: &str) -> Result<Resource<'_>, TargetError> {
-        Ok(Resource::Color(Cow::Borrowed(name)))
+    /// The operation that a method of a target is.
+    fn find<'a>(
+        method: Method,
+        target: &'a str,
+        base: &BasePath,
+    ) -> Result<Option<Operation<'a>>, TargetError> {
+        parse(&method, target, base).map(|found| found.operation(&method))
     }
+
+    fn read(name: &str) -> Result<Option<Operation<'_>>, TargetError> {
+        Ok(Some(Operation::ReadOne(name.into())))
+    }
+
+    const READ_ALL: Result<Option<Operation<'_>>, TargetError> = Ok(Some(Operation::ReadAll));
+    const PAGE: Result<Option<Operation<'_>>, TargetError> = Ok(Some(Operation::Page));
+    const OPEN_API: Result<Option<Operation<'_>>, TargetError> = Ok(Some(Operation::OpenApi));
 
     #[test]
     fn targets_name_resources() {
         let table = [
-            ("/colors", Ok(Resource::Colors)),
-            ("/colors?name=red", Ok(Resource::Colors)),
-            ("/%63olors", Ok(Resource::Colors)),
-            ("http://example.org/colors", Ok(Resource::Colors)),
-            ("HTTPS://example.org:8080/colors?x", Ok(Resource::Colors)),
+            ("/colors", READ_ALL),
+            ("/colors?name=red", READ_ALL),
+            ("/%63olors", READ_ALL),
+            ("http://example.org/colors", READ_ALL),
+            ("HTTPS://example.org:8080/colors?x", READ_ALL),
             ("*", Err(TargetError::Form)),
-            ("/health", Ok(Resource::Health)),
-            ("/health/", Err(TargetError::Unknown)),
-            ("/openapi.json", Ok(Resource::OpenApi)),
-            ("/openapi%2Ejson", Ok(Resource::OpenApi)),
-            ("/openapi.json/", Err(TargetError::Unknown)),
-            ("/openapi", Err(TargetError::Unknown)),
-            ("/colors/red", color("red")),
-            ("/colors/red?x/y", color("red")),
-            ("http://h/colors/red", color("red")),
-            ("/colors/Red", color("Red")),
-            ("/colors/", color("")),
-            ("/colors/a%2Fb", color("a/b")),
-            ("/colors/a%2fb%3F%23", color("a/b?#")),
-            ("/colors/a+b%20c", color("a+b c")),
-            ("/colors/%C3%A9", color("\u{e9}")),
-            ("/colors/e%CC%81", color("e\u{301}")),
-            ("/colors/%00", color("\0")),
-            ("/colors/.", color(".")),
-            ("/colors/..", color("..")),
-            ("/colors/100%25", color("100%")),
-            ("/", Ok(Resource::Page)),
-            ("/?x", Ok(Resource::Page)),
-            ("//", Err(TargetError::Unknown)),
-            ("//colors", Err(TargetError::Unknown)),
-            ("/Colors", Err(TargetError::Unknown)),
+            ("/health", Ok(Some(Operation::Health))),
+            ("/health/", Ok(None)),
+            ("/metrics", Ok(Some(Operation::Metrics))),
+            ("/openapi.json", OPEN_API),
+            ("/openapi%2Ejson", OPEN_API),
+            ("/openapi.json/", Ok(None)),
+            ("/openapi", Ok(None)),
+            ("/colors/red", read("red")),
+            ("/colors/red?x/y", read("red")),
+            ("http://h/colors/red", read("red")),
+            ("/colors/Red", read("Red")),
+            ("/colors/", read("")),
+            ("/colors/a%2Fb", read("a/b")),
+            ("/colors/a%2fb%3F%23", read("a/b?#")),
+            ("/colors/a+b%20c", read("a+b c")),
+            ("/colors/%C3%A9", read("\u{e9}")),
+            ("/colors/e%CC%81", read("e\u{301}")),
+            ("/colors/%00", read("\0")),
+            ("/colors/.", read(".")),
+            ("/colors/..", read("..")),
+            ("/colors/100%25", read("100%")),
+            ("/", PAGE),
+            ("/?x", PAGE),
+            ("//", Ok(None)),
+            ("//colors", Ok(None)),
+            ("/Colors", Ok(None)),
             ("/colors/a/b", Err(TargetError::Unknown)),
             ("/colors/a/", Err(TargetError::Unknown)),
-            ("http://example.org", Ok(Resource::Page)),
-            ("http://example.org?x", Ok(Resource::Page)),
+            ("http://example.org", PAGE),
+            ("http://example.org?x", PAGE),
             ("/colors/%", Err(TargetError::Escape)),
             ("/colors/%4", Err(TargetError::Escape)),
             ("/colors/%+1", Err(TargetError::Escape)),
             ("/colors/%zz", Err(TargetError::Escape)),
             ("/colors/%ff", Err(TargetError::Escape)),
             ("/colors/%C3", Err(TargetError::Escape)),
+            ("/colors/%C3/%A9", Err(TargetError::Escape)),
             ("/colors/%ED%A0%80", Err(TargetError::Escape)),
             ("/colors/a/%", Err(TargetError::Escape)),
             ("/colors/a/b/%", Err(TargetError::Escape)),
+            ("/x/%", Err(TargetError::Escape)),
             ("colors", Err(TargetError::Form)),
             ("?x", Err(TargetError::Form)),
             ("ftp://h/colors", Err(TargetError::Form)),
             ("example.org:80", Err(TargetError::Form)),
         ];
         for (target, expected) in table {
-            assert_eq!(find(&Method::Get, target, &BasePath::default()), expected, "{target:?}");
+            assert_eq!(find(Method::Get, target, &BasePath::default()), expected, "{target:?}");
         }
     }
 
     #[test]
     fn options_may_ask_about_the_service_itself() {
+        let service = || Ok(Some(Operation::Options(Target::Service)));
         for base in [BasePath::default(), BasePath::parse("/api").unwrap()] {
             for target in ["*", "http://example.org", "HTTPS://example.org:81"] {
-                assert_eq!(
-                    find(&Method::Options, target, &base),
-                    Ok(Resource::Asterisk),
-                    "{target}"
-                );
-                assert_ne!(find(&Method::Get, target, &base), Ok(Resource::Asterisk), "{target}");
+                assert_eq!(find(Method::Options, target, &base), service(), "{target}");
+                assert_ne!(parse(&Method::Get, target, &base), Ok(Target::Service), "{target}");
             }
             for target in ["http://example.org/", "http://example.org?x", "/", "**"] {
-                assert_ne!(
-                    find(&Method::Options, target, &base),
-                    Ok(Resource::Asterisk),
-                    "{target}"
-                );
+                assert_ne!(find(Method::Options, target, &base), service(), "{target}");
             }
         }
     }
@@ -237,23 +279,23 @@ mod tests {
     fn with_a_base_path_everything_sits_below_it() {
         let base = BasePath::parse("/api/v1/").unwrap();
         let table = [
-            ("/api/v1/colors", Ok(Resource::Colors)),
-            ("/api/v1/colors/red", color("red")),
-            ("/%61pi/v1/colors", Ok(Resource::Colors)),
-            ("/api/v1/openapi.json", Ok(Resource::OpenApi)),
+            ("/api/v1/colors", READ_ALL),
+            ("/api/v1/colors/red", read("red")),
+            ("/%61pi/v1/colors", READ_ALL),
+            ("/api/v1/openapi.json", OPEN_API),
             ("/openapi.json", Err(TargetError::Unknown)),
             ("/colors", Err(TargetError::Unknown)),
             ("/api/colors", Err(TargetError::Unknown)),
-            ("/api/v1", Ok(Resource::Page)),
-            ("/api/v1/", Ok(Resource::Page)),
-            ("/api/v1//", Err(TargetError::Unknown)),
+            ("/api/v1", PAGE),
+            ("/api/v1/", PAGE),
+            ("/api/v1//", Ok(None)),
             ("/", Err(TargetError::Unknown)),
             ("/api", Err(TargetError::Unknown)),
             ("/api/v1x/colors", Err(TargetError::Unknown)),
             ("/x/y/z/%", Err(TargetError::Escape)),
         ];
         for (target, expected) in table {
-            assert_eq!(find(&Method::Get, target, &base), expected, "{target:?}");
+            assert_eq!(find(Method::Get, target, &base), expected, "{target:?}");
         }
     }
 
@@ -286,7 +328,7 @@ mod tests {
             ("-._~", "/api/colors/-._~"),
         ] {
             assert_eq!(base.location_of(name).as_deref(), Some(location));
-            assert_eq!(find(&Method::Get, location, &base), color(name));
+            assert_eq!(find(Method::Get, location, &base), read(name));
         }
         let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..20_000 {
@@ -294,7 +336,7 @@ mod tests {
                 || if random.bool() { random.char('\u{1}'..) } else { random.char('\u{1}'..'~') };
             let name: String = [(); 5].map(|()| character()).into_iter().collect();
             let location = base.location_of(&name).expect("it has no dot segment, and is short");
-            assert_eq!(find(&Method::Get, &location, &base), color(&name));
+            assert_eq!(find(Method::Get, &location, &base), read(&name));
         }
         for name in [".", "..", "../metrics", "./a", "a/.", "a/../b", "/..", "\0", "a\0b"] {
             assert_eq!(base.location_of(name), None, "{name:?}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tiny_http::Method;
 
-use super::matcher::{BasePath, Resource};
+use super::matcher::{BasePath, Operation};
 use super::{Answer, NotModified, RequestContext, Service, Subject, origin, page};
 use crate::blob::Blob;
 use crate::http::{CommonFields, Content, MediaType, Request, Response, StatusCode, conditions};
@@ -37,104 +37,100 @@ impl Service {
     /// been withdrawn while the request waited for a change.
     pub(crate) fn respond(&self, request: &Request, context: RequestContext) -> Answer {
         match self.admit(request, context.checks_host) {
-            Ok(resource) => self.operate(resource, request, context),
+            Ok(operation) => self.operate(operation, request, context),
             Err(refusal) => Answer::Refused(refusal),
         }
     }
 
-    /// Answers a request for a resource that exists.
+    /// The table of docs/http.md, Resources.
     fn operate(
         &self,
-        resource: Resource<'_>,
+        operation: Operation<'_>,
         request: &Request,
         context: RequestContext,
     ) -> Answer {
-        let is_page = resource == Resource::Page;
         let content = &request.content;
-        // A PUT of the list may replace a long one, which has to be freed.
-        let takes_long = content.len() > LONG_CONTENT_BYTES
-            || (resource == Resource::Colors && request.method == Method::Put);
+        // A list that is replaced may be a long one, which has to be freed.
+        let takes_long = content.len() > LONG_CONTENT_BYTES || operation == Operation::ReplaceAll;
         if !context.may_take_long && !request.is_safe() && takes_long {
             return Answer::Deferred;
         }
-        let list = &self.store.list;
-        let change = |name: Option<&str>, action| self.write(request, name, action, context);
-        // The table of docs/http.md, Resources. `admit` has refused methods that a resource does
-        // not have.
-        let response = match (resource, &request.method) {
-            (resource @ Resource::Asterisk, _) | (resource, Method::Options) => {
-                self.allowed_methods(&resource, request)
-            }
-            (Resource::Colors, Method::Post) => {
-                return change(None, json::from_create(content).map(Action::Create));
-            }
-            (Resource::Colors, Method::Put) => {
-                return change(None, json::from_list(content).map(Action::ReplaceAll));
-            }
-            (Resource::Colors, Method::Get | Method::Head) => {
-                let envelope = match list.ready_envelope() {
-                    Some(envelope) => envelope,
-                    None if !context.may_take_long => return Answer::Deferred,
-                    None => Arc::clone(list.version().envelope()),
-                };
-                return read_or_wait(request, &envelope, || Subject::List);
-            }
-            (Resource::Color(name), Method::Put) if creates(request) => {
-                let create = json::from_create_named(&name, content).map(Action::CreateAbsent);
-                // Where the color exists, 412 comes before what is wrong with the content.
-                if create.is_err() && list.first(&name).is_some() {
-                    condition_failed()
-                } else {
-                    // Without a name: here it is no error that the color does not exist.
-                    return change(None, create);
+        let find = |name: &str| self.store.list.first(name);
+        let write = |action| self.write(change_of(request, action), context);
+        match operation {
+            Operation::ReadAll => self.read_all(request, context),
+            Operation::Create => write(json::from_create(content).map(Action::Create)),
+            Operation::ReplaceAll => write(json::from_list(content).map(Action::ReplaceAll)),
+            Operation::ReadOne(name) => match find(&name) {
+                Some(color) => {
+                    read_or_wait(request, &color.json, || Subject::Color((*name).into()))
                 }
+                None => Answer::Now(no_such_color()),
+            },
+            Operation::Update(name) if creates(request) => {
+                let create = json::from_create_named(&name, content).map(Action::CreateAbsent);
+                let change = change_of(request, create).map_err(|refusal| match find(&name) {
+                    // Where the color exists, 412 comes before what is wrong with the request.
+                    Some(_) => condition_failed(),
+                    None => refusal,
+                });
+                self.write(change, context)
             }
-            (Resource::Color(name), Method::Put) => {
+            Operation::Update(name) => {
                 let update = json::from_update(content).map(|value| {
                     let color = value.map(|value| Color::new(&name, &value));
                     Action::Update(name.to_string(), color)
                 });
-                return change(Some(&name), update);
+                self.write_color(&name, change_of(request, update), context)
             }
-            (Resource::Color(name), Method::Delete) => {
-                return change(Some(&name), Ok(Action::Delete(name.to_string())));
+            Operation::Delete(name) => {
+                let delete = Ok(Action::Delete(name.to_string()));
+                self.write_color(&name, change_of(request, delete), context)
             }
-            (Resource::Color(name), Method::Get | Method::Head) => match list.first(&name) {
-                Some(color) => {
-                    return read_or_wait(request, &color.json, || Subject::Color((*name).into()));
-                }
-                None => no_such_color(),
-            },
-            (Resource::Health, Method::Get | Method::Head) => self.health(request),
-            (Resource::Metrics, Method::Get | Method::Head) => self.metrics(),
-            (Resource::OpenApi, Method::Get | Method::Head) => read(request, &self.openapi),
-            (Resource::Page, Method::Get | Method::Head) => self.page(request),
-            (resource, method) => unreachable!("`methods` has no {method} for {resource:?}"),
-        };
-        Answer::Now(Response { varies_by_accept: is_page, ..response })
+            Operation::Health => Answer::Now(self.health(request)),
+            Operation::Metrics => Answer::Now(self.metrics()),
+            Operation::OpenApi => Answer::Now(read(request, &self.openapi)),
+            Operation::Page => Answer::Now(self.page(request)),
+            Operation::Options(target) => Answer::Now(self.allowed_methods(&target, request)),
+        }
     }
 
-    /// Makes a change of the color `name`, or of the list.
-    fn write(
+    fn read_all(&self, request: &Request, context: RequestContext) -> Answer {
+        let list = &self.store.list;
+        let envelope = match list.ready_envelope() {
+            Some(envelope) => envelope,
+            None if !context.may_take_long => return Answer::Deferred,
+            None => Arc::clone(list.version().envelope()),
+        };
+        read_or_wait(request, &envelope, || Subject::List)
+    }
+
+    /// Makes a change, unless the request for it is refused.
+    fn write(&self, change: Result<Change, Response>, context: RequestContext) -> Answer {
+        let change = match change {
+            Ok(change) => change,
+            Err(refusal) => return Answer::Now(refusal),
+        };
+        match self.store.submit(change, context.ticket, context.may_take_long) {
+            Submitted::Decided(outcome) => Answer::Now(self.respond_to_outcome(Ok(outcome))),
+            Submitted::Queued => Answer::Saving,
+            Submitted::WouldTakeLong => Answer::Deferred,
+        }
+    }
+
+    /// Makes a change of the color `name`. If there is none, the answer is always the same, even
+    /// with invalid content (docs/http.md, Errors).
+    fn write_color(
         &self,
-        request: &Request,
-        name: Option<&str>,
-        action: Result<Action, JsonError>,
+        name: &str,
+        change: Result<Change, Response>,
         context: RequestContext,
     ) -> Answer {
-        match change_of(request, action) {
-            Ok(change) => match self.store.submit(change, context.ticket, context.may_take_long) {
-                Submitted::Decided(outcome) => Answer::Now(self.respond_to_outcome(Ok(outcome))),
-                Submitted::Queued => Answer::Saving,
-                Submitted::WouldTakeLong => Answer::Deferred,
-            },
-            // docs/http.md, Errors: the answer for an unknown name is always the same, even with
-            // invalid content.
-            Err(_) if name.is_some_and(|name| self.store.list.first(name).is_none()) => {
-                Answer::Now(no_such_color())
-            }
-            Err(refusal) => Answer::Now(refusal),
-        }
+        let change = change.map_err(|refusal| match self.store.list.first(name) {
+            Some(_) => refusal,
+            None => no_such_color(),
+        });
+        self.write(change, context)
     }
 
     /// The response to a request whose change was saved, or could not be.
@@ -186,6 +182,7 @@ impl Service {
 
     fn page(&self, request: &Request) -> Response {
         let mut response = read(request, &self.page);
+        response.varies_by_accept = true;
         // An error stays JSON.
         if response.status.code() < 400 {
             response.media_type = MediaType::Html;
